@@ -1,0 +1,1 @@
+"""The vocabulary every layer shares: records, commands, text safety. Standard library only."""

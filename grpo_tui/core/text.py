@@ -1,0 +1,78 @@
+"""Make text from models, datasets, logs and exceptions safe to show, and short enough to read.
+
+Such text may hold control bytes that a terminal would obey (ESC, OSC 52, C1). Here they become
+visible glyphs. Nothing here knows about widgets; markup is the caller's concern, who must hand the
+result on as plain text and never as a markup string.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+_TABLE: dict[int, str] = {code: chr(0x2400 + code) for code in range(0x20) if code not in (0x09, 0x0A)}
+_TABLE[0x7F] = "\u2421"
+_TABLE.update({code: f"\u241b{chr(code - 0x40)}" for code in range(0x80, 0xA0)})
+_TABLE.update({code: "\ufffd" for code in range(0xD800, 0xE000)})
+# Bidirectional controls and invisible separators reorder or hide what follows them on screen.
+_TABLE.update({code: f"<U+{code:04X}>" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)})
+
+
+def safe(text: str) -> str:
+    """Return `text` with every control character made visible; newlines and tabs are kept.
+
+    Lone surrogates become the replacement character, so that the result can always be encoded.
+    """
+    return text.translate(_TABLE)
+
+
+def one_line(text: str, width: int | None = None) -> str:
+    """Return `text` safe and on one line, line breaks shown as `⏎`, cut to `width` cells with `…`."""
+    if width is not None and len(text) > 4 * width + 16:
+        text = text[: 4 * width + 16]  # one enormous completion must not cost a whole pass per row
+    line = safe(text.replace("\r\n", "\n")).replace("\n", "\u23ce").replace("\t", " ")
+    return line if width is None else shorten(line, width)
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut `text` to at most `width` terminal cells, ending in `…` when something was cut."""
+    if width <= 0:
+        return ""
+    used = 0
+    for position, char in enumerate(text):
+        cells = _cells(char)
+        if used + cells > width:
+            kept = text[:position]
+            while kept and used + 1 > width:
+                used -= _cells(kept[-1])
+                kept = kept[:-1]
+            return kept + "\u2026"
+        used += cells
+    return text
+
+
+def _cells(char: str) -> int:
+    if char < "\u0300":
+        return 1
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
+
+
+def message_text(content: Any) -> str:
+    """The readable text of one chat message's content (a string, or a list of content blocks)."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(block.get("text", f"<{block.get('type', 'block')}>") for block in content)
+    return "" if content is None else str(content)
+
+
+def prompt_text(prompt: Any) -> str:
+    """The part of a prompt a person recognises: the last user message, or the string itself."""
+    if isinstance(prompt, str):
+        return prompt
+    if not prompt:
+        return ""
+    turns = [m for m in prompt if m.get("role") == "user"] or prompt
+    return message_text(turns[-1].get("content"))

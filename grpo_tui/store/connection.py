@@ -1,0 +1,116 @@
+"""Open `run.db` for its one writer or for any number of readers.
+
+Knows SQLite's modes and where each is safe; knows nothing of what the tables mean.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+from pathlib import Path
+
+from grpo_tui.store.schema import SCHEMA_VERSION, TABLES
+
+NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "lustre", "gpfs", "cifs", "smb2", "smbfs", "beegfs", "ceph", "fuseblk"})
+"""File systems on which SQLite's shared-memory index is not safe between hosts."""
+
+BUSY_TIMEOUT_MS = 5_000
+
+
+class RunDatabaseError(Exception):
+    """`run.db` cannot be used; the message says why and what to do."""
+
+
+def filesystem_type(path: Path) -> str:
+    """Type name of the file system that holds `path`, as `statfs` reports it; empty when unknown."""
+    try:
+        done = subprocess.run(
+            ["stat", "-f", "-c", "%T", os.fspath(path)], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()
+
+
+def open_writer(path: Path) -> sqlite3.Connection:
+    """Open or create `run.db` for writing, with the schema in place.
+
+    Raises:
+        RunDatabaseError: The file was written by a newer version, or is no database.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False)
+    try:
+        network = filesystem_type(path.parent) in NETWORK_FILESYSTEMS
+        # WAL lets readers look while the recorder writes; NORMAL survives a killed process, and only a
+        # power cut can take the last transactions. On a network file system WAL can corrupt the file.
+        connection.execute(f"PRAGMA journal_mode={'TRUNCATE' if network else 'WAL'}")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            connection.executescript(f"BEGIN;{TABLES};PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
+        else:
+            _check_version(path, version)
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise RunDatabaseError(f"{path}: {error}. Is another program using it, or the disk full?") from error
+    except RunDatabaseError:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """Open `run.db` read-only; it never creates, migrates or locks anything for long.
+
+    In a folder that cannot be written, SQLite cannot make its shared-memory file: the file is then
+    read as immutable, or, when a `-wal` beside it holds the newest rows, both are copied first.
+
+    Raises:
+        RunDatabaseError: There is no such file, or a newer version wrote it.
+    """
+    if not path.exists():
+        raise RunDatabaseError(f"{path.parent}: no run.db here. `grpo-tui runs` lists the runs it can find.")
+    wal = path.with_name(path.name + "-wal")
+    try:
+        if os.access(path.parent, os.W_OK):
+            connection = _connect(path, "mode=ro")
+        elif wal.exists() and wal.stat().st_size:
+            connection = _connect(_copied(path, wal), "mode=ro")
+        else:
+            connection = _connect(path, "immutable=1")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        raise RunDatabaseError(f"{path}: {error}.") from error
+    if version == 0:
+        connection.close()
+        raise RunDatabaseError(f"{path}: the run has not written anything yet.")
+    _check_version(path, version)
+    return connection
+
+
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    uri = path.absolute().as_uri() + "?" + options
+    connection = sqlite3.connect(
+        uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+    )
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def _copied(path: Path, wal: Path) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="grpo-tui-"))
+    for source in (path, wal):
+        shutil.copyfile(source, folder / source.name)
+    return folder / path.name
+
+
+def _check_version(path: Path, version: int) -> None:
+    if version > SCHEMA_VERSION:
+        raise RunDatabaseError(
+            f"{path}: written by a newer grpo-tui (schema {version}, this one reads {SCHEMA_VERSION}). "
+            "Upgrade with `pip install -U grpo-tui`."
+        )

@@ -1,0 +1,64 @@
+"""Names of everything in a run folder, so that each is spelled in one place.
+
+Knows paths only, not what the files hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The files of one run; `root` is TRL's `output_dir`."""
+
+    root: Path
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file that holds everything recorded."""
+        return self.root / "run.db"
+
+    @property
+    def spec(self) -> Path:
+        """What to run: the resolved config and the start options, as JSON."""
+        return self.root / "run.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held with `flock` by the supervisor and the training process together."""
+        return self.root / "run.lock"
+
+    @property
+    def heartbeat(self) -> Path:
+        """Touched by the supervisor once a second; holds who watches whom."""
+        return self.root / "heartbeat"
+
+    @property
+    def log(self) -> Path:
+        """All output of the training process."""
+        return self.root / "train.log"
+
+    @property
+    def commands(self) -> Path:
+        """Mailbox of commands and outcomes."""
+        return self.root / "commands"
+
+    @property
+    def abort(self) -> Path:
+        """The id of the reward call that shall be aborted, written before the signal goes out."""
+        return self.root / "abort"
+
+    def rank(self, rank: int) -> Path:
+        """What one rank is doing now."""
+        return self.root / f"rank-{rank}.json"
+
+    def exists(self) -> bool:
+        """True when the folder holds a run."""
+        return self.database.exists() or self.spec.exists()
+
+    def checkpoints(self) -> list[Path]:
+        """Checkpoint folders by step, oldest first."""
+        found = [p for p in self.root.glob("checkpoint-*") if p.is_dir() and p.name.split("-")[-1].isdigit()]
+        return sorted(found, key=lambda path: int(path.name.split("-")[-1]))

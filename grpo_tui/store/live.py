@@ -1,0 +1,157 @@
+"""The small files that say what is going on right now: heartbeat and rank files.
+
+They are rewritten in place many times a second and must be readable when the interpreter that
+writes them is stuck, so they are not in `run.db`. Knows processes, not training.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+RANK_FILE_BYTES = 2048
+"""Fixed size of a rank file: one `pwrite` replaces the whole of it."""
+
+
+class RankFile:
+    """Written by one rank: its phase, the step, and the reward call under way."""
+
+    def __init__(self, path: Path, pid: int) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        self._state: dict[str, Any] = {"pid": pid, "started": process_started(pid)}
+
+    def update(self, **changes: Any) -> None:
+        """Change some of the values; costs one system call, some 10 microseconds."""
+        self._state.update(changes)
+        data = json.dumps(self._state).encode()
+        if len(data) > RANK_FILE_BYTES:
+            self._state["reward_function"] = None
+            data = json.dumps(self._state).encode()[:RANK_FILE_BYTES]
+        os.pwrite(self._fd, data.ljust(RANK_FILE_BYTES), 0)
+
+    def close(self) -> None:
+        """Close the file; it stays as the last word of the rank."""
+        os.close(self._fd)
+
+
+@dataclass(frozen=True, slots=True)
+class RankState:
+    """What a rank said of itself last."""
+
+    rank: int
+    pid: int
+    started: float | None
+    phase: str = "load"
+    phase_since: float = 0.0
+    step: int = 0
+    progress_at: float = 0.0
+    """When the last optimizer step ended."""
+    reward_function: str | None = None
+    reward_call: int | None = None
+    aborted_call: int | None = None
+    batch: int | None = None
+    stopping: bool = False
+    attempt: int = 0
+    step_time_s: float | None = None
+
+    @property
+    def alive(self) -> bool:
+        """True when this very process still runs on this host."""
+        return process_alive(self.pid, self.started)
+
+
+def read_rank(path: Path) -> RankState | None:
+    """The state in a rank file, None when there is none or it is being written."""
+    for _ in range(3):
+        try:
+            body = json.loads(path.read_bytes().strip() or b"{}")
+            known = {k: v for k, v in body.items() if k in RankState.__dataclass_fields__ and k != "rank"}
+            return RankState(rank=int(path.stem.split("-")[1]), **known)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError):
+            continue
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Who watches a run, and when it last said so."""
+
+    supervisor: int
+    supervisor_started: float | None
+    host: str
+    trainer: int | None = None
+    trainer_started: float | None = None
+    age_s: float = 0.0
+
+    @property
+    def same_host(self) -> bool:
+        """True when the supervisor runs on this machine."""
+        return self.host == socket.gethostname()
+
+    @property
+    def supervisor_alive(self) -> bool:
+        """By pid and start time on this host, by the file's age elsewhere."""
+        if self.same_host:
+            return process_alive(self.supervisor, self.supervisor_started)
+        return self.age_s < 30.0
+
+
+def write_heartbeat(path: Path, supervisor: int, trainer: int | None) -> None:
+    """Say that the supervisor is alive and whom it watches."""
+    body = {
+        "supervisor": supervisor,
+        "supervisor_started": process_started(supervisor),
+        "host": socket.gethostname(),
+        "trainer": trainer,
+        "trainer_started": None if trainer is None else process_started(trainer),
+    }
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(json.dumps(body), encoding="utf-8")
+    os.replace(beside, path)
+
+
+def read_heartbeat(path: Path) -> Heartbeat | None:
+    """The last heartbeat, None when there never was one."""
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+        # A clock set back must not make a heartbeat negative.
+        age_s = max(0.0, time.time() - path.stat().st_mtime)
+        return Heartbeat(
+            supervisor=int(body["supervisor"]),
+            supervisor_started=body.get("supervisor_started"),
+            host=str(body.get("host", "")),
+            trainer=body.get("trainer"),
+            trainer_started=body.get("trainer_started"),
+            age_s=age_s,
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def process_started(pid: int) -> float | None:
+    """Start time of a process, None when it is gone."""
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return None
+
+
+def process_alive(pid: int | None, started: float | None) -> bool:
+    """True when the process with this pid and start time runs; a reused pid does not count."""
+    if pid is None:
+        return False
+    try:
+        process = psutil.Process(pid)
+        same = started is None or abs(process.create_time() - started) < 1.0
+        return same and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

@@ -1,0 +1,124 @@
+"""Carry commands from the interface to a run, and outcomes back.
+
+A command is a file, written beside and renamed, so it is there whole or not at all. Nothing here
+knows what a command does, or that a trainer exists.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core.commands import Command, Outcome
+
+
+class Mailbox:
+    """The `commands/` folder of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def submit(self, kind: str, args: Mapping[str, Any] | None = None, *, by: str = "you") -> Command:
+        """Put a command into the mailbox.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        command = Command(
+            id=f"{time.time_ns():020d}-{secrets.token_hex(3)}", kind=kind, args=dict(args or {}), at=time.time(), by=by
+        )
+        self._folder.mkdir(parents=True, exist_ok=True)
+        body = {"kind": command.kind, "args": dict(command.args), "at": command.at, "by": command.by}
+        _write(self._folder / f"{command.id}.json", body)
+        return command
+
+    def pending(self) -> list[Command]:
+        """Commands without an outcome, oldest first. A file that is no command is passed over."""
+        names = self._names()
+        waiting = [n for n in names if not n.endswith(".out.json") and n[:-5] + ".out.json" not in names]
+        return [command for name in sorted(waiting) if (command := self._read(name)) is not None]
+
+    def finish(self, command: Command, outcome: Outcome) -> None:
+        """Write the outcome of a command; the first one stands."""
+        path = self._folder / f"{command.id}.out.json"
+        if not path.exists():
+            body = {
+                "applied": outcome.applied,
+                "step": outcome.step,
+                "reason": outcome.reason,
+                "result": dict(outcome.result),
+                "at": outcome.at or time.time(),
+            }
+            _write(path, body)
+
+    def outcome(self, command_id: str) -> Outcome | None:
+        """The outcome of a command, None while it waits."""
+        body = _load(self._folder / f"{command_id}.out.json")
+        if body is None:
+            return None
+        return Outcome(
+            applied=bool(body["applied"]),
+            step=int(body["step"]),
+            reason=str(body.get("reason", "")),
+            result=body.get("result") or {},
+            at=float(body.get("at", 0.0)),
+        )
+
+    def wait(self, command: Command, timeout_s: float) -> Outcome | None:
+        """Wait for an outcome; None when the time ran out."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            outcome = self.outcome(command.id)
+            if outcome is not None or time.monotonic() >= deadline:
+                return outcome
+            time.sleep(0.02)
+
+    def history(self, seen: set[str]) -> list[tuple[Command, Outcome | None]]:
+        """Commands and outcomes not yet in `seen`, which is updated; for the recorder."""
+        found: list[tuple[Command, Outcome | None]] = []
+        for name in sorted(self._names()):
+            if name in seen:
+                continue
+            command = self._read(name.replace(".out.json", ".json"))
+            if command is not None:
+                found.append((command, self.outcome(command.id)))
+            seen.add(name)
+        return found
+
+    def _names(self) -> set[str]:
+        try:
+            return {n for n in os.listdir(self._folder) if n.endswith(".json")}
+        except FileNotFoundError:
+            return set()
+
+    def _read(self, name: str) -> Command | None:
+        body = _load(self._folder / name)
+        if body is None or not isinstance(body.get("kind"), str):
+            return None
+        args = body.get("args")
+        return Command(
+            id=name[:-5],
+            kind=body["kind"],
+            args=args if isinstance(args, dict) else {},
+            at=float(body.get("at") or 0.0),
+            by=str(body.get("by", "you")),
+        )
+
+
+def _write(path: Path, body: Mapping[str, Any]) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    beside.write_text(json.dumps(body, ensure_ascii=False, default=str), encoding="utf-8")
+    os.replace(beside, path)
+
+
+def _load(path: Path) -> dict[str, Any] | None:
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return body if isinstance(body, dict) else None

@@ -1,0 +1,334 @@
+"""Answer questions about a run from its `run.db`, in bounded pages.
+
+No cursor stays open between calls, so a reader that is stopped with Ctrl-Z blocks nobody. Knows
+what was recorded, not how it will be shown.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.records import (
+    CheckpointSaved,
+    Completion,
+    LogLine,
+    RewardFunctionInfo,
+    SettingChanged,
+)
+from grpo_tui.store.connection import open_reader
+from grpo_tui.store.values import from_column, from_json
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start of the run, as recorded."""
+
+    attempt: int
+    started_at: float
+    host: str
+    pid: int
+    resumed_from: int | None
+    total_steps: int | None
+    ended_at: float | None
+    state: str | None
+    step: int | None
+    exit_code: int | None
+    error: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """A group of completions with where and when it was generated."""
+
+    id: int
+    attempt: int
+    batch: int
+    rank: int
+    index: int
+    mode: str
+    step: int
+    last_step: int
+    at: float
+    prompt: Any
+    prompt_key: str
+    columns: Mapping[str, Any]
+    mean: float | None
+    std: float | None
+    completions: tuple[Completion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of a metric's series; `row` orders values that share a step."""
+
+    row: int
+    step: int
+    at: float
+    value: Any
+
+
+class RunReader:
+    """Reads one run. Use it from one thread at a time.
+
+    Raises:
+        RunDatabaseError: From the constructor, when there is no readable `run.db`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._db = open_reader(path)
+        self._version: int | None = None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def changed(self) -> bool:
+        """True when anything was written since the last call; costs some 70 microseconds."""
+        version = self._one("PRAGMA data_version")[0]
+        changed = version != self._version
+        self._version = version
+        return bool(changed)
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def attempts(self) -> list[Attempt]:
+        """Every start of the run, oldest first."""
+        rows = self._all("SELECT * FROM attempt ORDER BY attempt")
+        return [Attempt(**{**dict(row), "error": from_json(row["error"])}) for row in rows]
+
+    def fact(self, key: str) -> Any:
+        """A named value such as `config` or `reproduction`, None when it was not recorded."""
+        row = self._one("SELECT value FROM fact WHERE key = ?", key)
+        return None if row is None else from_json(row["value"])
+
+    def reward_functions(self) -> list[RewardFunctionInfo]:
+        """The reward functions of the newest attempt, in TRL's order."""
+        rows = self._all(
+            "SELECT * FROM reward_function WHERE attempt = (SELECT max(attempt) FROM reward_function) ORDER BY idx"
+        )
+        return [
+            RewardFunctionInfo(r["attempt"], r["idx"], r["name"], r["weight"], r["source"], r["sha256"], r["text"])
+            for r in rows
+        ]
+
+    def dropped(self) -> dict[str, int]:
+        """What could not be kept, by kind."""
+        return {r["kind"]: r["n"] for r in self._all("SELECT kind, sum(count) AS n FROM dropped GROUP BY kind")}
+
+    # -- metrics ---------------------------------------------------------------------------------
+
+    def metric_keys(self) -> list[str]:
+        """Every metric key that was ever logged, in the order of first sight."""
+        return [row["key"] for row in self._all("SELECT key FROM metric_key ORDER BY id")]
+
+    def series(self, key: str, after_row: int = 0, limit: int = 1_000_000) -> list[Point]:
+        """The values of one metric after a row, superseded steps left out."""
+        rows = self._all(
+            "SELECT m.row, r.step, r.at, m.value FROM metric m JOIN metric_row r ON r.id = m.row"
+            " WHERE m.key = (SELECT id FROM metric_key WHERE key = ?) AND m.row > ? AND r.superseded = 0"
+            " ORDER BY m.row LIMIT ?",
+            key,
+            after_row,
+            limit,
+        )
+        return [Point(r["row"], r["step"], r["at"], from_column(r["value"])) for r in rows]
+
+    def metric_rows(self, after_row: int = 0, limit: int = 1000) -> list[tuple[int, int, dict[str, Any]]]:
+        """Whole logged rows as (row, step, values), superseded ones left out."""
+        rows = self._all(
+            "SELECT id, step FROM metric_row WHERE id > ? AND superseded = 0 ORDER BY id LIMIT ?", after_row, limit
+        )
+        return [(row["id"], row["step"], self.metric_row(row["id"])) for row in rows]
+
+    def metric_row(self, row: int) -> dict[str, Any]:
+        """The values of one logged row."""
+        found = self._all(
+            "SELECT k.key, m.value FROM metric_key k JOIN metric m ON m.key = k.id AND m.row = ? ORDER BY k.id", row
+        )
+        return {r["key"]: from_column(r["value"]) for r in found}
+
+    def last_training_row(self) -> tuple[int, dict[str, Any]] | None:
+        """Step and values of the newest row that holds a training reward."""
+        row = self._one(
+            "SELECT r.id, r.step FROM metric_row r JOIN metric m ON m.row = r.id"
+            " AND m.key = (SELECT id FROM metric_key WHERE key = 'reward')"
+            " WHERE r.superseded = 0 ORDER BY r.id DESC LIMIT 1"
+        )
+        return None if row is None else (row["step"], self.metric_row(row["id"]))
+
+    def last_metric_row_id(self) -> int:
+        """Id of the newest logged row, 0 when there is none."""
+        return int(self._one("SELECT coalesce(max(id), 0) FROM metric_row")[0])
+
+    # -- generations -----------------------------------------------------------------------------
+
+    def groups(
+        self,
+        *,
+        first_step: int | None = None,
+        last_step: int | None = None,
+        mode: str | None = None,
+        after_id: int = 0,
+        newest_first: bool = False,
+        superseded: bool = False,
+        limit: int = 100,
+    ) -> list[StoredGroup]:
+        """Groups with their completions, a page of at most `limit`.
+
+        Args:
+            first_step, last_step: Inclusive bounds on the step the batch was generated for.
+            mode: `train`, `eval`, or None for both.
+            after_id: Only groups recorded after this one.
+            newest_first: Order by recording, newest first.
+            superseded: Also steps that a resume has done again.
+            limit: Size of the page.
+        """
+        where, values = ["id > ?"], [after_id]
+        for clause, value in (("step >= ?", first_step), ("step <= ?", last_step), ("mode = ?", mode)):
+            if value is not None:
+                where.append(clause)
+                values.append(value)  # type: ignore[arg-type]
+        if not superseded:
+            where.append("superseded = 0")
+        order = "DESC" if newest_first else "ASC"
+        rows = self._all(
+            f"SELECT * FROM generation_group WHERE {' AND '.join(where)} ORDER BY id {order} LIMIT ?", *values, limit
+        )
+        completions = self._completions([row["id"] for row in rows])
+        return [_group(row, completions.get(row["id"], [])) for row in rows]
+
+    def completion_count(self, *, superseded: bool = False) -> int:
+        """Number of completions recorded."""
+        clause = "" if superseded else " WHERE g.superseded = 0"
+        return int(
+            self._one(f"SELECT count(*) FROM completion c JOIN generation_group g ON g.id = c.group_id{clause}")[0]
+        )
+
+    def iter_groups(self, page: int = 200, **query: Any) -> Iterator[StoredGroup]:
+        """All groups of a query, page by page, in order of recording."""
+        last = 0
+        while found := self.groups(after_id=last, limit=page, **query):
+            yield from found
+            last = found[-1].id
+
+    def _completions(self, group_ids: Sequence[int]) -> dict[int, list[Completion]]:
+        found: dict[int, list[Completion]] = {}
+        for start in range(0, len(group_ids), 500):
+            chunk = group_ids[start : start + 500]
+            marks = ",".join("?" * len(chunk))
+            rewards: dict[int, list[Any]] = {}
+            for row in self._all(
+                "SELECT w.completion_id, w.value FROM completion c JOIN reward w ON w.completion_id = c.id"
+                f" WHERE c.group_id IN ({marks}) ORDER BY w.completion_id, w.function",
+                *chunk,
+            ):
+                rewards.setdefault(row["completion_id"], []).append(from_column(row["value"]))
+            for row in self._all(
+                f"SELECT * FROM completion WHERE group_id IN ({marks}) ORDER BY group_id, idx", *chunk
+            ):
+                found.setdefault(row["group_id"], []).append(_completion(row, rewards.get(row["id"], [])))
+        return found
+
+    # -- what happened ---------------------------------------------------------------------------
+
+    def commands(self, limit: int = 200) -> list[tuple[Command, Outcome | None]]:
+        """Commands with their outcome (None while it waits), newest last."""
+        rows = self._all("SELECT * FROM (SELECT * FROM command ORDER BY id DESC LIMIT ?) ORDER BY id", limit)
+        return [_command(row) for row in rows]
+
+    def settings(self) -> list[SettingChanged]:
+        """Settings changed in mid-run, oldest first."""
+        rows = self._all("SELECT * FROM setting ORDER BY id")
+        return [
+            SettingChanged(
+                r["attempt"], r["step"], r["at"], r["name"], from_json(r["old"]), from_json(r["new"]), r["by"]
+            )
+            for r in rows
+        ]
+
+    def checkpoints(self) -> list[CheckpointSaved]:
+        """Checkpoints as recorded, by step. Rotation may have removed a folder since."""
+        return [
+            CheckpointSaved(
+                r["attempt"], r["step"], r["path"], r["at"], bool(r["complete"]), bool(r["requested"]), r["size_bytes"]
+            )
+            for r in self._all("SELECT * FROM checkpoint ORDER BY step")
+        ]
+
+    def phase_shares(self, spans: int = 60) -> dict[str, float]:
+        """Share of time per phase over the newest spans, loading left out; shares sum to 1."""
+        rows = self._all(
+            "SELECT phase, sum(duration_s) AS total FROM (SELECT phase, duration_s FROM phase"
+            " WHERE phase NOT IN ('load', 'wait') ORDER BY id DESC LIMIT ?) GROUP BY phase",
+            spans,
+        )
+        whole = sum(row["total"] for row in rows)
+        return {row["phase"]: row["total"] / whole for row in rows} if whole > 0 else {}
+
+    def reward_call_seconds(self, calls: int = 200) -> dict[int, float]:
+        """Mean seconds per call of each reward function, over the newest calls."""
+        rows = self._all(
+            "SELECT function, avg(duration_s) AS mean_s FROM (SELECT function, duration_s FROM reward_call"
+            " ORDER BY id DESC LIMIT ?) GROUP BY function",
+            calls,
+        )
+        return {row["function"]: row["mean_s"] for row in rows}
+
+    def log(self, limit: int = 500) -> list[LogLine]:
+        """The newest lines of output, oldest first."""
+        rows = self._all("SELECT * FROM (SELECT * FROM log ORDER BY id DESC LIMIT ?) ORDER BY id", limit)
+        return [LogLine(at=r["at"], text=r["text"], level=r["level"]) for r in rows]
+
+    def _all(self, query: str, *values: Any) -> list[sqlite3.Row]:
+        return self._db.execute(query, values).fetchall()
+
+    def _one(self, query: str, *values: Any) -> Any:
+        return self._db.execute(query, values).fetchone()
+
+
+def _group(row: sqlite3.Row, completions: Sequence[Completion]) -> StoredGroup:
+    return StoredGroup(
+        id=row["id"],
+        attempt=row["attempt"],
+        batch=row["batch"],
+        rank=row["rank"],
+        index=row["idx"],
+        mode=row["mode"],
+        step=row["step"],
+        last_step=row["last_step"],
+        at=row["at"],
+        prompt=from_json(row["prompt"]),
+        prompt_key=row["prompt_key"],
+        columns=from_json(row["columns"]),
+        mean=row["mean"],
+        std=row["std"],
+        completions=tuple(completions),
+    )
+
+
+def _completion(row: sqlite3.Row, rewards: Sequence[Any]) -> Completion:
+    return Completion(
+        index=row["idx"],
+        text=row["text"],
+        rewards=tuple(rewards),
+        total=from_column(row["total"]),
+        advantage=row["advantage"],
+        tokens=row["tokens"],
+        truncated=bool(row["truncated"]),
+        extra=from_json(row["extra"]) or {},
+        messages=from_json(row["messages"]),
+    )
+
+
+def _command(row: sqlite3.Row) -> tuple[Command, Outcome | None]:
+    command = Command(row["id"], row["kind"], from_json(row["args"]), row["at"], row["by"])
+    if row["applied"] is None:
+        return command, None
+    result = from_json(row["result"]) or {}
+    return command, Outcome(bool(row["applied"]), row["step"], row["reason"], result, row["decided_at"])

@@ -1,0 +1,92 @@
+"""The one thread that writes `run.db` while a run trains.
+
+It drains the queue, follows `train.log`, and takes commands and outcomes into the history. It never
+stops the trainer: what cannot be written now is kept and tried again, within the queue's budget.
+Knows nothing of TRL.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from typing import Any
+
+from grpo_tui.core import records as r
+from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.store.connection import open_writer
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.logtail import LogTail
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.queue import RecordQueue
+from grpo_tui.store.writer import Writer
+
+IDLE_S = 0.2
+"""How often the log and the mailbox are looked at; also the longest a record waits to be seen."""
+
+
+class Recorder:
+    """Owns the queue, the writer and the thread between them."""
+
+    def __init__(self, folder: RunFolder, *, follow_log: bool = True) -> None:
+        self._folder = folder
+        self.queue = RecordQueue()
+        self._writer = Writer(open_writer(folder.database))
+        self.attempt = self._writer.next_attempt()
+        self.settings_in_force = self._writer.settings_in_force()
+        self._mailbox = Mailbox(folder.commands)
+        self._seen: set[str] = set()
+        start = folder.log.stat().st_size if self.attempt > 1 and folder.log.exists() else 0
+        self._tail = LogTail(folder.log, start) if follow_log else None
+        self._pending_side: list[Any] = []
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self.trouble: str = ""
+        """Why nothing can be written at the moment; empty when all is well."""
+
+    def start(self) -> None:
+        """Start recording."""
+        self._thread.start()
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Write what is left, fold the write-ahead log in, and end the thread."""
+        self._closing.set()
+        self.queue.wake()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            closing = self._closing.is_set()
+            taken = self.queue.take(limit=512, timeout_s=0.0 if closing else IDLE_S)
+            self._pending_side += self._side_records(closing)
+            written = self._write(taken)
+            if closing and (not self.queue or not written):
+                break
+            # One transaction for what arrives together: fewer wake-ups, fewer syncs, later by IDLE_S at most.
+            self._closing.wait(IDLE_S if written else 1.0)
+        self._writer.close()
+
+    def _side_records(self, closing: bool) -> list[r.LogLine | tuple[Command, Outcome | None] | r.Dropped]:
+        found: list[r.LogLine | tuple[Command, Outcome | None] | r.Dropped] = []
+        if self._tail is not None and len(self._pending_side) < 10_000:
+            found += self._tail.read()
+            if closing:
+                found += self._tail.flush()
+        found += self._mailbox.history(self._seen)
+        for kind in list(self.queue.dropped):
+            count = self.queue.dropped.pop(kind)
+            found.append(r.Dropped(self.attempt, kind, count))
+        return found
+
+    def _write(self, taken: list[r.Record]) -> bool:
+        if not taken and not self._pending_side:
+            return True
+        try:
+            self._writer.write([*taken, *self._pending_side])
+        except sqlite3.Error as error:
+            self.trouble = str(error)
+            self.queue.give_back(taken)
+            return False
+        self.trouble = ""
+        self._pending_side = []
+        return True

@@ -1,0 +1,198 @@
+"""One look at a run: its state, from the database, the live files and the processes.
+
+Every face of the program asks here, so that the screen and `grpo-tui status` never disagree. Knows
+no training code and no screen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import Heartbeat, RankState, process_alive, read_heartbeat, read_rank
+from grpo_tui.store.reader import Attempt, RunReader
+
+ENDED = frozenset({"finished", "stopped", "failed", "crashed"})
+STALL_FACTOR = 20.0
+"""A run is stalled when it has made no progress for this many of its usual step times."""
+STALL_AT_LEAST_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class RankNow:
+    """One rank, as `status` reports it."""
+
+    rank: int
+    pid: int
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointNow:
+    """One checkpoint folder, as `status` reports it."""
+
+    step: int
+    path: str
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of a run at one moment; `to_json` is the shape other programs may rely on."""
+
+    state: str
+    step: int = 0
+    total_steps: int | None = None
+    phase: str = "wait"
+    phase_s: float = 0.0
+    reward_func: str | None = None
+    heartbeat_age_s: float | None = None
+    pid: int | None = None
+    """The supervisor's process id, None when there is none."""
+    ranks: tuple[RankNow, ...] = ()
+    attempt: int = 0
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    dropped: int = 0
+    checkpoints: tuple[CheckpointNow, ...] = ()
+    error: Mapping[str, Any] | None = None
+    alerts: tuple[Mapping[str, Any], ...] = ()
+    progress_at: float | None = None
+    """When the last optimizer step ended."""
+    started_at: float | None = None
+    supervised: bool = True
+    """False when the supervisor is gone while the trainer lives."""
+
+    @property
+    def live(self) -> bool:
+        """True while the training process exists."""
+        return self.state not in ENDED and self.state != "empty"
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON shape."""
+        body = asdict(self)
+        for name in ("progress_at", "started_at", "supervised"):
+            del body[name]
+        return body
+
+
+def read_status(root: Path, reader: RunReader | None = None) -> Status:
+    """Look at a run folder.
+
+    Args:
+        root: The run folder.
+        reader: An open reader of its `run.db`, to save opening another.
+
+    Raises:
+        RunDatabaseError: The folder holds no run.
+    """
+    folder = RunFolder(root)
+    rank = read_rank(folder.rank(0))
+    heartbeat = read_heartbeat(folder.heartbeat)
+    own = reader is None
+    try:
+        reader = reader or RunReader(folder.database)
+    except RunDatabaseError:
+        return _before_database(folder, heartbeat, rank)
+    try:
+        return _from_database(folder, reader, heartbeat, rank)
+    finally:
+        if own:
+            reader.close()
+
+
+def _before_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: RankState | None) -> Status:
+    if heartbeat is not None and heartbeat.supervisor_alive:
+        return Status(state="starting", phase="load", pid=heartbeat.supervisor, heartbeat_age_s=heartbeat.age_s)
+    if not folder.exists():
+        raise RunDatabaseError(f"{folder.root}: no run here. `grpo-tui runs` lists the runs it can find.")
+    error = {"type": "", "message": "the run ended before it recorded anything", "cause": f"see {folder.log}"}
+    return Status(state="crashed", error=error)
+
+
+def _from_database(folder: RunFolder, reader: RunReader, heartbeat: Heartbeat | None, rank: RankState | None) -> Status:
+    attempts = reader.attempts()
+    attempt = attempts[-1] if attempts else None
+    if rank is not None and attempt is not None and rank.attempt not in (0, attempt.attempt):
+        rank = None
+    newest = reader.last_training_row()
+    state = _state(attempt, heartbeat, rank)
+    supervisor_alive = heartbeat is not None and heartbeat.supervisor_alive
+    shown_rank = rank if state not in ENDED else None
+    step = max(rank.step if rank else 0, newest[0] if newest else 0)
+    if attempt is not None and attempt.step is not None:
+        step = attempt.step
+    return Status(
+        state=state,
+        step=step,
+        total_steps=next((a.total_steps for a in reversed(attempts) if a.total_steps), None),
+        phase=shown_rank.phase if shown_rank else ("load" if state == "starting" else "wait"),
+        phase_s=max(0.0, time.time() - shown_rank.phase_since) if shown_rank and shown_rank.phase_since else 0.0,
+        reward_func=shown_rank.reward_function if shown_rank else None,
+        heartbeat_age_s=None if heartbeat is None else round(heartbeat.age_s, 3),
+        pid=heartbeat.supervisor if heartbeat is not None and supervisor_alive else None,
+        ranks=(RankNow(rank.rank, rank.pid, rank.phase),) if shown_rank and rank else (),
+        attempt=attempt.attempt if attempt else 0,
+        metrics=newest[1] if newest else {},
+        dropped=sum(reader.dropped().values()),
+        checkpoints=_checkpoints(folder, reader),
+        error=_error(attempt, state, folder),
+        progress_at=rank.progress_at if rank and rank.progress_at else None,
+        started_at=attempt.started_at if attempt else None,
+        supervised=supervisor_alive or state in ENDED,
+    )
+
+
+def _state(attempt: Attempt | None, heartbeat: Heartbeat | None, rank: RankState | None) -> str:
+    supervisor_alive = heartbeat is not None and heartbeat.supervisor_alive
+    if attempt is None:
+        return "starting" if supervisor_alive else "crashed"
+    if attempt.state is not None:
+        # A supervisor that is alive after the end of an attempt belongs to a start that records nothing yet.
+        newer = supervisor_alive and heartbeat is not None and heartbeat.trainer not in (None, attempt.pid)
+        return "starting" if newer and process_alive(heartbeat.trainer, heartbeat.trainer_started) else attempt.state  # type: ignore[union-attr]
+    if heartbeat is not None and not heartbeat.same_host:
+        alive = heartbeat.supervisor_alive
+    else:
+        started = heartbeat.trainer_started if heartbeat and heartbeat.trainer == attempt.pid else None
+        alive = process_alive(attempt.pid, started)
+    if not alive:
+        return "crashed"
+    if rank is None or rank.phase == "load":
+        return "starting"
+    if rank.phase == "wait":
+        return "paused"
+    if rank.stopping:
+        return "stopping"
+    return "stalled" if _stalled(rank) else "training"
+
+
+def _stalled(rank: RankState) -> bool:
+    usual = rank.step_time_s or 0.0
+    patience = max(STALL_AT_LEAST_S, STALL_FACTOR * usual)
+    return time.time() - max(rank.progress_at, rank.phase_since) > patience
+
+
+def _checkpoints(folder: RunFolder, reader: RunReader) -> tuple[CheckpointNow, ...]:
+    known = {c.step: c for c in reader.checkpoints()}
+    found = []
+    for path in folder.checkpoints():
+        step = int(path.name.split("-")[-1])
+        found.append(CheckpointNow(step, str(path), known[step].complete if step in known else False))
+    return tuple(found)
+
+
+def _error(attempt: Attempt | None, state: str, folder: RunFolder) -> Mapping[str, Any] | None:
+    if attempt is not None and attempt.error is not None:
+        return attempt.error
+    if state == "crashed":
+        return {
+            "type": "",
+            "message": "the training process is gone and did not say why",
+            "cause": f"killed from outside, or out of memory; see {folder.log}",
+        }
+    return None

@@ -1,0 +1,263 @@
+"""Turn records into rows. One writer per run, ever.
+
+Knows the tables and the records; knows nothing of queues, threads or training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from grpo_tui.core import records as r
+from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.statistics import mean, std
+from grpo_tui.store.values import to_column, to_json
+
+
+def prompt_key(prompt: r.Prompt) -> str:
+    """A short stable key by which the same prompt is found again at other steps."""
+    return hashlib.blake2b(to_json(prompt).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+class Writer:
+    """Writes records into an open database, a transaction per batch of them."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+        self._keys: dict[str, int] = dict(connection.execute("SELECT key, id FROM metric_key"))
+        self._open_line: int | None = None
+        self._apply: dict[type, Callable[[Any], None]] = {
+            r.AttemptStarted: self._attempt_started,
+            r.AttemptEnded: self._attempt_ended,
+            r.TotalSteps: self._total_steps,
+            r.Fact: self._fact,
+            r.MetricRow: self._metric_row,
+            r.GenerationBatch: self._batch,
+            r.RewardFunctionInfo: self._reward_function,
+            r.RewardCall: self._reward_call,
+            r.PhaseSpan: self._phase,
+            r.CheckpointSaved: self._checkpoint,
+            r.SettingChanged: self._setting,
+            r.LogLine: self._log,
+            r.Dropped: self._dropped,
+        }
+
+    def write(self, batch: Iterable[r.Record | tuple[Command, Outcome | None]]) -> None:
+        """Write records, and commands with their outcome, in one transaction.
+
+        Raises:
+            sqlite3.Error: Nothing of the batch was written; it can be given again.
+        """
+        open_line = self._open_line
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            for record in batch:
+                if isinstance(record, tuple):
+                    self._command(*record)
+                else:
+                    self._apply[type(record)](record)
+            self._db.execute("COMMIT")
+        except BaseException:
+            self._open_line = open_line
+            self._keys = dict(self._db.execute("SELECT key, id FROM metric_key"))
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def next_attempt(self) -> int:
+        """The number the next start of this run gets, from 1."""
+        return int(self._db.execute("SELECT coalesce(max(attempt), 0) + 1 FROM attempt").fetchone()[0])
+
+    def settings_in_force(self) -> dict[str, str]:
+        """The last value of every setting changed in mid-run, as JSON text by name."""
+        return dict(self._db.execute("SELECT name, new FROM setting ORDER BY id"))
+
+    def close(self) -> None:
+        """Fold the write-ahead log into `run.db`, so that copying that one file copies the run."""
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            self._db.close()
+
+    def _attempt_started(self, record: r.AttemptStarted) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO attempt (attempt, started_at, host, pid, resumed_from, total_steps)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (record.attempt, record.started_at, record.host, record.pid, record.resumed_from, record.total_steps),
+        )
+        if record.resumed_from is not None:
+            # Steps past the checkpoint are done again; the first doing stays, but queries pass it over.
+            for table in ("metric_row", "generation_group"):
+                self._db.execute(
+                    f"UPDATE {table} SET superseded = 1 WHERE step > ? AND attempt < ?",
+                    (record.resumed_from, record.attempt),
+                )
+
+    def _attempt_ended(self, record: r.AttemptEnded) -> None:
+        self._db.execute(
+            "UPDATE attempt SET ended_at = ?, state = ?, step = ?, exit_code = ?, error = ?"
+            " WHERE attempt = ? AND state IS NULL",
+            (
+                record.ended_at,
+                record.state,
+                record.step,
+                record.exit_code,
+                None if record.error is None else to_json(record.error),
+                record.attempt,
+            ),
+        )
+        if record.step is not None:
+            self._db.execute(
+                "UPDATE generation_group SET last_step = max(step, ?) WHERE attempt = ? AND last_step > ?",
+                (record.step, record.attempt, record.step),
+            )
+
+    def _total_steps(self, record: r.TotalSteps) -> None:
+        self._db.execute("UPDATE attempt SET total_steps = ? WHERE attempt = ?", (record.total_steps, record.attempt))
+
+    def _fact(self, record: r.Fact) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO fact (key, value, at) VALUES (?, ?, ?)",
+            (record.key, to_json(record.value), time.time()),
+        )
+
+    def _metric_row(self, record: r.MetricRow) -> None:
+        row = self._db.execute(
+            "INSERT INTO metric_row (attempt, step, at) VALUES (?, ?, ?)", (record.attempt, record.step, record.at)
+        ).lastrowid
+        self._db.executemany(
+            "INSERT INTO metric (key, row, value) VALUES (?, ?, ?)",
+            [(self._key(key), row, to_column(value)) for key, value in record.values.items()],
+        )
+
+    def _key(self, key: str) -> int:
+        number = self._keys.get(key)
+        if number is None:
+            number = self._db.execute("INSERT INTO metric_key (key) VALUES (?)", (key,)).lastrowid or 0
+            self._keys[key] = number
+        return number
+
+    def _batch(self, record: r.GenerationBatch) -> None:
+        for group in record.groups:
+            totals = [completion.total for completion in group.completions]
+            group_id = self._db.execute(
+                "INSERT INTO generation_group (attempt, batch, rank, idx, mode, step, last_step, at, prompt,"
+                " prompt_key, columns, mean, std) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    record.attempt,
+                    record.batch,
+                    record.rank,
+                    group.index,
+                    record.mode,
+                    record.step,
+                    record.last_step,
+                    record.at,
+                    to_json(group.prompt),
+                    prompt_key(group.prompt),
+                    to_json(group.columns),
+                    mean(totals),
+                    std(totals),
+                ),
+            ).lastrowid
+            for completion in group.completions:
+                self._completion(group_id or 0, completion)
+
+    def _completion(self, group_id: int, completion: r.Completion) -> None:
+        completion_id = self._db.execute(
+            "INSERT INTO completion (group_id, idx, text, messages, total, advantage, tokens, truncated, extra)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                group_id,
+                completion.index,
+                completion.text.encode("utf-8", "replace").decode("utf-8"),
+                None if completion.messages is None else to_json(completion.messages),
+                to_column(completion.total),
+                completion.advantage,
+                completion.tokens,
+                int(completion.truncated),
+                to_json(completion.extra) if completion.extra else None,
+            ),
+        ).lastrowid
+        self._db.executemany(
+            "INSERT INTO reward (completion_id, function, value) VALUES (?, ?, ?)",
+            [(completion_id, index, to_column(value)) for index, value in enumerate(completion.rewards)],
+        )
+
+    def _reward_function(self, record: r.RewardFunctionInfo) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO reward_function VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (record.attempt, record.index, record.name, record.weight, record.source, record.sha256, record.text),
+        )
+
+    def _reward_call(self, record: r.RewardCall) -> None:
+        self._db.execute(
+            "INSERT INTO reward_call (attempt, batch, function, started_at, duration_s, outcome, error)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                record.attempt,
+                record.batch,
+                record.function,
+                record.started_at,
+                record.duration_s,
+                record.outcome,
+                record.error,
+            ),
+        )
+
+    def _phase(self, record: r.PhaseSpan) -> None:
+        self._db.execute(
+            "INSERT INTO phase (attempt, rank, phase, step, started_at, duration_s) VALUES (?, ?, ?, ?, ?, ?)",
+            (record.attempt, record.rank, record.phase, record.step, record.started_at, record.duration_s),
+        )
+
+    def _checkpoint(self, record: r.CheckpointSaved) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                record.step,
+                record.attempt,
+                record.path,
+                record.at,
+                int(record.complete),
+                int(record.requested),
+                record.size_bytes,
+            ),
+        )
+
+    def _setting(self, record: r.SettingChanged) -> None:
+        self._db.execute(
+            "INSERT INTO setting (attempt, step, at, name, old, new, by) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (record.attempt, record.step, record.at, record.name, to_json(record.old), to_json(record.new), record.by),
+        )
+
+    def _log(self, record: r.LogLine) -> None:
+        text = record.text.encode("utf-8", "replace").decode("utf-8")
+        if record.replaces and self._open_line is not None:
+            self._db.execute(
+                "UPDATE log SET at = ?, level = ?, text = ? WHERE id = ?",
+                (record.at, record.level, text, self._open_line),
+            )
+            return
+        self._open_line = self._db.execute(
+            "INSERT INTO log (at, level, text) VALUES (?, ?, ?)", (record.at, record.level, text)
+        ).lastrowid
+
+    def _dropped(self, record: r.Dropped) -> None:
+        self._db.execute(
+            "INSERT INTO dropped VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
+            (record.attempt, record.kind, record.count),
+        )
+
+    def _command(self, command: Command, outcome: Outcome | None) -> None:
+        decided = (
+            (None, None, None, None, None)
+            if outcome is None
+            else (int(outcome.applied), outcome.step, outcome.reason, to_json(dict(outcome.result)), outcome.at)
+        )
+        self._db.execute(
+            "INSERT OR REPLACE INTO command VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (command.id, command.kind, to_json(dict(command.args)), command.by, command.at, *decided),
+        )
