@@ -1,0 +1,79 @@
+"""Prove in fresh processes that each layer loads only what it may.
+
+Import contracts read the source and cannot tell a deferred import from an eager one; `sys.modules` can.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+ML_STACK = frozenset({"torch", "transformers", "trl", "datasets", "accelerate", "peft", "vllm"})
+SCREEN = frozenset({"textual", "textual_plot"})
+
+SHOW_LOADED = (
+    "import importlib, json, sys; importlib.import_module(sys.argv[1]); print(json.dumps(list(sys.modules)))"
+)
+
+
+def loaded_by(module: str) -> set[str]:
+    """Names of the top-level packages that importing `module` brings into a fresh process."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW_LOADED, module],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "grpo_tui",
+        "grpo_tui.cli",
+        "grpo_tui.ui.app",
+        "grpo_tui.present",
+        "grpo_tui.supervisor",
+        "grpo_tui.store",
+        "grpo_tui.config",
+        "grpo_tui.rewards",
+        "grpo_tui.core",
+    ],
+)
+def test_the_ml_stack_stays_out_of(module: str) -> None:
+    assert not loaded_by(module) & ML_STACK
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "grpo_tui",
+        "grpo_tui.cli",
+        "grpo_tui.core",
+        "grpo_tui.store",
+        "grpo_tui.config",
+        "grpo_tui.supervisor",
+        "grpo_tui.present",
+        "grpo_tui.rewards",
+        "grpo_tui.data",
+        "grpo_tui.train",
+    ],
+)
+def test_the_screen_stays_out_of(module: str) -> None:
+    assert not loaded_by(module) & SCREEN
+
+
+def test_core_needs_the_standard_library_alone() -> None:
+    foreign = loaded_by("grpo_tui.core") - sys.stdlib_module_names - {"grpo_tui"}
+    bare = loaded_by("json") - sys.stdlib_module_names
+    assert not foreign - bare
+
+
+def test_the_probe_sees_what_is_loaded() -> None:
+    assert "textual" in loaded_by("textual.app")
