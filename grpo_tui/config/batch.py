@@ -1,0 +1,216 @@
+"""The batch arithmetic of GRPO: which batch sizes, group sizes and process counts go together.
+
+TRL's `per_device_train_batch_size` counts completions. A generation batch is per-device × processes × steps
+per generation and must hold whole groups of `num_generations`; the evaluation batch likewise. The rules are
+those of `GRPOConfig.__post_init__` in TRL 1.16. It knows nothing of memory or of the dataset's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import gcd
+from typing import Any
+
+from grpo_tui.core.findings import Finding, Fix
+
+Setting = Callable[[str], Any]
+LineOf = Callable[[str], int | None]
+
+BATCH_KEYS = (
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "steps_per_generation",
+    "generation_batch_size",
+    "num_generations",
+    "num_generations_eval",
+    "eval_strategy",
+)
+
+
+def generation_batch_size(setting: Setting, world_size: int) -> int:
+    """Return how many completions one generation makes over all processes.
+
+    Args:
+        setting: gives the value of a GRPOConfig field, its default when it is not set.
+        world_size: number of training processes.
+    """
+    explicit = setting("generation_batch_size")
+    if explicit is not None:
+        return int(explicit)
+    steps = setting("steps_per_generation") or setting("gradient_accumulation_steps")
+    return int(setting("per_device_train_batch_size")) * world_size * int(steps)
+
+
+def batch_findings(
+    grpo: Mapping[str, Any], defaults: Mapping[str, Any], line_of: LineOf, world_size: int = 1
+) -> list[Finding]:
+    """Return what would make TRL refuse the batch sizes, each with the nearest settings that work.
+
+    Args:
+        grpo: explicitly set GRPOConfig arguments.
+        defaults: the defaults of the GRPOConfig fields.
+        line_of: gives the line of a key in the file.
+        world_size: number of training processes.
+    """
+
+    def setting(name: str) -> Any:
+        return grpo[name] if name in grpo else defaults.get(name)
+
+    not_positive = [
+        Finding(
+            "batch.not-positive",
+            "error",
+            name,
+            line_of(name),
+            f"{name} must be 1 or more; it is {setting(name)}",
+            Fix(name, defaults.get(name) or 1),
+        )
+        for name in (
+            "per_device_train_batch_size",
+            "per_device_eval_batch_size",
+            "gradient_accumulation_steps",
+            "steps_per_generation",
+            "generation_batch_size",
+            "num_generations_eval",
+        )
+        if setting(name) is not None and setting(name) < 1
+    ]
+    if not_positive:
+        return not_positive
+    group = setting("num_generations")
+    if group is None or group < 2:
+        message = (
+            f"num_generations is {'empty' if group is None else group}: GRPO compares the completions of one "
+            "prompt "
+            "with each other and needs at least 2"
+        )
+        fix = Fix("num_generations", _default_group(setting, world_size))
+        return [
+            Finding(
+                "batch.group-too-small", "error", "num_generations", line_of("num_generations"), message, fix
+            )
+        ]
+    if setting("generation_batch_size") is not None and setting("steps_per_generation") is not None:
+        return [
+            Finding(
+                "batch.set-twice",
+                "error",
+                "generation_batch_size",
+                line_of("generation_batch_size"),
+                "generation_batch_size and steps_per_generation are both set; each follows from the other, "
+                "so TRL "
+                "takes only one",
+                Fix("generation_batch_size", None),
+            )
+        ]
+    found = _train_findings(setting, line_of, world_size, group)
+    if str(setting("eval_strategy")) != "no":
+        found += _eval_findings(setting, line_of, world_size, setting("num_generations_eval") or group)
+    return found
+
+
+def _train_findings(setting: Setting, line_of: LineOf, world_size: int, group: int) -> list[Finding]:
+    batch = generation_batch_size(setting, world_size)
+    per_device = setting("per_device_train_batch_size")
+    explicit = setting("generation_batch_size") is not None
+    found = []
+    if explicit and batch % (per_device * world_size):
+        whole = _nearest_multiples(batch, _lcm(per_device * world_size, group))
+        found.append(
+            Finding(
+                "batch.indivisible",
+                "error",
+                "generation_batch_size",
+                line_of("generation_batch_size"),
+                f"generation_batch_size {batch} is no multiple of the {per_device * world_size} completions "
+                "of a step "
+                f"(per_device_train_batch_size {per_device} × {_processes(world_size)}). Nearest: "
+                f"{' or '.join(str(n) for n in whole)}",
+                Fix("generation_batch_size", whole[0]),
+            )
+        )
+    elif batch % group:
+        found.append(_whole_groups(setting, line_of, world_size, group, batch, explicit))
+    return found
+
+
+def _whole_groups(
+    setting: Setting, line_of: LineOf, world_size: int, group: int, batch: int, explicit: bool
+) -> Finding:
+    """Say why the generation batch does not hold whole groups, and offer the nearest settings that do."""
+    per_device = setting("per_device_train_batch_size")
+    steps_key = "steps_per_generation" if setting("steps_per_generation") else "gradient_accumulation_steps"
+    options: list[Fix] = []
+    if explicit:
+        sizes = _nearest_multiples(batch, _lcm(per_device * world_size, group))
+        options += [Fix("generation_batch_size", size) for size in sizes]
+        sum_text = f"generation_batch_size is {batch}"
+    else:
+        steps = setting(steps_key)
+        devices = _nearest_multiples(per_device, group // gcd(group, steps * world_size))
+        options += [Fix("per_device_train_batch_size", size) for size in devices[:1]]
+        accumulated = _nearest_multiples(steps, group // gcd(group, per_device * world_size))
+        options += [Fix(steps_key, size) for size in accumulated[:1]]
+        sum_text = (
+            f"a generation makes {batch} completions (per_device_train_batch_size {per_device} × "
+            f"{_processes(world_size)} × {steps_key} {steps})"
+        )
+    options += [Fix("num_generations", size) for size in _nearest_divisors(batch, group)]
+    field = next(
+        (name for name in ("num_generations", *(o.field for o in options)) if line_of(name) is not None),
+        "num_generations",
+    )
+    message = (
+        f"{sum_text}, which is no multiple of num_generations {group}: every prompt needs its whole group. "
+        f"Nearest settings: {'; '.join(f'{o.field}: {o.value}' for o in options[:3])}"
+    )
+    return Finding("batch.indivisible", "error", field, line_of(field), message, options[0])
+
+
+def _eval_findings(setting: Setting, line_of: LineOf, world_size: int, group: int) -> list[Finding]:
+    per_device = setting("per_device_eval_batch_size")
+    batch = per_device * world_size
+    if batch % group == 0:
+        return []
+    options = [
+        Fix("per_device_eval_batch_size", n)
+        for n in _nearest_multiples(per_device, group // gcd(group, world_size))[:1]
+    ]
+    options += [Fix("num_generations_eval", n) for n in _nearest_divisors(batch, group, smallest=1)[:1]]
+    field = next(
+        (n for n in ("per_device_eval_batch_size", "num_generations_eval") if line_of(n)), "eval_strategy"
+    )
+    message = (
+        f"an evaluation batch has {batch} completions (per_device_eval_batch_size {per_device} × "
+        f"{_processes(world_size)}), which is no multiple of its group size {group}. "
+        f"Nearest settings: {'; '.join(f'{o.field}: {o.value}' for o in options)}"
+    )
+    return [Finding("batch.eval-indivisible", "error", field, line_of(field), message, options[0])]
+
+
+def _default_group(setting: Setting, world_size: int) -> int:
+    """Return the group size nearest to TRL's default that fits the batch."""
+    batch = generation_batch_size(setting, world_size)
+    return batch if 2 <= batch < 8 else (_nearest_divisors(batch, 8) or [8])[0] if batch % 8 else 8
+
+
+def _nearest_multiples(value: int, unit: int) -> list[int]:
+    """Return the multiples of `unit` around a value, nearest first; the greater one wins a tie."""
+    below, above = value // unit * unit, -(-value // unit) * unit
+    candidates = {n for n in (below, above) if n > 0} or {unit}
+    return sorted(candidates, key=lambda n: (abs(n - value), -n))
+
+
+def _nearest_divisors(value: int, near: int, smallest: int = 2) -> list[int]:
+    """Return up to two divisors of a value, nearest to `near` first."""
+    divisors = [n for n in range(smallest, value + 1) if value % n == 0]
+    return sorted(divisors, key=lambda n: (abs(n - near), -n))[:2]
+
+
+def _lcm(first: int, second: int) -> int:
+    return first * second // gcd(first, second)
+
+
+def _processes(world_size: int) -> str:
+    return "1 process" if world_size == 1 else f"{world_size} processes"

@@ -1,0 +1,302 @@
+"""One value and one field's type: the value as TRL needs it, or why it cannot be.
+
+A dataclass checks nothing, so text such as '1e-5' would reach the optimizer. Every change made here is told
+as a note; a value that is right already passes without one. It knows no file and no other field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_tui.config.removed import nearest
+from grpo_tui.config.trl_fields import FieldInfo, NoDefault
+
+_NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_PLAIN_NAME = re.compile(r"[\w.\-/:@ ]+")
+_TRUE = ("true", "yes", "on", "y", "t", "1")
+_FALSE = ("false", "no", "off", "n", "f", "0")
+_PATH_DICTS = ("deepspeed", "fsdp_config", "accelerator_config")
+
+
+class CoerceError(ValueError):
+    """The value does not fit; `suggestion` is one that does, where there is an obvious one."""
+
+    def __init__(self, message: str, suggestion: Any = None, remove: bool = False) -> None:
+        super().__init__(message)
+        self.suggestion = suggestion
+        self.remove = remove
+
+
+@dataclass(frozen=True, slots=True)
+class Coerced:
+    """A value that fits, and the sentence that tells what was changed (None when nothing was)."""
+
+    value: Any
+    note: str | None = None
+
+
+def kinds_of(annotation: str) -> frozenset[str]:
+    """Return the alternatives of an annotation: `dict[str, Any] | None` gives `{"dict", "none"}`."""
+    kinds = set()
+    for part in re.split(r"\s*\|\s*", annotation):
+        if part.startswith("dict"):
+            kinds.add("dict")
+        elif part == "None":
+            kinds.add("none")
+        elif part == "Literal[False]":
+            kinds.add("false")
+        else:
+            kinds.add(part)
+    return frozenset(kinds)
+
+
+def coerce(info: FieldInfo, value: Any) -> Coerced:
+    """Fit a value read from YAML to a field.
+
+    Raises:
+        CoerceError: the value is of another kind or not among the field's choices.
+    """
+    kinds = kinds_of(info.annotation)
+    if value is None:
+        return _coerce_none(info, kinds)
+    if (
+        isinstance(value, str)
+        and value.strip().lower() in ("none", "null", "")
+        and value not in (info.choices or ())
+    ):
+        if "none" in kinds:
+            return Coerced(None, f"{info.name} was the text {value!r}; read as no value")
+        if not any("str" in kind for kind in kinds):
+            return _coerce_none(info, kinds)
+    if info.name == "resume_from_checkpoint":
+        return _coerce_resume(info, value)
+    if info.name == "parallelism_config":
+        raise CoerceError("parallelism_config takes an object and cannot be set in a file", remove=True)
+    list_kind = next((kind for kind in kinds if kind.startswith("list[")), None)
+    if list_kind is not None:
+        return _coerce_list(info, value, list_kind, kinds)
+    if "dict" in kinds:
+        return _coerce_dict(info, value)
+    if "bool" in kinds and not (isinstance(value, str) and "str" in kinds):
+        return _coerce_bool(info, value)
+    if "int" in kinds and not isinstance(value, bool):
+        return _coerce_int(info, value, "str" in kinds)
+    if "float" in kinds:
+        return _coerce_float(info, value)
+    return _coerce_text(info, value, kinds)
+
+
+def _coerce_none(info: FieldInfo, kinds: frozenset[str]) -> Coerced:
+    if "none" in kinds:
+        return Coerced(None)
+    if isinstance(info.default, NoDefault):
+        raise CoerceError(f"{info.name} has no value; remove the line to get TRL's default", remove=True)
+    raise CoerceError(
+        f"{info.name} has no value, and TRL needs one; its default is {_show(info.default)}", info.default
+    )
+
+
+def _coerce_resume(info: FieldInfo, value: Any) -> Coerced:
+    """Read `true` as the newest checkpoint and a text as a path; TRL's script gives either to `train()`."""
+    if isinstance(value, bool):
+        return Coerced(value)
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        read = value.lower() == "true"
+        return Coerced(read, f"{info.name} was the text {value!r}; read as {_show(read)}")
+    if isinstance(value, str):
+        return Coerced(value)
+    raise CoerceError(
+        f"{info.name} must be a checkpoint folder, or true for the newest one; it is {value!r}", True
+    )
+
+
+def _coerce_bool(info: FieldInfo, value: Any) -> Coerced:
+    if isinstance(value, bool):
+        return Coerced(value)
+    word = str(value).strip().lower()
+    if word in _TRUE or word in _FALSE:
+        read = word in _TRUE
+        return Coerced(read, f"{info.name} was {_said(value)}; read as {_show(read)}")
+    raise CoerceError(f"{info.name} must be true or false; it is {_said(value)}", info.default)
+
+
+def _coerce_int(info: FieldInfo, value: Any, text_allowed: bool) -> Coerced:
+    if isinstance(value, int):
+        return Coerced(value)
+    number = _number(value)
+    if number is not None and math.isfinite(number) and number == int(number):
+        exact = int(value) if isinstance(value, str) and value.strip().lstrip("+-").isdigit() else int(number)
+        return Coerced(exact, f"{info.name} was {_said(value)}; read as {exact}")
+    if text_allowed and isinstance(value, str) and value == info.default:
+        return Coerced(value)
+    suggestion = round(number) if number is not None and math.isfinite(number) else _default(info)
+    raise CoerceError(f"{info.name} must be a whole number; it is {_said(value)}", suggestion)
+
+
+def _coerce_float(info: FieldInfo, value: Any) -> Coerced:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Coerced(value)
+    number = _number(value)
+    if number is not None:
+        return Coerced(number, f"{info.name} was {_said(value)}; read as {number!r}")
+    raise CoerceError(f"{info.name} must be a number; it is {_said(value)}", _default(info))
+
+
+def _coerce_text(info: FieldInfo, value: Any, kinds: frozenset[str]) -> Coerced:
+    aliases = info.aliases or {}
+    spelled = str(value).lower() if isinstance(value, (bool, str)) else ""
+    if spelled in aliases:
+        return Coerced(aliases[spelled], f"{info.name} was {_said(value)}; read as '{aliases[spelled]}'")
+    if isinstance(value, bool):
+        if "false" in kinds and value is False:
+            return Coerced(value)
+        if info.name == "fsdp" or "bool" in kinds:
+            return Coerced(value)
+        if value is False and info.choices and "no" in info.choices:
+            return Coerced(
+                "no", f"{info.name} was no without quotes, which YAML reads as false; read as 'no'"
+            )
+        raise CoerceError(
+            f"{info.name} must be text; it is {_said(value)}{_choices_hint(info)}", _default(info)
+        )
+    if isinstance(value, (dict, list)):
+        raise CoerceError(f"{info.name} must be one text; it is a {_kind(value)}", _default(info))
+    note = None
+    if not isinstance(value, str):
+        note, value = f"{info.name} was {_said(value)}; read as the text '{value}'", str(value)
+    if info.choices is None or value in info.choices:
+        return Coerced(value, note)
+    for choice in info.choices:
+        if value.strip().lower().replace("-", "_").removeprefix("torch.") == choice.lower():
+            return Coerced(choice, f"{info.name} was '{value}'; read as '{choice}'")
+    near = nearest(value, info.choices, cutoff=0.5)
+    raise CoerceError(f"{info.name} is '{value}', which TRL does not know{_choices_hint(info)}", near)
+
+
+def _coerce_list(info: FieldInfo, value: Any, list_kind: str, kinds: frozenset[str]) -> Coerced:
+    item_kind = list_kind.removeprefix("list[").removesuffix("]")
+    if item_kind == "DatasetConfig":
+        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            return Coerced(value)
+        raise CoerceError(
+            f"{info.name} must be a list of datasets, each with `path:`; it is a {_kind(value)}"
+        )
+    note = None
+    if isinstance(value, dict):
+        raise CoerceError(f"{info.name} must be a list; it is a mapping", _default(info))
+    if not isinstance(value, list):
+        if "str" in kinds and isinstance(value, str) and not _is_comma_list(value):
+            return Coerced(_one_of(info, value))
+        items = (
+            [part.strip() for part in value.split(",") if part.strip()] if _is_comma_list(value) else [value]
+        )
+        note = f"{info.name} was {_said(value)}; read as the list {_show(items)}"
+        value = items
+    numbers = item_kind == "float"
+    read: list[Any] = []
+    for item in value:
+        if numbers:
+            number = item if isinstance(item, (int, float)) and not isinstance(item, bool) else _number(item)
+            if number is None:
+                raise CoerceError(f"{info.name} must hold numbers; {_said(item)} is none")
+            read.append(number)
+        elif isinstance(item, (dict, list)) or item is None:
+            raise CoerceError(f"{info.name} must hold texts; one item is {_said(item)}")
+        else:
+            read.append(_one_of(info, str(item)))
+    if note is None and any(type(new) is not type(old) for new, old in zip(read, value, strict=True)):
+        note = f"{info.name} was {_show(value)}; read as {_show(read)}"
+    elif note is not None and numbers:
+        note = note.rpartition(";")[0] + f"; read as the list {_show(read)}"
+    return Coerced(read, note)
+
+
+def _coerce_dict(info: FieldInfo, value: Any) -> Coerced:
+    if isinstance(value, dict):
+        return Coerced(value)
+    if isinstance(value, str):
+        if value.lstrip().startswith("{"):
+            try:
+                read = json.loads(value)
+            except ValueError as error:
+                raise CoerceError(f"{info.name} is text that is no valid JSON: {error}") from error
+            return Coerced(read, f"{info.name} was JSON text; read as a mapping")
+        if info.name in _PATH_DICTS:
+            return Coerced(value)
+    raise CoerceError(
+        f"{info.name} must be a mapping, as `{info.name}: {{key: value}}`; it is {_said(value)}"
+    )
+
+
+def _one_of(info: FieldInfo, value: str) -> str:
+    if info.choices is None or value in info.choices:
+        return value
+    near = nearest(value, info.choices, cutoff=0.5)
+    raise CoerceError(f"{info.name} names '{value}', which is not known{_choices_hint(info)}", near)
+
+
+def numbers_in_text(value: Any) -> float | None:
+    """Return the number a text such as `1e-5` means (YAML 1.2 reads it so, YAML 1.1 does not), or None."""
+    return _number(value) if isinstance(value, str) else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return float(value)
+    if isinstance(value, str):
+        text = value.strip()
+        if _NUMBER.fullmatch(text):
+            return float(text.replace("_", ""))
+        if text.lower().lstrip("+-") in ("inf", "nan", ".inf", ".nan"):
+            return float(text.replace(".", ""))
+    return None
+
+
+def _is_comma_list(value: Any) -> bool:
+    """A comma joins names; inside a regular expression, as `.*(q|v){1,2}`, it does not."""
+    return (
+        isinstance(value, str)
+        and "," in value
+        and all(_PLAIN_NAME.fullmatch(p) for p in value.split(",") if p)
+    )
+
+
+def _choices_hint(info: FieldInfo) -> str:
+    if not info.choices:
+        return ""
+    if len(info.choices) > 16:
+        return f"; it knows {', '.join(info.choices[:12])} and {len(info.choices) - 12} more"
+    return f"; it knows {', '.join(info.choices)}"
+
+
+def _default(info: FieldInfo) -> Any:
+    return None if isinstance(info.default, NoDefault) else info.default
+
+
+def _kind(value: Any) -> str:
+    return {
+        dict: "mapping",
+        list: "list",
+        str: "text",
+        bool: "true/false",
+        int: "number",
+        float: "number",
+    }.get(type(value), type(value).__name__)
+
+
+def _said(value: Any) -> str:
+    return f"the text {value!r}" if isinstance(value, str) else _show(value)
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "empty"
+    return repr(value)

@@ -1,0 +1,160 @@
+"""Which values a field allows, where the installed source says so.
+
+Four places are read, none is guessed: the field's metadata, an enum named in its annotation, the comparisons
+of TRL's own trainer that end in a `raise` for everything else, and a help text that lists them after words
+such as "Must be one of". A field with none of these has no known choices and is not checked.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+Parse = Callable[[str, str], ast.Module]
+
+_ENUM_FILES = ("trainer_utils.py", "training_args.py")
+_TRAINER_FILES = ("trainer/grpo_trainer.py",)
+_INTEGRATIONS = "integrations/integration_utils.py"
+_QUOTED = r"[`'\"]+([\w-]+)[`'\"]+"
+_LISTED = re.compile(
+    r"(?:Must be one of|Supported values are|Supported options are|Options)(?: of)?:?\s+"
+    rf"({_QUOTED}(?:(?:,? (?:or|and) |, ){_QUOTED})+)"
+)
+
+
+class ChoiceSource:
+    """Reads choices and aliases from the source files that `parse` gives."""
+
+    def __init__(self, parse: Parse) -> None:
+        self._parse = parse
+
+    def of(
+        self, name: str, annotation: str, metadata: ast.expr | None, help_text: str
+    ) -> tuple[str, ...] | None:
+        """Return the allowed values of one field, or None where the source does not state them."""
+        if name == "report_to":
+            return ("all", "none", *self._integrations) if self._integrations else None
+        if metadata is not None:
+            try:
+                return tuple(str(choice) for choice in ast.literal_eval(metadata))
+            except ValueError:
+                pass  # computed at import time; the help text below may still list them
+        for enum_name in re.findall(r"\w+", annotation):
+            if enum_name in self._enums:
+                return self._enums[enum_name]
+        if name in self._compared:
+            return self._compared[name]
+        listed = _LISTED.search(help_text)
+        if listed is not None and annotation in ("str", "str | None"):
+            return tuple(dict.fromkeys(re.findall(_QUOTED, listed.group(1))))
+        return None
+
+    def aliases(self, name: str) -> Mapping[str, str] | None:
+        """Return what TRL itself turns into another value when the config is built, with lower-case keys."""
+        return self._aliases.get(name)
+
+    @cached_property
+    def _enums(self) -> dict[str, tuple[str, ...]]:
+        enums: dict[str, tuple[str, ...]] = {}
+        for relative in _ENUM_FILES:
+            for node in self._parse("transformers", relative).body:
+                if isinstance(node, ast.ClassDef) and any(
+                    isinstance(base, ast.Name) and base.id == "ExplicitEnum" for base in node.bases
+                ):
+                    enums[node.name] = tuple(
+                        item.value.value
+                        for item in node.body
+                        if isinstance(item, ast.Assign)
+                        and isinstance(item.value, ast.Constant)
+                        and isinstance(item.value.value, str)
+                    )
+        return enums
+
+    @cached_property
+    def _integrations(self) -> tuple[str, ...]:
+        for node in self._parse("transformers", _INTEGRATIONS).body:
+            if (
+                isinstance(node, ast.Assign)
+                and isinstance(node.targets[0], ast.Name)
+                and node.targets[0].id == "INTEGRATION_TO_CALLBACK"
+                and isinstance(node.value, ast.Dict)
+            ):
+                return tuple(
+                    key.value
+                    for key in node.value.keys
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str)
+                )
+        return ()
+
+    @cached_property
+    def _compared(self) -> dict[str, tuple[str, ...]]:
+        """Values of a setting that the trainer knows, for settings where any other value makes it raise."""
+        values: dict[str, dict[str, None]] = {}
+        exhaustive: set[str] = set()
+        for relative in _TRAINER_FILES:
+            for node in ast.walk(self._parse("trl", relative)):
+                if isinstance(node, ast.Compare):
+                    name, texts = _comparison(node)
+                    if name is not None:
+                        values.setdefault(name, {}).update(dict.fromkeys(texts))
+                elif isinstance(node, ast.If):
+                    name = _raising_chain(node)
+                    if name is not None:
+                        exhaustive.add(name)
+        return {name: tuple(sorted(values[name])) for name in exhaustive if len(values.get(name, ())) > 1}
+
+    @cached_property
+    def _aliases(self) -> dict[str, dict[str, str]]:
+        """Find `self.x = {True: "group", False: "none"}.get(self.x, self.x)` in GRPOConfig."""
+        found: dict[str, dict[str, str]] = {}
+        for node in ast.walk(self._parse("trl", "trainer/grpo_config.py")):
+            if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)):
+                continue
+            call = node.value
+            if (
+                isinstance(call, ast.Call)
+                and isinstance(call.func, ast.Attribute)
+                and call.func.attr == "get"
+                and isinstance(call.func.value, ast.Dict)
+            ):
+                table = ast.literal_eval(call.func.value)
+                found[node.targets[0].attr] = {str(key).lower(): str(value) for key, value in table.items()}
+        return found
+
+
+def _comparison(node: ast.Compare) -> tuple[str | None, tuple[str, ...]]:
+    """Return the setting and the texts of `self.x == "a"`, `args.x != "a"` or `self.x in ["a", "b"]`."""
+    left = node.left
+    if not (
+        isinstance(left, ast.Attribute)
+        and isinstance(left.value, ast.Name)
+        and left.value.id in ("self", "args")
+    ):
+        return None, ()
+    if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
+        return None, ()
+    right = node.comparators[0]
+    items = right.elts if isinstance(right, (ast.List, ast.Tuple, ast.Set)) else [right]
+    texts = tuple(
+        item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)
+    )
+    return (left.attr, texts) if texts and len(texts) == len(items) else (None, ())
+
+
+def _raising_chain(node: ast.If) -> str | None:
+    """Return the setting that an `if … elif … else: raise` chain compares, if it compares one and ends so."""
+    name = None
+    current = node
+    while True:
+        if not isinstance(current.test, ast.Compare):
+            return None
+        found, _ = _comparison(current.test)
+        if found is None or (name is not None and found != name):
+            return None
+        name = found
+        if len(current.orelse) == 1 and isinstance(current.orelse[0], ast.If):
+            current = current.orelse[0]
+            continue
+        return name if current is not node and any(isinstance(n, ast.Raise) for n in current.orelse) else None

@@ -1,0 +1,277 @@
+"""`load_config`: a TRL config file and `--set` overrides → a checked `RunConfig`, or every error at once.
+
+A file without the section `grpo_tui:` means what `trl grpo --config` makes of it. It does not load models,
+data or rewards, and imports neither torch nor TRL.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config import yaml_lines
+from grpo_tui.config.coerce import CoerceError, coerce, numbers_in_text
+from grpo_tui.config.cross_checks import cross_findings
+from grpo_tui.config.paths import existing_path, model_path
+from grpo_tui.config.removed import REMOVED, explain
+from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.config.section import SECTION_KEYS, Section
+from grpo_tui.config.section_reader import read_section
+from grpo_tui.config.trl_fields import TARGETS, FieldInfo, FieldsUnavailableError, class_field_names, load_fields
+from grpo_tui.core.findings import Finding, Fix, errors_of
+
+_MODEL_PATHS = ("model_name_or_path", "reward_model_name_or_path")
+_FILE_PATHS = ("dataset_name", "resume_from_checkpoint", "deepspeed", "fsdp_config", "accelerator_config")
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = (), *, world_size: int | None = 1) -> RunConfig:
+    """Read, override, coerce and check a config file.
+
+    Args:
+        path: the YAML file.
+        overrides: `K=V` texts; V is YAML, K may be dotted (`grpo_tui.holdout=8`,
+            `grpo_tui.rewards.0.weight=2`).
+        world_size: number of training processes for the batch arithmetic; None leaves that check out.
+
+    Raises:
+        ConfigError: the file cannot start a run; all its errors are in `findings`.
+    """
+    file = Path(path).expanduser().absolute()
+    document = _read_document(file)
+    findings = _apply_overrides(document, overrides)
+    try:
+        fields = load_fields()
+    except FieldsUnavailableError as error:
+        raise ConfigError([Finding("config.no-trl", "error", None, None, str(error))], file) from error
+    section, section_findings = read_section(document, file.parent)
+    resolver = _Resolver(document, fields, file.parent)
+    parts = resolver.parts()
+    findings += resolver.findings + section_findings
+    findings += cross_findings(parts, section, document, fields, errors_of(findings), world_size)
+    if errors_of(findings):
+        raise ConfigError(findings, file)
+    return _run_config(file, parts, section, resolver.env, findings, document.values)
+
+
+def _run_config(
+    file: Path,
+    parts: dict[str, dict[str, Any]],
+    section: Section,
+    env: dict[str, str],
+    findings: Sequence[Finding],
+    raw: dict[str, Any],
+) -> RunConfig:
+    return RunConfig(
+        path=file,
+        model=parts["ModelConfig"]["model_name_or_path"],
+        grpo=parts["GRPOConfig"],
+        model_args=parts["ModelConfig"],
+        script=parts["GRPOScriptArguments"],
+        mixture=parts["DatasetMixtureConfig"],
+        section=section,
+        findings=tuple(findings),
+        raw=raw,
+        env=env,
+        cwd=str(Path.cwd()),
+    )
+
+
+def _read_document(file: Path) -> yaml_lines.YamlDocument:
+    def refuse(message: str, line: int | None = None, key: str | None = None) -> ConfigError:
+        return ConfigError([Finding("config.unreadable", "error", key, line, message)], file)
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise refuse(f"there is no file {file}") from error
+    except IsADirectoryError as error:
+        raise refuse(f"{file} is a folder, not a config file") from error
+    except UnicodeDecodeError as error:
+        raise refuse(f"not UTF-8 text (byte {error.start})") from error
+    except OSError as error:
+        raise refuse(f"cannot be read: {error.strerror}") from error
+    try:
+        return yaml_lines.parse_mapping(text)
+    except yaml_lines.YamlError as error:
+        raise refuse(error.message, error.line, error.key) from error
+
+
+def _apply_overrides(document: yaml_lines.YamlDocument, overrides: Sequence[str]) -> list[Finding]:
+    """Put `K=V` texts into the document; what they set has no line."""
+    findings = []
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        key = key.strip()
+        message = None
+        if not equals or not key:
+            message = f"--set {override}: write it as KEY=VALUE"
+        else:
+            try:
+                value, plain = yaml_lines.parse_value(text)
+                message = _set_dotted(document, key, value, plain)
+            except yaml_lines.YamlError as error:
+                message = f"--set {override}: {error.message}"
+        if message is not None:
+            findings.append(Finding("config.override", "error", key or None, None, message))
+    return findings
+
+
+def _set_dotted(document: yaml_lines.YamlDocument, key: str, value: Any, plain: bool) -> str | None:
+    """Set one dotted key; return what is wrong with it, or None."""
+    first, *rest = key.split(".")
+    path: list[str | int] = [first, *(int(part) if part.isdigit() else part for part in rest)]
+    target: Any = document.values
+    for depth, part in enumerate(path):
+        parent = ".".join(str(p) for p in path[:depth])
+        if isinstance(target, list):
+            if not isinstance(part, int) or part >= len(target):
+                return f"--set {key}: {parent} is a list of {len(target)}, and {part} is none of it"
+        elif not isinstance(target, dict):
+            return f"--set {key}: {parent} is a single value and has no {part}"
+        if depth == len(path) - 1:
+            target[part] = value
+        else:
+            if isinstance(target, dict) and target.get(part) is None:
+                target[part] = {}
+            target = target[part]
+    whole = tuple(path)
+    for known in [p for p in document.lines if p[: len(whole)] == whole]:
+        del document.lines[known]
+    document.plain = {p for p in document.plain if p[: len(whole)] != whole}
+    if plain:
+        document.plain.add(whole)
+    return None
+
+
+class _Resolver:
+    """Sorts the keys of one document into TRL's dataclasses, coercing each value."""
+
+    def __init__(self, document: yaml_lines.YamlDocument, fields: Any, folder: Path) -> None:
+        self.document = document
+        self.fields = fields
+        self.folder = folder
+        self.findings: list[Finding] = []
+        self.env: dict[str, str] = {}
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """Return the explicitly set arguments of each dataclass."""
+        parts: dict[str, dict[str, Any]] = {owner: {} for owner in TARGETS}
+        for key, value in self.document.values.items():
+            if key == "grpo_tui":
+                continue
+            if key == "env":
+                self._read_env(value)
+            elif key in self.fields:
+                info = self.fields[key]
+                try:
+                    parts[info.owner][key] = self._value(info, copy.deepcopy(value))
+                except CoerceError as error:
+                    self._refuse(key, error)
+            else:
+                message, fix = explain(key, value, self.fields, SECTION_KEYS)
+                rule = "config.removed-key" if key in REMOVED else "config.unknown-key"
+                self._add(rule, "error", key, message, fix)
+        return parts
+
+    def _value(self, info: FieldInfo, value: Any) -> Any:
+        coerced = coerce(info, value)
+        if coerced.note is not None:
+            self._add("config.coerced", "info", info.name, coerced.note, None)
+        value = coerced.value
+        if isinstance(value, dict):
+            value = self._nested(value, (info.name,))
+        if info.name == "model_init_kwargs" and isinstance(value, dict) and "torch_dtype" in value:
+            self._add(
+                "config.removed-key",
+                "error",
+                "model_init_kwargs.torch_dtype",
+                "model_init_kwargs.torch_dtype is ignored without a word, and the model is loaded in "
+                "float32; it is "
+                "called dtype now",
+                Fix("model_init_kwargs.dtype", str(value["torch_dtype"]).removeprefix("torch.")),
+            )
+        if info.name == "datasets" and isinstance(value, list):
+            return [self._mixture_entry(index, dict(entry)) for index, entry in enumerate(value)]
+        if isinstance(value, str) and value and info.name in _MODEL_PATHS:
+            return self._anchored(info.name, value, model_path(value, self.folder))
+        if isinstance(value, str) and value and info.name in _FILE_PATHS:
+            return self._anchored(info.name, value, existing_path(value, self.folder))
+        return value
+
+    def _anchored(self, key: str, written: str, found: str) -> str:
+        """Tell when a name is taken from beside the config, where TRL itself would not have looked."""
+        if found != written and not Path(written).expanduser().exists():
+            self._add("config.beside", "info", key, f"{key} is {written} beside the config: {found}", None)
+        return found
+
+    def _nested(self, value: dict[str, Any], path: yaml_lines.Path) -> dict[str, Any]:
+        """Read `1e-5` written without quotes inside a mapping as the number it is meant to be."""
+        read: dict[str, Any] = {}
+        for key, item in value.items():
+            where = (*path, str(key))
+            number = numbers_in_text(item)
+            if number is not None and where in self.document.plain:
+                self._add(
+                    "config.coerced",
+                    "info",
+                    ".".join(map(str, where)),
+                    f"{'.'.join(map(str, where))} was the text '{item}'; read as {number!r}",
+                    None,
+                )
+                item = number
+            read[key] = self._nested(item, where) if isinstance(item, dict) else item
+        return read
+
+    def _mixture_entry(self, index: int, entry: dict[str, Any]) -> dict[str, Any]:
+        known = class_field_names("DatasetConfig")
+        for key in entry:
+            if key not in known:
+                message, fix = explain(str(key), entry[key], known, ())
+                dotted = f"datasets.{index}.{key}"
+                message = message.replace("key of TRL or grpo_tui", "key of a dataset in `datasets:`")
+                nested = Fix(f"datasets.{index}.{fix.field}", fix.value) if fix is not None else None
+                self.findings.append(
+                    Finding(
+                        "config.unknown-key",
+                        "error",
+                        dotted,
+                        self.document.line("datasets", index, key),
+                        message,
+                        nested,
+                    )
+                )
+        if not isinstance(entry.get("path"), str):
+            self.findings.append(
+                Finding(
+                    "config.type",
+                    "error",
+                    f"datasets.{index}.path",
+                    self.document.line("datasets", index),
+                    f"datasets.{index} needs path: a Hub name, a folder, or a format such as json with "
+                    "data_files",
+                )
+            )
+            return entry
+        entry["path"] = existing_path(entry["path"], self.folder)
+        files = entry.get("data_files")
+        if isinstance(files, str):
+            entry["data_files"] = existing_path(files, self.folder)
+        elif isinstance(files, list):
+            entry["data_files"] = [existing_path(str(name), self.folder) for name in files]
+        return entry
+
+    def _read_env(self, value: Any) -> None:
+        if not isinstance(value, dict):
+            self._add("config.type", "error", "env", "env must be a mapping of environment variables", None)
+            return
+        self.env = {str(name): str(item) for name, item in value.items()}
+
+    def _refuse(self, key: str, error: CoerceError) -> None:
+        fix = Fix(key, error.suggestion) if error.suggestion is not None or error.remove else None
+        self._add("config.type", "error", key, str(error), fix)
+
+    def _add(self, rule: str, severity: Any, key: str, message: str, fix: Fix | None) -> None:
+        line = self.document.line(*key.split("."))
+        self.findings.append(Finding(rule, severity, key, line, message, fix))

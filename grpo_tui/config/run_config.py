@@ -1,0 +1,165 @@
+"""A checked config as the training process receives it, and the error that lists everything wrong with one.
+
+`RunConfig` is plain data and goes through JSON unchanged. How it is made from a file is `resolve`'s business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.section import Section
+from grpo_tui.core.findings import Finding
+
+_PAIRS = "__pairs__"
+_SECRET_WORDS = ("token", "key", "secret", "password", "credential")
+
+
+class ConfigError(ValueError):
+    """A config that cannot start a run; `findings` holds everything found, errors first."""
+
+    def __init__(self, findings: Sequence[Finding], path: Path | None = None) -> None:
+        self.findings = tuple(sorted(findings, key=lambda f: ("error", "warning", "info").index(f.severity)))
+        self.path = path
+        super().__init__("\n".join(describe(f, path) for f in self.findings if f.severity == "error"))
+
+
+def describe(finding: Finding, path: Path | None) -> str:
+    """Return one or two lines for a person: place and message, then the fix."""
+    place = path.name if path is not None else "config"
+    if finding.line is not None:
+        place = f"{place}:{finding.line}"
+    text = f"{place}: {finding.message}"
+    if finding.fix is not None:
+        value = finding.fix.value
+        change = (
+            f"remove {finding.fix.field}" if value is None else f"{finding.fix.field}: {_yaml_word(value)}"
+        )
+        text += f"\n  fix: {change}"
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """Everything a run is made of.
+
+    Attributes:
+        path: the config file, absolute; None when the config came from elsewhere.
+        model: model id or absolute folder of the policy.
+        grpo: GRPOConfig arguments that were set explicitly, coerced. Without `output_dir` when none was set.
+        model_args: ModelConfig arguments that were set (with `model_name_or_path`).
+        script: GRPOScriptArguments that were set.
+        mixture: DatasetMixtureConfig arguments that were set.
+        section: the section `grpo_tui:`.
+        findings: notices and warnings; never an error.
+        raw: the file's values after overrides, before coercion.
+        env: environment variables of the file's `env:`, which the training process sets before anything else.
+        cwd: the folder the config was loaded in; dotted reward paths are imported from there, as TRL does.
+    """
+
+    path: Path | None
+    model: str
+    grpo: dict[str, Any]
+    model_args: dict[str, Any]
+    script: dict[str, Any]
+    mixture: dict[str, Any]
+    section: Section
+    findings: tuple[Finding, ...] = ()
+    raw: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str = ""
+
+    @property
+    def reward_count(self) -> int:
+        """How many rewards the run has: the reward model, `reward_funcs` and `grpo_tui.rewards`."""
+        return (
+            bool(self.script.get("reward_model_name_or_path"))
+            + len(self.script.get("reward_funcs") or ())
+            + len(self.section.rewards)
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for `json.dumps` and `from_json`; it may hold tokens, see `to_record`."""
+        return {
+            "path": str(self.path) if self.path is not None else None,
+            "model": self.model,
+            "grpo": _pack(self.grpo),
+            "model_args": _pack(self.model_args),
+            "script": _pack(self.script),
+            "mixture": _pack(self.mixture),
+            "section": _pack(self.section.to_json()),
+            "findings": [finding.to_json() for finding in self.findings],
+            "raw": _pack(self.raw),
+            "env": dict(self.env),
+            "cwd": self.cwd,
+        }
+
+    def to_record(self) -> dict[str, Any]:
+        """Return `to_json` without keys and tokens, for what is kept beside the run."""
+        data = self.to_json()
+        for part in ("grpo", "raw", "env"):
+            data[part] = _redacted(data[part])
+        return data
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any] | str) -> RunConfig:
+        """Rebuild a config from what `to_json` gave, or from its text."""
+        data: Mapping[str, Any] = json.loads(saved) if isinstance(saved, str) else saved
+        return cls(
+            path=Path(data["path"]) if data["path"] is not None else None,
+            model=data["model"],
+            grpo=_unpack(data["grpo"]),
+            model_args=_unpack(data["model_args"]),
+            script=_unpack(data["script"]),
+            mixture=_unpack(data["mixture"]),
+            section=Section.from_json(_unpack(data["section"])),
+            findings=tuple(Finding.from_json(item) for item in data["findings"]),
+            raw=_unpack(data["raw"]),
+            env=dict(data["env"]),
+            cwd=data["cwd"],
+        )
+
+
+def _pack(value: Any) -> Any:
+    """Keep keys that are not text (`max_memory: {0: 20GB}`), which JSON would turn into text."""
+    if isinstance(value, dict):
+        if all(isinstance(key, str) for key in value) and _PAIRS not in value:
+            return {key: _pack(item) for key, item in value.items()}
+        return {_PAIRS: [[key, _pack(item)] for key, item in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return [_pack(item) for item in value]
+    return value
+
+
+def _unpack(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {_PAIRS}:
+            return {key: _unpack(item) for key, item in value[_PAIRS]}
+        return {key: _unpack(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_unpack(item) for item in value]
+    return value
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: "(not kept)" if _is_secret(key, item) else _redacted(item) for key, item in value.items()
+        }
+    return value
+
+
+def _is_secret(key: str, value: Any) -> bool:
+    words = key.lower().split("_")
+    return isinstance(value, str) and bool(value) and any(word in _SECRET_WORDS for word in words)
+
+
+def _yaml_word(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and "e" in repr(value) and "." not in repr(value):
+        return repr(value).replace("e", ".0e")  # without the dot YAML 1.1 reads it as text
+    return json.dumps(value, default=str)

@@ -1,0 +1,126 @@
+"""The section `grpo_tui:`: what TRL's command cannot say. The only module that reads it.
+
+Training, lab, checker and export all take a `Section`. Keys:
+
+- `columns`: name wanted → column of the dataset, as `prompt: question`. The column is renamed.
+- `system_prompt`: text put before every prompt. `few_shot`: list of `{user, assistant}` between it and the
+  prompt.
+- `answer`: `{from, kind, to, tag, pattern}`, the gold answer cut out of a longer text. `kind` is `gsm8k`
+  (after `####`), `boxed`, `tag` or `regex` (its first group, or the whole match).
+- `dataset`, `eval_dataset`: a csv, tsv, jsonl, json or parquet file, or `file.py:function`.
+- `holdout`: rows set aside by seed and never trained on.
+- `chat`: whether string prompts become message lists; by default when there is a system prompt or a few-shot
+  example.
+- `rewards`: list of `{name, source, weight, params}`.
+
+It loads neither data nor rewards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+ANSWER_KINDS = ("gsm8k", "boxed", "tag", "regex")
+
+
+@dataclass(frozen=True, slots=True)
+class FewShot:
+    """One worked example: what the user says and what the assistant answers."""
+
+    user: str
+    assistant: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSpec:
+    """How the gold answer is cut out of a column.
+
+    Attributes:
+        source: the column read, by its name in the dataset or after `columns` (key `from`).
+        kind: one of `ANSWER_KINDS`.
+        to: the column written.
+        tag: the tag's name for `kind: tag`.
+        pattern: the regular expression for `kind: regex`.
+    """
+
+    source: str
+    kind: str
+    to: str
+    tag: str | None = None
+    pattern: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RewardEntry:
+    """One reward function that TRL's command cannot name.
+
+    Attributes:
+        name: the metric's name, `rewards/<name>/mean`.
+        source: a TRL name, a dotted path, an absolute `file.py:function`, or a reward model.
+        weight: its weight, None when the entry gives none (then 1, or what `reward_weights` says).
+        params: keyword arguments for a factory, a class or the function.
+        line: line of the entry in the config file.
+    """
+
+    name: str
+    source: str
+    weight: float | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The section `grpo_tui:` of one config, checked. See the module docstring for the keys."""
+
+    columns: dict[str, str] = field(default_factory=dict)
+    system_prompt: str | None = None
+    few_shot: tuple[FewShot, ...] = ()
+    answer: AnswerSpec | None = None
+    dataset: str | None = None
+    eval_dataset: str | None = None
+    holdout: int = 0
+    chat: bool | None = None
+    rewards: tuple[RewardEntry, ...] = ()
+
+    @property
+    def wants_chat(self) -> bool:
+        """Whether string prompts become message lists."""
+        if self.chat is not None:
+            return self.chat
+        return self.system_prompt is not None or bool(self.few_shot)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data that `from_json` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Section:
+        """Rebuild a section from what `to_json` gave."""
+        answer = data.get("answer")
+        return cls(
+            columns=dict(data.get("columns") or {}),
+            system_prompt=data.get("system_prompt"),
+            few_shot=tuple(FewShot(**shot) for shot in data.get("few_shot") or ()),
+            answer=AnswerSpec(**answer) if answer else None,
+            dataset=data.get("dataset"),
+            eval_dataset=data.get("eval_dataset"),
+            holdout=int(data.get("holdout") or 0),
+            chat=data.get("chat"),
+            rewards=tuple(RewardEntry(**entry) for entry in data.get("rewards") or ()),
+        )
+
+
+SECTION_KEYS = (
+    "columns",
+    "system_prompt",
+    "few_shot",
+    "answer",
+    "dataset",
+    "eval_dataset",
+    "holdout",
+    "chat",
+    "rewards",
+)

@@ -1,0 +1,159 @@
+"""YAML to plain values, with the line of every key, and without YAML's silent traps.
+
+Values are read by PyYAML's safe rules, as TRL reads them, so a file means the same here and there. A
+duplicate key and a tab are refused with their line. It does not know what a key means.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+Path = tuple[str | int, ...]
+
+
+class YamlError(ValueError):
+    """The text cannot be read; `line` counts from 1."""
+
+    def __init__(self, message: str, line: int | None, key: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+        self.key = key
+
+
+@dataclass(slots=True)
+class YamlDocument:
+    """A mapping read from YAML.
+
+    Attributes:
+        values: the plain values.
+        lines: line (from 1) of each key or list item, by its path: `("grpo_tui", "rewards", 0, "name")`.
+        plain: paths whose value was written without quotes.
+    """
+
+    values: dict[str, Any]
+    lines: dict[Path, int] = field(default_factory=dict)
+    plain: set[Path] = field(default_factory=set)
+
+    def line(self, *path: str | int) -> int | None:
+        """Return the line of a path, or of the nearest parent that has one."""
+        for end in range(len(path), 0, -1):
+            if path[:end] in self.lines:
+                return self.lines[path[:end]]
+        return None
+
+
+def parse_mapping(text: str) -> YamlDocument:
+    """Read one YAML document whose top is a mapping; an empty file is an empty mapping.
+
+    Raises:
+        YamlError: tabs, syntax, duplicate keys, keys or values that are not plain data.
+    """
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return YamlDocument({})
+        if not isinstance(node, yaml.MappingNode):
+            raise YamlError(
+                "the file must be a mapping of keys to values, as `learning_rate: 1.0e-5`", _line(node)
+            )
+        document = YamlDocument({})
+        _walk(node, (), document, set())
+        values = loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error, text) from error
+    except yaml.YAMLError as error:
+        raise YamlError(f"not readable as YAML: {error}", None) from error
+    finally:
+        loader.dispose()
+    for key in values:
+        if not isinstance(key, str):
+            raise YamlError(f"the key {key!r} is not text; quote it if it is meant", _line(node))
+    document.values = {
+        key: _plain_data(value, document.lines.get((key,)), key) for key, value in values.items()
+    }
+    return document
+
+
+def parse_value(text: str) -> tuple[Any, bool]:
+    """Read one value as YAML does, for `--set K=V`; returns it and whether it was written without quotes.
+
+    Raises:
+        YamlError: the text is not readable.
+    """
+    if not text.strip():
+        return "", False
+    document = parse_mapping(f"value: {text}" if "\n" not in text else f"value:\n{text}")
+    return document.values["value"], ("value",) in document.plain
+
+
+def _walk(node: yaml.Node, path: Path, document: YamlDocument, parents: set[int]) -> None:
+    """Record lines and quoting below a node, refusing duplicate keys and aliases that contain themselves."""
+    if id(node) in parents:
+        raise YamlError("an alias contains itself", _line(node))
+    inside = parents | {id(node)}
+    if isinstance(node, yaml.MappingNode):
+        seen: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise YamlError("a key must be a single word", _line(key_node))
+            key = str(key_node.value)
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                merged = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+                for part in merged:
+                    _walk(part, path, document, inside)
+                continue
+            if key in seen:
+                raise YamlError(
+                    f"the key {key} stands twice, on lines {seen[key]} and {_line(key_node)}; YAML would "
+                    "silently keep "
+                    "the last one",
+                    _line(key_node),
+                    key,
+                )
+            seen[key] = _line(key_node)
+            document.lines[(*path, key)] = _line(key_node)
+            _walk(value_node, (*path, key), document, inside)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            document.lines[(*path, index)] = _line(item)
+            _walk(item, (*path, index), document, inside)
+    elif isinstance(node, yaml.ScalarNode) and node.style is None:
+        document.plain.add(path)
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark is not None else None
+    lines = text.splitlines()
+    around = [n for n in (line, line - 1 if line else None) if n and 0 < n <= len(lines)]
+    for number in around:
+        content = lines[number - 1]
+        if "\t" in content[: len(content) - len(content.lstrip())]:
+            return YamlError("a tab stands in the indentation; YAML allows only spaces there", number)
+    problem = error.problem or error.context or "not readable"
+    return YamlError(f"not readable as YAML: {problem}", line)
+
+
+def _plain_data(value: Any, line: int | None, key: str) -> Any:
+    """Turn dates into text and refuse what JSON cannot carry (binary, sets)."""
+    if isinstance(value, (datetime.date, datetime.datetime)):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {k: _plain_data(v, line, key) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain_data(v, line, key) for v in value]
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    raise YamlError(
+        f"the value of {key} is of the kind {type(value).__name__}, which no setting takes", line, key
+    )

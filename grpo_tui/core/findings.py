@@ -1,0 +1,75 @@
+"""What a check found: one fault, warning or notice, with its place and the smallest fix.
+
+Every check of a config, a dataset or a reward speaks in this form, so that the command line, the panes and
+other programs show the same thing. It knows no file format and no screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """The smallest change that helps: set `field` to `value`; a value of None means "remove the key"."""
+
+    field: str
+    value: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """Return `{"field", "value"}`."""
+        return {"field": self.field, "value": self.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing a check has to say.
+
+    Attributes:
+        id: stable name of the rule, such as `config.unknown-key`.
+        severity: an error stops a run, a warning does not, an info tells what was done.
+        field: the key concerned, dotted where nested (`grpo_tui.holdout`).
+        line: line in the file the key stands in, counted from 1; None when it came from elsewhere.
+        message: one sentence or two for a person.
+        fix: the change that would help, where there is one.
+    """
+
+    id: str
+    severity: Severity
+    field: str | None
+    line: int | None
+    message: str
+    fix: Fix | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the shape that `grpo-tui check --json` prints."""
+        return {
+            "id": self.id,
+            "severity": self.severity,
+            "field": self.field,
+            "line": self.line,
+            "message": self.message,
+            "fix": self.fix.to_json() if self.fix is not None else None,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Finding:
+        """Rebuild a finding from what `to_json` gave."""
+        fix = data.get("fix")
+        return cls(
+            id=data["id"],
+            severity=data["severity"],
+            field=data.get("field"),
+            line=data.get("line"),
+            message=data["message"],
+            fix=Fix(fix["field"], fix["value"]) if fix is not None else None,
+        )
+
+
+def errors_of(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings that stop a run, in their order."""
+    return tuple(finding for finding in findings if finding.severity == "error")
