@@ -1,0 +1,127 @@
+"""What happened to a run, in words: commands and outcomes, checkpoints, changed settings.
+
+Knows the records; knows nothing of who asked on which screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.records import CheckpointSaved, SettingChanged
+from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.present.formatting import plural, setting, size
+from grpo_tui.present.train_view import EventRow
+from grpo_tui.store.reader import Attempt
+
+MOST_EVENTS = 60
+
+DONE = {
+    "pause": "paused",
+    "resume": "resumed",
+    "checkpoint": "checkpoint saved",
+    "stop": "stopping: finishes the step, saves, exits",
+    "stop_now": "stopped at once",
+    "abort_reward": "reward call aborted; its rewards are None",
+    "sample": "sampled",
+    "set": "set",
+}
+ASKED = {
+    "pause": "pause asked",
+    "resume": "resume asked",
+    "checkpoint": "checkpoint asked",
+    "stop": "stop asked",
+    "stop_now": "stop at once asked",
+    "abort_reward": "abort of the reward call asked",
+    "sample": "sample asked",
+    "set": "change asked",
+}
+
+
+def event_rows(
+    commands: Iterable[tuple[Command, Outcome | None]],
+    settings: Sequence[SettingChanged],
+    checkpoints: Sequence[CheckpointSaved],
+    attempts: Sequence[Attempt],
+    *,
+    live: bool,
+) -> tuple[EventRow, ...]:
+    """Everything that happened, newest first, at most `MOST_EVENTS` rows."""
+    rows = [_setting_row(change) for change in settings]
+    rows += [_checkpoint_row(saved) for saved in checkpoints]
+    rows += [_attempt_row(a) for a in attempts if a.resumed_from is not None]
+    told = {("set", change.step) for change in settings} | {
+        ("checkpoint", saved.step) for saved in checkpoints
+    }
+    for command, outcome in commands:
+        # An applied change or checkpoint already stands there with its own, better words.
+        if outcome is not None and outcome.applied and (command.kind, outcome.step) in told:
+            continue
+        rows.append(command_row(command, outcome, live=live))
+    return tuple(sorted(rows, key=lambda row: row.at, reverse=True)[:MOST_EVENTS])
+
+
+def command_row(command: Command, outcome: Outcome | None, *, live: bool = True) -> EventRow:
+    """A command and what became of it."""
+    kind = command.kind
+    if outcome is None:
+        waits = "waits for the end of the step" if live else "nobody took it: the run has ended"
+        sign, role = ("…", "accent") if live else ("✗", "dim")
+        return EventRow(command.at, None, sign, role, f"{_asked(command)}; {waits}")
+    at = outcome.at or command.at
+    if not outcome.applied:
+        name = ASKED.get(kind, one_line(kind)).removesuffix(" asked")
+        reason = one_line(outcome.reason, 200) or "no reason was given"
+        return EventRow(at, outcome.step, "✗", "bad", f"{name} refused: {reason}")
+    text = DONE.get(kind, one_line(kind))
+    if kind == "set":
+        text = "set " + ", ".join(f"{one_line(n)} {setting(v)}" for n, v in command.args.items())
+    elif kind == "sample":
+        text = f"sampled {plural(len(sampled_texts(outcome)), 'completion')} of {_quoted(command)}"
+    return EventRow(at, outcome.step, "✓", "good", f"{text} by {one_line(command.by, 20)}")
+
+
+def sampled_texts(outcome: Outcome) -> tuple[str, ...]:
+    """The texts a `sample` command produced."""
+    found = outcome.result.get("completions") or outcome.result.get("samples") or []
+    if isinstance(found, str):
+        found = [found]
+    texts = []
+    for item in found:
+        if isinstance(item, dict):
+            item = item.get("text", item.get("completion", item.get("content", "")))
+        if isinstance(item, list) and item and isinstance(item[-1], dict):
+            item = item[-1].get("content", "")
+        texts.append(str(item))
+    return tuple(texts)
+
+
+def _asked(command: Command) -> str:
+    text = ASKED.get(command.kind, one_line(command.kind))
+    if command.kind == "set":
+        return text + ": " + ", ".join(f"{one_line(n)} {setting(v)}" for n, v in command.args.items())
+    return text
+
+
+def _quoted(command: Command) -> str:
+    prompt = command.args.get("prompt", "")
+    return f"“{one_line(prompt_text(prompt), 40)}”"
+
+
+def _setting_row(change: SettingChanged) -> EventRow:
+    old, new = one_line(setting(change.old), 40), one_line(setting(change.new), 40)
+    text = f"{one_line(change.name, 40)} {old} → {new}, set by {one_line(change.by, 20)}"
+    return EventRow(change.at, change.step, "▴", "accent", text)
+
+
+def _checkpoint_row(saved: CheckpointSaved) -> EventRow:
+    if not saved.complete:
+        return EventRow(saved.at, saved.step, "⚠", "attention", f"checkpoint-{saved.step} is not complete")
+    weight = f", {size(saved.size_bytes)}" if saved.size_bytes else ""
+    asked = ", asked by you" if saved.requested else ""
+    return EventRow(saved.at, saved.step, "◆", "good", f"checkpoint-{saved.step} saved{weight}{asked}")
+
+
+def _attempt_row(attempt: Attempt) -> EventRow:
+    text = f"started again from checkpoint-{attempt.resumed_from}"
+    return EventRow(attempt.started_at, attempt.resumed_from, "▶", "accent", text)

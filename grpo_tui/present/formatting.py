@@ -1,0 +1,133 @@
+"""Numbers, durations and times as a person reads them.
+
+Knows how values are spelled; knows nothing of where they come from or stand on screen.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+
+MISSING = "–"
+"""Stands where a value is not known."""
+
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
+
+
+def is_number(value: object) -> bool:
+    """True for a finite number; None, NaN, infinities, texts and booleans are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def fixed(value: float | None, digits: int = 2) -> str:
+    """A number with so many decimals, a dash when there is none; `-0.00` is written `0.00`."""
+    if value is None:
+        return MISSING
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    text = f"{value:,.{digits}f}"
+    return text.lstrip("-") if not text.strip("-0.,") else text
+
+
+def digits_for(values: Iterable[float | None]) -> int:
+    """Decimals that tell the values of one column apart, at most 4: 1,234 · 40.5 · 1.84 · 0.061."""
+    known = [abs(v) for v in values if v is not None and math.isfinite(v) and v != 0]
+    largest = max(known, default=1.0)
+    if largest >= 1000:
+        return 0
+    if largest >= 10:
+        return 1
+    return 2 if largest >= 0.1 else 3 if largest >= 0.01 else 4
+
+
+def compact(value: float | None) -> str:
+    """One number on its own: three significant figures, exponents only for the very small and large."""
+    if value is None or not math.isfinite(value):
+        return fixed(value)
+    size = abs(value)
+    if size != 0 and (size < 0.001 or size >= 1e7):
+        return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e")
+    return fixed(value, digits_for([value]))
+
+
+def setting(value: object) -> str:
+    """A setting's value, short and exact enough to be set again."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, list | tuple):
+            return " ".join(setting(v) for v in value)
+        return str(value)
+    if value == 0 or 0.001 <= abs(value) < 1e6:
+        return f"{value:g}"
+    return f"{value:.3g}".replace("e-0", "e-").replace("e+0", "e")
+
+
+def percent(share: float | None) -> str:
+    """A share as whole percent, `–` when it is not known."""
+    return MISSING if share is None or not math.isfinite(share) else f"{share * 100:.0f} %"
+
+
+def duration(seconds: float | None) -> str:
+    """A stretch of time: `0.3 s`, `42 s`, `2m10s`, `3h05m`, `2d4h`."""
+    if seconds is None or not math.isfinite(seconds):
+        return MISSING
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    if seconds < _HOUR:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes}m{rest:02d}s"
+    if seconds < _DAY:
+        hours, rest = divmod(seconds, _HOUR)
+        return f"{int(hours)}h{int(rest // _MINUTE):02d}m"
+    days, rest = divmod(seconds, _DAY)
+    return f"{int(days)}d{int(rest // _HOUR)}h"
+
+
+def step_time(seconds: float | None) -> str:
+    """Seconds per step at a precision that shows a change of some percent."""
+    if seconds is None:
+        return MISSING
+    return f"{seconds:.2f} s/step" if seconds < 9.995 else f"{duration(seconds)}/step"
+
+
+def moment(at: float | None, now: float) -> str:
+    """When something was: relative while it is recent, else by the local clock."""
+    if not at:
+        return MISSING
+    age_s = max(0.0, now - at)
+    if age_s < 2:
+        return "now"
+    if age_s < _MINUTE:
+        return f"{age_s:.0f} s ago"
+    if age_s < _HOUR:
+        return f"{age_s // _MINUTE:.0f} min ago"
+    then, today = time.localtime(at), time.localtime(now)
+    if (then.tm_year, then.tm_yday) == (today.tm_year, today.tm_yday):
+        return time.strftime("%H:%M", then)
+    if then.tm_year == today.tm_year:
+        return time.strftime("%d %b %H:%M", then)
+    return time.strftime("%Y-%m-%d", then)
+
+
+def clock(at: float) -> str:
+    """The local time of day, to the second."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def size(count: float) -> str:
+    """Bytes as a person says them: `512 B`, `3.2 MB`, `1.6 GB`."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

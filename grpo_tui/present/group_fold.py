@@ -1,0 +1,116 @@
+"""Fold groups of completions: the newest ones whole, of all others only their spread.
+
+Knows stored groups and group statistics; text leaves here safe to show.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from grpo_tui.core.statistics import is_flat, mean, variance_shares
+from grpo_tui.core.text import one_line, prompt_text, safe
+from grpo_tui.present.train_view import CompletionRow, GroupView
+from grpo_tui.store.reader import StoredGroup
+
+KEPT_GROUPS = 64
+SHOWN_GROUPS = 12
+MOST_TEXT = 6_000
+"""Characters of a completion that are shown in a group."""
+MOST_STEPS = 8_192
+GOLD_COLUMNS = ("answer", "solution", "ground_truth", "target", "gold", "label")
+
+
+class GroupFold:
+    """Groups of the training batches, folded in order of recording."""
+
+    def __init__(self) -> None:
+        self._newest: deque[StoredGroup] = deque(maxlen=KEPT_GROUPS)
+        self._by_step: dict[int, list[float]] = {}
+
+    def add(self, groups: Iterable[StoredGroup]) -> None:
+        """Take in groups that came after all others."""
+        for group in groups:
+            if group.mode == "train":
+                self._newest.append(group)
+                self._count(group)
+
+    def add_older(self, groups: Iterable[StoredGroup]) -> None:
+        """Take in groups from before the newest ones; only their spread is kept."""
+        for group in groups:
+            if group.mode == "train" and len(self._by_step) < MOST_STEPS:
+                self._count(group)
+
+    @property
+    def newest_prompt(self) -> Any:
+        """The prompt of the newest group, as the dataset gave it."""
+        return self._newest[-1].prompt if self._newest else None
+
+    def spreads(self) -> dict[int, float]:
+        """Step to the mean, over its groups, of the standard deviation of the total inside a group."""
+        return {step: total / count for step, (total, count) in self._by_step.items() if count}
+
+    def newest_step(self) -> list[StoredGroup]:
+        """The groups of the newest step."""
+        if not self._newest:
+            return []
+        return [group for group in self._newest if group.step == self._newest[-1].step]
+
+    def spread_now(self) -> float | None:
+        """Mean spread inside a group at the newest step."""
+        return mean(group.std for group in self.newest_step())
+
+    def flat_share(self) -> float | None:
+        """Share of the newest step's groups that teach nothing: all totals equal, or none scored."""
+        groups = self.newest_step()
+        flat = [is_flat([c.total for c in group.completions]) for group in groups]
+        return sum(flat) / len(flat) if flat else None
+
+    def function_means(self, count: int) -> list[float | None]:
+        """Per reward function, the mean over the completions of the newest step."""
+        rows = [c.rewards for group in self.newest_step() for c in group.completions]
+        return [mean(row[k] for row in rows if k < len(row)) for k in range(count)]
+
+    def shares(self, weights: list[float]) -> list[float | None]:
+        """Per reward function, its share of the within-group variance over the newest groups."""
+        return variance_shares([[c.rewards for c in g.completions] for g in self._newest], weights)
+
+    def views(self) -> tuple[GroupView, ...]:
+        """The newest groups, newest first; those of one step in the order of its batch."""
+        ordered = sorted(self._newest, key=lambda g: (-g.attempt, -g.batch, g.rank, g.index))
+        return tuple(_group_view(group) for group in ordered[:SHOWN_GROUPS])
+
+    def _count(self, group: StoredGroup) -> None:
+        total = self._by_step.setdefault(group.step, [0.0, 0.0])
+        if group.std is not None:
+            total[0] += group.std
+            total[1] += 1
+        if len(self._by_step) > MOST_STEPS:
+            del self._by_step[min(self._by_step)]
+
+
+def gold_of(columns: Mapping[str, Any]) -> str | None:
+    """The right answer a dataset row carries, as one safe line, None when no column is known to hold it."""
+    for name in GOLD_COLUMNS:
+        value = columns.get(name)
+        if value is not None and value != "":
+            return one_line(value if isinstance(value, str) else str(value), 60)
+    return None
+
+
+def _group_view(group: StoredGroup) -> GroupView:
+    return GroupView(
+        id=group.id,
+        step=group.step,
+        mode=group.mode,
+        prompt=one_line(prompt_text(group.prompt).strip(), 160),
+        gold=gold_of(group.columns or {}),
+        mean=group.mean,
+        spread=group.std,
+        flat=is_flat([c.total for c in group.completions]),
+        completions=tuple(
+            CompletionRow(safe(c.text[:MOST_TEXT]), c.total, c.advantage, c.tokens, c.truncated)
+            for c in group.completions
+        ),
+    )

@@ -1,0 +1,108 @@
+"""One line in plain words: how the run is, and what a reader of the numbers should know.
+
+It tells the state, the cause of a failure and whether the reward moves. Judging a run (why it does not learn) is
+no business of this module.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import fixed, plural
+from grpo_tui.present.series import Recent
+from grpo_tui.present.train_view import Span
+from grpo_tui.store.status import Status
+
+WINDOW = 20
+"""Rows that are compared with as many before them."""
+FEWEST = 8
+CERTAIN = 2.0
+"""How many standard errors apart two means must be to be called different."""
+
+
+def trend(recent: Sequence[Recent]) -> str | None:
+    """`rises`, `falls` or `flat`: the newer half of the last 40 values against the older; None when too few.
+
+    The two halves differ when their means are more than two standard errors apart (Welch's statistic).
+    """
+    values = [r.value for r in recent][-2 * WINDOW :]
+    if len(values) < FEWEST:
+        return None
+    half = len(values) // 2
+    older, newer = values[:half], values[-half:]
+    moved = _mean(newer) - _mean(older)
+    error = math.sqrt((_variance(older) + _variance(newer)) / half)
+    if abs(moved) <= max(CERTAIN * error, 1e-9):
+        return "flat"
+    return "rises" if moved > 0 else "falls"
+
+
+def health_spans(
+    status: Status, folder: str, reward: Sequence[Recent], *, kl_logged: bool, beta: float | None, rows: int
+) -> tuple[Span, ...]:
+    """The health line: what matters most first, for what does not fit is left out from the end."""
+    state = status.state
+    if state in ("failed", "crashed"):
+        return _broken(status, folder)
+    spans: list[Span] = []
+    if state == "stalled":
+        spans.append(("⚠ No progress for many times the usual step. ", "attention"))
+        if status.reward_func:
+            spans.append((f"The reward {one_line(status.reward_func, 30)} runs; a aborts it. ", "text"))
+    elif not status.supervised:
+        spans.append(("⚠ The supervisor is gone: abort and stop at once do not work. ", "attention"))
+    elif state == "stopped":
+        spans.append((f"◼ Stopped at step {status.step}. ", "strong"))
+        spans.append((f"Go on with `grpo-tui train {folder} --resume`. ", "dim"))
+    if status.dropped:
+        spans.append((f"⚠ {plural(status.dropped, 'record')} could not be kept. ", "attention"))
+    spans += _reward_words(state, reward, rows)
+    if rows and not kl_logged:
+        because = "because beta is 0" if not beta else "yet"
+        spans.append((f"KL is not computed {because}.", "dim"))
+    return tuple(spans)
+
+
+def _broken(status: Status, folder: str) -> tuple[Span, ...]:
+    error = status.error or {}
+    cause = one_line(str(error.get("cause") or error.get("message") or "the cause is not known"), 300).strip()
+    sentence = cause if cause.endswith((".", "!", "?")) else cause + "."
+    word = "Failed" if status.state == "failed" else "Crashed"
+    resume = f"Resume with `grpo-tui train {folder} --resume`."
+    return ((f"✗ {word}: {sentence} ", "bad"), (resume, "text"))
+
+
+def _reward_words(state: str, reward: Sequence[Recent], rows: int) -> list[Span]:
+    if not reward:
+        if state == "starting":
+            return [("◌ Loading the model; the first step will show here. ", "dim")]
+        return [("No row holds a reward yet. " if rows else "Waiting for the first step. ", "dim")]
+    moves = trend(reward)
+    if moves is None:
+        return [
+            (f"● {plural(len(reward), 'row')} so far: too early to say whether the reward moves. ", "dim")
+        ]
+    if moves == "flat":
+        spread = f"{fixed(_mean([r.value for r in reward][-WINDOW:]))}"
+        return [("● Reward is flat", "attention"), (f", around {spread} in the last {WINDOW} rows. ", "dim")]
+    newest, past = (
+        reward[-1],
+        next((r for r in reversed(reward) if r.step <= reward[-1].step - WINDOW), reward[0]),
+    )
+    sign, role = ("▲", "good") if moves == "rises" else ("▼", "bad")
+    span = newest.step - past.step
+    detail = f" from {fixed(past.smooth)} to {fixed(newest.smooth)} in {plural(span, 'step')}. "
+    return [(f"{sign} Reward {moves}", role), (detail, "text")]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _variance(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    centre = _mean(values)
+    return sum((v - centre) ** 2 for v in values) / (len(values) - 1)

@@ -1,0 +1,206 @@
+"""Draw a chart into a grid of characters: ticks, a smoothed line over a faint band, gaps, marks on the axis.
+
+Lines are braille, two by four dots to a cell; where only ASCII is to be had, one character to a cell. Knows
+numbers and cells; which colour a role has is the widget's concern.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from grpo_tui.present.formatting import compact, digits_for, fixed
+from grpo_tui.present.train_view import ChartView
+
+Cell = tuple[str, str]
+"""A character and its role: `line`, `band`, `axis`, `tick`, `mark`, `text`."""
+
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+MARKS = {"checkpoint": "◆", "setting": "▴"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The range of values that the plot spans, with round ends."""
+
+    low: float
+    high: float
+
+    def row(self, value: float, dots: int) -> int:
+        """Dot row of a value, 0 at the top, clamped into the plot."""
+        share = (value - self.low) / (self.high - self.low)
+        return min(dots - 1, max(0, round((1 - share) * (dots - 1))))
+
+
+def plot(chart: ChartView, width: int, height: int, *, braille: bool = True) -> list[list[Cell]]:
+    """The chart in `height` rows of `width` cells; empty rows when there is no room or nothing to draw."""
+    blank: list[list[Cell]] = [[(" ", "text")] * width for _ in range(height)]
+    known = [b for b in chart.buckets if b.smooth is not None]
+    if not known or width < 12 or height < 2:
+        return blank
+    with_steps = height >= 5
+    rows = height - (2 if with_steps else 1)
+    scale = scale_of(chart)
+    labels = _tick_labels(scale)
+    gutter = max(len(label) for label in labels)
+    inner = width - gutter - 1
+    if inner < 6 or rows < 1:
+        return blank
+    first, last = chart.buckets[0].first, max(chart.buckets[-1].last, chart.buckets[0].first + 1)
+    grid = _Dots(inner, rows, braille)
+    _draw(grid, chart, scale, first, last)
+    lines: list[list[Cell]] = []
+    for row in range(rows):
+        label = labels[2] if row == 0 else labels[1] if rows >= 5 and row == rows // 2 else ""
+        lines.append([*_cells(label.rjust(gutter), "tick"), ("│", "axis"), *grid.row(row)])
+    lines.append([*_cells(labels[0].rjust(gutter), "tick"), *_axis(chart, inner, first, last)])
+    if with_steps:
+        lines.append([*_cells(" " * (gutter + 1), "tick"), *_step_labels(inner, first, last)])
+    return lines
+
+
+def scale_of(chart: ChartView) -> Scale:
+    """Round ends around all that is drawn; zero is one of them when it is near."""
+    lows = [b.low for b in chart.buckets if b.low is not None] + [r[0] for r in chart.band if r is not None]
+    highs = [b.high for b in chart.buckets if b.high is not None] + [
+        r[1] for r in chart.band if r is not None
+    ]
+    low, high = min(lows), max(highs)
+    floor = min(b.low for b in chart.buckets if b.low is not None)
+    if floor >= 0:
+        low = max(low, 0.0)  # a band must not pull values that are never negative below zero
+    if low > 0 and low < 0.5 * high:
+        low = 0.0
+    if high - low < 1e-12:
+        pad = abs(high) * 0.1 or 1.0
+        low, high = (0.0 if low == 0 else low - pad), high + pad
+    unit = 10 ** math.floor(math.log10(high - low))
+    step = next(s * unit for s in (0.1, 0.2, 0.25, 0.5, 1, 2, 2.5, 5) if (high - low) / (s * unit) <= 8)
+    return Scale(math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step)
+
+
+def _tick_labels(scale: Scale) -> tuple[str, str, str]:
+    values = (scale.low, (scale.low + scale.high) / 2, scale.high)
+    largest = max(abs(v) for v in values)
+    if largest < 0.001 or largest >= 1e6:
+        return tuple(compact(v) if v else "0" for v in values)  # type: ignore[return-value]
+    digits = min(digits_for(values), 4)
+    while digits > 0 and all(abs(round(v, digits - 1) - v) < 1e-9 for v in values):
+        digits -= 1
+    return tuple(fixed(v, digits) for v in values)  # type: ignore[return-value]
+
+
+def _draw(grid: _Dots, chart: ChartView, scale: Scale, first: int, last: int) -> None:
+    def column(middle: float) -> int:
+        return round((middle - first) / (last - first) * (grid.columns - 1))
+
+    places = [column(b.middle) for b in chart.buckets]
+    if chart.band:
+        for left, right, a, b in _stretches(places, chart.band):
+            for x in range(left, right + 1):
+                t = (x - left) / max(1, right - left)
+                low, high = a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])
+                grid.shade(x, scale.row(high, grid.dots), scale.row(low, grid.dots))
+    else:
+        raw = [None if b.low is None or b.high is None else (b.low, b.high) for b in chart.buckets]
+        for left, right, a, b in _stretches(places, raw):
+            grid.column("band", left, scale.row(a[1], grid.dots), scale.row(a[0], grid.dots))
+            middle_a, middle_b = (a[0] + a[1]) / 2, (b[0] + b[1]) / 2
+            grid.line("band", left, scale.row(middle_a, grid.dots), right, scale.row(middle_b, grid.dots))
+            grid.column("band", right, scale.row(b[1], grid.dots), scale.row(b[0], grid.dots))
+    smooth = [None if b.smooth is None else (b.smooth, b.smooth) for b in chart.buckets]
+    for left, right, a, b in _stretches(places, smooth):
+        grid.line("line", left, scale.row(a[0], grid.dots), right, scale.row(b[0], grid.dots))
+
+
+def _stretches(
+    places: Sequence[int], values: Sequence[tuple[float, float] | None]
+) -> Iterator[tuple[int, int, tuple[float, float], tuple[float, float]]]:
+    """Pairs of neighbours to be joined; a missing value joins nothing, a value alone joins itself."""
+    for i, value in enumerate(values):
+        if value is None:
+            continue
+        following = values[i + 1] if i + 1 < len(values) else None
+        if following is not None:
+            yield places[i], places[i + 1], value, following
+        elif i == 0 or values[i - 1] is None:
+            yield places[i], places[i], value, value
+
+
+def _axis(chart: ChartView, inner: int, first: int, last: int) -> list[Cell]:
+    cells: list[Cell] = [("└", "axis"), *[("─", "axis")] * inner]
+    for mark in chart.marks:
+        if first <= mark.step <= last:
+            place = 1 + round((mark.step - first) / (last - first) * (inner - 1))
+            cells[place] = (MARKS.get(mark.kind, "▴"), "mark")
+    return cells
+
+
+def _step_labels(inner: int, first: int, last: int) -> list[Cell]:
+    """First, middle and last step under the axis, each where it stands."""
+    left, right, middle = f"{first:,}", f"{last:,}", f"{(first + last) // 2:,}"
+    text = list(" " * inner)
+    text[: len(left)] = left
+    text[inner - len(right) :] = right
+    start = round(((first + last) // 2 - first) / (last - first) * (inner - 1)) - len(middle) // 2
+    if last - first > 3 and start > len(left) + 3 and start + len(middle) < inner - len(right) - 3:
+        text[start : start + len(middle)] = middle
+    return _cells("".join(text[:inner]), "tick")
+
+
+def _cells(text: str, role: str) -> list[Cell]:
+    return [(char, role) for char in text]
+
+
+class _Dots:
+    """Layers of dots under a grid of cells; the line hides the band in the cells it crosses."""
+
+    def __init__(self, width: int, height: int, braille: bool) -> None:
+        self._braille = braille
+        self._across, self._down = (2, 4) if braille else (1, 1)
+        self.columns, self.dots = width * self._across, height * self._down
+        self._width = width
+        self._layers: dict[str, dict[tuple[int, int], int]] = {"line": {}, "band": {}}
+
+    def dot(self, layer: str, x: int, y: int) -> None:
+        cell = (x // self._across, y // self._down)
+        bit = _DOTS[y % 4][x % 2] if self._braille else 1
+        self._layers[layer][cell] = self._layers[layer].get(cell, 0) | bit
+
+    def column(self, layer: str, x: int, top: int, bottom: int) -> None:
+        for y in range(top, bottom + 1):
+            self.dot(layer, x, y)
+
+    def shade(self, x: int, top: int, bottom: int) -> None:
+        """A faint column: every second dot, so that an area reads as grey."""
+        for y in range(top, bottom + 1):
+            if not self._braille or (x + y) % 2 == 0:
+                self.dot("band", x, y)
+
+    def line(self, layer: str, x0: int, y0: int, x1: int, y1: int) -> None:
+        """A straight line of dots (Bresenham)."""
+        dx, dy = abs(x1 - x0), -abs(y1 - y0)
+        sx, sy = (1 if x0 < x1 else -1), (1 if y0 < y1 else -1)
+        error = dx + dy
+        while True:
+            self.dot(layer, x0, y0)
+            if x0 == x1 and y0 == y1:
+                return
+            doubled = 2 * error
+            if doubled >= dy:
+                error += dy
+                x0 += sx
+            if doubled <= dx:
+                error += dx
+                y0 += sy
+
+    def row(self, row: int) -> Iterator[Cell]:
+        for column in range(self._width):
+            for layer, plain in (("line", "*"), ("band", ".")):
+                bits = self._layers[layer].get((column, row), 0)
+                if bits:
+                    yield (chr(0x2800 + bits) if self._braille else plain), layer
+                    break
+            else:
+                yield " ", "text"

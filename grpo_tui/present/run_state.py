@@ -1,0 +1,193 @@
+"""The state of one run, folded from what is new in it, and the frozen view of it.
+
+Knows the store's records and what they mean for a person who watches; knows no widget and reads no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from statistics import median
+from typing import Any
+
+from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.text import one_line, safe
+from grpo_tui.present.before_after import read_before_after
+from grpo_tui.present.charts import CHANGE_STEPS, chart_keys, chart_view
+from grpo_tui.present.delta import RunDelta
+from grpo_tui.present.events import event_rows
+from grpo_tui.present.formatting import is_number
+from grpo_tui.present.group_fold import GroupFold
+from grpo_tui.present.health_line import health_spans
+from grpo_tui.present.series import Series
+from grpo_tui.present.train_view import ChartView, FunctionRow, LogRow, Mark, TrainView
+from grpo_tui.store.live import RankState
+from grpo_tui.store.status import Status
+
+PHASE_ORDER = ("generate", "reward", "update", "save", "eval")
+TREND_BUCKETS = 60
+TRL_TEMPERATURE = 1.0
+"""TRL's default, in force when a config does not name the temperature."""
+
+
+class RunState:
+    """Folds deltas; `view` freezes what they add up to."""
+
+    def __init__(self, name: str, folder: str) -> None:
+        self.name, self.folder = one_line(name), one_line(folder)
+        self._series: dict[str, Series] = {}
+        self._groups = GroupFold()
+        self._delta = RunDelta(fresh=True)
+
+    def fold(self, delta: RunDelta) -> None:
+        """Take in what is new. A fresh delta starts over: a resume may have superseded steps."""
+        if delta.fresh:
+            self._series, self._groups = {}, GroupFold()
+        for key, points in delta.points.items():
+            series = self._series.setdefault(key, Series())
+            for point in points:
+                series.append(point.step, point.value)
+        self._groups.add(delta.groups)
+        self._groups.add_older(delta.older_groups)
+        self._delta = delta
+
+    def view(
+        self,
+        status: Status,
+        now: float,
+        rank: RankState | None = None,
+        waiting: Iterable[tuple[Command, Outcome | None]] = (),
+    ) -> TrainView:
+        """Freeze the run as it is now.
+
+        Args:
+            status: The store's look at the run.
+            now: Wall clock, in seconds since the epoch.
+            rank: What rank 0 says of itself, None when it says nothing.
+            waiting: Commands sent from here that `run.db` may not hold yet, with their outcome.
+        """
+        delta = self._delta
+        settings = self._settings()
+        reward = self._series.get("reward", Series())
+        step_time_s = self._step_time()
+        step = max(status.step, reward.last_step or 0) if status.live else status.step
+        return TrainView(
+            name=self.name,
+            folder=self.folder,
+            now=now,
+            state=status.state,
+            live=status.live,
+            step=step,
+            total_steps=status.total_steps,
+            step_time_s=step_time_s,
+            eta_s=self._eta(status, step, step_time_s),
+            phase=status.phase,
+            phase_since=rank.phase_since or None if rank is not None and status.live else None,
+            reward_function=one_line(status.reward_func, 40) if status.reward_func else None,
+            phase_shares=tuple((p, delta.phase_shares[p]) for p in PHASE_ORDER if p in delta.phase_shares),
+            reward=reward.last,
+            reward_change=reward.change(CHANGE_STEPS),
+            spread=self._groups.spread_now(),
+            flat_share=self._flat_share(),
+            health=health_spans(
+                status,
+                self.folder,
+                reward.recent,
+                kl_logged="kl" in self._series,
+                beta=_number(self._config().get("beta")),
+                rows=reward.count,
+            ),
+            charts=self._charts(),
+            functions=self._functions(settings),
+            groups=self._groups.views(),
+            events=event_rows(
+                _merged(delta.commands, waiting),
+                delta.settings,
+                delta.checkpoints,
+                delta.attempts,
+                live=status.live,
+            ),
+            log=tuple(LogRow(line.at, line.level, safe(line.text)) for line in delta.log),
+            before_after=read_before_after(delta.facts.get("before_after")) if not status.live else None,
+            settings=settings,
+            newest_prompt=self._groups.newest_prompt,
+            metric_rows=reward.count,
+        )
+
+    def _charts(self) -> tuple[ChartView, ...]:
+        marks = [Mark(saved.step, "checkpoint") for saved in self._delta.checkpoints if saved.complete]
+        marks += [Mark(change.step, "setting") for change in self._delta.settings]
+        spreads = self._groups.spreads()
+        return tuple(chart_view(key, self._series, spreads, marks) for key in chart_keys(self._series))
+
+    def _functions(self, settings: Mapping[str, Any]) -> tuple[FunctionRow, ...]:
+        functions = self._delta.functions
+        weights = [float(w) for w in settings.get("reward_weights") or [f.weight for f in functions]]
+        if len(weights) != len(functions):
+            weights = [f.weight for f in functions]
+        shares, means = self._groups.shares(weights), self._groups.function_means(len(functions))
+        rows = []
+        for index, function in enumerate(functions):
+            series = self._series.get(f"rewards/{function.name}/mean")
+            trend = tuple(b.mean for b in series.buckets[-TREND_BUCKETS:]) if series else ()
+            average = means[index]
+            if average is None and series is not None:
+                average = series.last
+            rows.append(
+                FunctionRow(one_line(function.name, 60), weights[index], average, shares[index], trend)
+            )
+        return tuple(rows)
+
+    def _flat_share(self) -> float | None:
+        share = self._groups.flat_share()
+        if share is None and "frac_reward_zero_std" in self._series:
+            share = self._series["frac_reward_zero_std"].last
+        return share
+
+    def _settings(self) -> dict[str, Any]:
+        """What a person can set, with the value in force: the last change, else what the run started with."""
+        config = self._config()
+        found: dict[str, Any] = {}
+        rate = self._series["learning_rate"].last if "learning_rate" in self._series else None
+        if (rate if rate is not None else config.get("learning_rate")) is not None:
+            found["learning_rate"] = rate if rate is not None else config.get("learning_rate")
+        if config:
+            found["temperature"] = config.get("temperature", TRL_TEMPERATURE)
+        if self._delta.functions:
+            found["reward_weights"] = [f.weight for f in self._delta.functions]
+        for change in self._delta.settings:
+            # A schedule moves the rate on after a change; the logged one is then the newer truth.
+            if change.name != "learning_rate" or rate is None:
+                found[change.name] = change.new
+        return found
+
+    def _config(self) -> Mapping[str, Any]:
+        config = self._delta.facts.get("config")
+        if not isinstance(config, Mapping):
+            return {}
+        grpo = config.get("grpo")
+        return grpo if isinstance(grpo, Mapping) else {}
+
+    def _step_time(self) -> float | None:
+        series = self._series.get("step_time")
+        values = [r.value for r in series.recent][-20:] if series else []
+        return median(values) if values else None
+
+    def _eta(self, status: Status, step: int, step_time_s: float | None) -> float | None:
+        if not status.live or not status.total_steps or step_time_s is None:
+            return None
+        return max(0, status.total_steps - step) * step_time_s
+
+
+def _merged(
+    recorded: Iterable[tuple[Command, Outcome | None]], waiting: Iterable[tuple[Command, Outcome | None]]
+) -> list[tuple[Command, Outcome | None]]:
+    """Commands by id; what came back here is newer than what the history holds."""
+    found = {command.id: (command, outcome) for command, outcome in recorded}
+    for command, outcome in waiting:
+        if command.id not in found or outcome is not None:
+            found[command.id] = (command, outcome)
+    return list(found.values())
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if is_number(value) else None

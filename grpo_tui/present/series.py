@@ -1,0 +1,148 @@
+"""A metric's values over the steps, kept small however long the run is.
+
+Values are gathered into at most `MOST_BUCKETS` stretches of steps with their lowest, highest and smoothed
+value, so adding a value costs the same at step 10 and at step 100,000. Knows numbers, not what they measure.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_tui.present.formatting import is_number
+
+MOST_BUCKETS = 512
+SMOOTHING = 0.25
+"""Weight of the newest value in the moving average that a chart draws as its line."""
+KEPT_RECENT = 64
+KEPT_OPENING = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The values of one stretch of steps."""
+
+    first: int
+    last: int
+    low: float | None
+    """Lowest raw value; None when the stretch holds only missing values, which a chart shows as a gap."""
+    high: float | None
+    smooth: float | None
+    """Mean of the moving average over the stretch."""
+    mean: float | None
+    count: int
+
+    @property
+    def middle(self) -> float:
+        """Where the stretch stands on the axis of steps."""
+        return (self.first + self.last) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """One of the newest values, raw and smoothed."""
+
+    step: int
+    value: float
+    smooth: float
+
+
+class Series:
+    """One metric, folded value by value."""
+
+    def __init__(self) -> None:
+        self._buckets: list[Bucket] = []
+        self._width = 1
+        self._average = 0.0
+        self._weight = 0.0
+        self.recent: deque[Recent] = deque(maxlen=KEPT_RECENT)
+        """The newest values that are numbers, oldest first."""
+        self.opening: list[float] = []
+        """The first `KEPT_OPENING` values that are numbers."""
+        self.last_step: int | None = None
+        self.count = 0
+        """Values seen, missing ones not counted."""
+
+    def append(self, step: int, value: Any) -> None:
+        """Add the value logged at a step; None, NaN, infinities and texts are gaps."""
+        number = float(value) if is_number(value) else None
+        smooth = None
+        if number is not None:
+            self._average += SMOOTHING * (number - self._average)
+            self._weight += SMOOTHING * (1 - self._weight)
+            # Divided by the weight so far: an average that starts at zero would start too low.
+            smooth = self._average / self._weight
+            self.recent.append(Recent(step, number, smooth))
+            self.count += 1
+            if len(self.opening) < KEPT_OPENING:
+                self.opening.append(number)
+        self.last_step = step
+        self._gather(Bucket(step, step, number, number, smooth, number, 1))
+
+    @property
+    def buckets(self) -> tuple[Bucket, ...]:
+        """The stretches, by step."""
+        return tuple(self._buckets)
+
+    @property
+    def last(self) -> float | None:
+        """The newest value that is a number."""
+        return self.recent[-1].value if self.recent else None
+
+    def gain(self) -> float | None:
+        """Mean of the last ten values less the mean of the first ten, None with fewer than twenty."""
+        if self.count < 2 * KEPT_OPENING:
+            return None
+        closing = [r.value for r in self.recent][-KEPT_OPENING:]
+        return sum(closing) / len(closing) - sum(self.opening) / len(self.opening)
+
+    def change(self, steps: int) -> float | None:
+        """How much the smoothed value moved over the last so many steps, None with too few values."""
+        if len(self.recent) < 2:
+            return None
+        newest = self.recent[-1]
+        before = [r for r in self.recent if r.step <= newest.step - steps]
+        past = before[-1] if before else self.recent[0]
+        return None if past is newest else newest.smooth - past.smooth
+
+    def _gather(self, new: Bucket) -> None:
+        if self._buckets and self._buckets[-1].first // self._width == new.first // self._width:
+            self._buckets[-1] = _merged(self._buckets[-1], new)
+        else:
+            self._buckets.append(new)
+        if len(self._buckets) > MOST_BUCKETS:
+            self._widen()
+
+    def _widen(self) -> None:
+        self._width *= 2
+        joined: list[Bucket] = []
+        for bucket in self._buckets:
+            if joined and joined[-1].first // self._width == bucket.first // self._width:
+                joined[-1] = _merged(joined[-1], bucket)
+            else:
+                joined.append(bucket)
+        self._buckets = joined
+        if len(joined) > MOST_BUCKETS:
+            self._widen()
+
+
+def _merged(a: Bucket, b: Bucket) -> Bucket:
+    lows = [x for x in (a.low, b.low) if x is not None]
+    highs = [x for x in (a.high, b.high) if x is not None]
+    count = a.count + b.count
+    return Bucket(
+        first=min(a.first, b.first),
+        last=max(a.last, b.last),
+        low=min(lows, default=None),
+        high=max(highs, default=None),
+        smooth=_weighted(a.smooth, a.count, b.smooth, b.count),
+        mean=_weighted(a.mean, a.count, b.mean, b.count),
+        count=count,
+    )
+
+
+def _weighted(a: float | None, a_count: int, b: float | None, b_count: int) -> float | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return (a * a_count + b * b_count) / (a_count + b_count)

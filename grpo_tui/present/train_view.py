@@ -1,0 +1,183 @@
+"""One moment of a run, as the Train pane shows it: frozen values and words, nothing of widgets.
+
+All text that came from a model, a dataset, a log or an exception is already safe to show here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_tui.present.series import Bucket
+
+Span = tuple[str, str]
+"""A piece of text and the role of its colour: `text dim strong accent good bad attention`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at a step, shown on a chart's axis."""
+
+    step: int
+    kind: str
+    """`checkpoint` or `setting`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartView:
+    """One metric, ready to be drawn."""
+
+    key: str
+    title: str
+    value: str
+    """The newest value, spelled."""
+    change: float | None = None
+    """Move of the smoothed value over the last 20 steps."""
+    change_text: str = ""
+    note: str = ""
+    note_short: str = ""
+    """The note in a word or two, for a narrow title line."""
+    buckets: tuple[Bucket, ...] = ()
+    band: tuple[tuple[float, float] | None, ...] = ()
+    """Per bucket, the spread inside a group around the mean; empty when the raw values make the band."""
+    marks: tuple[Mark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRow:
+    """One reward function."""
+
+    name: str
+    weight: float
+    mean: float | None
+    share: float | None
+    """Share of the within-group variance of the total that it carries."""
+    trend: tuple[float | None, ...] = ()
+    seconds: float | None = None
+    """Mean seconds per call."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRow:
+    """One completion of a group."""
+
+    text: str
+    """Safe text, line breaks kept."""
+    total: float | None
+    advantage: float
+    tokens: int
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A prompt and what was sampled for it."""
+
+    id: int
+    step: int
+    mode: str
+    prompt: str
+    """One safe line."""
+    gold: str | None
+    mean: float | None
+    spread: float | None
+    flat: bool
+    completions: tuple[CompletionRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """Something that happened to the run, newest first in a list of them."""
+
+    at: float
+    step: int | None
+    sign: str
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogRow:
+    """A line of the training process's output, safe."""
+
+    at: float
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPair:
+    """A held prompt answered before and after training."""
+
+    prompt: str
+    gold: str
+    before: str
+    after: str
+    before_right: bool | None
+    after_right: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeAfter:
+    """What training changed, on prompts that were held back."""
+
+    pairs: tuple[AnswerPair, ...]
+    gain: float | None
+    """Gain in mean reward."""
+    before_reward: float | None = None
+    after_reward: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainView:
+    """Everything the Train pane says, at one moment."""
+
+    name: str
+    folder: str
+    now: float
+    state: str = "starting"
+    live: bool = False
+    step: int = 0
+    total_steps: int | None = None
+    step_time_s: float | None = None
+    eta_s: float | None = None
+    phase: str = "load"
+    phase_since: float | None = None
+    """When the phase began; None when nothing is known of it."""
+    reward_function: str | None = None
+    phase_shares: tuple[tuple[str, float], ...] = ()
+    reward: float | None = None
+    reward_change: float | None = None
+    spread: float | None = None
+    flat_share: float | None = None
+    health: tuple[Span, ...] = ()
+    charts: tuple[ChartView, ...] = ()
+    functions: tuple[FunctionRow, ...] = ()
+    groups: tuple[GroupView, ...] = ()
+    """Newest first."""
+    events: tuple[EventRow, ...] = ()
+    log: tuple[LogRow, ...] = ()
+    before_after: BeforeAfter | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Values in force of what a person can set, by name."""
+    newest_prompt: Any = None
+    """The prompt of the newest group, as the dataset gave it."""
+    metric_rows: int = 0
+    trouble: str = ""
+    """Why the run cannot be read at the moment."""
+
+    @property
+    def phase_s(self) -> float | None:
+        """Seconds spent in the present phase."""
+        return None if self.phase_since is None else max(0.0, self.now - self.phase_since)
+
+    @property
+    def progress(self) -> float | None:
+        """Share of the planned steps that is done, None when the plan is not known."""
+        return min(1.0, self.step / self.total_steps) if self.total_steps else None
+
+    @property
+    def ended(self) -> bool:
+        """True when no process trains this run any more."""
+        return self.state in ("finished", "stopped", "failed", "crashed")
