@@ -19,7 +19,13 @@ from grpo_tui.config.removed import REMOVED, explain
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.section import SECTION_KEYS, Section
 from grpo_tui.config.section_reader import read_section
-from grpo_tui.config.trl_fields import TARGETS, FieldInfo, FieldsUnavailableError, class_field_names, load_fields
+from grpo_tui.config.trl_fields import (
+    TARGETS,
+    FieldInfo,
+    FieldsUnavailableError,
+    class_field_names,
+    load_fields,
+)
 from grpo_tui.core.findings import Finding, Fix, errors_of
 
 _MODEL_PATHS = ("model_name_or_path", "reward_model_name_or_path")
@@ -39,14 +45,34 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, world_size: 
         ConfigError: the file cannot start a run; all its errors are in `findings`.
     """
     file = Path(path).expanduser().absolute()
-    document = _read_document(file)
+    return _load(_read_document(file), file, file.parent, overrides, world_size)
+
+
+def reload_config(config: RunConfig, overrides: Sequence[str], *, world_size: int | None = 1) -> RunConfig:
+    """Check a saved config anew with more overrides, without its file, which may have changed since.
+
+    Raises:
+        ConfigError: the overrides do not fit.
+    """
+    document = yaml_lines.YamlDocument(copy.deepcopy(config.raw))
+    folder = config.path.parent if config.path is not None else Path(config.cwd or ".")
+    return _load(document, config.path, folder, overrides, world_size)
+
+
+def _load(
+    document: yaml_lines.YamlDocument,
+    file: Path | None,
+    folder: Path,
+    overrides: Sequence[str],
+    world_size: int | None,
+) -> RunConfig:
     findings = _apply_overrides(document, overrides)
     try:
         fields = load_fields()
     except FieldsUnavailableError as error:
         raise ConfigError([Finding("config.no-trl", "error", None, None, str(error))], file) from error
-    section, section_findings = read_section(document, file.parent)
-    resolver = _Resolver(document, fields, file.parent)
+    section, section_findings = read_section(document, folder)
+    resolver = _Resolver(document, fields, folder)
     parts = resolver.parts()
     findings += resolver.findings + section_findings
     findings += cross_findings(parts, section, document, fields, errors_of(findings), world_size)
@@ -56,7 +82,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, world_size: 
 
 
 def _run_config(
-    file: Path,
+    file: Path | None,
     parts: dict[str, dict[str, Any]],
     section: Section,
     env: dict[str, str],

@@ -61,7 +61,7 @@ class _SectionReader:
 
     def section(self, value: Mapping[str, Any]) -> Section:
         self.refuse_unknown((), value, SECTION_KEYS)
-        return Section(
+        section = Section(
             columns=self.columns(value.get("columns")),
             system_prompt=self.text(("system_prompt",), value.get("system_prompt")),
             few_shot=self.few_shot(value.get("few_shot")),
@@ -72,6 +72,14 @@ class _SectionReader:
             chat=self.flag(("chat",), value.get("chat")),
             rewards=self.rewards(value.get("rewards")),
         )
+        if section.chat is False and (section.system_prompt is not None or section.few_shot):
+            self.error(
+                "section.conflict",
+                ("chat",),
+                "grpo_tui.chat is false, so nothing would use system_prompt and few_shot",
+                Fix("grpo_tui.chat", True),
+            )
+        return section
 
     def refuse_unknown(
         self, path: Sequence[str | int], value: Mapping[str, Any], known: Sequence[str]

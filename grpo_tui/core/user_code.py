@@ -1,0 +1,126 @@
+"""Loads a named object from a person's own Python file or module, with errors that say where it went wrong.
+
+Used for reward functions and dataset functions alike. It runs the file, once for each content; it does not
+know what the object is for, and calls nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+class UserCodeError(Exception):
+    """A person's file cannot be used; `file` and `line` say where, as far as that is known."""
+
+    def __init__(self, message: str, file: str | None = None, line: int | None = None) -> None:
+        self.file = file
+        self.line = line
+        place = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
+        super().__init__(place + message)
+
+
+def load_from_file(path: str | Path, name: str) -> Any:
+    """Run a Python file and return the object of that name (dotted for an attribute of one).
+
+    The file's folder joins `sys.path`, at its end, so that the file can import its neighbours. A file whose
+    text is unchanged is run only once in a process.
+
+    Raises:
+        UserCodeError: no such file, an error while it runs, or no such name in it.
+    """
+    file = Path(path).absolute()
+    try:
+        source = file.read_bytes()
+    except OSError as error:
+        raise UserCodeError(f"cannot be read: {error.strerror}", str(file)) from error
+    digest = hashlib.sha256(str(file).encode() + b"\0" + source).hexdigest()[:12]
+    module_name = f"grpo_tui_file_{digest}_{file.stem}"
+    module = sys.modules.get(module_name)
+    if module is None:
+        module = _run_file(file, module_name)
+    return _attribute(module, name, str(file))
+
+
+def load_dotted(source: str, folder: str | None = None) -> Any:
+    """Import `pkg.mod:name` or `pkg.mod.name` and return the object.
+
+    Args:
+        source: the path; the last dot parts module and name when there is no colon.
+        folder: joins `sys.path` at its front, as TRL does with the working folder.
+
+    Raises:
+        UserCodeError: the module cannot be imported or has no such name.
+    """
+    module_name, _, name = source.partition(":") if ":" in source else source.rpartition(".")
+    if not module_name or not name:
+        raise UserCodeError(f"'{source}' is no path to a function; write it as package.module.function")
+    if folder and folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise UserCodeError(
+                f"there is no module {error.name} for '{source}' (looked in {folder or Path.cwd()} and the "
+                "installed packages)"
+            ) from error
+        raise _failure(error, None, f"importing {module_name}") from error
+    except BaseException as error:
+        raise _failure(error, None, f"importing {module_name}") from error
+    return _attribute(module, name, getattr(module, "__file__", None) or module_name)
+
+
+def _run_file(file: Path, module_name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise UserCodeError("is not a Python file", str(file))
+    module = importlib.util.module_from_spec(spec)
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[module_name]
+        raise _failure(error, file, "running it") from error
+    return module
+
+
+def _failure(error: BaseException, file: Path | None, doing: str) -> BaseException:
+    """Name the line of the person's own code where an import broke; let an interrupt through."""
+    if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
+        return error
+    if isinstance(error, SyntaxError):
+        return UserCodeError(f"{error.msg}", error.filename, error.lineno)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
+    frames = [f for f in frames if f.filename != __file__]
+    own = [f for f in frames if file is not None and f.filename == str(file)] or frames
+    where = own[-1] if own else None
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, ModuleNotFoundError):
+        what = f"it imports {error.name}, which is not installed"
+    return UserCodeError(
+        f"{doing} failed: {what}", where.filename if where else str(file), where.lineno if where else None
+    )
+
+
+def _attribute(module: ModuleType, name: str, place: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            own = [n for n, v in vars(found).items() if callable(v) and not n.startswith("_")]
+            near = difflib.get_close_matches(part, own, n=1)
+            hint = (
+                f"Did you mean {near[0]}?" if near else f"It has {', '.join(sorted(own)) or 'no functions'}"
+            )
+            raise UserCodeError(f"there is no {name} in it. {hint}", place)
+        found = getattr(found, part)
+    return found

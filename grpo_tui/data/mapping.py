@@ -1,0 +1,205 @@
+"""From rows to prompts: rename columns, cut out the answer, check every prompt, build the messages.
+
+The row numbers of its messages count from 1, in the order of the source. It reads no file and sets
+nothing aside.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from grpo_tui.config.section import AnswerSpec, Section
+from grpo_tui.data.answers import extract
+from grpo_tui.data.sources import DataError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+# Columns whose names people give to what GRPO calls the prompt, likeliest first.
+_PROMPT_NAMES = ("question", "problem", "messages", "query", "instruction", "input", "text", "prompts")
+# A column of such a name would reach a reward twice: TRL passes arguments of its own under it.
+_TAKEN = ("prompts", "completions")
+
+
+def map_rows(rows: Dataset, section: Section, origin: str) -> Dataset:
+    """Apply the section to rows.
+
+    Raises:
+        DataError: a column is missing, a prompt is unusable, an answer is not there.
+    """
+    columns = rows.column_names
+    if columns is None:  # a stream tells its columns only with its first row
+        first = next(iter(rows), None)
+        columns = list(first) if first is not None else []
+    if getattr(rows, "num_rows", None) == 0:
+        raise DataError(f"{origin} has no rows")
+    rows, columns = _renamed(rows, columns, section, origin)
+    _require_prompt(columns, origin)
+    for name in _TAKEN:
+        if name in columns:
+            raise DataError(
+                f"{origin} has a column {name}, which TRL gives to rewards for something else. Rename it: "
+                f"grpo_tui.columns: {{my_{name}: {name}}}"
+            )
+    streamed = not hasattr(rows, "select")
+    if section.answer is not None:
+        rows = _with_answer(rows, columns, section, section.answer, origin, streamed)
+    if not streamed:
+        _check_prompts(rows["prompt"], origin)
+    if section.wants_chat:
+        rows = rows.map(_to_messages, fn_kwargs={"system": section.system_prompt, "shots": _shots(section)})
+    return rows
+
+
+def _renamed(rows: Dataset, columns: list[str], section: Section, origin: str) -> tuple[Dataset, list[str]]:
+    """Rename columns as `columns` says (wanted name → column); a column wanted twice is copied."""
+    moves = {wanted: source for wanted, source in section.columns.items() if wanted != source}
+    for wanted, source in section.columns.items():
+        if source not in columns:
+            near = difflib.get_close_matches(source, columns, n=1, cutoff=0.5)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise DataError(
+                f"grpo_tui.columns wants {wanted} from the column {source}, which {origin} does not have; "
+                f"it has {', '.join(columns)}.{hint}"
+            )
+    if not moves:
+        return rows, columns
+    kept_sources = {source for wanted, source in section.columns.items() if wanted == source}
+    replaced = [
+        name for name in moves if name in columns and name not in moves.values() and name not in kept_sources
+    ]
+    rows = rows.remove_columns(replaced) if replaced else rows
+    counts = [*moves.values(), *kept_sources]
+    if len(set(counts)) == len(counts):
+        # Through names that nothing has, so that two columns can change places.
+        rows = rows.rename_columns({source: f"__{wanted}__" for wanted, source in moves.items()})
+        rows = rows.rename_columns({f"__{wanted}__": wanted for wanted in moves})
+    else:
+        gone = [source for source in set(moves.values()) if source not in section.columns]
+        rows = rows.map(_copy_columns, fn_kwargs={"moves": moves}, remove_columns=gone)
+    left = [c for c in columns if c not in replaced and (c not in moves.values() or c in section.columns)]
+    return rows, list(dict.fromkeys([*left, *moves]))
+
+
+def _copy_columns(row: dict[str, Any], moves: dict[str, str]) -> dict[str, Any]:
+    return {wanted: row[source] for wanted, source in moves.items()}
+
+
+def _require_prompt(columns: list[str], origin: str) -> None:
+    if "prompt" in columns:
+        return
+    lower = {column.lower(): column for column in columns}
+    near = next((lower[name] for name in ("prompt", *_PROMPT_NAMES) if name in lower), None)
+    if near is None:
+        like = difflib.get_close_matches("prompt", columns, n=1, cutoff=0.5)
+        near = like[0] if like else None
+    fix = f"prompt: {near}" if near else "prompt: <the column with the question>"
+    raise DataError(
+        f"{origin} has no column prompt; it has {', '.join(columns)}. Map one:\n"
+        f"  grpo_tui:\n    columns: {{{fix}}}"
+    )
+
+
+def _with_answer(
+    rows: Dataset, columns: list[str], section: Section, spec: AnswerSpec, origin: str, streamed: bool
+) -> Dataset:
+    source = spec.source
+    if source not in columns:
+        source = next((wanted for wanted, old in section.columns.items() if old == spec.source), source)
+    if source not in columns:
+        near = difflib.get_close_matches(source, columns, n=1, cutoff=0.5)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise DataError(
+            f"grpo_tui.answer reads the column {spec.source}, which {origin} does not have; it has "
+            f"{', '.join(columns)}.{hint}"
+        )
+    if not streamed:
+        _check_answers(rows[source], spec, source, origin)
+    return rows.map(
+        _extract_answer,
+        fn_kwargs={
+            "source": source,
+            "kind": spec.kind,
+            "to": spec.to,
+            "tag": spec.tag,
+            "pattern": spec.pattern,
+        },
+    )
+
+
+def _check_answers(values: Iterable[Any], spec: AnswerSpec, source: str, origin: str) -> None:
+    bad = []
+    total = 0
+    for number, value in enumerate(values, 1):
+        total = number
+        if value is None or extract(str(value), spec.kind, spec.tag, spec.pattern) is None:
+            bad.append((number, value))
+    if bad:
+        number, value = bad[0]
+        sought = {
+            "gsm8k": "####",
+            "boxed": "\\boxed{…}",
+            "tag": f"<{spec.tag}>…</{spec.tag}>",
+            "regex": f"match of {spec.pattern}",
+        }[spec.kind]
+        raise DataError(
+            f"{origin}, row {number}: no {sought} in the column {source} ({_short(value)}); {len(bad)} of "
+            f"{total} rows have none. Correct grpo_tui.answer, or leave those rows out"
+        )
+
+
+def _extract_answer(
+    row: dict[str, Any], source: str, kind: str, to: str, tag: str | None, pattern: str | None
+) -> dict[str, Any]:
+    return {to: extract(str(row[source]), kind, tag, pattern)}
+
+
+def _check_prompts(prompts: Iterable[Any], origin: str) -> None:
+    for number, prompt in enumerate(prompts, 1):
+        problem = _prompt_problem(prompt)
+        if problem is not None:
+            raise DataError(f"{origin}, row {number}: the prompt {problem}. Correct the row or leave it out")
+
+
+def _prompt_problem(prompt: Any) -> str | None:
+    """Say what is wrong with a prompt; a text or a list of messages is right."""
+    if prompt is None:
+        return "is empty (null)"
+    if isinstance(prompt, str):
+        return None if prompt.strip() else "is an empty text"
+    if not isinstance(prompt, list):
+        return f"is {_short(prompt)}, and must be a text or a list of messages"
+    if not prompt:
+        return "is an empty list of messages"
+    for message in prompt:
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            return f"holds {_short(message)}, which is no message; a message has role and content"
+        if message.get("content") is None and not message.get("tool_calls"):
+            return f"has a message of the {message['role']} without content"
+    return None
+
+
+def _shots(section: Section) -> list[dict[str, str]]:
+    messages = []
+    for shot in section.few_shot:
+        messages.append({"role": "user", "content": shot.user})
+        messages.append({"role": "assistant", "content": shot.assistant})
+    return messages
+
+
+def _to_messages(row: dict[str, Any], system: str | None, shots: list[dict[str, str]]) -> dict[str, Any]:
+    """Put system prompt and examples before the prompt; they replace a system message the row brings."""
+    prompt = row["prompt"]
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+    if system is not None:
+        messages = [message for message in messages if message["role"] != "system"]
+        return {"prompt": [{"role": "system", "content": system}, *shots, *messages]}
+    own_system = [message for message in messages[:1] if message["role"] == "system"]
+    return {"prompt": [*own_system, *shots, *messages[len(own_system) :]]}
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

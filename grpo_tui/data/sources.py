@@ -1,0 +1,212 @@
+"""Where rows come from: files, a person's function, a dataset's name, TRL's mixture. No mapping yet.
+
+Imports `datasets` (and TRL for a mixture) inside its functions. It knows the config, not prompts.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo_tui.config.paths import DATA_SUFFIXES, split_file_source
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.user_code import UserCodeError, load_from_file
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_READERS = {".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+
+
+class DataError(ValueError):
+    """The data cannot be used as the config says; the message names place, cause and fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows before any mapping.
+
+    Attributes:
+        train: the training split.
+        test: the evaluation split, when the source has one.
+        origin: where they come from, for messages.
+    """
+
+    train: Dataset
+    test: Dataset | None
+    origin: str
+
+
+def load_rows(config: RunConfig) -> Rows:
+    """Load the rows that a config names.
+
+    Raises:
+        DataError: nothing is there, it cannot be read, or it has no such split.
+    """
+    train_split = str(config.script.get("dataset_train_split", "train"))
+    test_split = str(config.script.get("dataset_test_split", "test"))
+    if config.section.dataset is not None:
+        return _split(read_source(config.section.dataset), train_split, test_split, config.section.dataset)
+    if config.mixture.get("datasets"):
+        return _split(_mixture(config), train_split, test_split, "datasets")
+    name = config.script.get("dataset_name")
+    if not name:
+        raise DataError("no dataset: set dataset_name, datasets, or grpo_tui.dataset")
+    path = Path(str(name))
+    if path.is_file() and path.suffix.lower() in DATA_SUFFIXES:
+        return _split(read_source(str(name)), train_split, test_split, str(name))
+    return _split(_named(config, str(name)), train_split, test_split, str(name))
+
+
+def read_source(source: str) -> Any:
+    """Read a data file, or call `file.py:function`.
+
+    The function is called without arguments and gives a Dataset, a DatasetDict, a list of rows, or a
+    mapping of columns.
+
+    Raises:
+        DataError: the file or the function fails.
+    """
+    parts = split_file_source(source)
+    return _from_function(*parts) if parts is not None else _from_file(Path(source))
+
+
+def _from_file(path: Path) -> Dataset:
+    import datasets
+
+    if not path.is_file():
+        raise DataError(f"there is no file {path}")
+    suffix = path.suffix.lower()
+    options = {"delimiter": "\t"} if suffix == ".tsv" else {}
+    try:
+        return datasets.load_dataset(_READERS[suffix], data_files=_escaped(path), split="train", **options)
+    except Exception as error:
+        raise DataError(_why_unreadable(path, error)) from error
+
+
+def _escaped(path: Path) -> str:
+    """Take the glob meaning from brackets in a file's name."""
+    return "".join(f"[{c}]" if c in "[*?" else c for c in str(path))
+
+
+def _why_unreadable(path: Path, error: Exception) -> str:
+    """Find the first line that is no JSON, since the reader's own message has no line."""
+    if not path.stat().st_size:
+        return f"{path} is empty"
+    if path.suffix.lower() == ".jsonl":
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                try:
+                    row = json.loads(line)
+                except ValueError as problem:
+                    return f"{path}:{number}: this line is no JSON: {problem}"
+                if not isinstance(row, dict):
+                    return (
+                        f'{path}:{number}: this line is no row; a row is a JSON object, as {{"prompt": "…"}}'
+                    )
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return (
+        f"{path} cannot be read: {str(cause).strip().splitlines()[0] if str(cause) else type(cause).__name__}"
+    )
+
+
+def _from_function(file: str, name: str) -> Any:
+    try:
+        function = load_from_file(file, name)
+    except UserCodeError as error:
+        raise DataError(str(error)) from error
+    if not callable(function):
+        raise DataError(f"{file}: {name} is no function; it must give the rows when called without arguments")
+    try:
+        return function()
+    except Exception as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        line = f":{frames[-1].lineno}" if frames else ""
+        raise DataError(f"{file}{line}: {name}() failed: {type(error).__name__}: {error}") from error
+
+
+def _mixture(config: RunConfig) -> Any:
+    from trl import DatasetMixtureConfig, get_dataset
+
+    arguments = {key: value for key, value in config.mixture.items() if value is not None}
+    arguments["datasets"] = [dict(entry) for entry in arguments["datasets"]]
+    try:
+        return get_dataset(DatasetMixtureConfig(**arguments))
+    except Exception as error:
+        raise DataError(f"datasets: {_first_line(error)}") from error
+
+
+def _named(config: RunConfig, name: str) -> Any:
+    import datasets
+
+    folder = Path(name)
+    if folder.is_dir() and any((folder / mark).is_file() for mark in ("dataset_dict.json", "state.json")):
+        return datasets.load_from_disk(name)
+    try:
+        return datasets.load_dataset(
+            name,
+            name=config.script.get("dataset_config"),
+            streaming=bool(config.script.get("dataset_streaming", False)),
+        )
+    except Exception as error:
+        hint = ""
+        if not folder.is_dir() and name.lower().endswith(DATA_SUFFIXES):
+            hint = f" There is no file {folder.absolute()}."
+        raise DataError(f"dataset_name {name}: {_first_line(error)}{hint}") from error
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__
+
+
+def _split(found: Any, train_split: str, test_split: str, origin: str) -> Rows:
+    import datasets
+
+    if (
+        isinstance(found, Mapping)
+        and found
+        and all(isinstance(part, (datasets.Dataset, datasets.IterableDataset)) for part in found.values())
+    ):
+        if train_split not in found:
+            raise DataError(
+                f"{origin} has no split {train_split}; it has {', '.join(found)}. Set dataset_train_split"
+            )
+        return Rows(found[train_split], found.get(test_split), origin)
+    return Rows(as_dataset(found, origin), None, origin)
+
+
+def as_dataset(found: Any, origin: str) -> Dataset:
+    """Turn what a function gave into a Dataset.
+
+    Raises:
+        DataError: it is none of the accepted kinds.
+    """
+    import datasets
+
+    if isinstance(found, (datasets.Dataset, datasets.IterableDataset)):
+        return found
+    try:
+        if isinstance(found, Mapping):
+            return datasets.Dataset.from_dict(dict(found))
+        if isinstance(found, Iterable) and not isinstance(found, (str, bytes)):
+            rows = list(found)
+            for number, row in enumerate(rows, 1):
+                if not isinstance(row, Mapping):
+                    raise DataError(f"{origin}: row {number} is {row!r}; a row is a mapping of columns")
+            return datasets.Dataset.from_list([dict(row) for row in rows])
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{origin}: the rows do not fit together: {_first_line(error)}") from error
+    raise DataError(
+        f"{origin} gave {type(found).__name__}; it must give a Dataset, a list of rows or a mapping"
+    )

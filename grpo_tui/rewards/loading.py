@@ -1,0 +1,254 @@
+"""From a config to the reward functions of a run, in TRL's order and under TRL's metric names.
+
+First `reward_model_name_or_path`, then `reward_funcs` as `trl grpo` reads them, then `grpo_tui.rewards`. The
+module imports neither torch nor TRL until a reward of TRL is asked for. It calls no reward.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.paths import split_file_source
+from grpo_tui.config.removed import nearest
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.section import RewardEntry
+from grpo_tui.core.user_code import UserCodeError, load_dotted, load_from_file
+from grpo_tui.rewards.naming import callable_name, renamed
+
+RewardFunc = Callable[..., Any]
+
+# Names that `trl grpo` itself knows; the factory's arguments are those of trl/scripts/grpo.py.
+SCRIPT_NAMES: Mapping[str, dict[str, Any] | None] = {
+    "accuracy_reward": None,
+    "reasoning_accuracy_reward": None,
+    "think_format_reward": None,
+    "get_soft_overlong_punishment": {"max_completion_len": 1280, "soft_punish_cache": 256},
+}
+FACTORIES = ("get_soft_overlong_punishment", "get_cosine_scaled_reward", "get_repetition_penalty_reward")
+_TRL_NAMES = (*SCRIPT_NAMES, "get_cosine_scaled_reward", "get_repetition_penalty_reward")
+
+
+class RewardLoadError(ValueError):
+    """A reward cannot be loaded; the message names the file, the line and the fix, `name` the reward."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"reward {name}: {message}")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedReward:
+    """One reward function as GRPOTrainer takes it.
+
+    Attributes:
+        name: the name TRL logs it under (`rewards/<name>/mean`).
+        source: what the config says it is.
+        weight: its weight in the total.
+        func: the callable, or the id or folder of a reward model, which TRL loads itself.
+        origin_file: the file that defines it, None for a reward model.
+        origin_line: the line of its definition there, from 1.
+        sha256: hash of `source_text`, or of the name for a reward model.
+        source_text: the source of the file that defines it.
+        params: arguments it was made with.
+    """
+
+    name: str
+    source: str
+    weight: float
+    func: RewardFunc | str
+    origin_file: str | None
+    origin_line: int | None
+    sha256: str
+    source_text: str | None
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+def load_rewards(config: RunConfig) -> list[LoadedReward]:
+    """Load every reward of a run.
+
+    Raises:
+        RewardLoadError: one of them cannot be found, imported or made.
+    """
+    loaded: list[LoadedReward] = []
+    model = config.script.get("reward_model_name_or_path")
+    if model:
+        loaded.append(_model(str(model).rstrip("/").rpartition("/")[2], str(model), 1.0))
+    loaded += [_script_reward(str(source), config.cwd) for source in config.script.get("reward_funcs") or ()]
+    loaded += [load_entry(entry, config.cwd) for entry in config.section.rewards]
+    weights = config.grpo.get("reward_weights")
+    if weights is None:
+        return loaded
+    if len(weights) != len(loaded):
+        raise RewardLoadError("weights", f"reward_weights has {len(weights)} for {len(loaded)} rewards")
+    return [replace(reward, weight=float(weight)) for reward, weight in zip(loaded, weights, strict=True)]
+
+
+def load_entry(entry: RewardEntry, folder: str | None = None) -> LoadedReward:
+    """Load one entry of `grpo_tui.rewards`.
+
+    Args:
+        entry: the entry; a `file.py:function` source is absolute.
+        folder: the folder that dotted paths are imported from.
+
+    Raises:
+        RewardLoadError: it cannot be found, imported or made.
+    """
+    weight = 1.0 if entry.weight is None else entry.weight
+    parts = split_file_source(entry.source)
+    try:
+        if parts is not None:
+            found = load_from_file(*parts)
+        elif entry.source in _TRL_NAMES:
+            return _from_trl(entry.name, entry.source, entry.params, weight, own_name=entry.name)
+        elif ":" in entry.source or _is_dotted(entry.source):
+            found = load_dotted(entry.source, folder)
+        elif "/" in entry.source or Path(entry.source).is_dir():
+            if entry.params:
+                raise RewardLoadError(entry.name, f"{entry.source} is a reward model, which takes no params")
+            return _model(entry.name, entry.source, weight)
+        else:
+            raise RewardLoadError(entry.name, _unknown(entry.source, _TRL_NAMES))
+    except UserCodeError as error:
+        raise RewardLoadError(entry.name, str(error)) from error
+    func = _made(entry.name, found, entry.params)
+    return _described(entry.name, entry.source, weight, renamed(func, entry.name), found, entry.params)
+
+
+def _script_reward(source: str, folder: str) -> LoadedReward:
+    """Load one name of `reward_funcs`, by the rules of TRL's script: its own names, else a dotted path."""
+    if source in SCRIPT_NAMES:
+        return _from_trl(source, source, SCRIPT_NAMES[source] or {}, 1.0, own_name=None)
+    if "." not in source:
+        raise RewardLoadError(source, _unknown(source, tuple(SCRIPT_NAMES)))
+    if split_file_source(source) is not None:
+        raise RewardLoadError(
+            source, f"reward_funcs takes names and dotted paths; put source: {source} under grpo_tui.rewards"
+        )
+    try:
+        found = load_dotted(source, folder)
+    except UserCodeError as error:
+        raise RewardLoadError(source, str(error)) from error
+    if not callable(found) or inspect.isclass(found):
+        raise RewardLoadError(
+            source,
+            f"{source} is {_what(found)}; reward_funcs takes functions. A class with params stands under "
+            "grpo_tui.rewards",
+        )
+    return _described(callable_name(found), source, 1.0, found, found, {})
+
+
+def _from_trl(
+    label: str, source: str, params: Mapping[str, Any], weight: float, own_name: str | None
+) -> LoadedReward:
+    """Take a reward from TRL, calling it first when it is a factory."""
+    try:
+        found = getattr(importlib.import_module("trl.rewards"), source)
+    except (ImportError, AttributeError) as error:
+        raise RewardLoadError(label, f"the installed TRL cannot give {source}: {error}") from error
+    func = found
+    if source in FACTORIES:
+        func = _call(label, found, params)
+    elif params:
+        func = functools.partial(found, **params)
+    name = callable_name(func)
+    if own_name is not None and own_name not in (source, name):
+        name, func = own_name, renamed(func, own_name)
+    return _described(name, source, weight, func, found, dict(params))
+
+
+def _made(name: str, found: Any, params: Mapping[str, Any]) -> RewardFunc:
+    """Turn what the source holds into a callable: a class is instantiated, params are bound."""
+    if inspect.isclass(found):
+        made = _call(name, found, params)
+        if not callable(made):
+            raise RewardLoadError(
+                name, f"the class {found.__name__} has no __call__, so it cannot score completions"
+            )
+        return made  # type: ignore[no-any-return]
+    if not callable(found):
+        raise RewardLoadError(name, f"its source is {_what(found)}, not a function or a class")
+    if not params:
+        return found  # type: ignore[no-any-return]
+    _require_parameters(name, found, params)
+    bound = functools.partial(found, **params)
+    bound.__name__ = callable_name(found)  # type: ignore[attr-defined]
+    return bound
+
+
+def _call(name: str, maker: Callable[..., Any], params: Mapping[str, Any]) -> Any:
+    """Call a class or factory with its params, naming the parameter that does not fit."""
+    _require_parameters(name, maker, params)
+    try:
+        inspect.signature(maker).bind(**params)
+    except TypeError as error:
+        raise RewardLoadError(name, f"params do not fit {_signature(maker)}: {error}") from error
+    try:
+        return maker(**params)
+    except Exception as error:
+        raise RewardLoadError(
+            name, f"{callable_name(maker)}(…) failed: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _require_parameters(name: str, target: Callable[..., Any], params: Mapping[str, Any]) -> None:
+    known = inspect.signature(target).parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values()):
+        return
+    for key in params:
+        if key not in known:
+            near = nearest(key, known)
+            hint = f"; did you mean {near}?" if near else ""
+            raise RewardLoadError(name, f"{_signature(target)} has no parameter {key}{hint}")
+
+
+def _model(name: str, source: str, weight: float) -> LoadedReward:
+    digest = hashlib.sha256(source.encode()).hexdigest()
+    return LoadedReward(name, source, weight, source, None, None, digest, None)
+
+
+def _described(
+    name: str, source: str, weight: float, func: RewardFunc, definition: Any, params: dict[str, Any]
+) -> LoadedReward:
+    """Add where the reward is defined and the source it had when it was loaded."""
+    target = definition
+    while isinstance(target, functools.partial):
+        target = target.func
+    if not (inspect.isfunction(target) or inspect.isclass(target) or inspect.ismethod(target)):
+        target = type(target)
+    target = inspect.unwrap(target)
+    file, line, text = None, None, None
+    try:
+        file = inspect.getsourcefile(target)
+        line = inspect.getsourcelines(target)[1] or 1
+        text = Path(file).read_text(encoding="utf-8") if file else None
+    except (OSError, TypeError, UnicodeDecodeError):
+        pass  # built into the interpreter or made at run time: there is no source to keep
+    digest = hashlib.sha256((text if text is not None else repr(definition)).encode()).hexdigest()
+    return LoadedReward(name, source, weight, func, file, line, digest, text, params)
+
+
+def _is_dotted(source: str) -> bool:
+    parts = source.split(".")
+    return len(parts) > 1 and all(part.isidentifier() for part in parts)
+
+
+def _unknown(source: str, known: tuple[str, ...]) -> str:
+    near = nearest(source, known)
+    hint = f" Did you mean {near}?" if near else f" TRL knows {', '.join(known)}."
+    own = "Your own is written package.module.function or file.py:function"
+    return f"there is no reward called {source}.{hint} {own}"
+
+
+def _signature(target: Callable[..., Any]) -> str:
+    return f"{callable_name(target)}{inspect.signature(target)}"
+
+
+def _what(value: Any) -> str:
+    return f"the class {value.__name__}" if inspect.isclass(value) else f"a {type(value).__name__}"
