@@ -7,10 +7,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# One thread per process: the suite starts several trainings, and two cores have nothing left to share.
-export OMP_NUM_THREADS ?= 1
-export TOKENIZERS_PARALLELISM := false
-export HF_HUB_OFFLINE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # An interpreter named on the command line or in the environment replaces the one the venv was made with.
@@ -20,7 +16,7 @@ REBUILD := FORCE
 endif
 endif
 
-WHY_NOT = $(shell $(PYTHON) .ci/check_python.py 2>/dev/null || echo "There is no Python to run at '$(PYTHON)': choose another with \`make PYTHON=python3.12\`.")
+WHY_NOT = $(shell $(PYTHON) .ci/check_python.py 2>/dev/null || echo "There is no Python to run at '$(PYTHON)': choose another with \`make PYTHON=python3.12\`")
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test lint format bench screenshots clean FORCE
@@ -28,14 +24,15 @@ WHY_NOT = $(shell $(PYTHON) .ci/check_python.py 2>/dev/null || echo "There is no
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-$(STAMP): requirements.lock pyproject.toml $(REBUILD)
+$(STAMP): requirements.lock requirements-gpu.lock pyproject.toml $(REBUILD)
 	$(if $(filter ok,$(WHY_NOT)),,$(error $(WHY_NOT)))
 	@rm -f $(STAMP)
+	@echo "Installing what requirements.lock says into $(VENV): some minutes the first time"
 	@if [ "$$(cat $(VENV)/.python 2>/dev/null)" != "$(PYTHON)" ] || [ ! -x $(BIN)/python ]; then \
 	  $(PYTHON) -m venv --clear $(VENV) && echo "$(PYTHON)" > $(VENV)/.python; \
 	fi
-	$(BIN)/python -m pip install --quiet --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
 venv: $(STAMP) ## the environment, exactly as requirements.lock says
@@ -53,6 +50,10 @@ format: $(STAMP) ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# One thread per process: the suite starts several trainings, and two cores have nothing left to share.
+test: export OMP_NUM_THREADS ?= 1
+test: export TOKENIZERS_PARALLELISM = false
+test: export HF_HUB_OFFLINE = 1
 test: lint ## lint, then the whole suite
 	TERM=xterm-256color $(BIN)/python -m pytest
 
