@@ -1,9 +1,9 @@
 """Make the demonstration's model: `python -m grpo_tui.demo.make_model OUT_DIR [--seed N]`.
 
 A Llama of about 0.8 million parameters is taught sums badly on purpose. It forgets the carry more often than
-not (7 + 15 = 12), is off by one elsewhere, and answers in several formats of which one is wanted, so that GRPO
-has something to win. The same seed on the same machine gives the same weights. Nothing here knows GRPO or the
-rewards.
+not (7 + 15 = 12), is off by one elsewhere, and answers in several formats of which one is wanted, so that
+GRPO has something to win. The same seed on the same machine gives the same weights. Nothing here knows GRPO
+or the rewards.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The demonstration's three rewards: is the answer right, is the format whole, how much of it is there?
 
-Each returns one value from 0 to 1 for each completion; the config says what each is worth. Like every reward of
-TRL they take the batch as keyword arguments, dataset columns among them. They do not know the model, the trainer
-or each other.
+Each returns one value from 0 to 1 for each completion; the config says what each is worth. Like every reward
+of TRL they take the batch as keyword arguments, dataset columns among them. They do not know the model, the
+trainer or each other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WHOLE = re.compile(
 
 
 def completion_text(completion: str | Sequence[dict[str, Any]]) -> str:
-    """Return a completion's text: itself for a string prompt, its last message's content for a chat prompt."""
+    """Return a completion's text: itself for a string prompt, its last message for a chat prompt."""
     if isinstance(completion, str):
         return completion
     return str(completion[-1]["content"]) if completion else ""
