@@ -85,7 +85,7 @@ def batch_findings(
             "prompt "
             "with each other and needs at least 2"
         )
-        fix = Fix("num_generations", _default_group(setting, world_size))
+        fix = Fix("num_generations", _default_group(setting, world_size, defaults["num_generations"]))
         return [
             Finding(
                 "batch.group-too-small", "error", "num_generations", line_of("num_generations"), message, fix
@@ -189,10 +189,10 @@ def _eval_findings(setting: Setting, line_of: LineOf, world_size: int, group: in
     return [Finding("batch.eval-indivisible", "error", field, line_of(field), message, options[0])]
 
 
-def _default_group(setting: Setting, world_size: int) -> int:
-    """Return the group size nearest to TRL's default that fits the batch."""
-    batch = generation_batch_size(setting, world_size)
-    return batch if 2 <= batch < 8 else (_nearest_divisors(batch, 8) or [8])[0] if batch % 8 else 8
+def _default_group(setting: Setting, world_size: int, default: int) -> int:
+    """Return the group size nearest to the default that divides the batch; the default for a batch of 1."""
+    divisors = _nearest_divisors(generation_batch_size(setting, world_size), default)
+    return divisors[0] if divisors else default
 
 
 def _nearest_multiples(value: int, unit: int) -> list[int]:

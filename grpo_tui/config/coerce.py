@@ -83,7 +83,7 @@ def coerce(info: FieldInfo, value: Any) -> Coerced:
         return _coerce_dict(info, value)
     if "bool" in kinds and not (isinstance(value, str) and "str" in kinds):
         return _coerce_bool(info, value)
-    if "int" in kinds and not isinstance(value, bool):
+    if "int" in kinds:
         return _coerce_int(info, value, "str" in kinds)
     if "float" in kinds:
         return _coerce_float(info, value)
@@ -125,7 +125,7 @@ def _coerce_bool(info: FieldInfo, value: Any) -> Coerced:
 
 
 def _coerce_int(info: FieldInfo, value: Any, text_allowed: bool) -> Coerced:
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return Coerced(value)
     number = _number(value)
     if number is not None and math.isfinite(number) and number == int(number):

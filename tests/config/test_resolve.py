@@ -1,0 +1,285 @@
+"""A config file becomes a RunConfig, or every fault in it is told with its line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.config import ConfigError, RunConfig, load_config
+
+GOOD = "model_name_or_path: some/model\ndataset_name: some/data\nreward_funcs: [accuracy_reward]\n"
+
+
+def write(folder: Path, text: str, name: str = "run.yaml") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def errors(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> dict[str | None, object]:
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(folder, text), overrides)
+    return {finding.field: finding for finding in caught.value.findings if finding.severity == "error"}
+
+
+def test_keys_are_sorted_into_trls_dataclasses_and_only_what_was_set_is_kept(tmp_path) -> None:
+    config = load_config(write(tmp_path, GOOD + "learning_rate: 1.0e-5\nuse_peft: true\nlora_r: 4\n"))
+    assert config.model == "some/model"
+    assert config.grpo == {"learning_rate": 1e-5}
+    assert config.model_args == {"model_name_or_path": "some/model", "use_peft": True, "lora_r": 4}
+    assert config.script == {"dataset_name": "some/data", "reward_funcs": ["accuracy_reward"]}
+    assert config.mixture == {}
+    assert config.findings == ()
+
+
+def test_text_that_yaml_leaves_as_text_is_coerced_with_a_notice_and_its_line(tmp_path) -> None:
+    text = GOOD + 'learning_rate: 1e-5\nlog_completions: "no"\nnum_generations: "8"\n'
+    config = load_config(write(tmp_path, text))
+    assert config.grpo == {"learning_rate": 1e-5, "log_completions": False, "num_generations": 8}
+    assert [(f.severity, f.field, f.line) for f in config.findings] == [
+        ("info", "learning_rate", 4),
+        ("info", "log_completions", 5),
+        ("info", "num_generations", 6),
+    ]
+
+
+def test_plain_numbers_inside_a_mapping_are_read_and_quoted_ones_left(tmp_path) -> None:
+    text = GOOD + "lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr: 1e-7, name: '1e-7'}\n"
+    config = load_config(write(tmp_path, text))
+    assert config.grpo["lr_scheduler_kwargs"] == {"min_lr": 1e-7, "name": "1e-7"}
+
+
+def test_all_faults_are_reported_at_once_with_line_and_fix(tmp_path) -> None:
+    found = errors(
+        tmp_path,
+        "learning_rte: 1.0e-5\nnum-generations: 4\ntrainer:\n  beta: 0.04\nmax_prompt_length: 512\n"
+        "loss_type: bogus\nsystem_prompt: hi\nnum_processes: 2\nmodel: some/model\n",
+    )
+    assert (found["learning_rte"].line, found["learning_rte"].fix.field) == (1, "learning_rate")
+    assert (found["num-generations"].line, found["num-generations"].fix.field) == (2, "num_generations")
+    assert "flat" in found["trainer"].message
+    assert found["trainer"].fix.to_json() == {"field": "beta", "value": 0.04}
+    assert "filter" in found["max_prompt_length"].message
+    assert found["loss_type"].line == 6
+    assert found["system_prompt"].fix.field == "grpo_tui.system_prompt"
+    assert "accelerate" in found["num_processes"].message
+    assert found["model"].fix.field == "model_name_or_path"
+    assert "model_name_or_path" not in found  # explained by the key `model` already
+    assert "dataset_name" in found
+    assert "reward_funcs" in found
+
+
+@pytest.mark.parametrize(
+    ("line", "now"),
+    [
+        ("max_prompt_length: 512", None),
+        ("overwrite_output_dir: true", None),
+        ("logging_dir: logs", None),
+        ("vllm_device: auto", None),
+        ("warmup_ratio: 0.1", ("warmup_steps", 0.1)),
+        ("evaluation_strategy: steps", ("eval_strategy", "steps")),
+        ("vllm_guided_decoding_regex: a+", ("vllm_structured_outputs_regex", "a+")),
+        ("torch_dtype: bfloat16", ("dtype", "bfloat16")),
+    ],
+)
+def test_a_removed_key_says_what_it_did_and_what_to_use(tmp_path, line: str, now: tuple | None) -> None:
+    key = line.partition(":")[0]
+    finding = errors(tmp_path, GOOD + line + "\n")[key]
+    assert finding.id == "config.removed-key"
+    assert "no longer in TRL; it " in finding.message
+    assert (finding.fix.field, finding.fix.value) == (now or (key, None))
+
+
+def test_no_key_that_the_installed_trl_still_has_is_called_removed() -> None:
+    from grpo_tui.config.removed import LAUNCHER_KEYS, OTHER_NAMES, REMOVED
+    from grpo_tui.config.trl_fields import load_fields
+
+    fields = set(load_fields())
+    assert not fields & set(REMOVED)
+    assert not fields & LAUNCHER_KEYS
+    assert not fields & set(OTHER_NAMES)
+    assert set(OTHER_NAMES.values()) <= fields
+    assert {gone.renamed_to for gone in REMOVED.values() if gone.renamed_to} <= fields
+
+
+def test_torch_dtype_inside_model_init_kwargs_is_refused_since_it_is_silently_ignored(tmp_path) -> None:
+    found = errors(tmp_path, GOOD + "model_init_kwargs:\n  torch_dtype: bfloat16\n")
+    finding = found["model_init_kwargs.torch_dtype"]
+    assert finding.line == 5
+    assert finding.fix.to_json() == {"field": "model_init_kwargs.dtype", "value": "bfloat16"}
+
+
+def test_a_fix_can_be_applied_as_an_override(tmp_path) -> None:
+    file = write(tmp_path, GOOD + "per_device_train_batch_size: 6\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    fix = caught.value.findings[0].fix
+    assert load_config(file, [f"{fix.field}={fix.value}"]).grpo[fix.field] == fix.value
+
+
+def test_the_error_reads_as_a_line_with_file_and_place_and_a_fix(tmp_path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(tmp_path, GOOD + "learning_rte: 1.0e-5\n"))
+    assert str(caught.value) == (
+        "run.yaml:4: learning_rte is no key of TRL or grpo_tui. Did you mean learning_rate?\n"
+        "  fix: learning_rate: 1.0e-05"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("beta: 1\nbeta: 2\n", "run.yaml:2: the key beta stands twice"),
+        ("grpo_tui:\n\tholdout: 1\n", "run.yaml:2: a tab"),
+        ("just text\n", "run.yaml:1: the file must be a mapping"),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused_with_its_line(tmp_path, text: str, word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        load_config(write(tmp_path, text))
+
+
+def test_a_missing_file_and_a_folder_are_refused_in_a_sentence(tmp_path) -> None:
+    with pytest.raises(ConfigError, match="there is no file"):
+        load_config(tmp_path / "none.yaml")
+    with pytest.raises(ConfigError, match="is a folder"):
+        load_config(tmp_path)
+
+
+def test_overrides_are_yaml_may_be_dotted_and_have_no_line(tmp_path) -> None:
+    write(tmp_path, "def f(completions, **kw): return [0.0] * len(completions)\n", "r.py")
+    file = write(tmp_path, GOOD + "beta: 0.1\ngrpo_tui:\n  rewards:\n    - source: r.py:f\n")
+    config = load_config(
+        file,
+        [
+            "beta=0.2",
+            "grpo_tui.holdout=8",
+            "grpo_tui.rewards.0.weight=2",
+            "model_init_kwargs.dtype=float32",
+            "learning_rate=1e-6",
+            "report_to=[tensorboard]",
+        ],
+    )
+    assert config.grpo["beta"] == 0.2
+    assert config.section.holdout == 8
+    assert config.section.rewards[0].weight == 2.0
+    assert config.grpo["model_init_kwargs"] == {"dtype": "float32"}
+    assert config.grpo["learning_rate"] == 1e-6
+    assert config.grpo["report_to"] == ["tensorboard"]
+    assert [f.line for f in config.findings if f.field == "learning_rate"] == [None]
+    assert config.raw["beta"] == 0.2
+
+
+@pytest.mark.parametrize(
+    ("override", "word"),
+    [
+        ("beta", "write it as KEY=VALUE"),
+        ("beta=[1", "not readable"),
+        ("learning_rte=1", "Did you mean learning_rate"),
+        ("dataset_name.x=1", "single value"),
+        ("reward_funcs.7=x", "is a list of 1"),
+    ],
+)
+def test_a_wrong_override_is_refused(tmp_path, override: str, word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        load_config(write(tmp_path, GOOD), [override])
+
+
+def test_the_config_survives_json_with_keys_that_are_not_text(tmp_path) -> None:
+    write(tmp_path, "def f(completions, **kw): return [0.0] * len(completions)\n", "r.py")
+    text = (
+        "model_name_or_path: m\ndataset_name: d\nmodel_init_kwargs: {max_memory: {0: 20GB}}\nmin_p: null\n"
+        "env: {A: 1}\ngrpo_tui:\n  system_prompt: hi\n  few_shot: [{user: a, assistant: b}]\n"
+        "  answer: {kind: regex, pattern: '(\\d+)'}\n  columns: {prompt: q}\n  holdout: 3\n"
+        "  rewards: [{name: g, source: 'r.py:f', weight: 2, params: {k: 1}}]\n"
+    )
+    config = load_config(write(tmp_path, text))
+    assert config.grpo["model_init_kwargs"] == {"max_memory": {0: "20GB"}}
+    assert RunConfig.from_json(json.dumps(config.to_json())) == config
+    assert RunConfig.from_json(config.to_json()) == config
+
+
+def test_the_record_holds_no_token(tmp_path) -> None:
+    config = load_config(
+        write(tmp_path, GOOD + "hub_token: hf_abc\nenv: {WANDB_API_KEY: w123, MODE: fast}\n")
+    )
+    text = json.dumps(config.to_record())
+    assert "hf_abc" not in text
+    assert "w123" not in text
+    assert "fast" in text
+    assert config.grpo["hub_token"] == "hf_abc"
+
+
+def test_models_and_data_beside_the_config_become_absolute_and_hub_names_stay(tmp_path, monkeypatch) -> None:
+    away = tmp_path / "away"
+    away.mkdir()
+    monkeypatch.chdir(away)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").write_text("{}")
+    (tmp_path / "gpt2").mkdir()  # a run folder of that name is no model
+    (tmp_path / "d").mkdir()
+    text = "model_name_or_path: {}\ndataset_name: {}\nreward_funcs: [accuracy_reward]\n"
+    config = load_config(write(tmp_path, text.format("m", "d")))
+    assert config.model == str(tmp_path / "m")
+    assert config.script["dataset_name"] == str(tmp_path / "d")
+    config = load_config(write(tmp_path, text.format("gpt2", "openai/gsm8k")))
+    assert config.model == "gpt2"
+    assert config.script["dataset_name"] == "openai/gsm8k"
+
+
+def test_a_folder_in_the_working_folder_means_what_it_means_to_trl(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "configs").mkdir()
+    config = load_config(write(tmp_path / "configs", GOOD.replace("some/model", "./m")))
+    assert config.model == os.path.join(tmp_path, "m")
+    assert config.cwd == str(tmp_path)
+
+
+@pytest.mark.parametrize("value", ["true", "'true'"])
+def test_resume_from_checkpoint_in_the_file_is_kept(tmp_path, value: str) -> None:
+    assert load_config(write(tmp_path, GOOD + f"resume_from_checkpoint: {value}\n")).grpo == {
+        "resume_from_checkpoint": True
+    }
+
+
+@pytest.mark.parametrize("key", ["enable_jit_checkpoint", "auto_find_batch_size"])
+def test_settings_that_cannot_work_are_refused(tmp_path, key: str) -> None:
+    assert errors(tmp_path, GOOD + f"{key}: true\n")[key].fix.value is False
+    load_config(write(tmp_path, GOOD + f"{key}: false\n"))
+
+
+def test_weights_must_fit_the_rewards_and_stand_in_one_place(tmp_path) -> None:
+    write(tmp_path, "def f(completions, **kw): return [0.0] * len(completions)\n", "r.py")
+    both = GOOD + "grpo_tui:\n  rewards: [{name: g, source: 'r.py:f'}]\n"
+    assert load_config(write(tmp_path, both + "reward_weights: [1, 2]\n")).reward_count == 2
+    found = errors(tmp_path, both + "reward_weights: [1]\n")["reward_weights"]
+    assert "accuracy_reward, g" in found.message
+    assert found.fix.value == [1, 1.0]
+    twice = both.replace("'r.py:f'", "'r.py:f', weight: 3") + "reward_weights: [1, 2]\n"
+    assert "given twice" in errors(tmp_path, twice)["reward_weights"].message
+
+
+def test_a_mixture_is_checked_and_its_files_made_absolute(tmp_path) -> None:
+    write(tmp_path, '{"prompt": "a"}\n', "a.jsonl")
+    base = "model_name_or_path: m\nreward_funcs: [accuracy_reward]\ndatasets:\n  - path: json\n"
+    config = load_config(write(tmp_path, base + "    data_files: a.jsonl\n"))
+    assert config.mixture["datasets"] == [{"path": "json", "data_files": str(tmp_path / "a.jsonl")}]
+    found = errors(tmp_path, base + "    data_file: a.jsonl\n")["datasets.0.data_file"]
+    assert (found.line, found.fix.field) == (5, "datasets.0.data_files")
+
+
+def test_environment_variables_of_the_file_are_kept_apart(tmp_path) -> None:
+    config = load_config(write(tmp_path, GOOD + "env: {TOKENIZERS_PARALLELISM: false, N: 2}\n"))
+    assert config.env == {"TOKENIZERS_PARALLELISM": "False", "N": "2"}
+
+
+def test_batch_arithmetic_uses_the_planned_world_size(tmp_path) -> None:
+    file = write(tmp_path, GOOD + "per_device_train_batch_size: 1\n")
+    with pytest.raises(ConfigError, match="no multiple of num_generations 8"):
+        load_config(file)
+    load_config(file, world_size=8)
+    load_config(file, world_size=None)

@@ -1,0 +1,121 @@
+"""The section `grpo_tui:` is read as written, and what nothing serves is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.config import ConfigError, load_config
+
+BASE = "model_name_or_path: m\nreward_funcs: [accuracy_reward]\n"
+ROWS = '{"question": "1+1", "answer": "#### 2"}\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "rows.jsonl").write_text(ROWS)
+    (tmp_path / "mine.py").write_text("def rows(): return []\ndef good(completions, **kw): return [1.0]\n")
+    return tmp_path
+
+
+def load(folder: Path, section: str, base: str = BASE):
+    file = folder / "run.yaml"
+    file.write_text(base + "grpo_tui:\n" + "".join(f"  {line}\n" for line in section.splitlines()))
+    return load_config(file)
+
+
+def test_every_key_is_read(folder: Path) -> None:
+    section = load(
+        folder,
+        "columns: {prompt: question}\nsystem_prompt: Think.\nfew_shot:\n  - {user: a, assistant: b}\n"
+        "answer: {from: answer, kind: gsm8k, to: gold}\ndataset: rows.jsonl\nholdout: 4\nrewards:\n"
+        "  - {name: right, source: 'mine.py:good', weight: 2, params: {slope: 1e-2}}\n  - mine.py:good",
+    ).section
+    assert section.columns == {"prompt": "question"}
+    assert section.system_prompt == "Think."
+    assert [(s.user, s.assistant) for s in section.few_shot] == [("a", "b")]
+    assert (section.answer.source, section.answer.kind, section.answer.to) == ("answer", "gsm8k", "gold")
+    assert section.dataset == str(folder / "rows.jsonl")
+    assert section.holdout == 4
+    assert section.wants_chat is True
+    first, second = section.rewards
+    assert (first.name, first.source, first.weight) == ("right", f"{folder}/mine.py:good", 2.0)
+    assert first.params == {"slope": 0.01}
+    assert first.line == 12
+    assert (second.name, second.weight) == ("good", None)
+
+
+def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
+    assert load(folder, "dataset: rows.jsonl").section.wants_chat is False
+    assert load(folder, "dataset: rows.jsonl\nsystem_prompt: x").section.wants_chat is True
+    assert load(folder, "dataset: rows.jsonl\nchat: true").section.wants_chat is True
+
+
+@pytest.mark.parametrize(
+    ("section", "line", "word"),
+    [
+        ("hold_out: 3", 4, "Did you mean holdout"),
+        ("sistem_prompt: x", 4, "Did you mean system_prompt"),
+        ("holdout: -1", 4, "0 or more"),
+        ("holdout: many", 4, "whole number"),
+        ("chat: maybe", 4, "true or false"),
+        ("chat: false\nsystem_prompt: x", 4, "nothing would use system_prompt"),
+        ("columns: [a]", 4, "must map"),
+        ("few_shot: [{user: a}]", 4, "user and assistant"),
+        ("answer: {kind: gsm9k}", 4, "it knows gsm8k, boxed, tag, regex"),
+        ("answer: {kind: regex}", 4, "needs a pattern"),
+        ("answer: {kind: regex, pattern: '('}", 4, "no regular expression"),
+        ("answer: {kind: tag, tagg: x}", 4, "Did you mean tag"),
+        ("rewards:\n  - {name: a, wieght: 1, source: 'mine.py:good'}", 5, "Did you mean weight"),
+        ("rewards:\n  - {weight: 1}", 5, "needs source"),
+        ("rewards:\n  - {source: 'mne.py:good'}", 5, "Did you mean mine.py"),
+        ("rewards:\n  - {source: 'mine.py:good', weight: heavy}", 5, "must be a number"),
+        (
+            "rewards:\n  - {name: a, source: 'mine.py:good'}\n  - {name: a, source: 'mine.py:good'}",
+            6,
+            "called a",
+        ),
+        ("rewards: mine.py:good", 4, "must be a list"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_line(folder: Path, section: str, line: int, word: str) -> None:
+    with pytest.raises(ConfigError, match=word) as caught:
+        load(folder, section + "\ndataset: rows.jsonl")
+    assert [f.line for f in caught.value.findings if f.severity == "error"] == [line]
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ("rowz.jsonl", "Did you mean rows.jsonl"),
+        ("openai/gsm8k", "stands in dataset_name"),
+        ("other.py:rows", "there is no file"),
+    ],
+)
+def test_a_dataset_that_is_not_there_is_refused(folder: Path, value: str, word: str) -> None:
+    with pytest.raises(ConfigError, match=word):
+        load(folder, f"dataset: {value}")
+
+
+def test_a_dataset_given_twice_is_refused(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="given twice"):
+        load(folder, "dataset: rows.jsonl", BASE + "dataset_name: d\n")
+
+
+def test_an_eval_dataset_without_evaluation_is_warned_of(folder: Path) -> None:
+    config = load(folder, "dataset: rows.jsonl\neval_dataset: rows.jsonl")
+    assert [(f.severity, f.field) for f in config.findings] == [("warning", "grpo_tui.eval_dataset")]
+
+
+def test_an_empty_section_is_no_section(folder: Path) -> None:
+    file = folder / "run.yaml"
+    file.write_text(BASE + "dataset_name: d\ngrpo_tui:\n")
+    assert load_config(file).section.rewards == ()
+
+
+def test_a_section_that_is_no_mapping_is_refused(folder: Path) -> None:
+    file = folder / "run.yaml"
+    file.write_text(BASE + "dataset_name: d\ngrpo_tui: yes\n")
+    with pytest.raises(ConfigError, match="must be a mapping"):
+        load_config(file)
