@@ -57,7 +57,27 @@ def batch_findings(
     def setting(name: str) -> Any:
         return grpo[name] if name in grpo else defaults.get(name)
 
-    not_positive = [
+    group = setting("num_generations")
+    alone = _not_positive(setting, line_of, defaults) or _group_too_small(
+        setting, line_of, defaults, world_size
+    )
+    if alone:
+        return alone
+    if setting("generation_batch_size") is not None and setting("steps_per_generation") is not None:
+        message = (
+            "generation_batch_size and steps_per_generation are both set; each follows from the other, so TRL "
+            "takes only one"
+        )
+        key = "generation_batch_size"
+        return [Finding("batch.set-twice", "error", key, line_of(key), message, Fix(key, None))]
+    found = _train_findings(setting, line_of, world_size, group)
+    if str(setting("eval_strategy")) != "no":
+        found += _eval_findings(setting, line_of, world_size, setting("num_generations_eval") or group)
+    return found
+
+
+def _not_positive(setting: Setting, line_of: LineOf, defaults: Mapping[str, Any]) -> list[Finding]:
+    return [
         Finding(
             "batch.not-positive",
             "error",
@@ -66,48 +86,27 @@ def batch_findings(
             f"{name} must be 1 or more; it is {setting(name)}",
             Fix(name, defaults.get(name) or 1),
         )
-        for name in (
-            "per_device_train_batch_size",
-            "per_device_eval_batch_size",
-            "gradient_accumulation_steps",
-            "steps_per_generation",
-            "generation_batch_size",
-            "num_generations_eval",
-        )
-        if setting(name) is not None and setting(name) < 1
+        for name in BATCH_KEYS
+        if name not in ("num_generations", "eval_strategy")
+        and setting(name) is not None
+        and setting(name) < 1
     ]
-    if not_positive:
-        return not_positive
+
+
+def _group_too_small(
+    setting: Setting, line_of: LineOf, defaults: Mapping[str, Any], world_size: int
+) -> list[Finding]:
     group = setting("num_generations")
-    if group is None or group < 2:
-        message = (
-            f"num_generations is {'empty' if group is None else group}: GRPO compares the completions of one "
-            "prompt "
-            "with each other and needs at least 2"
-        )
-        fix = Fix("num_generations", _default_group(setting, world_size, defaults["num_generations"]))
-        return [
-            Finding(
-                "batch.group-too-small", "error", "num_generations", line_of("num_generations"), message, fix
-            )
-        ]
-    if setting("generation_batch_size") is not None and setting("steps_per_generation") is not None:
-        return [
-            Finding(
-                "batch.set-twice",
-                "error",
-                "generation_batch_size",
-                line_of("generation_batch_size"),
-                "generation_batch_size and steps_per_generation are both set; each follows from the other, "
-                "so TRL "
-                "takes only one",
-                Fix("generation_batch_size", None),
-            )
-        ]
-    found = _train_findings(setting, line_of, world_size, group)
-    if str(setting("eval_strategy")) != "no":
-        found += _eval_findings(setting, line_of, world_size, setting("num_generations_eval") or group)
-    return found
+    if group is not None and group >= 2:
+        return []
+    message = (
+        f"num_generations is {'empty' if group is None else group}: GRPO compares the completions of one prompt "
+        "with each other and needs at least 2"
+    )
+    fix = Fix("num_generations", _default_group(setting, world_size, defaults["num_generations"]))
+    return [
+        Finding("batch.group-too-small", "error", "num_generations", line_of("num_generations"), message, fix)
+    ]
 
 
 def _train_findings(setting: Setting, line_of: LineOf, world_size: int, group: int) -> list[Finding]:

@@ -171,11 +171,11 @@ def _made(name: str, found: Any, params: Mapping[str, Any]) -> RewardFunc:
             raise RewardLoadError(
                 name, f"the class {found.__name__} has no __call__, so it cannot score completions"
             )
-        return made  # type: ignore[no-any-return]
+        return made
     if not callable(found):
         raise RewardLoadError(name, f"its source is {_what(found)}, not a function or a class")
     if not params:
-        return found  # type: ignore[no-any-return]
+        return found
     _require_parameters(name, found, params)
     bound = functools.partial(found, **params)
     bound.__name__ = callable_name(found)  # type: ignore[attr-defined]

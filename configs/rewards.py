@@ -1,0 +1,77 @@
+"""Rewards for `gsm8k.yaml`: is the answer right, is the format kept, how far is it kept.
+
+A reward gets the completions of one batch and every column of the dataset as a keyword, each a list of the
+same length, and returns one number per completion (None abstains). A chat prompt gives completions
+`[{"role", "content"}]`, a text prompt gives texts; `text_of` takes both. `**kwargs` takes what a reward does
+not use: leave it in. Nothing here needs more than Python itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# `.` must match line breaks, or a reasoning of two lines scores 0 for ever: hence DOTALL.
+WHOLE = re.compile(r"\s*<think>.+?</think>\s*<answer>.+?</answer>\s*", re.DOTALL)
+ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+TAGS = ("<think>", "</think>", "<answer>", "</answer>")
+
+
+def text_of(completion: str | list[dict[str, str]]) -> str:
+    """Return the text of a completion in either of TRL's two forms."""
+    return completion if isinstance(completion, str) else completion[-1]["content"]
+
+
+def number_in(text: str) -> float | None:
+    """Return the last number in a text: `$1,200.` gives 1200."""
+    found = NUMBER.findall(text)
+    return float(found[-1].replace(",", "")) if found else None
+
+
+def correct(completions: list[Any], answer: list[str], **kwargs: Any) -> list[float | None]:
+    """1 for the right number inside `<answer>`, else 0. A gold answer that is no number abstains."""
+    scores: list[float | None] = []
+    for completion, gold in zip(completions, answer, strict=True):
+        wanted = number_in(gold)
+        tagged = ANSWER.findall(text_of(completion))
+        given = number_in(tagged[-1]) if tagged else None
+        scores.append(None if wanted is None else float(given == wanted))
+    return scores
+
+
+def strict_format(completions: list[Any], **kwargs: Any) -> list[float]:
+    """1 for `<think>…</think><answer>…</answer>` and nothing else, else 0.
+
+    Each tag must stand exactly once, so that writing the form twice does not count.
+    """
+    scores = []
+    for completion in completions:
+        text = text_of(completion)
+        once = all(text.count(tag) == 1 for tag in TAGS)
+        scores.append(float(once and WHOLE.fullmatch(text) is not None))
+    return scores
+
+
+def steps_to_format(completions: list[Any], **kwargs: Any) -> list[float]:
+    """A quarter for each tag that stands exactly once, less what is written after the answer.
+
+    A model that never meets the whole format has nothing to climb with `strict_format` alone; here it has.
+    """
+    scores = []
+    for completion in completions:
+        text = text_of(completion)
+        score = sum(0.25 for tag in TAGS if text.count(tag) == 1)
+        if text.count("</answer>") == 1:
+            score -= 0.001 * len(text.rpartition("</answer>")[2].strip())
+        scores.append(max(score, 0.0))
+    return scores
+
+
+def answer_is_a_number(completions: list[Any], **kwargs: Any) -> list[float]:
+    """1 when `<answer>` holds one number and nothing else, right or wrong."""
+    scores = []
+    for completion in completions:
+        tagged = ANSWER.findall(text_of(completion))
+        scores.append(float(bool(tagged) and NUMBER.fullmatch(tagged[-1].strip()) is not None))
+    return scores

@@ -1,0 +1,266 @@
+"""From small files of every kind to the prompts TRL trains on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.config import load_config
+from grpo_tui.data.load import DataError, Prompts, load_prompts
+
+ROWS = [{"question": f"{n}+1?", "answer": f"It is\n#### {n + 1}", "level": n % 3} for n in range(20)]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def write_rows(file: Path, rows: list[dict]) -> Path:
+    from datasets import Dataset
+
+    if file.suffix == ".jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif file.suffix == ".json":
+        file.write_text(json.dumps(rows))
+    elif file.suffix == ".csv":
+        Dataset.from_list(rows).to_csv(str(file))
+    elif file.suffix == ".tsv":
+        Dataset.from_list(rows).to_csv(str(file), sep="\t")
+    else:
+        Dataset.from_list(rows).to_parquet(str(file))
+    return file
+
+
+def load(folder: Path, section: str, base: str = "") -> Prompts:
+    text = "model_name_or_path: m\nreward_funcs: [accuracy_reward]\n" + base
+    if section:
+        text += "grpo_tui:\n" + "".join(f"  {line}\n" for line in section.splitlines())
+    (folder / "run.yaml").write_text(text)
+    return load_prompts(load_config(folder / "run.yaml"))
+
+
+MAPPED = "columns: {prompt: question}\nanswer: gsm8k\nsystem_prompt: Think."
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".parquet"])
+def test_a_file_becomes_prompts_with_messages_and_extracted_answers(tmp_path: Path, suffix: str) -> None:
+    write_rows(tmp_path / f"rows{suffix}", ROWS)
+    prompts = load(tmp_path, f"dataset: rows{suffix}\n{MAPPED}")
+    assert prompts.train.num_rows == 20
+    assert set(prompts.train.column_names) == {"prompt", "answer", "level"}
+    first = prompts.train[0]
+    assert first["prompt"] == [{"role": "system", "content": "Think."}, {"role": "user", "content": "0+1?"}]
+    assert first["answer"] == "1"
+    assert first["level"] == 0
+    assert prompts.eval is None
+    assert prompts.holdout is None
+
+
+def test_few_shot_examples_stand_between_system_prompt_and_question(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", ROWS)
+    section = f"dataset: rows.jsonl\n{MAPPED}\nfew_shot:\n  - {{user: '1+1?', assistant: '2'}}"
+    roles = [message["role"] for message in load(tmp_path, section).train[3]["prompt"]]
+    assert roles == ["system", "user", "assistant", "user"]
+
+
+def test_without_a_system_prompt_strings_stay_strings(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", ROWS)
+    assert load(tmp_path, "dataset: rows.jsonl\ncolumns: {prompt: question}").train[0]["prompt"] == "0+1?"
+
+
+def test_message_prompts_keep_their_turns_and_the_sections_system_prompt_replaces_theirs(
+    tmp_path: Path,
+) -> None:
+    turns = [{"role": "system", "content": "old"}, {"role": "user", "content": "hi"}]
+    write_rows(tmp_path / "rows.jsonl", [{"messages": turns}])
+    section = "dataset: rows.jsonl\ncolumns: {prompt: messages}\n"
+    assert load(tmp_path, section).train[0]["prompt"] == turns
+    replaced = load(tmp_path, section + "system_prompt: new").train[0]["prompt"]
+    assert replaced == [{"role": "system", "content": "new"}, turns[1]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "names", "prompt", "answer"),
+    [
+        ("{prompt: question, answer: answer}", {"prompt", "answer"}, "q", "a"),
+        ("{prompt: answer, answer: question}", {"prompt", "answer"}, "a", "q"),
+        ("{prompt: question, question: question}", {"prompt", "question", "answer"}, "q", "a"),
+    ],
+)
+def test_columns_are_renamed_swapped_or_kept_beside(
+    tmp_path: Path, columns: str, names: set[str], prompt: str, answer: str
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", [{"question": "q", "answer": "a"}])
+    train = load(tmp_path, f"dataset: rows.jsonl\ncolumns: {columns}").train
+    assert set(train.column_names) == names
+    assert (train[0]["prompt"], train[0]["answer"]) == (prompt, answer)
+
+
+def test_a_mapped_prompt_replaces_a_prompt_column_of_the_dataset(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", [{"prompt": "old", "question": "new"}])
+    train = load(tmp_path, "dataset: rows.jsonl\ncolumns: {prompt: question}").train
+    assert train.to_list() == [{"prompt": "new"}]
+
+
+def test_the_holdout_is_set_aside_by_seed_and_never_trained_on(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", ROWS)
+    section = f"dataset: rows.jsonl\n{MAPPED}\nholdout: 5"
+    first, again = load(tmp_path, section), load(tmp_path, section)
+    other = load(tmp_path, section, "seed: 7\n")
+    answers = lambda rows: [row["answer"] for row in rows]  # noqa: E731
+    assert first.holdout is not None
+    assert answers(first.holdout) == answers(again.holdout)
+    assert answers(first.holdout) != answers(other.holdout)
+    assert first.holdout.num_rows == 5
+    assert sorted(answers(first.holdout) + answers(first.train), key=int) == [str(n + 1) for n in range(20)]
+
+
+def test_rows_with_the_prompt_of_a_held_out_row_are_not_trained_on(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", [{"prompt": f"p{n % 5}", "n": n} for n in range(20)])
+    prompts = load(tmp_path, "dataset: rows.jsonl\nholdout: 2")
+    held = set(prompts.holdout["prompt"])
+    assert not held & set(prompts.train["prompt"])
+    assert prompts.train.num_rows == 20 - 4 * len(held)
+    assert "not trained on" in prompts.notes[0]
+
+
+def test_evaluation_takes_the_eval_dataset_or_the_holdout_or_is_refused(
+    tmp_path: Path,
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", ROWS)
+    write_rows(tmp_path / "test.csv", ROWS[:3])
+    section = f"dataset: rows.jsonl\n{MAPPED}\n"
+    on = "eval_strategy: steps\n"
+    assert load(tmp_path, section + "eval_dataset: test.csv", on).eval.num_rows == 3
+    held = load(tmp_path, section + "holdout: 4", on)
+    assert held.eval.to_list() == held.holdout.to_list()
+    with pytest.raises(DataError, match=r"grpo_tui\.eval_dataset, grpo_tui\.holdout"):
+        load(tmp_path, section, on)
+
+
+def test_a_local_folder_is_loaded_with_its_splits_as_trl_does(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    write_rows(tmp_path / "d" / "train.jsonl", [{"prompt": "a"}, {"prompt": "b"}])
+    write_rows(tmp_path / "d" / "test.jsonl", [{"prompt": "c"}])
+    prompts = load(tmp_path, "", "dataset_name: d\neval_strategy: steps\n")
+    assert prompts.train["prompt"][:] == ["a", "b"]
+    assert prompts.eval["prompt"][:] == ["c"]
+    with pytest.raises(DataError, match="no split dev; it has train, test"):
+        load(tmp_path, "", "dataset_name: d\ndataset_train_split: dev\n")
+
+
+def test_a_saved_dataset_and_a_single_file_can_be_named(tmp_path: Path) -> None:
+    from datasets import Dataset
+
+    Dataset.from_list([{"prompt": "a"}]).save_to_disk(str(tmp_path / "saved"))
+    assert load(tmp_path, "", "dataset_name: saved\n").train["prompt"][:] == ["a"]
+    write_rows(tmp_path / "one.jsonl", [{"prompt": "b"}])
+    assert load(tmp_path, "", "dataset_name: one.jsonl\n").train["prompt"][:] == ["b"]
+
+
+def test_trls_mixture_is_loaded_by_trl(tmp_path: Path) -> None:
+    write_rows(tmp_path / "a.jsonl", [{"prompt": "a"}])
+    write_rows(tmp_path / "b.jsonl", [{"prompt": "b"}])
+    base = "datasets:\n  - {path: json, data_files: a.jsonl}\n  - {path: json, data_files: b.jsonl}\n"
+    assert load(tmp_path, "", base).train["prompt"][:] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return [{'prompt': 'a'}, {'prompt': 'b'}]",
+        "return ({'prompt': p} for p in 'ab')",
+        "return {'prompt': ['a', 'b']}",
+        "from datasets import Dataset; return Dataset.from_dict({'prompt': ['a', 'b']})",
+        "import datasets as d; return d.DatasetDict(train=d.Dataset.from_dict({'prompt': ['a', 'b']}))",
+    ],
+)
+def test_a_function_of_ones_own_may_give_rows_in_any_usual_form(tmp_path: Path, body: str) -> None:
+    (tmp_path / "mine.py").write_text(f"def rows():\n    {body}\n")
+    assert load(tmp_path, "dataset: mine.py:rows").train["prompt"][:] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("source", "word"),
+    [
+        ("def rows():\n    x = 1\n    return 1 / 0\n", r"mine\.py:3: rows\(\) failed: ZeroDivisionError"),
+        ("def rows():\n    return 3\n", "gave int; it must give"),
+        ("def rows():\n    return ['a']\n", "row 1 is 'a'"),
+        ("def row():\n    return []\n", "Did you mean row"),
+        ("def rows(:\n", r"mine\.py:1: "),
+        ("import not_installed_thing\ndef rows(): return []\n", r"mine\.py:1: .*imports not_installed_thing"),
+    ],
+)
+def test_a_function_that_fails_is_told_with_file_and_line(tmp_path: Path, source: str, word: str) -> None:
+    (tmp_path / "mine.py").write_text(source)
+    with pytest.raises(DataError, match=word):
+        load(tmp_path, "dataset: mine.py:rows")
+
+
+@pytest.mark.parametrize(
+    ("rows", "section", "word"),
+    [
+        (
+            [{"question": "q"}],
+            "",
+            r"no column prompt; it has question.*\n.*\n.*columns: \{prompt: question\}",
+        ),
+        ([{"Prompt": "q"}], "", r"columns: \{prompt: Prompt\}"),
+        ([{"messages": [{"role": "user", "content": "q"}]}], "", r"columns: \{prompt: messages\}"),
+        ([{"question": "q"}], "columns: {prompt: questoin}", "Did you mean question"),
+        ([{"prompt": "a"}, {"prompt": None}], "", r"row 2: the prompt is empty \(null\)"),
+        ([{"prompt": "a"}, {"prompt": "b"}, {"prompt": "  "}], "", "row 3: the prompt is an empty text"),
+        ([{"prompt": 3}], "", "row 1: the prompt is 3"),
+        ([{"prompt": [{"role": "user", "content": None}]}], "", "row 1: .*the user without content"),
+        ([{"prompt": "a", "completions": "x"}], "", "column completions"),
+        (
+            [{"prompt": "a", "answer": "#### 1"}, {"prompt": "b", "answer": "two"}],
+            "answer: gsm8k",
+            "row 2: no #### in the column answer .'two'.; 1 of 2 rows",
+        ),
+        ([{"prompt": "a", "anser": "1"}], "answer: gsm8k", "Did you mean anser"),
+        ([{"prompt": "a"}], "holdout: 1", "one must be left to train on"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_refused_with_row_and_fix(
+    tmp_path: Path, rows: list[dict], section: str, word: str
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", rows)
+    with pytest.raises(DataError, match=word) as caught:
+        load(tmp_path, f"dataset: rows.jsonl\n{section}")
+    assert "rows.jsonl" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ('{"prompt": "a"}\n{"prompt": \n', r"rows\.jsonl:2: this line is no JSON"),
+        ("", r"rows\.jsonl is empty"),
+        ('{"prompt": "a"}\n3\n', r"rows\.jsonl:2: this line is no row"),
+    ],
+)
+def test_a_broken_file_is_refused_with_the_line(tmp_path: Path, text: str, word: str) -> None:
+    (tmp_path / "rows.jsonl").write_text(text)
+    with pytest.raises(DataError, match=word):
+        load(tmp_path, "dataset: rows.jsonl")
+
+
+def test_a_file_with_brackets_in_its_name_is_read(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows[1].jsonl", [{"prompt": "a"}])
+    assert load(tmp_path, "dataset: 'rows[1].jsonl'").train.num_rows == 1
+
+
+def test_streamed_rows_are_mapped_too(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    write_rows(tmp_path / "d" / "train.jsonl", ROWS)
+    base = "dataset_name: d\ndataset_streaming: true\n"
+    row = next(iter(load(tmp_path, MAPPED, base).train))
+    assert row["answer"] == "1"
+    assert row["prompt"][1]["content"] == "0+1?"
+    with pytest.raises(DataError, match="streamed"):
+        load(tmp_path, MAPPED + "\nholdout: 2", base)
