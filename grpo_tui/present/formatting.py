@@ -79,13 +79,11 @@ def duration(seconds: float | None) -> str:
     if seconds < 59.5:
         return f"{seconds:.0f} s"
     if seconds < _HOUR:
-        minutes, rest = divmod(round(seconds), 60)
-        return f"{minutes}m{rest:02d}s"
+        whole = round(seconds)
+        return f"{whole // 60}m{whole % 60:02d}s"
     if seconds < _DAY:
-        hours, rest = divmod(seconds, _HOUR)
-        return f"{int(hours)}h{int(rest // _MINUTE):02d}m"
-    days, rest = divmod(seconds, _DAY)
-    return f"{int(days)}d{int(rest // _HOUR)}h"
+        return f"{int(seconds // _HOUR)}h{int(seconds % _HOUR // _MINUTE):02d}m"
+    return f"{int(seconds // _DAY)}d{int(seconds % _DAY // _HOUR)}h"
 
 
 def step_time(seconds: float | None) -> str:

@@ -45,7 +45,8 @@ def spark(
     Args:
         values: In order of time.
         width: Number of characters, fewer when there are fewer values.
-        low, high: The range of the scale; by default that of the values.
+        low: Lower end of the scale, by default the lowest value.
+        high: Upper end of the scale, by default the highest value.
     """
     if not values or width <= 0:
         return ""

@@ -1,7 +1,7 @@
 """One line in plain words: how the run is, and what a reader of the numbers should know.
 
-It tells the state, the cause of a failure and whether the reward moves. Judging a run (why it does not learn) is
-no business of this module.
+It tells the state, the cause of a failure and whether the reward moves. Judging a run (why it does not
+learn) is no business of this module.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from grpo_tui.present.formatting import is_number
 from grpo_tui.present.group_fold import GroupFold
 from grpo_tui.present.health_line import health_spans
 from grpo_tui.present.series import Series
-from grpo_tui.present.train_view import ChartView, FunctionRow, LogRow, Mark, TrainView
+from grpo_tui.present.train_view import BeforeAfter, ChartView, FunctionRow, LogRow, Mark, TrainView
 from grpo_tui.store.live import RankState
 from grpo_tui.store.status import Status
 
@@ -56,6 +56,8 @@ class RunState:
         now: float,
         rank: RankState | None = None,
         waiting: Iterable[tuple[Command, Outcome | None]] = (),
+        *,
+        trouble: str = "",
     ) -> TrainView:
         """Freeze the run as it is now.
 
@@ -64,6 +66,7 @@ class RunState:
             now: Wall clock, in seconds since the epoch.
             rank: What rank 0 says of itself, None when it says nothing.
             waiting: Commands sent from here that `run.db` may not hold yet, with their outcome.
+            trouble: Why the run cannot be read at the moment.
         """
         delta = self._delta
         settings = self._settings()
@@ -107,10 +110,11 @@ class RunState:
                 live=status.live,
             ),
             log=tuple(LogRow(line.at, line.level, safe(line.text)) for line in delta.log),
-            before_after=read_before_after(delta.facts.get("before_after")) if not status.live else None,
+            before_after=self._before_after(status),
             settings=settings,
             newest_prompt=self._groups.newest_prompt,
             metric_rows=reward.count,
+            trouble=trouble,
         )
 
     def _charts(self) -> tuple[ChartView, ...]:
@@ -136,6 +140,12 @@ class RunState:
                 FunctionRow(one_line(function.name, 60), weights[index], average, shares[index], trend)
             )
         return tuple(rows)
+
+    def _before_after(self, status: Status) -> BeforeAfter | None:
+        if status.live or "before_after" not in self._delta.facts:
+            return None
+        reward = self._series.get("reward")
+        return read_before_after(self._delta.facts["before_after"], reward.gain() if reward else None)
 
     def _flat_share(self) -> float | None:
         share = self._groups.flat_share()

@@ -53,24 +53,26 @@ def read_run_row(path: Path, name: str | None = None) -> RunRow:
     try:
         reader = RunReader(folder.database) if folder.database.exists() else None
     except RunDatabaseError as error:
-        return RunRow(
-            path, shown, "unreadable", seen_at=changed_at(folder), trouble=one_line(str(error), 200)
-        )
+        return _unreadable(path, shown, error)
     try:
         status = read_status(path, reader)
         return _row(path, shown, folder, status, reader)
-    except Exception as error:  # noqa: BLE001 - one broken folder must not empty the list
-        return RunRow(
-            path, shown, "unreadable", seen_at=changed_at(folder), trouble=one_line(str(error), 200)
-        )
+    except Exception as error:  # one broken folder must not empty the list
+        return _unreadable(path, shown, error)
     finally:
         if reader is not None:
             reader.close()
 
 
+def _unreadable(path: Path, name: str, error: Exception) -> RunRow:
+    trouble = one_line(str(error), 200)
+    return RunRow(path, name, "unreadable", seen_at=changed_at(RunFolder(path)), trouble=trouble)
+
+
 def _row(path: Path, name: str, folder: RunFolder, status: Status, reader: RunReader | None) -> RunRow:
     config: Mapping[str, Any] = {}
-    reward, curve = None, ()
+    reward: float | None = None
+    curve: tuple[float | None, ...] = ()
     if reader is not None:
         fact = reader.fact("config")
         config = fact if isinstance(fact, Mapping) else {}

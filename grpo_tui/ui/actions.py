@@ -1,0 +1,125 @@
+"""Everything a person can do, in one table: it feeds the key bindings, the palette, the footer and the help.
+
+Knows names, keys and words; what an action does stands in the screen (or the app) as `action_<id with _>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from textual.binding import Binding, BindingType
+
+from grpo_tui.present.train_view import TrainView
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing a person can do."""
+
+    id: str
+    key: str
+    """As Textual names it; empty when only the palette has it."""
+    label: str
+    """A word or two, for the footer."""
+    help: str
+    """One sentence, for the help and the palette."""
+    pane: str
+    """`all`, `runs` or `train`."""
+    needs: str = ""
+    """What the open run must be: `open`, `live`, `running`, `paused` or `reward`; empty for nothing."""
+    footer: int = 0
+    """Rank in the footer, 1 first; 0 for not there."""
+    dangerous: bool = False
+    """Asks once before it is done."""
+    shown: str = ""
+    """How the key is written, when not as it is named."""
+
+    @property
+    def method(self) -> str:
+        """Name of the Textual action."""
+        return self.id.replace(".", "_")
+
+    @property
+    def key_shown(self) -> str:
+        """The key as a person reads it."""
+        return self.shown or self.key
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action("pane.runs", "1", "Runs", "Show the runs.", "all"),
+    Action("pane.train", "4", "Train", "Show the open run.", "all"),
+    Action("run.pause", "p", "pause", "Pause after the step; memory is kept.", "train", "running", 1),
+    Action("run.resume", "r", "resume", "Go on after a pause.", "train", "paused", 1),
+    Action(
+        "run.abort", "a", "abort reward", "Abort the reward call that runs; its rewards become None.", "train",
+        "reward", 2,
+    ),
+    Action("run.checkpoint", "c", "checkpoint", "Save a checkpoint after the step; it is never removed.", "train",
+           "live", 3),
+    Action("run.stop", "s", "stop", "Finish the step, save a checkpoint, exit.", "train", "live", 4, True),
+    Action("run.stop_now", "S", "stop now", "Stop at once, without saving.", "train", "live", 0, True),
+    Action("run.set", "equals_sign", "set", "Change learning rate, temperature or reward weights.", "train",
+           "live", 5, shown="="),
+    Action("run.sample", "m", "sample", "Sample a prompt from the policy as it is now.", "train", "live", 6),
+    Action("chart.previous", "left_square_bracket", "", "Show the charts before these.", "train", "open", shown="["),
+    Action("chart.next", "right_square_bracket", "chart", "Show the next charts.", "train", "open", 7, shown="]"),
+    Action("view.log", "l", "log", "Switch between the newest group and the log.", "train", "open", 8),
+    Action("view.hold", "v", "hold view", "Hold the view still; training goes on.", "train", "open", 9),
+    Action("runs.open", "enter", "open", "Open the run in Train.", "runs", "", 1),
+    Action("runs.down", "j", "", "Next run.", "runs"),
+    Action("runs.up", "k", "", "Previous run.", "runs"),
+    Action("runs.filter", "slash", "filter", "Show only runs whose line holds these words.", "runs", "", 2, shown="/"),
+    Action("runs.clear", "escape", "", "Clear the filter.", "runs", shown="esc"),
+    Action("app.next_part", "tab", "", "Next part of the pane.", "all"),
+    Action("app.theme", "", "light or dark", "Change between light and dark colours.", "all"),
+    Action("app.palette", "ctrl+p", "", "Find an action by name.", "all"),
+    Action("app.help", "question_mark", "help", "Keys, and what the words mean.", "all", "", 20, shown="?"),
+    Action("app.leave", "q", "leave", "Leave; a run goes on without the screen.", "all", "", 21),
+)  # fmt: skip
+
+_BY_ID = {action.id: action for action in ACTIONS}
+
+
+def action(action_id: str) -> Action:
+    """The action of this name."""
+    return _BY_ID[action_id]
+
+
+def bindings(pane: str) -> list[BindingType]:
+    """Key bindings of a pane, `all` for those of the app."""
+    return [
+        Binding(a.key, a.method, a.label or a.help, id=a.id, show=False)
+        for a in ACTIONS
+        if a.pane == pane and a.key
+    ]
+
+
+def on_pane(pane: str) -> list[Action]:
+    """The actions of a pane and those that are everywhere."""
+    return [a for a in ACTIONS if a.pane in (pane, "all")]
+
+
+def refusal(a: Action, view: TrainView | None) -> str | None:
+    """Why an action cannot be done now, in a sentence; None when it can."""
+    if not a.needs:
+        return None
+    if view is None:
+        return "No run is open: 1 shows the runs, enter opens one."
+    if a.needs == "open":
+        return None
+    if not view.live:
+        return f"The run is {view.state}: nothing listens. `grpo-tui train {view.folder} --resume` goes on."
+    if a.needs == "running" and view.state == "paused":
+        return "The run is paused already; r resumes."
+    if a.needs == "paused" and view.state != "paused":
+        return "The run is not paused."
+    if a.needs == "reward" and view.phase != "reward":
+        return f"No reward call runs now: the run is in {view.phase}."
+    return None
+
+
+def for_footer(pane: str, view: TrainView | None) -> list[Action]:
+    """What the footer names here and now, most important first."""
+    found: Iterable[Action] = (a for a in on_pane(pane) if a.footer and refusal(a, view) is None)
+    return sorted(found, key=lambda a: a.footer)

@@ -1,0 +1,49 @@
+"""Everything a worker tells the app, in one place."""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.present.runs_view import RunRow
+from grpo_tui.present.train_view import TrainView
+
+
+class RunAdvanced(Message):
+    """The open run was looked at; the view is whole, so a newer one replaces it."""
+
+    def __init__(self, view: TrainView, source: object) -> None:
+        super().__init__()
+        self.view, self.source = view, source
+
+    def can_replace(self, message: Message) -> bool:
+        """A burst of looks collapses to the last one."""
+        return isinstance(message, RunAdvanced)
+
+
+class CommandEnded(Message):
+    """A command that was sent from here got its outcome."""
+
+    def __init__(self, command: Command, outcome: Outcome) -> None:
+        super().__init__()
+        self.command, self.outcome = command, outcome
+
+
+class CommandLost(Message):
+    """A command could not be written into the run folder."""
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__()
+        self.kind, self.reason = kind, reason
+
+
+class RunsListed(Message):
+    """The folders were looked through; the rows are whole, so a newer list replaces them."""
+
+    def __init__(self, rows: tuple[RunRow, ...], complete: bool) -> None:
+        super().__init__()
+        self.rows, self.complete = rows, complete
+
+    def can_replace(self, message: Message) -> bool:
+        """A burst of lists collapses to the last one."""
+        return isinstance(message, RunsListed)

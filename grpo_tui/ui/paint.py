@@ -1,0 +1,223 @@
+"""Lines of coloured text, and widgets that paint them.
+
+A line is a sequence of spans: a text, the role of its colour, and at most one action of this program that a click
+runs. Text is never read as markup; control characters that got this far are made visible. Knows cells and roles,
+not what a line is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from grpo_tui.core.text import safe, shorten
+from grpo_tui.present.glyphs import to_ascii
+
+ROLES = (
+    "text", "dim", "strong", "accent", "good", "bad", "attention", "title", "rule", "key",
+    "line", "band", "axis", "tick", "mark", "selected", "here",
+)  # fmt: skip
+COMPONENTS = {f"role--{role}" for role in ROLES}
+
+
+class Span(NamedTuple):
+    """A piece of a line."""
+
+    text: str
+    role: str = "text"
+    action: str = ""
+    """A Textual action that a click runs; never made from outside text."""
+
+
+Line = Sequence[Span]
+
+
+def width_of(line: Line) -> int:
+    """Terminal cells that a line takes."""
+    return sum(cell_len(span.text) for span in line)
+
+
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """The text cut or filled to exactly `width` cells; `right` puts it at the right edge."""
+    short = shorten(text, width) if cell_len(text) > width else text
+    return " " * (width - cell_len(short)) + short if right else set_cell_size(short, width)
+
+
+def fitting(parts: Sequence[tuple[int, Line]], width: int, gap: int = 3) -> list[Span]:
+    """As many parts as fit, side by side in their order; those with the highest number go first."""
+    kept = list(parts)
+    while kept and sum(width_of(line) for _, line in kept) + gap * (len(kept) - 1) > width:
+        if len(kept) == 1:
+            break
+        kept.remove(max(kept, key=lambda part: part[0]))
+    line: list[Span] = []
+    for index, (_, part) in enumerate(kept):
+        if index:
+            line.append(Span(" " * gap))
+        line.extend(part)
+    return line
+
+
+def spread(left: Line, right: Line, width: int) -> list[Span]:
+    """Left part at the left, right part at the right edge; the right one goes when both do not fit."""
+    space = width - width_of(left) - width_of(right)
+    if not right or space < 1:
+        return list(left)
+    return [*left, Span(" " * space), *right]
+
+
+def ruled(parts: Sequence[Line], width: int, right: Line = ()) -> list[Span]:
+    """A section's title: `─ title ── part ── part ─────── right ─`; parts that do not fit are left out."""
+    kept = list(parts)
+
+    def used() -> int:
+        tail = width_of(right) + 3 if right else 0
+        return 2 + sum(width_of(part) for part in kept) + 4 * (len(kept) - 1) + 1 + tail
+
+    while len(kept) > 1 and used() > width:
+        kept.pop()
+    if used() > width:
+        right = ()
+    line = [Span("─ ", "rule")]
+    for index, part in enumerate(kept):
+        if index:
+            line.append(Span(" ── ", "rule"))
+        line.extend(part)
+    fill = width - width_of(line) - 1 - (width_of(right) + 3 if right else 0)
+    line.append(Span(" " + "─" * max(0, fill), "rule"))
+    if right:
+        line += [Span(" "), *right, Span(" ─", "rule")]
+    return line
+
+
+def headed(words: Sequence[tuple[int, str, str]], width: int) -> list[Span]:
+    """A rule with words set into it, each as (first cell, word, role), in order of their cells."""
+    line: list[Span] = []
+    at = 0
+    for start, word, role in words:
+        if start - 1 < at or start + cell_len(word) + 1 > width:
+            continue
+        line += [Span("─" * (start - 1 - at) + " ", "rule"), Span(word, role), Span(" ", "rule")]
+        at = start + cell_len(word) + 1
+    line.append(Span("─" * max(0, width - at), "rule"))
+    return line
+
+
+@lru_cache(maxsize=256)
+def _click(action: str) -> Style:
+    return Style(meta={"@click": action})
+
+
+class Painter(Widget):
+    """What turns lines into strips in a widget's own colours."""
+
+    COMPONENT_CLASSES = COMPONENTS
+
+    def painted(self, line: Line, width: int) -> Strip:
+        """A line as a strip of exactly `width` cells."""
+        plain = bool(getattr(self.app, "ascii_only", False))
+        base = self.rich_style
+        segments, used = [], 0
+        for span in line:
+            text = safe(span.text).replace("\n", "⏎").replace("\t", " ")
+            if plain and not text.isascii():
+                text = to_ascii(text)
+            used += cell_len(text)
+            segments.append(Segment(text, self._style(span)))
+        if used > width and segments:
+            return _cut(segments, width).adjust_cell_length(width, base)
+        return Strip(segments, used).adjust_cell_length(width, base)
+
+    def _style(self, span: Span) -> Style:
+        style = self.rich_style
+        for role in span.role.split():
+            style += self.get_component_rich_style(f"role--{role}", partial=True)
+        return style + _click(span.action) if span.action else style
+
+
+def _cut(segments: list[Segment], width: int) -> Strip:
+    """The segments cut at `width`, the cut shown."""
+    kept: list[Segment] = []
+    left = width
+    for segment in segments:
+        if cell_len(segment.text) <= left - 1:
+            kept.append(segment)
+            left -= cell_len(segment.text)
+            continue
+        kept.append(Segment(shorten(segment.text + "  ", left), segment.style))
+        break
+    return Strip(kept)
+
+
+class LinePane(Painter):
+    """A widget of a few lines, laid out anew for each size."""
+
+    DEFAULT_CSS = "LinePane { height: auto; width: 1fr; }"
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._laid: tuple[Size, list[Line]] | None = None
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """The lines for this size; more than `height` of them are not shown."""
+        raise NotImplementedError
+
+    def changed(self, *, layout: bool = False) -> None:
+        """Lay out and paint again; `layout` when the height may have changed."""
+        self._laid = None
+        self.refresh(layout=layout)
+
+    def render_line(self, y: int) -> Strip:
+        """Paint one line."""
+        size = self.size
+        if self._laid is None or self._laid[0] != size:
+            self._laid = (size, self.lines(size.width, size.height))
+        lines = self._laid[1]
+        return self.painted(lines[y] if y < len(lines) else (), size.width)
+
+
+class LineScroll(ScrollView, Painter, can_focus=True):
+    """A list of any length, of which only the visible lines are painted."""
+
+    COMPONENT_CLASSES = COMPONENTS  # Textual takes these from the first base class alone
+
+    DEFAULT_CSS = """
+    LineScroll { height: 1fr; width: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    """
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines: list[Line] = []
+        self._laid_width = -1
+
+    def lines(self, width: int) -> list[Line]:
+        """All lines for this width."""
+        raise NotImplementedError
+
+    def changed(self) -> None:
+        """Lay out and paint again."""
+        width = self.scrollable_content_region.width
+        self._laid_width = width
+        self._lines = self.lines(width) if width > 0 else []
+        self.virtual_size = Size(width, len(self._lines))
+        self.refresh()
+
+    def on_resize(self) -> None:
+        """Lay out for the new width."""
+        if self.scrollable_content_region.width != self._laid_width:
+            self.changed()
+
+    def render_line(self, y: int) -> Strip:
+        """Paint one visible line."""
+        row = y + self.scroll_offset.y
+        line = self._lines[row] if row < len(self._lines) else ()
+        return self.painted(line, self.scrollable_content_region.width)

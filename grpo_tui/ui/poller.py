@@ -1,0 +1,189 @@
+"""Follow one run in a thread of its own: ask, fold, post one frozen view; carry commands and their outcomes.
+
+Knows the run folder and the message it posts; touches no widget and never makes the screen wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from textual.message import Message
+
+from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.text import one_line
+from grpo_tui.present.delta import DeltaReader
+from grpo_tui.present.run_state import RunState
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import RankState, read_rank
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import Status, read_status
+from grpo_tui.ui.messages import CommandEnded, CommandLost, RunAdvanced
+
+POLL_S = 0.25
+STATUS_EVERY_S = 1.0
+POST_APART_S = 0.45
+"""Views come at least so far apart: two a second are as much as a person reads."""
+QUIET_POST_S = 20.0
+"""How often a run that does not move is shown again, for its times to go on."""
+
+
+class Poller:
+    """Follows the run in `root`; `run` is the body of the thread."""
+
+    def __init__(
+        self, root: Path, post: Callable[[Message], object], *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.folder = RunFolder(root)
+        self._post, self._clock = post, clock
+        self._mailbox = Mailbox(self.folder.commands)
+        self._requests: queue.SimpleQueue[tuple[str, Mapping[str, Any]]] = queue.SimpleQueue()
+        self._sent: dict[str, tuple[Command, Outcome | None]] = {}
+        self._wake, self._stopped = threading.Event(), threading.Event()
+        self._begin()
+
+    def send(self, kind: str, args: Mapping[str, Any] | None = None) -> None:
+        """Have a command written into the mailbox; returns at once."""
+        self._requests.put((kind, dict(args or {})))
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread soon."""
+        self._stopped.set()
+        self._wake.set()
+
+    def run(self) -> None:
+        """Look again and again until stopped."""
+        try:
+            while not self._stopped.is_set():
+                urgent = self._write_requests() | self._take_outcomes()
+                self._look(urgent)
+                self._wake.wait(POLL_S)
+                self._wake.clear()
+            self._write_requests()  # a key pressed just before leaving still counts
+        finally:
+            self._close()
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._reader: RunReader | None = None
+        self._deltas: DeltaReader | None = None
+        self._file: tuple[int, int] | None = None
+        self._state = RunState(self.folder.root.name, str(self.folder.root))
+        self._status: Status | None = None
+        self._status_at = self._posted_at = float("-inf")
+        self._rank: RankState | None = None
+        self._more = self._unposted = False
+        self._trouble = ""
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            with contextlib.suppress(Exception):
+                self._reader.close()
+        self._reader = None
+
+    def _look(self, urgent: bool) -> None:
+        trouble = self._trouble
+        try:
+            moved = self._read()
+            self._trouble = ""
+        except RunDatabaseError as error:
+            moved, self._trouble = False, one_line(str(error), 300)
+        except Exception as error:  # a file that vanishes or is locked is a passing trouble, not an end
+            moved, self._trouble = False, one_line(f"run.db cannot be read: {error}", 300)
+            self._close()
+            self._deltas = None
+        self._unposted |= moved or urgent or trouble != self._trouble
+        now = time.monotonic()
+        live = self._status is not None and self._status.live
+        since = now - self._posted_at
+        if since > (1.0 if live else QUIET_POST_S) or (self._unposted and (urgent or since > POST_APART_S)):
+            self._show(now)
+
+    def _read(self) -> bool:
+        """Fold what is new; True when anything is."""
+        self._open()
+        moved = False
+        if self._reader is not None and self._deltas is not None and (self._reader.changed() or self._more):
+            delta = self._deltas.read()
+            self._state.fold(delta)
+            self._more = delta.more
+            moved = True
+        rank = read_rank(self.folder.rank(0))
+        shifted = _doing(rank) != _doing(self._rank)
+        self._rank = rank
+        now = time.monotonic()
+        if moved or shifted or now - self._status_at > STATUS_EVERY_S:
+            before = self._status
+            self._status = read_status(self.folder.root, self._reader)
+            self._status_at = now
+            moved |= before is None or before.state != self._status.state
+        return moved or shifted
+
+    def _open(self) -> None:
+        """Open run.db once it exists; begin anew when another file took its place."""
+        try:
+            stat = self.folder.database.stat()
+        except OSError:
+            if self._reader is not None:
+                self._close()
+                self._begin()
+            return
+        file = (stat.st_dev, stat.st_ino)
+        if self._reader is not None and file != self._file:
+            self._close()
+            self._begin()
+        if self._reader is None:
+            try:
+                self._reader = RunReader(self.folder.database)
+            except RunDatabaseError:
+                if self._status is None or not self._status.live:
+                    raise
+                return  # the run has started and will write soon
+            self._deltas, self._file = DeltaReader(self._reader), file
+
+    def _show(self, now: float) -> None:
+        status = self._status or Status(state="starting", phase="load")
+        view = self._state.view(status, self._clock(), self._rank, self._sent.values(), trouble=self._trouble)
+        self._posted_at, self._unposted = now, False
+        self._post(RunAdvanced(view, self))
+
+    # -- commands --------------------------------------------------------------------------------
+
+    def _write_requests(self) -> bool:
+        wrote = False
+        while True:
+            try:
+                kind, args = self._requests.get_nowait()
+            except queue.Empty:
+                return wrote
+            wrote = True
+            try:
+                command = self._mailbox.submit(kind, args)
+            except OSError as error:
+                self._post(
+                    CommandLost(kind, one_line(f"{self.folder.commands} cannot be written: {error}", 300))
+                )
+                continue
+            self._sent[command.id] = (command, None)
+
+    def _take_outcomes(self) -> bool:
+        came = False
+        for command, known in list(self._sent.values()):
+            if known is None and (outcome := self._mailbox.outcome(command.id)) is not None:
+                self._sent[command.id] = (command, outcome)
+                self._post(CommandEnded(command, outcome))
+                came = True
+        return came
+
+
+def _doing(rank: RankState | None) -> tuple[Any, ...]:
+    return () if rank is None else (rank.pid, rank.phase, rank.step, rank.reward_function, rank.stopping)

@@ -1,0 +1,92 @@
+"""Keys and words: what each key does, from the table of actions, and what the numbers mean."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+
+from grpo_tui.ui.actions import ACTIONS
+from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
+from grpo_tui.ui.screens.dialogs import DialogTitle
+
+PANES = (("train", "4 Train"), ("runs", "1 Runs"), ("all", "everywhere"))
+
+WORDS = (
+    ("reward", "mean of the weighted total over a step's completions: the signal of progress"),
+    ("spread", "mean, over the groups of the newest step, of the standard deviation inside a group"),
+    ("flat groups", "share of groups whose completions all got the same total: they teach nothing"),
+    ("share", "part of the spread inside groups that a function carries; all of them make 100 %"),
+    ("▲ ▼ advantage", "how far a completion's total lies above or below its group, as TRL computed it"),
+    ("✂", "cut off at the longest length allowed"),
+    ("entropy", "how undecided the policy is about the next token; near 0 it always says the same"),
+    ("loss", "no progress signal: advantages are centred, so near 0 or below is healthy"),
+    ("chart", "bright: moving average; faint: raw values, for the reward the mean ± spread"),
+    ("◆ ▴", "on a chart's axis: a checkpoint, a changed setting"),
+)
+
+
+class HelpLines(LineScroll):
+    """The whole help, scrollable."""
+
+    def lines(self, width: int) -> list[Line]:
+        """Keys by pane, then the words."""
+        lines: list[Line] = []
+        for pane, title in PANES:
+            lines.append(ruled([[Span(title, "title")]], width))
+            for action in ACTIONS:
+                if action.pane == pane and action.key:
+                    asks = "  asks once" if action.dangerous else ""
+                    lines.append(
+                        [
+                            Span(f" {pad(action.key_shown, 8)}", "key"),
+                            Span(action.help),
+                            Span(asks, "attention"),
+                        ]
+                    )
+            lines.append(())
+        lines.append(ruled([[Span("what the words mean", "title")]], width))
+        room = max(10, width - 18)
+        for word, meaning in WORDS:
+            lines += _wrapped(word, meaning, room)
+        return lines
+
+
+def _wrapped(word: str, meaning: str, room: int) -> list[Line]:
+    rows = [""]
+    for piece in meaning.split():
+        if rows[-1] and len(rows[-1]) + 1 + len(piece) > room:
+            rows.append("")
+        rows[-1] = f"{rows[-1]} {piece}".strip()
+    return [[Span(" " + pad(word if i == 0 else "", 16), "strong"), Span(row)] for i, row in enumerate(rows)]
+
+
+class HelpScreen(ModalScreen[None]):
+    """Keys and words over the pane."""
+
+    BINDINGS = [
+        ("escape", "close", "close"), ("question_mark", "close", "close"), ("q", "close", "close"),
+        ("j", "down", "down"), ("k", "up", "up"),
+    ]  # fmt: skip
+
+    def compose(self) -> ComposeResult:
+        """A title and the lines."""
+        with Vertical(classes="dialog -large"):
+            yield DialogTitle("help", "j k scroll   esc back")
+            yield HelpLines()
+
+    def on_mount(self) -> None:
+        """Ready to scroll."""
+        self.query_one(HelpLines).focus()
+
+    def action_close(self) -> None:
+        """Back to the pane."""
+        self.dismiss(None)
+
+    def action_down(self) -> None:
+        """A line on."""
+        self.query_one(HelpLines).scroll_relative(y=1, animate=False)
+
+    def action_up(self) -> None:
+        """A line back."""
+        self.query_one(HelpLines).scroll_relative(y=-1, animate=False)

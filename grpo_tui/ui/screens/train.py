@@ -1,0 +1,248 @@
+"""Pane 4: is it learning? Charts, rewards, newest generations, what goes on, and the keys that steer.
+
+Knows the frozen view it is given; reads no file and waits for nothing.
+"""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.events import Resize
+from textual.screen import Screen
+
+from grpo_tui.present.train_view import TrainView
+from grpo_tui.ui.actions import Action, action, bindings, refusal
+from grpo_tui.ui.paint import LineScroll
+from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SampleResult, SetDialog
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.widgets.before_after_list import BeforeAfterList
+from grpo_tui.ui.widgets.chart import Chart
+from grpo_tui.ui.widgets.footer import Footer
+from grpo_tui.ui.widgets.functions import FunctionTable
+from grpo_tui.ui.widgets.groups import GroupList
+from grpo_tui.ui.widgets.header import Header
+from grpo_tui.ui.widgets.log_list import LogList
+from grpo_tui.ui.widgets.now_lines import EventLines, NowLine
+from grpo_tui.ui.widgets.summary import HealthLine, RewardLine
+
+CHARTS = 5
+"""Most charts that any size shows; the stylesheet hides those without room."""
+
+
+class TrainScreen(Screen[None], Shell):
+    """The open run."""
+
+    BINDINGS = bindings("train")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._offset = 0
+        self._bottom = ""
+        self._held: TrainView | None = None
+
+    def compose(self) -> ComposeResult:
+        """From the header down to the footer; the grid takes the charts in reading order."""
+        yield Header("train")
+        yield RewardLine(id="reward-line")
+        yield HealthLine(id="health-line")
+        with Container(id="charts"):
+            yield Chart(id="chart-0")
+            yield Chart(id="chart-1")
+            yield Chart(id="chart-2")
+            yield FunctionTable(id="functions")
+            yield Chart(id="chart-3")
+            yield Chart(id="chart-4")
+        yield GroupList(id="groups")
+        yield LogList(id="log")
+        yield BeforeAfterList(id="before-after")
+        yield NowLine(id="now")
+        yield EventLines(id="events")
+        yield Footer("train")
+
+    def on_mount(self) -> None:
+        """Start with what is known, and follow what comes."""
+        self._show_bottom(None)
+        self.shell.view_signal.subscribe(self, self._on_view)
+        self._on_view(self.shell.view)
+        self.query_one("#groups").focus()
+
+    # -- showing ---------------------------------------------------------------------------------
+
+    def _on_view(self, view: TrainView | None) -> None:
+        held = self._held is not None and view is not None and view.folder == self._held.folder
+        self.query_one(Header).show(view, held=held)
+        self.query_one(Footer).show(view)
+        if not held:
+            self._held = None
+            self._show(view)
+
+    def _show(self, view: TrainView | None) -> None:
+        if view is None:
+            return
+        self.query_one(RewardLine).show(view)
+        self.query_one(HealthLine).show(view)
+        self._show_charts(view)
+        self.query_one(FunctionTable).show(view.functions, seen=view.metric_rows > 0)
+        self.query_one(GroupList).show(view.groups, _waits_for_groups(view))
+        self.query_one(LogList).show(view.log)
+        self.query_one(BeforeAfterList).show(view.before_after)
+        self.query_one(NowLine).show(view)
+        self.query_one(EventLines).show(view)
+        self._show_bottom(view)
+
+    def _show_charts(self, view: TrainView) -> None:
+        charts = view.charts
+        visible = [c for c in (self.query_one(f"#chart-{i}", Chart) for i in range(CHARTS)) if c.display]
+        if not charts:
+            for place, widget in enumerate(visible):
+                widget.show(None, _waits_for_steps(view) if place == 0 else "")
+            return
+        # With room for several the first keeps its place: the reward is the signal of progress.
+        fixed = 1 if len(visible) > 1 else 0
+        turning = charts[fixed:]
+        for place, widget in enumerate(visible):
+            if place < fixed:
+                widget.show(charts[0])
+            elif turning:
+                at = self._offset + place - fixed
+                fits = place - fixed < len(turning)
+                widget.show(turning[at % len(turning)] if fits else None)
+            else:
+                widget.show(None)
+
+    def _show_bottom(self, view: TrainView | None) -> None:
+        """The lower part: what was asked for, else before and after once a run has them, else the groups."""
+        ready = view is not None and view.before_after is not None
+        wanted = self._bottom or ("before-after" if ready else "groups")
+        if wanted == "before-after" and not ready:
+            wanted = "groups"
+        focused = isinstance(self.focused, LineScroll)
+        for name in ("groups", "log", "before-after"):
+            self.query_one(f"#{name}").display = name == wanted
+        if focused:
+            self.query_one(f"#{wanted}").focus()
+
+    def on_resize(self, event: Resize) -> None:
+        """Another size shows another number of charts."""
+        self.call_after_refresh(self._show, self._held or self.shell.view)
+
+    # -- the view --------------------------------------------------------------------------------
+
+    def action_chart_next(self) -> None:
+        """Turn to the next charts."""
+        self._turn(1)
+
+    def action_chart_previous(self) -> None:
+        """Turn to the charts before."""
+        self._turn(-1)
+
+    def _turn(self, direction: int) -> None:
+        view = self._held or self.shell.view
+        if view is None or not view.charts:
+            return
+        visible = sum(self.query_one(f"#chart-{i}", Chart).display for i in range(CHARTS))
+        by = max(1, visible - 1)
+        turning = len(view.charts) - (1 if visible > 1 else 0)
+        if turning > 0:
+            self._offset = (self._offset + direction * by) % turning
+        self._show_charts(view)
+
+    def action_view_log(self) -> None:
+        """Groups, log, and the answers before and after where there are some, in turn."""
+        view = self._held or self.shell.view
+        order = ["groups", "log"]
+        if view is not None and view.before_after is not None:
+            order = ["before-after", "groups", "log"]
+        now = self._bottom if self._bottom in order else order[0]
+        self._bottom = order[(order.index(now) + 1) % len(order)]
+        self._show_bottom(view)
+
+    def action_view_hold(self) -> None:
+        """Hold the view, or let it go on."""
+        self._held = None if self._held is not None else self.shell.view
+        self._on_view(self.shell.view)
+
+    # -- steering --------------------------------------------------------------------------------
+
+    def action_run_pause(self) -> None:
+        """Pause after the step."""
+        self._steer(action("run.pause"), "pause")
+
+    def action_run_resume(self) -> None:
+        """Go on after a pause."""
+        self._steer(action("run.resume"), "resume")
+
+    def action_run_checkpoint(self) -> None:
+        """Save a checkpoint."""
+        self._steer(action("run.checkpoint"), "checkpoint")
+
+    def action_run_abort(self) -> None:
+        """Abort the reward call that runs."""
+        self._steer(action("run.abort"), "abort_reward")
+
+    def action_run_stop(self) -> None:
+        """Stop, after asking once."""
+        self._steer(action("run.stop"), "stop")
+
+    def action_run_stop_now(self) -> None:
+        """Stop at once, after asking once."""
+        self._steer(action("run.stop_now"), "stop_now")
+
+    def action_run_set(self) -> None:
+        """Ask for a setting and its value."""
+        view = self._allowed(action("run.set"))
+        if view is not None:
+
+            def chosen(args: dict[str, object] | None) -> None:
+                if args:
+                    self.shell.steer("set", args)
+
+            self.app.push_screen(SetDialog(view), chosen)
+
+    def action_run_sample(self) -> None:
+        """Ask for a prompt, and show what the policy makes of it."""
+        view = self._allowed(action("run.sample"))
+        if view is not None:
+
+            def chosen(args: dict[str, object] | None) -> None:
+                if args is not None:
+                    self.shell.steer("sample", args, lambda o: self.app.push_screen(SampleResult(o)) and None)
+
+            self.app.push_screen(SampleDialog(view), chosen)
+
+    def _steer(self, asked: Action, kind: str) -> None:
+        view = self._allowed(asked)
+        if view is None:
+            return
+        if not asked.dangerous:
+            self.shell.steer(kind)
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.shell.steer(kind)
+
+        self.app.push_screen(ConfirmDialog(asked, view), answered)
+
+    def _allowed(self, asked: Action) -> TrainView | None:
+        """The view when the action can be done now; says why when it cannot."""
+        view = self.shell.view
+        reason = refusal(asked, view)
+        if reason is not None:
+            self.app.notify(reason, severity="warning", markup=False)
+            return None
+        return view
+
+
+def _waits_for_steps(view: TrainView) -> str:
+    if view.trouble:
+        return "Nothing to draw: run.db cannot be read."
+    if view.ended:
+        return "The run ended before its first step."
+    if view.phase == "load":
+        return "Loading the model; the charts begin with the first step."
+    return "The charts begin when the first step ends."
+
+
+def _waits_for_groups(view: TrainView) -> str:
+    return "No completion was recorded." if view.ended else "Waits for the first generation."

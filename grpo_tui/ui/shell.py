@@ -1,0 +1,55 @@
+"""What screens may ask of the app: the newest data, and to send a command to the open run.
+
+Knows no screen; screens reach the app through this one door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from textual.signal import Signal
+
+from grpo_tui.core.commands import Outcome
+from grpo_tui.present.runs_view import RunRow
+from grpo_tui.present.train_view import TrainView
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+
+class AppShell(Protocol):
+    """The app, as the screens see it."""
+
+    view: TrainView | None
+    """The open run's newest view."""
+    rows: tuple[RunRow, ...]
+    rows_complete: bool
+    view_signal: Signal[TrainView | None]
+    runs_signal: Signal[tuple[tuple[RunRow, ...], bool]]
+    clock: Callable[[], float]
+
+    @property
+    def places(self) -> str:
+        """The folders that are looked through, in words."""
+
+    def open_run(self, path: Path) -> None:
+        """Follow a run and show it in Train."""
+
+    def steer(
+        self,
+        kind: str,
+        args: Mapping[str, Any] | None = None,
+        then: Callable[[Outcome], None] | None = None,
+    ) -> None:
+        """Send a command to the open run; `then` gets its outcome when it was applied."""
+
+
+class Shell:
+    """Gives a screen its app, typed."""
+
+    @property
+    def shell(self) -> AppShell:
+        """The app."""
+        return cast("AppShell", cast("Screen[Any]", self).app)

@@ -1,0 +1,81 @@
+"""What training changed: held prompts answered before and after, the gain, and where to go next."""
+
+from __future__ import annotations
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import fixed
+from grpo_tui.present.train_view import BeforeAfter
+from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
+
+_RIGHT = {True: ("✓", "good"), False: ("✗", "bad"), None: ("·", "dim")}
+
+
+class BeforeAfterList(LineScroll):
+    """One row per held prompt."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._pair: BeforeAfter | None = None
+
+    def show(self, pair: BeforeAfter | None) -> None:
+        """Show these answers."""
+        if pair != self._pair:
+            self._pair = pair
+            self.changed()
+
+    def lines(self, width: int) -> list[Line]:
+        """Heading, rows, and the next keys."""
+        held = self._pair
+        if held is None:
+            return []
+        prompts = max((len(p.prompt) for p in held.pairs), default=8)
+        prompt_w = max(8, min(prompts + 1, width // 4))
+        gold_w = max(5, min(12, max((len(p.gold) for p in held.pairs), default=4) + 1))
+        rest = max(10, width - prompt_w - gold_w - 6)
+        half = rest // 2
+        lines: list[Line] = [_title(held, width)]
+        lines.append(
+            [
+                Span(
+                    " " + pad("prompt", prompt_w) + pad("gold", gold_w) + pad("  before", half) + "  after",
+                    "dim",
+                )
+            ]
+        )
+        for p in held.pairs:
+            before, after = _RIGHT[p.before_right], _RIGHT[p.after_right]
+            lines.append(
+                [
+                    Span(" " + pad(p.prompt, prompt_w)),
+                    Span(pad(p.gold, gold_w), "strong"),
+                    Span(before[0] + " ", before[1]),
+                    Span(pad(one_line(p.before, half - 3), half - 2), "dim"),
+                    Span(after[0] + " ", after[1]),
+                    Span(one_line(p.after, rest - half - 2)),
+                ]
+            )
+        lines.append(())
+        lines.append([Span(" Next: ", "dim"), *_next()])
+        return lines
+
+
+def _title(held: BeforeAfter, width: int) -> Line:
+    parts: list[Line] = [[Span("before and after", "title")]]
+    known = [p for p in held.pairs if p.before_right is not None]
+    if known:
+        before = sum(bool(p.before_right) for p in known)
+        after = sum(bool(p.after_right) for p in known)
+        parts.append([Span(f"right answers {before} → {after} of {len(known)}", "strong")])
+    if held.gain is not None:
+        sign, role = ("▲", "good") if held.gain > 0 else ("▼", "bad")
+        parts.append([Span("reward ", "dim"), Span(f"{sign} {fixed(abs(held.gain))}", role)])
+    return ruled(parts, width)
+
+
+def _next() -> list[Span]:
+    return [
+        Span("l", "key", "screen.view_log"), Span(" the newest groups and the log   ", "dim"),
+        Span("]", "key", "screen.chart_next"), Span(" other charts   ", "dim"),
+        Span("1", "key", "app.pane_runs"), Span(" all runs   ", "dim"),
+        Span("q", "key", "app.app_leave"), Span(" leave", "dim"),
+    ]  # fmt: skip

@@ -1,0 +1,67 @@
+"""One metric over the steps.
+
+Drawn here, by `present.plot`, and not with a plotting widget: the ones there are have no faint band under a
+line and no marks on the axis, take `r`, `+` and the arrows for zooming, have no ASCII form, and bring numpy in
+before the first paint.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from grpo_tui.present.plot import plot
+from grpo_tui.present.train_view import ChartView
+from grpo_tui.ui.paint import Line, LinePane, Span, ruled
+
+_ROLES = {"line": "line", "band": "band", "axis": "axis", "tick": "tick", "mark": "mark", "text": "text"}
+
+
+class Chart(LinePane):
+    """A title line with the newest value, and the plot below it."""
+
+    DEFAULT_CSS = "Chart { height: 1fr; }"
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._chart: ChartView | None = None
+        self._waits = ""
+
+    def show(self, chart: ChartView | None, waits: str = "") -> None:
+        """Show a metric, or say what is waited for."""
+        if chart != self._chart or waits != self._waits:
+            self._chart, self._waits = chart, waits
+            self.changed()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """Title and plot."""
+        chart = self._chart
+        if chart is None:
+            return [ruled([[Span("", "dim")]], width)] + (
+                [[Span(f"  {self._waits}", "dim")]] if self._waits else []
+            )
+        return [self._title(chart, width), *self._plot(chart, width, height - 1)]
+
+    def _title(self, chart: ChartView, width: int) -> Line:
+        right = [Span(chart.value, "strong")]
+        if chart.change is not None and chart.change_text.strip("0.") and chart.note == "":
+            sign = "▲" if chart.change > 0 else "▼"
+            # Up is good for the reward alone; elsewhere a direction is only a direction.
+            good = "good" if chart.change > 0 else "bad"
+            right.append(Span(f" {sign} {chart.change_text}", good if chart.key == "reward" else "dim"))
+        if chart.note:
+            note = chart.note if len(chart.title) + len(chart.note) + 20 < width else chart.note_short
+            right.append(Span(f"   {note}", "dim"))
+        return ruled([[Span(chart.title, "title")]], width, right)
+
+    def _plot(self, chart: ChartView, width: int, height: int) -> list[Line]:
+        if not any(bucket.smooth is not None for bucket in chart.buckets):
+            return [[Span("  only missing values so far", "dim")]]
+        braille = not getattr(self.app, "ascii_only", False)
+        rows = plot(chart, width, height, braille=braille)
+        return [
+            [
+                Span("".join(char for char, _ in run), _ROLES[role])
+                for role, run in groupby(row, key=lambda c: c[1])
+            ]
+            for row in rows
+        ]

@@ -1,0 +1,42 @@
+"""The last line: the keys that matter here and now, clickable."""
+
+from __future__ import annotations
+
+from grpo_tui.present.train_view import TrainView
+from grpo_tui.ui.actions import for_footer
+from grpo_tui.ui.paint import Line, LinePane, Span, width_of
+
+
+class Footer(LinePane):
+    """One line at the bottom of every pane."""
+
+    def __init__(self, pane: str) -> None:
+        super().__init__(classes="bar")
+        self._pane = pane
+        self._view: TrainView | None = None
+        self._shown: tuple[str, ...] | None = None
+
+    def show(self, view: TrainView | None) -> None:
+        """Name what can be done with this view."""
+        self._view = view
+        shown = tuple(a.id for a in for_footer(self._pane, view))
+        if shown != self._shown:
+            self._shown = shown
+            self.changed()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """As many keys as fit whole, the help and the way out always."""
+        actions = for_footer(self._pane, self._view)
+        parts = []
+        for a in actions:
+            scope = "app" if a.pane == "all" else "screen"
+            click = f"{scope}.{a.method}"
+            parts.append([Span(f"{a.key_shown} ", "key", click), Span(a.label, "dim", click)])
+        always = parts[-2:]
+        kept = parts[:-2]
+        while kept and sum(width_of(p) + 3 for p in [*kept, *always]) + 1 > width:
+            kept.pop()
+        line = [Span(" ")]
+        for part in [*kept, *always]:
+            line += [*part, Span("   ")]
+        return [line]

@@ -1,0 +1,56 @@
+"""The first line: the panes and their numbers, the open run, its state."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+
+from grpo_tui.core.text import shorten
+from grpo_tui.present.formatting import step_time
+from grpo_tui.present.glyphs import state_sign
+from grpo_tui.present.train_view import TrainView
+from grpo_tui.ui.paint import Line, LinePane, Span, spread, width_of
+
+PANES = (("runs", "1", "Runs"), ("train", "4", "Train"))
+
+
+class Header(LinePane):
+    """One line at the top of every pane."""
+
+    def __init__(self, pane: str) -> None:
+        super().__init__(classes="bar")
+        self._pane = pane
+        self._view: TrainView | None = None
+        self._held = False
+
+    def show(self, view: TrainView | None, *, held: bool = False) -> None:
+        """Show the open run."""
+        if (view, held) != (self._view, self._held):
+            self._view, self._held = view, held
+            self.changed()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """Panes at the left, the run at the right."""
+        left: list[Span] = []
+        for pane, key, label in PANES:
+            role = "here" if pane == self._pane else "dim"
+            left.append(Span(f" {key} {label} ", role, f"app.pane_{pane}"))
+        return [spread(left, self._run(width - width_of(left) - 2), width)]
+
+    def _run(self, width: int) -> Line:
+        """The run in as many of its parts as fit: the name gives way last of all but the state."""
+        view = self._view
+        if view is None:
+            return ()
+        sign, role = state_sign(view.state)
+        state = [Span(f"{sign} {view.state}", role + " strong")]
+        if self._held:
+            state.append(Span("  view held", "attention"))
+        step = f"step {view.step:,}" + (f" / {view.total_steps:,}" if view.total_steps else "")
+        speed = step_time(view.step_time_s) if view.live and view.step_time_s is not None else ""
+        for parts in ([step, speed], [step], []):
+            tail = [Span(f"   {part}") for part in parts if part]
+            room = width - width_of(state) - width_of(tail) - 4
+            if room >= min(cell_len(view.name), 10) or not parts:
+                name = [Span(shorten(view.name, room), "strong"), Span("  ")] if room > 3 else []
+                return [*name, *state, *tail, Span(" ")]
+        return state

@@ -1,0 +1,166 @@
+"""The list of runs, one line each; fast at any length, for only the visible lines are painted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.cells import cell_len
+from textual.events import Click
+from textual.message import Message
+
+from grpo_tui.present.formatting import fixed, moment
+from grpo_tui.present.glyphs import spark, state_sign
+from grpo_tui.present.runs_view import RunRow
+from grpo_tui.ui.paint import Line, LineScroll, Span, headed, pad
+
+STATE_W, STEP_W, REWARD_W, CURVE_W, SEEN_W = 12, 15, 9, 12, 14
+
+
+HEADINGS = {
+    "state": ("state", False, 2),
+    "name": ("run", False, 0),
+    "model": ("model", False, 0),
+    "step": ("step", True, 0),
+    "reward": ("reward", True, 0),
+    "curve": ("over time", False, 2),
+    "seen": ("last sign", False, 0),
+    "config": ("config", False, 0),
+}
+"""Column to its heading, whether it stands at the right edge, and how far it is set in."""
+
+
+class RunsTable(LineScroll):
+    """Runs with a cursor; `Opened` is posted for enter and a double click."""
+
+    class Opened(Message):
+        """A run was chosen."""
+
+        def __init__(self, path: Path) -> None:
+            super().__init__()
+            self.path = path
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._rows: tuple[RunRow, ...] = ()
+        self._now = 0.0
+        self.cursor = 0
+
+    @property
+    def selected(self) -> RunRow | None:
+        """The row under the cursor."""
+        return self._rows[self.cursor] if self._rows else None
+
+    def show(self, rows: tuple[RunRow, ...], now: float) -> None:
+        """Show these runs; the cursor stays with its run wherever that moves."""
+        chosen = self.selected.path if self.selected else None
+        self._rows, self._now = rows, now
+        places = [i for i, row in enumerate(rows) if row.path == chosen]
+        self.cursor = places[0] if places else min(self.cursor, max(0, len(rows) - 1))
+        self.changed()
+
+    def move(self, by: int) -> None:
+        """Move the cursor."""
+        if not self._rows:
+            return
+        self.cursor = min(len(self._rows) - 1, max(0, self.cursor + by))
+        top, height = self.scroll_offset.y, self.scrollable_content_region.height
+        if self.cursor < top:
+            self.scroll_to(y=self.cursor, animate=False)
+        elif height and self.cursor >= top + height:
+            self.scroll_to(y=self.cursor - height + 1, animate=False)
+        self.changed()
+
+    def key_down(self) -> None:
+        """Arrow keys move the cursor, not the view."""
+        self.move(1)
+
+    def key_up(self) -> None:
+        """Arrow keys move the cursor, not the view."""
+        self.move(-1)
+
+    def key_pagedown(self) -> None:
+        """A page on."""
+        self.move(max(1, self.size.height - 1))
+
+    def key_pageup(self) -> None:
+        """A page back."""
+        self.move(-max(1, self.size.height - 1))
+
+    def key_home(self) -> None:
+        """The first run."""
+        self.move(-len(self._rows))
+
+    def key_end(self) -> None:
+        """The last run."""
+        self.move(len(self._rows))
+
+    def on_click(self, event: Click) -> None:
+        """A click chooses, a second one opens."""
+        row = event.y + self.scroll_offset.y
+        if row >= len(self._rows):
+            return
+        again = row == self.cursor and event.chain > 1
+        self.cursor = row
+        self.changed()
+        if again and self.selected is not None:
+            self.post_message(self.Opened(self.selected.path))
+
+    def lines(self, width: int) -> list[Line]:
+        """A line per run."""
+        columns = columns_for(width, self._rows)
+        return [self._line(row, columns, i == self.cursor) for i, row in enumerate(self._rows)]
+
+    def _line(self, row: RunRow, columns: dict[str, int], here: bool) -> Line:
+        sign, role = state_sign(row.state)
+        tail = " selected" if here else ""
+        total = f"{row.total_steps:,}" if row.total_steps else ""
+        step = f"{row.step:,} of {total}" if total else f"{row.step:,}" if row.step else ""
+        cells = {
+            "state": (f"{sign} {row.state}", role, False),
+            "name": (row.name, "strong" if row.live or here else "text", False),
+            "model": (row.trouble or row.model, "bad" if row.trouble else "dim", False),
+            "step": (step, "text", True),
+            "reward": (fixed(row.reward) if row.reward is not None else "", "strong", True),
+            "curve": ("  " + spark(row.curve, CURVE_W - 2), "line", False),
+            "seen": (moment(row.seen_at, self._now), "dim", False),
+            "config": (row.config, "dim", False),
+        }
+        line = [Span("❙" if here else " ", "accent" + tail)]
+        for name, width in columns.items():
+            text, span_role, right = cells[name]
+            line.append(Span(pad(text, width - 1, right=right) + " ", span_role + tail))
+        return line
+
+
+def columns_for(width: int, rows: tuple[RunRow, ...]) -> dict[str, int]:
+    """Width of each column that has room, least needed ones left out first."""
+    longest = max((cell_len(row.name) for row in rows), default=8) + 1
+    models = max((cell_len(row.trouble or row.model) for row in rows), default=0) + 1
+    configs = max((cell_len(row.config) for row in rows), default=0) + 1
+    columns = {
+        "state": STATE_W,
+        "name": max(8, min(longest, max(14, width // 4))),
+        "model": min(models, max(12, width // 4)) if models > 1 else 0,
+        "step": STEP_W,
+        "reward": REWARD_W,
+        "curve": CURVE_W,
+        "seen": SEEN_W,
+        "config": min(configs, 28) if configs > 1 else 0,
+    }
+    for name in ("config", "model", "curve", "seen", "step", "reward"):
+        if sum(columns.values()) + 1 <= width:
+            break
+        columns[name] = 0
+    return {name: cells for name, cells in columns.items() if cells}
+
+
+def heading(columns: dict[str, int], width: int) -> Line:
+    """A rule with each column's name over it."""
+    words, at = [], 1
+    for name, cells in columns.items():
+        word, right, lead = HEADINGS[name]
+        words.append(
+            (at + cells - 1 - len(word) if right else at + lead, word, "title" if name == "name" else "dim")
+        )
+        at += cells
+    return headed(words, width)
