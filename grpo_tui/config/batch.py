@@ -65,8 +65,8 @@ def batch_findings(
         return alone
     if setting("generation_batch_size") is not None and setting("steps_per_generation") is not None:
         message = (
-            "generation_batch_size and steps_per_generation are both set; each follows from the other, so TRL "
-            "takes only one"
+            "generation_batch_size and steps_per_generation are both set; each follows from the other, so "
+            "TRL takes only one"
         )
         key = "generation_batch_size"
         return [Finding("batch.set-twice", "error", key, line_of(key), message, Fix(key, None))]
@@ -100,8 +100,8 @@ def _group_too_small(
     if group is not None and group >= 2:
         return []
     message = (
-        f"num_generations is {'empty' if group is None else group}: GRPO compares the completions of one prompt "
-        "with each other and needs at least 2"
+        f"num_generations is {'empty' if group is None else group}: GRPO compares the completions of one "
+        "prompt with each other and needs at least 2"
     )
     fix = Fix("num_generations", _default_group(setting, world_size, defaults["num_generations"]))
     return [

@@ -7,6 +7,7 @@ second; a key of the section `grpo_tui:` is looked up beside the config first. I
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 _FILE_SOURCE = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_][\w.]*)")
@@ -20,35 +21,33 @@ def split_file_source(source: str) -> tuple[str, str] | None:
     return (match["path"], match["name"]) if match else None
 
 
-def beside_config(value: str, folder: Path) -> Path:
-    """Return the absolute path of a file in the section: beside the config, or in the working folder."""
-    path = Path(value).expanduser()
-    if path.is_absolute():
-        return path
-    beside = (folder / path).absolute()
-    here = path.absolute()
-    return here if not beside.exists() and here.exists() else beside
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where names are looked up: the config file's folder and the working folder of the run."""
 
+    folder: Path
+    cwd: Path
 
-def model_path(value: str, folder: Path) -> str:
-    """Return a model's folder as an absolute path, or the value unchanged when it names no folder (a Hub id).
+    def beside_config(self, value: str) -> Path:
+        """Return the absolute path of a file in the section: beside the config, or in the working folder."""
+        path = Path(value).expanduser()
+        beside, here = self.folder / path, self.cwd / path
+        return here if not beside.exists() and here.exists() else beside
 
-    A folder beside the config counts only when it holds a model, so that a Hub id such as `gpt2` is not
-    taken for a run folder of the same name.
-    """
-    path = Path(value).expanduser()
-    if path.is_dir():
-        return str(path.absolute())
-    beside = folder / path
-    if not path.is_absolute() and any((beside / name).is_file() for name in _MODEL_FILES):
-        return str(beside.absolute())
-    return value
+    def model_path(self, value: str) -> str:
+        """Return a model's folder as an absolute path, or the value unchanged when it is none (a Hub id).
 
+        A folder beside the config counts only when it holds a model, so that a Hub id such as `gpt2` is not
+        taken for a run folder of the same name.
+        """
+        path = Path(value).expanduser()
+        if (self.cwd / path).is_dir():
+            return str(self.cwd / path)
+        beside = self.folder / path
+        return str(beside) if any((beside / name).is_file() for name in _MODEL_FILES) else value
 
-def existing_path(value: str, folder: Path) -> str:
-    """Return an existing file or folder as an absolute path, or the value unchanged when there is none."""
-    path = Path(value).expanduser()
-    if path.exists():
-        return str(path.absolute())
-    beside = folder / path
-    return str(beside.absolute()) if beside.exists() else value
+    def existing_path(self, value: str) -> str:
+        """Return an existing file or folder as an absolute path; the value unchanged when there is none."""
+        path = Path(value).expanduser()
+        found = next((place / path for place in (self.cwd, self.folder) if (place / path).exists()), None)
+        return str(found) if found is not None else value

@@ -14,10 +14,10 @@ from typing import Any
 from grpo_tui.config import yaml_lines
 from grpo_tui.config.coerce import CoerceError, coerce, numbers_in_text
 from grpo_tui.config.cross_checks import cross_findings
-from grpo_tui.config.paths import existing_path, model_path
+from grpo_tui.config.paths import Places
 from grpo_tui.config.removed import REMOVED, explain
 from grpo_tui.config.run_config import ConfigError, RunConfig
-from grpo_tui.config.section import SECTION_KEYS, Section
+from grpo_tui.config.section import SECTION_KEYS
 from grpo_tui.config.section_reader import read_section
 from grpo_tui.config.trl_fields import (
     TARGETS,
@@ -45,24 +45,28 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, world_size: 
         ConfigError: the file cannot start a run; all its errors are in `findings`.
     """
     file = Path(path).expanduser().absolute()
-    return _load(_read_document(file), file, file.parent, overrides, world_size)
+    places = Places(file.parent, Path.cwd())
+    return _load(_read_document(file), file, places, overrides, world_size)
 
 
 def reload_config(config: RunConfig, overrides: Sequence[str], *, world_size: int | None = 1) -> RunConfig:
     """Check a saved config anew with more overrides, without its file, which may have changed since.
 
+    Names in it are looked up from where it was loaded first, not from where this is called.
+
     Raises:
         ConfigError: the overrides do not fit.
     """
     document = yaml_lines.YamlDocument(copy.deepcopy(config.raw))
-    folder = config.path.parent if config.path is not None else Path(config.cwd or ".")
-    return _load(document, config.path, folder, overrides, world_size)
+    cwd = Path(config.cwd or Path.cwd())
+    places = Places(config.path.parent if config.path is not None else cwd, cwd)
+    return _load(document, config.path, places, overrides, world_size)
 
 
 def _load(
     document: yaml_lines.YamlDocument,
     file: Path | None,
-    folder: Path,
+    places: Places,
     overrides: Sequence[str],
     world_size: int | None,
 ) -> RunConfig:
@@ -71,24 +75,13 @@ def _load(
         fields = load_fields()
     except FieldsUnavailableError as error:
         raise ConfigError([Finding("config.no-trl", "error", None, None, str(error))], file) from error
-    section, section_findings = read_section(document, folder)
-    resolver = _Resolver(document, fields, folder)
+    section, section_findings = read_section(document, places)
+    resolver = _Resolver(document, fields, places)
     parts = resolver.parts()
     findings += resolver.findings + section_findings
     findings += cross_findings(parts, section, document, fields, errors_of(findings), world_size)
     if errors_of(findings):
         raise ConfigError(findings, file)
-    return _run_config(file, parts, section, resolver.env, findings, document.values)
-
-
-def _run_config(
-    file: Path | None,
-    parts: dict[str, dict[str, Any]],
-    section: Section,
-    env: dict[str, str],
-    findings: Sequence[Finding],
-    raw: dict[str, Any],
-) -> RunConfig:
     return RunConfig(
         path=file,
         model=parts["ModelConfig"]["model_name_or_path"],
@@ -98,9 +91,9 @@ def _run_config(
         mixture=parts["DatasetMixtureConfig"],
         section=section,
         findings=tuple(findings),
-        raw=raw,
-        env=env,
-        cwd=str(Path.cwd()),
+        raw=document.values,
+        env=resolver.env,
+        cwd=str(places.cwd),
     )
 
 
@@ -174,10 +167,10 @@ def _set_dotted(document: yaml_lines.YamlDocument, key: str, value: Any, plain: 
 class _Resolver:
     """Sorts the keys of one document into TRL's dataclasses, coercing each value."""
 
-    def __init__(self, document: yaml_lines.YamlDocument, fields: Any, folder: Path) -> None:
+    def __init__(self, document: yaml_lines.YamlDocument, fields: Any, places: Places) -> None:
         self.document = document
         self.fields = fields
-        self.folder = folder
+        self.places = places
         self.findings: list[Finding] = []
         self.env: dict[str, str] = {}
 
@@ -208,6 +201,8 @@ class _Resolver:
         value = coerced.value
         if isinstance(value, dict):
             value = self._nested(value, (info.name,))
+            # What the file meant, so that the saved values are read the same without its quotes.
+            self.document.values[info.name] = copy.deepcopy(value)
         if info.name == "model_init_kwargs" and isinstance(value, dict) and "torch_dtype" in value:
             self._add(
                 "config.removed-key",
@@ -221,14 +216,14 @@ class _Resolver:
         if info.name == "datasets" and isinstance(value, list):
             return [self._mixture_entry(index, dict(entry)) for index, entry in enumerate(value)]
         if isinstance(value, str) and value and info.name in _MODEL_PATHS:
-            return self._anchored(info.name, value, model_path(value, self.folder))
+            return self._anchored(info.name, value, self.places.model_path(value))
         if isinstance(value, str) and value and info.name in _FILE_PATHS:
-            return self._anchored(info.name, value, existing_path(value, self.folder))
+            return self._anchored(info.name, value, self.places.existing_path(value))
         return value
 
     def _anchored(self, key: str, written: str, found: str) -> str:
         """Tell when a name is taken from beside the config, where TRL itself would not have looked."""
-        if found != written and not Path(written).expanduser().exists():
+        if found != written and not (self.places.cwd / Path(written).expanduser()).exists():
             self._add("config.beside", "info", key, f"{key} is {written} beside the config: {found}", None)
         return found
 
@@ -280,12 +275,12 @@ class _Resolver:
                 )
             )
             return entry
-        entry["path"] = existing_path(entry["path"], self.folder)
+        entry["path"] = self.places.existing_path(entry["path"])
         files = entry.get("data_files")
         if isinstance(files, str):
-            entry["data_files"] = existing_path(files, self.folder)
+            entry["data_files"] = self.places.existing_path(files)
         elif isinstance(files, list):
-            entry["data_files"] = [existing_path(str(name), self.folder) for name in files]
+            entry["data_files"] = [self.places.existing_path(str(name)) for name in files]
         return entry
 
     def _read_env(self, value: Any) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.coerce import numbers_in_text
-from grpo_tui.config.paths import DATA_SUFFIXES, beside_config, model_path, split_file_source
+from grpo_tui.config.paths import DATA_SUFFIXES, Places, split_file_source
 from grpo_tui.config.section import (
     ANSWER_KINDS,
     SECTION_KEYS,
@@ -27,14 +27,14 @@ from grpo_tui.core.findings import Finding, Fix
 _ROOT = "grpo_tui"
 
 
-def read_section(document: YamlDocument, folder: Path) -> tuple[Section, list[Finding]]:
+def read_section(document: YamlDocument, places: Places) -> tuple[Section, list[Finding]]:
     """Read the section of a parsed config; a config without one gives an empty section.
 
     Args:
         document: the parsed file.
-        folder: the config file's folder, against which file names are made absolute.
+        places: where file names are looked up.
     """
-    reader = _SectionReader(document, folder)
+    reader = _SectionReader(document, places)
     value = document.values.get(_ROOT)
     if value is None:
         return Section(), []
@@ -45,9 +45,9 @@ def read_section(document: YamlDocument, folder: Path) -> tuple[Section, list[Fi
 
 
 class _SectionReader:
-    def __init__(self, document: YamlDocument, folder: Path) -> None:
+    def __init__(self, document: YamlDocument, places: Places) -> None:
         self.document = document
-        self.folder = folder
+        self.places = places
         self.findings: list[Finding] = []
 
     def error(self, rule: str, path: Sequence[str | int], message: str, fix: Fix | None = None) -> None:
@@ -228,7 +228,7 @@ class _SectionReader:
         return str(self.file(path, name))
 
     def file(self, path: Sequence[str | int], name: str) -> Path:
-        found = beside_config(name, self.folder)
+        found = self.places.beside_config(name)
         if not found.is_file():
             names = sorted(p.name for p in found.parent.iterdir()) if found.parent.is_dir() else []
             near = difflib.get_close_matches(found.name, names, n=1)
@@ -289,7 +289,7 @@ class _SectionReader:
             name = name or parts[1].rpartition(".")[2]
         else:
             name = name or re.split(r"[.:/]", source.rstrip("/"))[-1]
-            source = model_path(source, self.folder)
+            source = self.places.model_path(source)
         params = item.get("params")
         if params is not None and not (isinstance(params, dict) and all(isinstance(k, str) for k in params)):
             self.error(
@@ -328,7 +328,7 @@ class _SectionReader:
             number = numbers_in_text(value)
             if number is not None and (_ROOT, *where) in self.document.plain:
                 self.info(where, f"{_dotted(where)} was the text '{value}'; read as {number!r}")
-                read[key] = number
+                params[key] = read[key] = number
         return read
 
 

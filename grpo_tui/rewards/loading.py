@@ -251,4 +251,4 @@ def _signature(target: Callable[..., Any]) -> str:
 
 
 def _what(value: Any) -> str:
-    return f"the class {value.__name__}" if inspect.isclass(value) else f"a {type(value).__name__}"
+    return f"the class {value.__name__}" if inspect.isclass(value) else f"of type {type(value).__name__}"

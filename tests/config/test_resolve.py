@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config import ConfigError, RunConfig, load_config
+from grpo_tui.config.resolve import reload_config
 
 GOOD = "model_name_or_path: some/model\ndataset_name: some/data\nreward_funcs: [accuracy_reward]\n"
 
@@ -283,3 +284,27 @@ def test_batch_arithmetic_uses_the_planned_world_size(tmp_path) -> None:
         load_config(file)
     load_config(file, world_size=8)
     load_config(file, world_size=None)
+
+
+def test_a_saved_config_is_reloaded_the_same_from_anywhere_without_its_file(tmp_path, monkeypatch) -> None:
+    home, away = tmp_path / "home", tmp_path / "away"
+    for folder in (home, home / "m", away, away / "m"):
+        folder.mkdir()
+    monkeypatch.chdir(home)
+    write(home, "def f(completions, **kw): return [0.0] * len(completions)\n", "r.py")
+    text = (
+        "model_name_or_path: m\ndataset_name: d\nlearning_rate: 1e-5\n"
+        "lr_scheduler_kwargs: {min_lr: 1e-7, s: '1e-7'}\n"
+        "grpo_tui:\n  rewards: [{source: 'r.py:f', params: {slope: 1e-2}}]\n"
+    )
+    file = write(home, text)
+    saved = RunConfig.from_json(json.dumps(load_config(file).to_json()))
+    file.unlink()
+    monkeypatch.chdir(away)
+    again = reload_config(saved, ["beta=0.5"])
+    assert again.grpo == {**saved.grpo, "beta": 0.5}
+    assert again.grpo["lr_scheduler_kwargs"] == {"min_lr": 1e-7, "s": "1e-7"}
+    assert (again.model, again.cwd) == (str(home / "m"), str(home))
+    assert again.section.rewards[0].params == {"slope": 0.01}
+    with pytest.raises(ConfigError, match="Did you mean beta"):
+        reload_config(saved, ["betta=0.5"])
