@@ -61,7 +61,8 @@ def setting(value: object) -> str:
         return str(value)
     if value == 0 or 0.001 <= abs(value) < 1e6:
         return f"{value:g}"
-    return f"{value:.3g}".replace("e-0", "e-").replace("e+0", "e")
+    mantissa, _, exponent = f"{value:.2e}".partition("e")
+    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
 
 
 def percent(share: float | None) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-BLOCKS = "▁▂▃▄▅▆▇█"
+BLOCKS = "▁▂▃▄▅▆▇"
+"""Without the full block, so that curves in neighbouring lines stay apart."""
 
 STATES: Mapping[str, tuple[str, str]] = {
     "starting": ("◌", "accent"),

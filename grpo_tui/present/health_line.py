@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import fixed, plural
-from grpo_tui.present.series import Recent
+from grpo_tui.present.series import Recent, Series
 from grpo_tui.present.train_view import Span
 from grpo_tui.store.status import Status
 
@@ -40,7 +40,7 @@ def trend(recent: Sequence[Recent]) -> str | None:
 
 
 def health_spans(
-    status: Status, folder: str, reward: Sequence[Recent], *, kl_logged: bool, beta: float | None, rows: int
+    status: Status, folder: str, reward: Series, *, kl_logged: bool, beta: float | None, rows: int
 ) -> tuple[Span, ...]:
     """The health line: what matters most first, for what does not fit is left out from the end."""
     state = status.state
@@ -74,27 +74,27 @@ def _broken(status: Status, folder: str) -> tuple[Span, ...]:
     return ((f"✗ {word}: {sentence} ", "bad"), (resume, "text"))
 
 
-def _reward_words(state: str, reward: Sequence[Recent], rows: int) -> list[Span]:
-    if not reward:
+def _reward_words(state: str, reward: Series, rows: int) -> list[Span]:
+    if not reward.recent:
         if state == "starting":
             return [("◌ Loading the model; the first step will show here. ", "dim")]
         return [("No row holds a reward yet. " if rows else "Waiting for the first step. ", "dim")]
-    moves = trend(reward)
+    moves = trend(reward.recent)
     if moves is None:
-        return [
-            (f"● {plural(len(reward), 'row')} so far: too early to say whether the reward moves. ", "dim")
-        ]
+        rows_so_far = plural(reward.count, "row")
+        return [(f"● {rows_so_far} so far: too early to say whether the reward moves. ", "dim")]
     if moves == "flat":
-        spread = f"{fixed(_mean([r.value for r in reward][-WINDOW:]))}"
+        spread = f"{fixed(_mean([r.value for r in reward.recent][-WINDOW:]))}"
         return [("● Reward is flat", "attention"), (f", around {spread} in the last {WINDOW} rows. ", "dim")]
-    newest, past = (
-        reward[-1],
-        next((r for r in reversed(reward) if r.step <= reward[-1].step - WINDOW), reward[0]),
-    )
     sign, role = ("▲", "good") if moves == "rises" else ("▼", "bad")
-    span = newest.step - past.step
-    detail = f" from {fixed(past.smooth)} to {fixed(newest.smooth)} in {plural(span, 'step')}. "
-    return [(f"{sign} Reward {moves}", role), (detail, "text")]
+    return [(f"{sign} Reward {moves}", role), (f" since step {_turned(reward, moves):,}. ", "text")]
+
+
+def _turned(reward: Series, moves: str) -> int:
+    """The step from which the smoothed reward rises (its lowest place) or falls (its highest)."""
+    known = [(b.smooth, b.middle) for b in reward.buckets if b.smooth is not None]
+    place = min(known) if moves == "rises" else max(known)
+    return round(place[1])
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -43,7 +43,7 @@ def plot(chart: ChartView, width: int, height: int, *, braille: bool = True) -> 
     rows = height - (2 if with_steps else 1)
     scale = scale_of(chart)
     labels = _tick_labels(scale)
-    gutter = max(len(label) for label in labels)
+    gutter = 1 + max(len(label) for label in labels)
     inner = width - gutter - 1
     if inner < 6 or rows < 1:
         return blank

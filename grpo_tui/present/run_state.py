@@ -94,7 +94,7 @@ class RunState:
             health=health_spans(
                 status,
                 self.folder,
-                reward.recent,
+                reward,
                 kl_logged="kl" in self._series,
                 beta=_number(self._config().get("beta")),
                 rows=reward.count,

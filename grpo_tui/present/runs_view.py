@@ -112,12 +112,20 @@ def ordered(rows: Iterable[RunRow]) -> list[RunRow]:
     return sorted(rows, key=lambda row: (not row.live, -(row.seen_at or 0.0), row.name))
 
 
+NAMES_OF_ANY_RUN = frozenset({"run", "out", "output", "outputs", "trainer_output", "results", "model"})
+
+
 def run_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """A name for each folder: its own, with the parent's before it where two are the same."""
+    """A name for each folder: its own, with the parent's before it where that does not tell runs apart."""
     counts: dict[str, int] = {}
     for path in paths:
         counts[path.name] = counts.get(path.name, 0) + 1
-    return {p: p.name if counts[p.name] == 1 else f"{p.parent.name}/{p.name}" for p in paths}
+    return {
+        path: path.name
+        if counts[path.name] == 1 and path.name.lower() not in NAMES_OF_ANY_RUN
+        else f"{path.parent.name}/{path.name}"
+        for path in paths
+    }
 
 
 def _short_model(model: str) -> str:

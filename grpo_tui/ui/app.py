@@ -10,11 +10,13 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from textual.app import App, SystemCommand
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.signal import Signal
+from textual.worker import Worker, WorkerState
 
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.text import one_line
@@ -47,10 +49,14 @@ class GrpoApp(App[str]):
 
     TITLE = "grpo-tui"
     CSS_PATH = "styles/app.tcss"
-    MODES = {"runs": RunsScreen, "train": TrainScreen}
-    BINDINGS = bindings("all")
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-medium"), (160, "-wide")]
-    VERTICAL_BREAKPOINTS = [
+    MODES: ClassVar[dict[str, Any]] = {"runs": RunsScreen, "train": TrainScreen}
+    BINDINGS = bindings("all")  # noqa: RUF012 - declared so by Textual
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+        (0, "-narrow"),
+        (100, "-medium"),
+        (160, "-wide"),
+    ]
+    VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [
         (0, "-tiny -short -low"),
         (10, "-short -low"),
         (20, "-low"),
@@ -65,7 +71,7 @@ class GrpoApp(App[str]):
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.DEFAULT_MODE = "runs" if run is None else "train"
+        self.DEFAULT_MODE = "runs" if run is None else "train"  # type: ignore[misc]
         super().__init__()
         self.clock = clock
         self.ascii_only = ascii_locale(os.environ)
@@ -126,6 +132,12 @@ class GrpoApp(App[str]):
         """Hand the list on."""
         self.rows, self.rows_complete = message.rows, message.complete
         self.runs_signal.publish((message.rows, message.complete))
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """A worker that failed is said aloud, for the screen would stand still without a reason."""
+        if event.state == WorkerState.ERROR:
+            reason = one_line(repr(event.worker.error), 300)
+            self.notify(f"{event.worker.group} ended: {reason}", severity="error", timeout=60, markup=False)
 
     # -- commands --------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Lines of coloured text, and widgets that paint them.
 
-A line is a sequence of spans: a text, the role of its colour, and at most one action of this program that a click
-runs. Text is never read as markup; control characters that got this far are made visible. Knows cells and roles,
-not what a line is about.
+A line is a sequence of spans: a text, the role of its colour, and at most one action of this program, which
+a click runs. Text is never read as markup; control characters that got this far are made visible. Knows cells and
+roles, not what a line is about.
 """
 
 from __future__ import annotations
@@ -210,6 +210,10 @@ class LineScroll(ScrollView, Painter, can_focus=True):
         self._lines = self.lines(width) if width > 0 else []
         self.virtual_size = Size(width, len(self._lines))
         self.refresh()
+
+    def watch_show_vertical_scrollbar(self) -> None:
+        """The scroll bar takes a column away, or gives it back."""
+        self.call_after_refresh(self.on_resize)
 
     def on_resize(self) -> None:
         """Lay out for the new width."""

@@ -1,7 +1,7 @@
 """Give the terminal back, whatever ends the program.
 
-Textual restores it on its own way out, not on a signal: then mouse reports and the alternate screen would stay
-on. Knows signals and escape sequences; knows nothing of the app but how to make it exit.
+Textual restores it on its own way out, not on a signal: then mouse reports and the alternate screen would
+stay on. Knows signals and escape sequences; knows nothing of the app but how to make it exit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PATIENCE_S = 3.0
 
 RESTORE = (
     "\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1015l"  # mouse reports
-    "\x1b[?1004l\x1b[?2004l\x1b[?2048l\x1b[<u"  # focus reports, bracketed paste, in-band resize, keyboard protocol
+    "\x1b[?1004l\x1b[?2004l\x1b[?2048l\x1b[<u"  # focus, paste, in-band resize, keyboard protocol
     "\x1b[?1049l\x1b[?25h\x1b[0m"  # main screen, cursor, plain text
 )
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.events import Key
 from textual.screen import ModalScreen
@@ -23,7 +24,7 @@ from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import Action
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
 
-CLOSE = [("escape", "close", "close")]
+CLOSE: list[BindingType] = [("escape", "close", "close")]
 
 
 class DialogText(LinePane):
@@ -62,7 +63,7 @@ class DialogTitle(LinePane):
 class ConfirmDialog(ModalScreen[bool]):
     """Asks once, and says what will happen."""
 
-    BINDINGS = [*CLOSE, ("n", "close", "no"), ("y", "yes", "yes")]
+    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("n", "close", "no"), ("y", "yes", "yes")]
 
     def __init__(self, asked: Action, view: TrainView) -> None:
         super().__init__()
@@ -98,7 +99,7 @@ class ConfirmDialog(ModalScreen[bool]):
 class SetDialog(ModalScreen[dict[str, object]]):
     """The settings that can change in mid-run, each with its value now."""
 
-    BINDINGS = CLOSE
+    BINDINGS: ClassVar[list[BindingType]] = CLOSE
     NAMES = ("learning_rate", "temperature", "reward_weights")
 
     def __init__(self, view: TrainView) -> None:
@@ -172,7 +173,7 @@ def read_setting(name: str, text: str, functions: int) -> float | list[float]:
 class SampleDialog(ModalScreen[dict[str, object]]):
     """A prompt to sample, the newest one to begin with."""
 
-    BINDINGS = [*CLOSE, ("ctrl+s", "sample", "sample")]
+    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("ctrl+s", "sample", "sample")]
 
     def __init__(self, view: TrainView) -> None:
         super().__init__()
@@ -240,7 +241,7 @@ class TextLines(LineScroll):
 class SampleResult(ModalScreen[None]):
     """What the policy made of a prompt."""
 
-    BINDINGS = [*CLOSE, ("q", "close", "close"), ("enter", "close", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("q", "close", "close"), ("enter", "close", "close")]
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__()

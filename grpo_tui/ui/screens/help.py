@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
@@ -64,7 +67,7 @@ def _wrapped(word: str, meaning: str, room: int) -> list[Line]:
 class HelpScreen(ModalScreen[None]):
     """Keys and words over the pane."""
 
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         ("escape", "close", "close"), ("question_mark", "close", "close"), ("q", "close", "close"),
         ("j", "down", "down"), ("k", "up", "up"),
     ]  # fmt: skip

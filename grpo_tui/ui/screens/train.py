@@ -6,10 +6,11 @@ Knows the frozen view it is given; reads no file and waits for nothing.
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.containers import Container
+from textual.containers import Horizontal, Vertical
 from textual.events import Resize
 from textual.screen import Screen
 
+from grpo_tui.core.commands import Outcome
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import Action, action, bindings, refusal
 from grpo_tui.ui.paint import LineScroll
@@ -45,13 +46,16 @@ class TrainScreen(Screen[None], Shell):
         yield Header("train")
         yield RewardLine(id="reward-line")
         yield HealthLine(id="health-line")
-        with Container(id="charts"):
-            yield Chart(id="chart-0")
-            yield Chart(id="chart-1")
-            yield Chart(id="chart-2")
-            yield FunctionTable(id="functions")
-            yield Chart(id="chart-3")
-            yield Chart(id="chart-4")
+        with Horizontal(id="charts"):
+            with Vertical(id="column-0"):
+                yield Chart(id="chart-0")
+                yield FunctionTable(id="functions")
+            with Vertical(id="column-1"):
+                yield Chart(id="chart-1")
+                yield Chart(id="chart-2")
+            with Vertical(id="column-2"):
+                yield Chart(id="chart-3")
+                yield Chart(id="chart-4")
         yield GroupList(id="groups")
         yield LogList(id="log")
         yield BeforeAfterList(id="before-after")
@@ -92,7 +96,7 @@ class TrainScreen(Screen[None], Shell):
 
     def _show_charts(self, view: TrainView) -> None:
         charts = view.charts
-        visible = [c for c in (self.query_one(f"#chart-{i}", Chart) for i in range(CHARTS)) if c.display]
+        visible = self._visible_charts()
         if not charts:
             for place, widget in enumerate(visible):
                 widget.show(None, _waits_for_steps(view) if place == 0 else "")
@@ -110,12 +114,18 @@ class TrainScreen(Screen[None], Shell):
             else:
                 widget.show(None)
 
+    def _visible_charts(self) -> list[Chart]:
+        """The charts for which this size has room."""
+        charts = (self.query_one(f"#chart-{i}", Chart) for i in range(CHARTS))
+        return [c for c in charts if c.display and all(a.display for a in c.ancestors)]
+
     def _show_bottom(self, view: TrainView | None) -> None:
         """The lower part: what was asked for, else before and after once a run has them, else the groups."""
         ready = view is not None and view.before_after is not None
         wanted = self._bottom or ("before-after" if ready else "groups")
         if wanted == "before-after" and not ready:
             wanted = "groups"
+        self.set_class(wanted == "before-after", "-after")
         focused = isinstance(self.focused, LineScroll)
         for name in ("groups", "log", "before-after"):
             self.query_one(f"#{name}").display = name == wanted
@@ -140,7 +150,7 @@ class TrainScreen(Screen[None], Shell):
         view = self._held or self.shell.view
         if view is None or not view.charts:
             return
-        visible = sum(self.query_one(f"#chart-{i}", Chart).display for i in range(CHARTS))
+        visible = len(self._visible_charts())
         by = max(1, visible - 1)
         turning = len(view.charts) - (1 if visible > 1 else 0)
         if turning > 0:
@@ -206,9 +216,12 @@ class TrainScreen(Screen[None], Shell):
 
             def chosen(args: dict[str, object] | None) -> None:
                 if args is not None:
-                    self.shell.steer("sample", args, lambda o: self.app.push_screen(SampleResult(o)) and None)
+                    self.shell.steer("sample", args, lambda o: self._show_samples(o))
 
             self.app.push_screen(SampleDialog(view), chosen)
+
+    def _show_samples(self, outcome: Outcome) -> None:
+        self.app.push_screen(SampleResult(outcome))
 
     def _steer(self, asked: Action, kind: str) -> None:
         view = self._allowed(asked)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from grpo_tui.core.text import one_line
+from rich.cells import cell_len
+
+from grpo_tui.core.text import one_line, shorten
 from grpo_tui.present.formatting import fixed
 from grpo_tui.present.train_view import BeforeAfter
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
@@ -30,9 +32,9 @@ class BeforeAfterList(LineScroll):
             return []
         prompts = max((len(p.prompt) for p in held.pairs), default=8)
         prompt_w = max(8, min(prompts + 1, width // 4))
-        gold_w = max(5, min(12, max((len(p.gold) for p in held.pairs), default=4) + 1))
-        rest = max(10, width - prompt_w - gold_w - 6)
-        half = rest // 2
+        gold_w = max(6, min(12, max((len(p.gold) for p in held.pairs), default=4) + 2))
+        rest = max(10, width - prompt_w - gold_w - 2)
+        before_w = min(rest // 2, max((len(p.before) for p in held.pairs), default=8) + 4)
         lines: list[Line] = [_title(held, width)]
         lines.append(
             [
@@ -49,14 +51,22 @@ class BeforeAfterList(LineScroll):
                     Span(" " + pad(p.prompt, prompt_w)),
                     Span(pad(p.gold, gold_w), "strong"),
                     Span(before[0] + " ", before[1]),
-                    Span(pad(one_line(p.before, half - 3), half - 2), "dim"),
+                    Span(pad(_with_end(p.before, before_w - 4), before_w - 2), "dim"),
                     Span(after[0] + " ", after[1]),
-                    Span(one_line(p.after, rest - half - 2)),
+                    Span(_with_end(p.after, rest - before_w - 2)),
                 ]
             )
         lines.append(())
         lines.append([Span(" Next: ", "dim"), *_next()])
         return lines
+
+
+def _with_end(text: str, width: int) -> str:
+    """The text cut in its middle: what an answer ends with matters more than how it goes on."""
+    if cell_len(text) <= width or width < 12:
+        return one_line(text, width)
+    tail = width * 3 // 5
+    return shorten(text, width - tail - 1) + text[-tail:]
 
 
 def _title(held: BeforeAfter, width: int) -> Line:

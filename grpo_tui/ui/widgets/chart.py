@@ -1,8 +1,8 @@
 """One metric over the steps.
 
 Drawn here, by `present.plot`, and not with a plotting widget: the ones there are have no faint band under a
-line and no marks on the axis, take `r`, `+` and the arrows for zooming, have no ASCII form, and bring numpy in
-before the first paint.
+line and no marks on the axis, take `r`, `+` and the arrows for zooming, have no ASCII form, and bring numpy
+in before the first paint.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import groupby
 
 from grpo_tui.present.plot import plot
 from grpo_tui.present.train_view import ChartView
-from grpo_tui.ui.paint import Line, LinePane, Span, ruled
+from grpo_tui.ui.paint import Line, LinePane, Span, headed, ruled
 
 _ROLES = {"line": "line", "band": "band", "axis": "axis", "tick": "tick", "mark": "mark", "text": "text"}
 
@@ -36,9 +36,7 @@ class Chart(LinePane):
         """Title and plot."""
         chart = self._chart
         if chart is None:
-            return [ruled([[Span("", "dim")]], width)] + (
-                [[Span(f"  {self._waits}", "dim")]] if self._waits else []
-            )
+            return [headed([], width), [Span(f"  {self._waits}", "dim")]] if self._waits else []
         return [self._title(chart, width), *self._plot(chart, width, height - 1)]
 
     def _title(self, chart: ChartView, width: int) -> Line:

@@ -32,11 +32,12 @@ class Footer(LinePane):
             scope = "app" if a.pane == "all" else "screen"
             click = f"{scope}.{a.method}"
             parts.append([Span(f"{a.key_shown} ", "key", click), Span(a.label, "dim", click)])
+        gap = "   " if width >= 100 else "  "
         always = parts[-2:]
         kept = parts[:-2]
-        while kept and sum(width_of(p) + 3 for p in [*kept, *always]) + 1 > width:
+        while kept and sum(width_of(p) + len(gap) for p in [*kept, *always]) + 1 > width:
             kept.pop()
         line = [Span(" ")]
         for part in [*kept, *always]:
-            line += [*part, Span("   ")]
+            line += [*part, Span(gap)]
         return [line]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import fixed
 from grpo_tui.present.train_view import CompletionRow, GroupView
-from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
+from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, width_of
 
 INDENT = 24
 """Cells before a completion's text."""
@@ -48,8 +50,8 @@ def _heading(group: GroupView, width: int, *, first: bool) -> Line:
     if first:
         parts.append([Span("newest group", "title")])
     parts.append([Span(f"step {group.step:,}", "text" if first else "dim")])
-    room = max(12, width - 78)
-    parts.append([Span(f"“{one_line(group.prompt, room)}”", "strong" if first else "text")])
+    place = len(parts)
+    parts.append([])
     if group.gold is not None:
         parts.append([Span("gold ", "dim"), Span(one_line(group.gold, 24))])
     parts.append([Span("mean ", "dim"), Span(fixed(group.mean))])
@@ -57,7 +59,16 @@ def _heading(group: GroupView, width: int, *, first: bool) -> Line:
         parts.append([Span("flat: teaches nothing", "attention")])
     else:
         parts.append([Span("spread ", "dim"), Span(fixed(group.spread))])
+    # The prompt takes what the others leave; where that is too little, the last of them go.
+    while (room := width - _cells(parts) - 3) < min(24, cell_len(group.prompt)) and len(parts) > place + 2:
+        parts.pop()
+    parts[place] = [Span(f"“{one_line(group.prompt, max(8, room))}”", "strong" if first else "text")]
     return ruled(parts, width)
+
+
+def _cells(parts: list[Line]) -> int:
+    """Cells of a ruled heading with an empty prompt."""
+    return 2 + sum(width_of(part) for part in parts) + 4 * (len(parts) - 1) + 1
 
 
 def _completion(row: CompletionRow, width: int, most: int) -> list[Line]:

@@ -74,7 +74,7 @@ class EventLines(LinePane):
     def lines(self, width: int, height: int) -> list[Line]:
         """Sign, step, words, and when it was."""
         if not self._events:
-            return [[Span("   Nothing has happened yet but training.", "dim")]]
+            return [[Span("   Commands, checkpoints and changed settings will show here.", "dim")]]
         lines: list[Line] = []
         for event in self._events[: max(1, height)]:
             step = f"step {event.step:,}" if event.step is not None else "now"

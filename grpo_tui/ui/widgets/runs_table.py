@@ -13,7 +13,7 @@ from grpo_tui.present.glyphs import spark, state_sign
 from grpo_tui.present.runs_view import RunRow
 from grpo_tui.ui.paint import Line, LineScroll, Span, headed, pad
 
-STATE_W, STEP_W, REWARD_W, CURVE_W, SEEN_W = 12, 15, 9, 12, 14
+STATE_W, STEP_W, REWARD_W, CURVE_W, SEEN_W = 12, 16, 9, 15, 14
 
 
 HEADINGS = {
@@ -108,9 +108,9 @@ class RunsTable(LineScroll):
     def lines(self, width: int) -> list[Line]:
         """A line per run."""
         columns = columns_for(width, self._rows)
-        return [self._line(row, columns, i == self.cursor) for i, row in enumerate(self._rows)]
+        return [self._line(row, columns, i == self.cursor, width) for i, row in enumerate(self._rows)]
 
-    def _line(self, row: RunRow, columns: dict[str, int], here: bool) -> Line:
+    def _line(self, row: RunRow, columns: dict[str, int], here: bool, whole: int) -> Line:
         sign, role = state_sign(row.state)
         tail = " selected" if here else ""
         total = f"{row.total_steps:,}" if row.total_steps else ""
@@ -121,7 +121,7 @@ class RunsTable(LineScroll):
             "model": (row.trouble or row.model, "bad" if row.trouble else "dim", False),
             "step": (step, "text", True),
             "reward": (fixed(row.reward) if row.reward is not None else "", "strong", True),
-            "curve": ("  " + spark(row.curve, CURVE_W - 2), "line", False),
+            "curve": ("  " + spark(row.curve, CURVE_W - 4), "line", False),
             "seen": (moment(row.seen_at, self._now), "dim", False),
             "config": (row.config, "dim", False),
         }
@@ -129,23 +129,24 @@ class RunsTable(LineScroll):
         for name, width in columns.items():
             text, span_role, right = cells[name]
             line.append(Span(pad(text, width - 1, right=right) + " ", span_role + tail))
-        return line
+        rest = whole - 1 - sum(columns.values())
+        return [*line, Span(" " * max(0, rest), "text" + tail)]
 
 
 def columns_for(width: int, rows: tuple[RunRow, ...]) -> dict[str, int]:
     """Width of each column that has room, least needed ones left out first."""
-    longest = max((cell_len(row.name) for row in rows), default=8) + 1
-    models = max((cell_len(row.trouble or row.model) for row in rows), default=0) + 1
-    configs = max((cell_len(row.config) for row in rows), default=0) + 1
+    longest = max((cell_len(row.name) for row in rows), default=8) + 2
+    models = max((cell_len(row.trouble or row.model) for row in rows), default=0) + 2
+    configs = max((cell_len(row.config) for row in rows), default=0) + 2
     columns = {
         "state": STATE_W,
         "name": max(8, min(longest, max(14, width // 4))),
-        "model": min(models, max(12, width // 4)) if models > 1 else 0,
+        "model": min(models, max(12, width // 4)) if models > 2 else 0,
         "step": STEP_W,
         "reward": REWARD_W,
         "curve": CURVE_W,
         "seen": SEEN_W,
-        "config": min(configs, 28) if configs > 1 else 0,
+        "config": min(configs, 28) if configs > 2 else 0,
     }
     for name in ("config", "model", "curve", "seen", "step", "reward"):
         if sum(columns.values()) + 1 <= width:
