@@ -1,34 +1,29 @@
 """A terminal workbench for GRPO with TRL.
 
-This module knows the version and the one line by which a training script joins; both front ends, and all heavy
-imports, lie behind it and are loaded only when they are asked for.
+This module knows the version and the one line by which a training script joins; both front ends, and all
+heavy imports, lie behind it and are loaded only when they are asked for.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 __version__ = "0.1.0"
 
 __all__ = ["__version__", "monitor"]
 
-_LAZY = {"monitor": "grpo_tui.train"}
 
+def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
+    """Record and steer a script's own GRPOTrainer; call it right before `trainer.train()`.
 
-def __getattr__(name: str) -> Any:
-    """Load `monitor` on first use, for it imports TRL.
+    Args:
+        trainer: A built `trl.GRPOTrainer`.
+        run_dir: The run folder, by default the trainer's `output_dir`.
 
-    Raises:
-        AttributeError: The package has no such name.
+    Returns:
+        The run folder, to `grpo-tui attach` from another terminal.
     """
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
+    from grpo_tui.train.monitor import monitor as join
 
-
-if TYPE_CHECKING:
-    monitor: Callable[..., Any]
+    return join(trainer, run_dir)

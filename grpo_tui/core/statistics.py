@@ -34,7 +34,9 @@ def is_flat(values: Sequence[float | None]) -> bool:
     return not kept or max(kept) - min(kept) < 1e-8
 
 
-def variance_shares(groups: Sequence[Sequence[Sequence[float | None]]], weights: Sequence[float]) -> list[float | None]:
+def variance_shares(
+    groups: Sequence[Sequence[Sequence[float | None]]], weights: Sequence[float]
+) -> list[float | None]:
     """Share of the within-group variance of the weighted total that each function carries.
 
     The share of function k is cov(w_k r_k, total) / var(total), summed over the groups, each centred
@@ -50,7 +52,10 @@ def variance_shares(groups: Sequence[Sequence[Sequence[float | None]]], weights:
     covariance = [0.0] * len(weights)
     variance = 0.0
     for group in groups:
-        rows = [[w * (r if r is not None and math.isfinite(r) else 0.0) for w, r in zip(weights, c, strict=False)] for c in group]
+        rows = [
+            [w * (r if r is not None and math.isfinite(r) else 0.0) for w, r in zip(weights, c, strict=False)]
+            for c in group
+        ]
         if len(rows) < 2:
             continue
         totals = [sum(row) for row in rows]

@@ -13,9 +13,11 @@ from typing import Any
 _TABLE: dict[int, str] = {code: chr(0x2400 + code) for code in range(0x20) if code not in (0x09, 0x0A)}
 _TABLE[0x7F] = "\u2421"
 _TABLE.update({code: f"\u241b{chr(code - 0x40)}" for code in range(0x80, 0xA0)})
-_TABLE.update({code: "\ufffd" for code in range(0xD800, 0xE000)})
+_TABLE.update(dict.fromkeys(range(55296, 57344), "�"))
 # Bidirectional controls and invisible separators reorder or hide what follows them on screen.
-_TABLE.update({code: f"<U+{code:04X}>" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)})
+_TABLE.update(
+    {code: f"<U+{code:04X}>" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)}
+)
 
 
 def safe(text: str) -> str:

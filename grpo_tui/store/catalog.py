@@ -32,7 +32,10 @@ def _walk(folder: Path, depth: int, found: dict[Path, float]) -> None:
     if depth == 0:
         return
     for entry in entries:
-        skipped = entry.name.startswith((".", "checkpoint-", "__")) or entry.name in ("node_modules", "site-packages")
+        skipped = entry.name.startswith((".", "checkpoint-", "__")) or entry.name in (
+            "node_modules",
+            "site-packages",
+        )
         if not skipped and entry.is_dir(follow_symlinks=False):
             _walk(Path(entry.path), depth - 1, found)
 

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from grpo_tui.store.schema import SCHEMA_VERSION, TABLES
 
-NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "lustre", "gpfs", "cifs", "smb2", "smbfs", "beegfs", "ceph", "fuseblk"})
+NETWORK_FILESYSTEMS = frozenset(
+    {"nfs", "nfs4", "lustre", "gpfs", "cifs", "smb2", "smbfs", "beegfs", "ceph", "fuseblk"}
+)
 """File systems on which SQLite's shared-memory index is not safe between hosts."""
 
 BUSY_TIMEOUT_MS = 5_000
@@ -28,7 +30,11 @@ def filesystem_type(path: Path) -> str:
     """Type name of the file system that holds `path`, as `statfs` reports it; empty when unknown."""
     try:
         done = subprocess.run(
-            ["stat", "-f", "-c", "%T", os.fspath(path)], capture_output=True, text=True, timeout=5, check=False
+            ["stat", "-f", "-c", "%T", os.fspath(path)],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
@@ -42,7 +48,9 @@ def open_writer(path: Path) -> sqlite3.Connection:
         RunDatabaseError: The file was written by a newer version, or is no database.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+    )
     try:
         network = filesystem_type(path.parent) in NETWORK_FILESYSTEMS
         # WAL lets readers look while the recorder writes; NORMAL survives a killed process, and only a

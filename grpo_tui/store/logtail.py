@@ -1,7 +1,7 @@
 """Read `train.log` as it grows and make lines of it; a progress bar is one line that changes.
 
-Knows bytes and lines; knows nothing of who writes them. Control bytes other than `\\r` and `\\n`
-stay in the text, to be made visible where it is shown.
+Knows bytes and lines; knows nothing of who writes them. Control bytes other than carriage return and
+newline stay in the text, to be made visible where it is shown.
 """
 
 from __future__ import annotations

@@ -30,7 +30,11 @@ class Mailbox:
             OSError: The folder cannot be written.
         """
         command = Command(
-            id=f"{time.time_ns():020d}-{secrets.token_hex(3)}", kind=kind, args=dict(args or {}), at=time.time(), by=by
+            id=f"{time.time_ns():020d}-{secrets.token_hex(3)}",
+            kind=kind,
+            args=dict(args or {}),
+            at=time.time(),
+            by=by,
         )
         self._folder.mkdir(parents=True, exist_ok=True)
         body = {"kind": command.kind, "args": dict(command.args), "at": command.at, "by": command.by}

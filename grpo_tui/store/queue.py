@@ -108,7 +108,8 @@ def _size(record: r.Record) -> int:
     """A cheap estimate of the memory a record holds, in bytes."""
     if isinstance(record, r.GenerationBatch):
         return sum(
-            600 + len(str(g.prompt)) + sum(400 + 2 * len(c.text) for c in g.completions) for g in record.groups
+            600 + len(str(g.prompt)) + sum(400 + 2 * len(c.text) for c in g.completions)
+            for g in record.groups
         )
     if isinstance(record, r.LogLine):
         return 200 + 2 * len(record.text)

@@ -110,16 +110,21 @@ class RunReader:
     def reward_functions(self) -> list[RewardFunctionInfo]:
         """The reward functions of the newest attempt, in TRL's order."""
         rows = self._all(
-            "SELECT * FROM reward_function WHERE attempt = (SELECT max(attempt) FROM reward_function) ORDER BY idx"
+            "SELECT * FROM reward_function WHERE attempt = (SELECT max(attempt) FROM reward_function)"
+            " ORDER BY idx"
         )
         return [
-            RewardFunctionInfo(r["attempt"], r["idx"], r["name"], r["weight"], r["source"], r["sha256"], r["text"])
+            RewardFunctionInfo(
+                r["attempt"], r["idx"], r["name"], r["weight"], r["source"], r["sha256"], r["text"]
+            )
             for r in rows
         ]
 
     def dropped(self) -> dict[str, int]:
         """What could not be kept, by kind."""
-        return {r["kind"]: r["n"] for r in self._all("SELECT kind, sum(count) AS n FROM dropped GROUP BY kind")}
+        return {
+            r["kind"]: r["n"] for r in self._all("SELECT kind, sum(count) AS n FROM dropped GROUP BY kind")
+        }
 
     # -- metrics ---------------------------------------------------------------------------------
 
@@ -142,14 +147,18 @@ class RunReader:
     def metric_rows(self, after_row: int = 0, limit: int = 1000) -> list[tuple[int, int, dict[str, Any]]]:
         """Whole logged rows as (row, step, values), superseded ones left out."""
         rows = self._all(
-            "SELECT id, step FROM metric_row WHERE id > ? AND superseded = 0 ORDER BY id LIMIT ?", after_row, limit
+            "SELECT id, step FROM metric_row WHERE id > ? AND superseded = 0 ORDER BY id LIMIT ?",
+            after_row,
+            limit,
         )
         return [(row["id"], row["step"], self.metric_row(row["id"])) for row in rows]
 
     def metric_row(self, row: int) -> dict[str, Any]:
         """The values of one logged row."""
         found = self._all(
-            "SELECT k.key, m.value FROM metric_key k JOIN metric m ON m.key = k.id AND m.row = ? ORDER BY k.id", row
+            "SELECT k.key, m.value FROM metric_key k JOIN metric m ON m.key = k.id AND m.row = ?"
+            " ORDER BY k.id",
+            row,
         )
         return {r["key"]: from_column(r["value"]) for r in found}
 
@@ -198,7 +207,9 @@ class RunReader:
             where.append("superseded = 0")
         order = "DESC" if newest_first else "ASC"
         rows = self._all(
-            f"SELECT * FROM generation_group WHERE {' AND '.join(where)} ORDER BY id {order} LIMIT ?", *values, limit
+            f"SELECT * FROM generation_group WHERE {' AND '.join(where)} ORDER BY id {order} LIMIT ?",
+            *values,
+            limit,
         )
         completions = self._completions([row["id"] for row in rows])
         return [_group(row, completions.get(row["id"], [])) for row in rows]
@@ -207,7 +218,9 @@ class RunReader:
         """Number of completions recorded."""
         clause = "" if superseded else " WHERE g.superseded = 0"
         return int(
-            self._one(f"SELECT count(*) FROM completion c JOIN generation_group g ON g.id = c.group_id{clause}")[0]
+            self._one(
+                f"SELECT count(*) FROM completion c JOIN generation_group g ON g.id = c.group_id{clause}"
+            )[0]
         )
 
     def iter_groups(self, page: int = 200, **query: Any) -> Iterator[StoredGroup]:
@@ -256,7 +269,13 @@ class RunReader:
         """Checkpoints as recorded, by step. Rotation may have removed a folder since."""
         return [
             CheckpointSaved(
-                r["attempt"], r["step"], r["path"], r["at"], bool(r["complete"]), bool(r["requested"]), r["size_bytes"]
+                r["attempt"],
+                r["step"],
+                r["path"],
+                r["at"],
+                bool(r["complete"]),
+                bool(r["requested"]),
+                r["size_bytes"],
             )
             for r in self._all("SELECT * FROM checkpoint ORDER BY step")
         ]

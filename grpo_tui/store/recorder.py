@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from grpo_tui.core import records as r
-from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.logtail import LogTail
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.queue import RecordQueue
-from grpo_tui.store.writer import Writer
+from grpo_tui.store.writer import LOG_POSITION, Writer
 
 IDLE_S = 0.2
 """How often the log and the mailbox are looked at; also the longest a record waits to be seen."""
@@ -32,11 +32,12 @@ class Recorder:
         self.queue = RecordQueue()
         self._writer = Writer(open_writer(folder.database))
         self.attempt = self._writer.next_attempt()
-        self.settings_in_force = self._writer.settings_in_force()
         self._mailbox = Mailbox(folder.commands)
         self._seen: set[str] = set()
-        start = folder.log.stat().st_size if self.attempt > 1 and folder.log.exists() else 0
-        self._tail = LogTail(folder.log, start) if follow_log else None
+        self._tail = LogTail(folder.log, self._writer.log_position()) if follow_log else None
+        self.on_stop_now: Callable[[], None] = lambda: None
+        """Called from the recorder's thread, after everything is written, when the run must end at once."""
+        self._stop_now = False
         self._pending_side: list[Any] = []
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
@@ -62,17 +63,26 @@ class Recorder:
             written = self._write(taken)
             if closing and (not self.queue or not written):
                 break
+            if self._stop_now and written and not self.queue:
+                self._writer.close()
+                self.on_stop_now()
+                return
             # One transaction for what arrives together: fewer wake-ups, fewer syncs, later by IDLE_S at most.
             self._closing.wait(IDLE_S if written else 1.0)
         self._writer.close()
 
-    def _side_records(self, closing: bool) -> list[r.LogLine | tuple[Command, Outcome | None] | r.Dropped]:
-        found: list[r.LogLine | tuple[Command, Outcome | None] | r.Dropped] = []
+    def _side_records(self, closing: bool) -> list[Any]:
+        found: list[Any] = []
         if self._tail is not None and len(self._pending_side) < 10_000:
+            before = self._tail.position
             found += self._tail.read()
             if closing:
                 found += self._tail.flush()
-        found += self._mailbox.history(self._seen)
+            if self._tail.position != before:
+                found.append(r.Fact(LOG_POSITION, self._tail.position))
+        commands = self._mailbox.history(self._seen)
+        self._stop_now |= any(c.kind == "stop_now" and outcome is None for c, outcome in commands)
+        found += commands
         for kind in list(self.queue.dropped):
             count = self.queue.dropped.pop(kind)
             found.append(r.Dropped(self.attempt, kind, count))

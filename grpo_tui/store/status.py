@@ -107,14 +107,18 @@ def read_status(root: Path, reader: RunReader | None = None) -> Status:
 
 def _before_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: RankState | None) -> Status:
     if heartbeat is not None and heartbeat.supervisor_alive:
-        return Status(state="starting", phase="load", pid=heartbeat.supervisor, heartbeat_age_s=heartbeat.age_s)
+        return Status(
+            state="starting", phase="load", pid=heartbeat.supervisor, heartbeat_age_s=heartbeat.age_s
+        )
     if not folder.exists():
         raise RunDatabaseError(f"{folder.root}: no run here. `grpo-tui runs` lists the runs it can find.")
     error = {"type": "", "message": "the run ended before it recorded anything", "cause": f"see {folder.log}"}
     return Status(state="crashed", error=error)
 
 
-def _from_database(folder: RunFolder, reader: RunReader, heartbeat: Heartbeat | None, rank: RankState | None) -> Status:
+def _from_database(
+    folder: RunFolder, reader: RunReader, heartbeat: Heartbeat | None, rank: RankState | None
+) -> Status:
     attempts = reader.attempts()
     attempt = attempts[-1] if attempts else None
     if rank is not None and attempt is not None and rank.attempt not in (0, attempt.attempt):
@@ -131,7 +135,9 @@ def _from_database(folder: RunFolder, reader: RunReader, heartbeat: Heartbeat | 
         step=step,
         total_steps=next((a.total_steps for a in reversed(attempts) if a.total_steps), None),
         phase=shown_rank.phase if shown_rank else ("load" if state == "starting" else "wait"),
-        phase_s=max(0.0, time.time() - shown_rank.phase_since) if shown_rank and shown_rank.phase_since else 0.0,
+        phase_s=max(0.0, time.time() - shown_rank.phase_since)
+        if shown_rank and shown_rank.phase_since
+        else 0.0,
         reward_func=shown_rank.reward_function if shown_rank else None,
         heartbeat_age_s=None if heartbeat is None else round(heartbeat.age_s, 3),
         pid=heartbeat.supervisor if heartbeat is not None and supervisor_alive else None,
@@ -153,8 +159,8 @@ def _state(attempt: Attempt | None, heartbeat: Heartbeat | None, rank: RankState
         return "starting" if supervisor_alive else "crashed"
     if attempt.state is not None:
         # A supervisor that is alive after the end of an attempt belongs to a start that records nothing yet.
-        newer = supervisor_alive and heartbeat is not None and heartbeat.trainer not in (None, attempt.pid)
-        return "starting" if newer and process_alive(heartbeat.trainer, heartbeat.trainer_started) else attempt.state  # type: ignore[union-attr]
+        newer = supervisor_alive and heartbeat is not None and heartbeat.trainer != attempt.pid
+        return "starting" if newer else attempt.state
     if heartbeat is not None and not heartbeat.same_host:
         alive = heartbeat.supervisor_alive
     else:

@@ -50,3 +50,14 @@ def _fallback(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(map(str, value))
     return repr(value)[:1000]
+
+
+def finite_json(value: Any) -> Any:
+    """The value with what standard JSON cannot say made null: NaN and infinities."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_json(item) for item in value]
+    return value

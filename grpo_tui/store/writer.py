@@ -14,7 +14,10 @@ from typing import Any
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.statistics import mean, std
-from grpo_tui.store.values import to_column, to_json
+from grpo_tui.store.values import from_json, to_column, to_json
+
+LOG_POSITION = "log_position"
+"""Fact: up to which byte of `train.log` the lines are in the database."""
 
 
 def prompt_key(prompt: r.Prompt) -> str:
@@ -71,9 +74,15 @@ class Writer:
         """The number the next start of this run gets, from 1."""
         return int(self._db.execute("SELECT coalesce(max(attempt), 0) + 1 FROM attempt").fetchone()[0])
 
-    def settings_in_force(self) -> dict[str, str]:
-        """The last value of every setting changed in mid-run, as JSON text by name."""
-        return dict(self._db.execute("SELECT name, new FROM setting ORDER BY id"))
+    def last_pid(self) -> int | None:
+        """Process id of the newest attempt, None when there is none."""
+        row = self._db.execute("SELECT pid FROM attempt ORDER BY attempt DESC LIMIT 1").fetchone()
+        return None if row is None else int(row[0])
+
+    def log_position(self) -> int:
+        """Up to which byte `train.log` was taken in."""
+        row = self._db.execute("SELECT value FROM fact WHERE key = ?", (LOG_POSITION,)).fetchone()
+        return 0 if row is None else int(from_json(row[0]))
 
     def close(self) -> None:
         """Fold the write-ahead log into `run.db`, so that copying that one file copies the run."""
@@ -86,7 +95,14 @@ class Writer:
         self._db.execute(
             "INSERT OR REPLACE INTO attempt (attempt, started_at, host, pid, resumed_from, total_steps)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            (record.attempt, record.started_at, record.host, record.pid, record.resumed_from, record.total_steps),
+            (
+                record.attempt,
+                record.started_at,
+                record.host,
+                record.pid,
+                record.resumed_from,
+                record.total_steps,
+            ),
         )
         if record.resumed_from is not None:
             # Steps past the checkpoint are done again; the first doing stays, but queries pass it over.
@@ -116,7 +132,9 @@ class Writer:
             )
 
     def _total_steps(self, record: r.TotalSteps) -> None:
-        self._db.execute("UPDATE attempt SET total_steps = ? WHERE attempt = ?", (record.total_steps, record.attempt))
+        self._db.execute(
+            "UPDATE attempt SET total_steps = ? WHERE attempt = ?", (record.total_steps, record.attempt)
+        )
 
     def _fact(self, record: r.Fact) -> None:
         self._db.execute(
@@ -126,7 +144,8 @@ class Writer:
 
     def _metric_row(self, record: r.MetricRow) -> None:
         row = self._db.execute(
-            "INSERT INTO metric_row (attempt, step, at) VALUES (?, ?, ?)", (record.attempt, record.step, record.at)
+            "INSERT INTO metric_row (attempt, step, at) VALUES (?, ?, ?)",
+            (record.attempt, record.step, record.at),
         ).lastrowid
         self._db.executemany(
             "INSERT INTO metric (key, row, value) VALUES (?, ?, ?)",
@@ -167,7 +186,8 @@ class Writer:
 
     def _completion(self, group_id: int, completion: r.Completion) -> None:
         completion_id = self._db.execute(
-            "INSERT INTO completion (group_id, idx, text, messages, total, advantage, tokens, truncated, extra)"
+            "INSERT INTO completion"
+            " (group_id, idx, text, messages, total, advantage, tokens, truncated, extra)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 group_id,
@@ -189,7 +209,15 @@ class Writer:
     def _reward_function(self, record: r.RewardFunctionInfo) -> None:
         self._db.execute(
             "INSERT OR REPLACE INTO reward_function VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (record.attempt, record.index, record.name, record.weight, record.source, record.sha256, record.text),
+            (
+                record.attempt,
+                record.index,
+                record.name,
+                record.weight,
+                record.source,
+                record.sha256,
+                record.text,
+            ),
         )
 
     def _reward_call(self, record: r.RewardCall) -> None:
@@ -209,7 +237,8 @@ class Writer:
 
     def _phase(self, record: r.PhaseSpan) -> None:
         self._db.execute(
-            "INSERT INTO phase (attempt, rank, phase, step, started_at, duration_s) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO phase (attempt, rank, phase, step, started_at, duration_s)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
             (record.attempt, record.rank, record.phase, record.step, record.started_at, record.duration_s),
         )
 
@@ -230,7 +259,15 @@ class Writer:
     def _setting(self, record: r.SettingChanged) -> None:
         self._db.execute(
             "INSERT INTO setting (attempt, step, at, name, old, new, by) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (record.attempt, record.step, record.at, record.name, to_json(record.old), to_json(record.new), record.by),
+            (
+                record.attempt,
+                record.step,
+                record.at,
+                record.name,
+                to_json(record.old),
+                to_json(record.new),
+                record.by,
+            ),
         )
 
     def _log(self, record: r.LogLine) -> None:
@@ -255,7 +292,13 @@ class Writer:
         decided = (
             (None, None, None, None, None)
             if outcome is None
-            else (int(outcome.applied), outcome.step, outcome.reason, to_json(dict(outcome.result)), outcome.at)
+            else (
+                int(outcome.applied),
+                outcome.step,
+                outcome.reason,
+                to_json(dict(outcome.result)),
+                outcome.at,
+            )
         )
         self._db.execute(
             "INSERT OR REPLACE INTO command VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -1,0 +1,109 @@
+"""Follow a run without a screen: a line per logged step, and an exit code by its outcome.
+
+Reads the run folder like every other viewer; leaving it changes nothing in the run.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import FAILED, OK, REFUSED
+from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import ENDED, read_status
+
+POLL_S = 0.2
+EXIT = {"finished": OK, "stopped": REFUSED, "failed": FAILED, "crashed": FAILED}
+
+
+def follow(root: Path) -> int:
+    """Print what happens until the run has ended; 0 finished, 1 failed, 3 stopped."""
+    reader = _wait_for_database(root)
+    row, rewards = 0, []
+    while True:
+        state = read_status(root, reader).state  # before the rows, so that none is missed at the end
+        for number, step, values in reader.metric_rows(after_row=row):
+            row = number
+            line = describe_row(step, values)
+            if line:
+                print(line, flush=True)
+            reward = values.get("reward")
+            if isinstance(reward, int | float) and math.isfinite(reward):
+                rewards.append((step, float(reward)))
+        if state in ENDED:
+            break
+        time.sleep(POLL_S)
+    _summary(root, reader, state, rewards)
+    return EXIT[state]
+
+
+def _wait_for_database(root: Path) -> RunReader:
+    while True:
+        try:
+            reader = RunReader(RunFolder(root).database)
+            if reader.attempts():
+                return reader
+            reader.close()
+        except RunDatabaseError:
+            pass
+        if read_status(root).state in ENDED:
+            raise RunDatabaseError(
+                f"{root}: the run ended before it recorded anything; see {RunFolder(root).log}"
+            )
+        time.sleep(POLL_S)
+
+
+def describe_row(step: int, values: dict[str, Any]) -> str:
+    """One line for a logged row, empty for a row that holds neither reward nor evaluation."""
+    parts = []
+    for key, value in values.items():
+        if key in (
+            "reward",
+            "eval_reward",
+            "reward_std",
+            "kl",
+            "entropy",
+            "completions/mean_length",
+            "step_time",
+        ):
+            parts.append(f"{key} {_number(value)}")
+        elif key.startswith("rewards/") and key.endswith("/mean"):
+            parts.append(f"{key.split('/')[1]} {_number(value)}")
+    return (
+        f"step {step:>5}  " + "  ".join(parts)
+        if any(p.startswith(("reward ", "eval_reward ")) for p in parts)
+        else ""
+    )
+
+
+def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int, float]]) -> None:
+    if rewards:
+        first, last = _mean([r for _, r in rewards[:1]]), _mean([r for _, r in rewards[-10:]])
+        print(
+            f"first mean reward {first:.3f} (step {rewards[0][0]})   last mean reward {last:.3f} "
+            f"(mean of the last {min(10, len(rewards))} steps)   gain {last - first:+.3f}"
+        )
+    answers = reader.fact("before_after")
+    for answer in (answers or {}).get("rows", []):
+        asked = one_line(prompt_text(answer["prompt"]), 24)
+        print(f"  {asked:24} gold {answer['gold']}   before {one_line(answer['before'], 60)}")
+        print(f"  {'':24} {'':>{5 + len(str(answer['gold']))}}   after  {one_line(answer['after'], 60)}")
+    look = read_status(root, reader)
+    print(f"{state} at step {look.step}; {root}")
+    if look.error:
+        print(f"cause: {one_line(str(look.error.get('cause') or look.error.get('message')))}")
+    if state in ("failed", "crashed", "stopped") and any(c.complete for c in look.checkpoints):
+        print(f"`grpo-tui train {root} --resume` continues it")
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, int | float) else str(value)

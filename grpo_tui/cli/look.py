@@ -1,0 +1,164 @@
+"""The commands that look at runs: open the screen, attach, list, status.
+
+Knows how to ask the store and how to open the screen; starts and changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.core.text import one_line
+from grpo_tui.store.catalog import find_runs
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.status import Status, read_status
+from grpo_tui.store.values import finite_json
+
+
+def default_roots() -> list[Path]:
+    """Where runs are looked for: `outputs/` and the current folder."""
+    return [path for path in (Path("outputs"), Path(".")) if path.is_dir()]
+
+
+def open_runs(parsed: Any) -> int:
+    """`grpo-tui`: the Runs pane, or the list when there is no terminal."""
+    if not sys.stdout.isatty():
+        return runs(parsed)
+    return show(None)
+
+
+def attach(parsed: Any) -> int:
+    """`grpo-tui attach RUN`."""
+    root = run_folder(parsed.run)
+    if sys.stdout.isatty():
+        return show(root)
+    from grpo_tui.cli.headless import follow
+
+    return follow(root)
+
+
+def show(run: Path | None, roots: list[Path] | None = None) -> int:
+    """Open the screen, on a run or on the list of runs."""
+    from grpo_tui.ui.app import run_app
+
+    parting = run_app(roots=roots or default_roots(), run=run)
+    if parting:
+        print(parting)
+    return OK
+
+
+def runs(parsed: Any) -> int:
+    """`grpo-tui runs [ROOT…] [--json]`."""
+    roots = getattr(parsed, "roots", None) or default_roots()
+    for root in roots:
+        if not root.is_dir():
+            raise CommandError(f"{root}: no such folder")
+    found = [(path, look) for path in find_runs(roots) if (look := _look(path)) is not None]
+    if getattr(parsed, "json", False):
+        print(
+            json.dumps([finite_json({"path": str(path), **look.to_json()}) for path, look in found], indent=1)
+        )
+        return OK
+    if not found:
+        print("no runs here yet; `grpo-tui demo` makes one, `grpo-tui train CONFIG` starts your own")
+    for path, look in found:
+        total = f"/{look.total_steps}" if look.total_steps else ""
+        reward = look.metrics.get("reward")
+        print(
+            f"{look.state:9} step {look.step}{total:6}  reward {_number(reward):>7}  {one_line(_short(path))}"
+        )
+    return OK
+
+
+def status(parsed: Any) -> int:
+    """`grpo-tui status RUN [--json]`."""
+    root = run_folder(parsed.run)
+    try:
+        look = read_status(root)
+    except RunDatabaseError as error:
+        raise CommandError(str(error)) from error
+    if parsed.json:
+        print(json.dumps(finite_json(look.to_json()), indent=1))
+        return OK
+    for line in describe(look):
+        print(one_line(line))
+    return OK
+
+
+def describe(look: Status) -> list[str]:
+    """A status as lines for a person."""
+    total = f" of {look.total_steps}" if look.total_steps else ""
+    lines = [f"{look.state}  step {look.step}{total}  attempt {look.attempt}"]
+    if look.live:
+        reward = f", reward function {look.reward_func} runs" if look.reward_func else ""
+        lines.append(f"phase {look.phase} for {look.phase_s:.1f} s{reward}")
+        if not look.supervised:
+            lines.append(
+                "no supervisor: training and recording go on; abort-reward and stop --now do not work"
+            )
+    if look.metrics:
+        parts = [f"{key} {_number(look.metrics[key])}" for key in _SHOWN if key in look.metrics]
+        lines.append("  ".join(parts))
+    if look.checkpoints:
+        names = [f"{c.step}{'' if c.complete else ' (incomplete)'}" for c in look.checkpoints]
+        lines.append(f"checkpoints {', '.join(names)}")
+    if look.dropped:
+        lines.append(f"{look.dropped} records could not be kept")
+    if look.error:
+        lines.append(f"cause: {look.error.get('cause') or look.error.get('message')}")
+    if look.progress_at and look.live:
+        lines.append(f"last step ended {time.time() - look.progress_at:.0f} s ago")
+    return lines
+
+
+_SHOWN = (
+    "reward",
+    "reward_std",
+    "frac_reward_zero_std",
+    "kl",
+    "entropy",
+    "completions/mean_length",
+    "step_time",
+)
+
+
+def run_folder(path: Path) -> Path:
+    """The absolute run folder.
+
+    Raises:
+        CommandError: It is no run folder.
+    """
+    if path.name == "run.db":
+        path = path.parent
+    root = path.absolute()
+    if not root.is_dir():
+        raise CommandError(f"{path}: no such folder; `grpo-tui runs` lists the runs it can find")
+    if not RunFolder(root).exists():
+        raise CommandError(
+            f"{path}: no run here (it has no run.db); `grpo-tui runs` lists the runs it can find"
+        )
+    return root
+
+
+def _look(path: Path) -> Status | None:
+    try:
+        return read_status(path)
+    except RunDatabaseError as error:
+        print(f"grpo-tui: {one_line(str(error))}", file=sys.stderr)
+        return None
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else "-" if value is None else str(value)
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

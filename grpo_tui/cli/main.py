@@ -1,0 +1,75 @@
+"""Turn arguments into a command, and what goes wrong into one or two lines on stderr.
+
+Knows which function serves which word; each lives beside this module.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from grpo_tui.cli.errors import OK, USAGE, CommandError
+from grpo_tui.cli.parser import build_parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `grpo-tui`; returns the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = build_parser()
+    words = _with_implied_command(words)
+    parsed = parser.parse_args(words)
+    try:
+        return _dispatch(parsed)
+    except CommandError as error:
+        print(f"grpo-tui: {error}", file=sys.stderr)
+        return error.code
+    except BrokenPipeError:
+        # The reader of a pipe went away; what is left to flush must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if parsed.debug:
+            raise
+        message = str(error).splitlines()[0] if str(error) else "no message"
+        print(f"grpo-tui: {type(error).__name__}: {message} (--debug shows where)", file=sys.stderr)
+        return USAGE
+
+
+COMMANDS = (
+    "demo", "train", "attach", "runs", "status",
+    "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
+)  # fmt: skip
+
+
+def _with_implied_command(words: list[str]) -> list[str]:
+    """`grpo-tui X` opens X: a run folder is attached, a config is started."""
+    plain = [word for word in words if not word.startswith("-")]
+    if not plain or plain[0] in COMMANDS:
+        return words
+    target = Path(plain[0])
+    position = words.index(plain[0])
+    if target.is_dir():
+        return [*words[:position], "attach", *words[position:]]
+    if target.suffix in (".yaml", ".yml"):
+        return [*words[:position], "open", *words[position:]]
+    return words
+
+
+def _dispatch(parsed: object) -> int:
+    command = getattr(parsed, "command", None)
+    if command in ("demo", "train", "open"):
+        from grpo_tui.cli import start
+
+        return {"demo": start.demo, "train": start.train, "open": start.open_config}[command](parsed)
+    if command in (None, "attach", "runs", "status"):
+        from grpo_tui.cli import look
+
+        return {None: look.open_runs, "attach": look.attach, "runs": look.runs, "status": look.status}[
+            command
+        ](parsed)
+    from grpo_tui.cli import steer
+
+    return steer.steer(parsed)

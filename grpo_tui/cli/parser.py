@@ -1,0 +1,125 @@
+"""The words of the command line and their help texts; knows nothing of what a command does."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from grpo_tui import __version__
+
+DESCRIPTION = "A terminal workbench for GRPO with TRL: train, watch every generation live, steer."
+EPILOG = "Without a command, grpo-tui opens the runs of this folder; RUN attaches, CONFIG.yaml starts."
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(prog="grpo-tui", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument("--version", action="version", version=f"grpo-tui {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    _start_commands(commands)
+    _open_command(commands)
+    _look_commands(commands)
+    _steer_commands(commands)
+    return parser
+
+
+def _start_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    demo = commands.add_parser(
+        "demo", help="a real GRPO run of the shipped model, live, on the CPU in a minute"
+    )
+    demo.add_argument("--headless", action="store_true", help="no screen: a line per step")
+    demo.add_argument("--steps", type=_positive, help="optimizer steps (default 120)")
+    demo.add_argument(
+        "--run-dir", type=Path, help="run folder (default: outputs/demo, or the next free name)"
+    )
+    demo.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="default cpu: a shared GPU may be busy"
+    )
+    demo.add_argument("--seed", type=int, help="random seed of the run")
+
+    train = commands.add_parser("train", help="start or resume a run from a TRL YAML config or a run folder")
+    train.add_argument("config", type=Path, metavar="CONFIG_OR_RUN", help="TRL YAML config, or a run folder")
+    train.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="K=V",
+        dest="overrides",
+        help="override a key of the config",
+    )
+    train.add_argument("--run-dir", type=Path, help="run folder (default: output_dir, else outputs/CONFIG)")
+    shape = train.add_mutually_exclusive_group()
+    shape.add_argument(
+        "--headless", action="store_true", help="no screen: a line per step, exit code by outcome"
+    )
+    shape.add_argument("--detach", action="store_true", help="start and return at once")
+    train.add_argument(
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="CKPT",
+        help="continue from the newest complete checkpoint, or from CKPT (a folder or a step)",
+    )
+
+
+def _open_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """What `grpo-tui CONFIG.yaml` stands for."""
+    config = commands.add_parser("open")
+    config.add_argument("config", type=Path, metavar="CONFIG")
+    config.set_defaults(overrides=[], run_dir=None)
+
+
+def _look_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    attach = commands.add_parser("attach", help="watch a run")
+    attach.add_argument("run", type=Path, metavar="RUN", help="run folder")
+
+    runs = commands.add_parser("runs", help="list the runs under a folder")
+    runs.add_argument("roots", type=Path, nargs="*", metavar="ROOT", help="default: outputs/ and this folder")
+    runs.add_argument("--json", action="store_true", help="one JSON list")
+
+    status = commands.add_parser("status", help="one look at a run")
+    status.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    status.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
+def _steer_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    for name, text in (
+        ("pause", "pause training at the next safe point; memory is kept"),
+        ("resume", "end a pause"),
+        ("checkpoint", "save a checkpoint at the next safe point; it is never rotated away"),
+        ("abort-reward", "abort the reward call that runs now; its rewards count as None for the batch"),
+    ):
+        _run_command(commands, name, text)
+    stop = _run_command(commands, "stop", "finish the step, save a checkpoint, end the run")
+    stop.add_argument("--now", action="store_true", help="end at once, without a checkpoint")
+    change = _run_command(commands, "set", "change learning_rate, temperature or reward_weights in mid-run")
+    change.add_argument(
+        "changes", nargs="+", metavar="K=V", help="such as learning_rate=2e-4, reward_weights=[2,1]"
+    )
+    sample = _run_command(commands, "sample", "sample completions from the current policy")
+    sample.add_argument("prompt", nargs="?", metavar="PROMPT", help="default: the newest prompt of the run")
+    sample.add_argument("--count", type=_positive, default=4, help="number of completions (default 4)")
+    sample.add_argument("--temperature", type=float, help="default: that of the run")
+
+
+def _run_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, text: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=text)
+    parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    parser.add_argument(
+        "--wait", type=float, default=60.0, metavar="S", help="wait so long for it (default 60)"
+    )
+    parser.add_argument("--json", action="store_true", help="the outcome as JSON")
+    return parser
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
+    return number

@@ -1,0 +1,208 @@
+"""The commands that start runs: demo, train, and a config given alone.
+
+Everything wrong with a config is said before a process is started. Knows configs, folders and the
+supervisor; the training process does the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.look import show
+from grpo_tui.config.resolve import load_config, reload_config
+from grpo_tui.config.run_config import ConfigError, RunConfig, describe
+from grpo_tui.store.checkpoints import Verdict, judge, newest_usable
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import RunSpec, read_spec
+from grpo_tui.supervisor import RunFolderBusy, launch
+
+DEMO_STEPS = 120
+DEMO_PROMPTS = 6
+"""Held-out prompts the demo answers before and after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Everything decided about a start, before anything is written."""
+
+    folder: RunFolder
+    spec: RunSpec
+    config: RunConfig
+
+
+def demo(parsed: Any) -> int:
+    """`grpo-tui demo`: the shipped config in the next free folder."""
+    from grpo_tui.demo import DEMO_CONFIG
+
+    steps = parsed.steps or DEMO_STEPS
+    overrides = [f"max_steps={steps}"]
+    if parsed.seed is not None:
+        overrides.append(f"seed={parsed.seed}")
+    if parsed.device == "cuda":
+        overrides += ["use_cpu=false", "bf16=true"]
+    config = _load(DEMO_CONFIG, overrides)
+    root = parsed.run_dir or next_free(Path("outputs/demo"))
+    start = Start(_fresh(root.absolute()), RunSpec(config.to_json(), compare_prompts=DEMO_PROMPTS), config)
+    return _go(start, headless=parsed.headless, detach=False)
+
+
+def train(parsed: Any) -> int:
+    """`grpo-tui train CONFIG_OR_RUN`."""
+    start = _resumed(parsed) if parsed.resume is not None else _new(parsed)
+    asked = start.config.grpo.get("resume_from_checkpoint")
+    if parsed.resume is None and asked:
+        # TRL only reads this key in its own script; here it means what it says.
+        parsed.resume = "" if asked is True else str(asked)
+        start = _resumed(parsed)
+    return _go(start, headless=parsed.headless, detach=parsed.detach)
+
+
+def open_config(parsed: Any) -> int:
+    """`grpo-tui CONFIG.yaml`: say what would run, ask once, then train."""
+    start = _new(parsed)
+    _announce(start)
+    if not sys.stdin.isatty():
+        raise CommandError(f"`grpo-tui train {parsed.config}` starts it")
+    if input("start? [Y/n] ").strip().lower() not in ("", "y", "yes"):
+        return OK
+    return _go(start, headless=False, detach=False, announce=False)
+
+
+def next_free(root: Path) -> Path:
+    """`root`, or `root-2`, `root-3`, … : the first that holds no run."""
+    names = itertools.chain([root], (root.with_name(f"{root.name}-{n}") for n in itertools.count(2)))
+    return next(path for path in names if not path.exists())
+
+
+# -- deciding --------------------------------------------------------------------------------------
+
+
+def _new(parsed: Any) -> Start:
+    config, source = _config(parsed.config, parsed.overrides)
+    if parsed.run_dir is None and source is not None:
+        raise CommandError(
+            f"{source.root} holds a run. Continue it with --resume, or start anew with --run-dir FOLDER"
+        )
+    root = parsed.run_dir or _default_root(config)
+    if config.grpo.get("resume_from_checkpoint"):
+        return Start(RunFolder(root.absolute()), RunSpec(config.to_json()), config)
+    return Start(_fresh(root.absolute()), RunSpec(config.to_json()), config)
+
+
+def _resumed(parsed: Any) -> Start:
+    config, source = _config(parsed.config, parsed.overrides)
+    folder = source or RunFolder((parsed.run_dir or _default_root(config)).absolute())
+    if parsed.run_dir is not None and source is not None and parsed.run_dir.absolute() != folder.root:
+        raise CommandError("--resume continues a run in its own folder; leave --run-dir out")
+    verdict, notes = _checkpoint(folder, parsed.resume)
+    total = config.grpo.get("max_steps")
+    if isinstance(total, int) and 0 < total <= verdict.step:
+        raise CommandError(
+            f"the run has done {verdict.step} of {total} steps; add some: --set max_steps={verdict.step * 2}"
+        )
+    earlier = read_spec(folder.spec) if folder.spec.exists() else RunSpec({})
+    named = tuple(override.partition("=")[0] for override in parsed.overrides)
+    spec = RunSpec(config.to_json(), str(verdict.path), earlier.compare_prompts, tuple(notes), named)
+    return Start(folder, spec, config)
+
+
+def _checkpoint(folder: RunFolder, asked: str) -> tuple[Verdict, list[str]]:
+    if asked:
+        path = Path(asked) if Path(asked).is_dir() else folder.root / f"checkpoint-{asked}"
+        if not path.is_dir():
+            known = ", ".join(p.name.split("-")[-1] for p in folder.checkpoints()) or "none"
+            raise CommandError(f"no checkpoint {asked} in {folder.root}; there are: {known}")
+        verdict = judge(path.absolute())
+        if not verdict.usable:
+            raise CommandError(f"{path.name} cannot be resumed: {verdict.reason}")
+        passed: list[Verdict] = []
+    else:
+        best, passed = newest_usable(folder)
+        if best is None:
+            reasons = "".join(f"\n  {v.path.name}: {v.reason}" for v in passed)
+            raise CommandError(f"no complete checkpoint in {folder.root}{reasons}")
+        verdict = best
+    notes = [f"{v.path.name} passed over: {v.reason}" for v in passed]
+    if verdict.reason:
+        notes.append(f"{verdict.path.name}: {verdict.reason}")
+    return verdict, notes
+
+
+def _config(path: Path, overrides: list[str]) -> tuple[RunConfig, RunFolder | None]:
+    """The config of a YAML file or of a run folder, and the run folder if it was one."""
+    if path.is_dir():
+        folder = RunFolder(path.absolute())
+        if not folder.spec.exists():
+            raise CommandError(f"{path}: no run here (it has no run.json); give a TRL YAML config")
+        try:
+            saved = RunConfig.from_json(read_spec(folder.spec).config)
+            return (reload_config(saved, overrides) if overrides else saved), folder
+        except ConfigError as error:
+            raise CommandError(str(error)) from error
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            raise CommandError(f"{folder.spec} cannot be read: {error}") from error
+    return _load(path, overrides), None
+
+
+def _load(path: Path, overrides: list[str]) -> RunConfig:
+    try:
+        return load_config(path, overrides)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+
+
+def _default_root(config: RunConfig) -> Path:
+    output_dir = config.grpo.get("output_dir")
+    name = config.path.stem if config.path is not None else "run"
+    return Path(output_dir) if output_dir else Path("outputs") / name
+
+
+def _fresh(root: Path) -> RunFolder:
+    folder = RunFolder(root)
+    if folder.exists() or folder.checkpoints():
+        raise CommandError(
+            f"{root} holds a run already. Continue it with `grpo-tui train {root} --resume`, "
+            "or start anew with --run-dir FOLDER"
+        )
+    return folder
+
+
+# -- starting --------------------------------------------------------------------------------------
+
+
+def _go(start: Start, *, headless: bool, detach: bool, announce: bool = True) -> int:
+    folder = start.folder
+    if announce:
+        _announce(start)
+    try:
+        folder.root.mkdir(parents=True, exist_ok=True)
+        start.spec.write(folder.spec)
+        launch(folder)
+    except RunFolderBusy as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(
+            f"{folder.root}: {error.strerror}; choose another folder with --run-dir"
+        ) from error
+    if detach:
+        print(f"training in {folder.root}; `grpo-tui attach {folder.root}` watches it")
+        return OK
+    if headless or not sys.stdout.isatty():
+        from grpo_tui.cli.headless import follow
+
+        return follow(folder.root)
+    return show(folder.root)
+
+
+def _announce(start: Start) -> None:
+    for finding in start.config.findings:
+        print(f"{finding.severity}: {describe(finding, start.config.path)}", file=sys.stderr)
+    for note in start.spec.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if start.spec.resume:
+        print(f"resuming from {Path(start.spec.resume).name}", file=sys.stderr)

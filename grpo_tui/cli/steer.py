@@ -1,0 +1,99 @@
+"""The commands that steer a run: submit, wait, report the outcome.
+
+Exit 0 when applied, 3 when refused (reason on stderr), 4 when the wait ran out. Knows the mailbox;
+what a command means is the run's business.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import OK, REFUSED, TIMED_OUT, USAGE, CommandError
+from grpo_tui.cli.look import run_folder
+from grpo_tui.core.commands import Outcome
+from grpo_tui.core.text import safe
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.status import Status, read_status
+from grpo_tui.store.values import finite_json
+
+
+def steer(parsed: Any) -> int:
+    """Carry one command to a run and wait for what becomes of it."""
+    root = run_folder(parsed.run)
+    kind, args = _command(parsed)
+    try:
+        look = read_status(root)
+    except RunDatabaseError as error:
+        raise CommandError(str(error)) from error
+    if not look.live:
+        raise CommandError(_gone(kind, root, look), REFUSED)
+    mailbox = Mailbox(RunFolder(root).commands)
+    try:
+        command = mailbox.submit(kind, args)
+    except OSError as error:
+        raise CommandError(f"{root}: cannot write a command here: {error.strerror}", REFUSED) from error
+    outcome = mailbox.wait(command, parsed.wait)
+    if outcome is None:
+        print(
+            f"grpo-tui: no outcome within {parsed.wait:g} s; the command stays with the run, "
+            f"which is in phase {read_status(root).phase}",
+            file=sys.stderr,
+        )
+        return TIMED_OUT
+    return _report(parsed, kind, outcome)
+
+
+def _command(parsed: Any) -> tuple[str, dict[str, Any]]:
+    if parsed.command == "stop":
+        return ("stop_now" if parsed.now else "stop"), {}
+    if parsed.command == "set":
+        return "set", dict(_assignment(text) for text in parsed.changes)
+    if parsed.command == "sample":
+        args = {"prompt": parsed.prompt, "count": parsed.count, "temperature": parsed.temperature}
+        return "sample", {key: value for key, value in args.items() if value is not None}
+    return parsed.command.replace("-", "_"), {}
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise CommandError(f"{text!r}: write it as name=value, such as learning_rate=2e-4", USAGE)
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _gone(kind: str, root: Path, look: Status) -> str:
+    if kind == "resume":
+        return f"the run is {look.state}, not paused; `grpo-tui train {root} --resume` continues it"
+    return f"the run is {look.state}: nothing is left to {kind.replace('_', ' ')}"
+
+
+def _report(parsed: Any, kind: str, outcome: Outcome) -> int:
+    if parsed.json:
+        body = {
+            "applied": outcome.applied,
+            "step": outcome.step,
+            "reason": outcome.reason,
+            "result": outcome.result,
+        }
+        print(json.dumps(finite_json(body), ensure_ascii=False))
+    elif not outcome.applied:
+        print(
+            f"grpo-tui: {kind.replace('_', ' ')} refused at step {outcome.step}: {safe(outcome.reason)}",
+            file=sys.stderr,
+        )
+    elif kind == "sample":
+        for completion in outcome.result.get("completions", []):
+            cut = ", cut off" if completion["truncated"] else ""
+            print(f"--- {completion['tokens']} tokens{cut}\n{safe(completion['text'])}")
+    else:
+        reason = f": {safe(outcome.reason)}" if outcome.reason else ""
+        print(f"{kind.replace('_', ' ')} applied at step {outcome.step}{reason}")
+    return OK if outcome.applied else REFUSED

@@ -1,0 +1,83 @@
+"""Judge checkpoint folders without loading them: which can a run be resumed from, and which not, and why.
+
+Knows the files transformers writes into a checkpoint; knows nothing of torch.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo_tui.store.layout import RunFolder
+
+MARKER = "grpo_tui.json"
+"""Written last into a checkpoint; lists the files and their sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a look at one checkpoint says."""
+
+    path: Path
+    step: int
+    usable: bool
+    reason: str = ""
+    """Why it cannot be used, or what is missing for an exact resume."""
+
+
+def judge(path: Path) -> Verdict:
+    """Look at one checkpoint folder."""
+    step = int(path.name.split("-")[-1])
+    marker = _json(path / MARKER)
+    if marker is not None:
+        for name, size in marker.get("files", {}).items():
+            file = path / name
+            if not file.exists():
+                return Verdict(path, step, False, f"{name} is missing")
+            if file.stat().st_size != size:
+                return Verdict(path, step, False, f"{name} holds {file.stat().st_size:,} of {size:,} bytes")
+        return Verdict(path, step, True)
+    if _json(path / "trainer_state.json") is None:
+        return Verdict(path, step, False, "trainer_state.json is missing or cut off, so the save never ended")
+    weights = [*path.glob("*.safetensors"), *path.glob("pytorch_model*.bin")]
+    if not weights:
+        return Verdict(path, step, False, "it holds no weights")
+    for file in weights:
+        if file.suffix == ".safetensors" and not _whole_safetensors(file):
+            return Verdict(path, step, False, f"{file.name} is cut off")
+    if not (path / "optimizer.pt").exists() and not (path / "optimizer.bin").exists():
+        return Verdict(path, step, True, "it holds no optimizer state: momentum starts anew")
+    return Verdict(path, step, True, "saved without grpo-tui: a generation cycle under way is generated anew")
+
+
+def newest_usable(folder: RunFolder) -> tuple[Verdict | None, list[Verdict]]:
+    """The newest checkpoint a run can resume from, and the newer ones that were passed over."""
+    passed: list[Verdict] = []
+    for path in reversed(folder.checkpoints()):
+        verdict = judge(path)
+        if verdict.usable:
+            return verdict, passed
+        passed.append(verdict)
+    return None, passed
+
+
+def _json(path: Path) -> dict[str, dict[str, int]] | None:
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _whole_safetensors(path: Path) -> bool:
+    """True when the file is as long as its own header says (format: 8-byte header length, JSON, data)."""
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(length))
+        end = max((t["data_offsets"][1] for name, t in header.items() if name != "__metadata__"), default=0)
+        return path.stat().st_size >= 8 + length + end
+    except (OSError, ValueError, struct.error, KeyError, TypeError):
+        return False

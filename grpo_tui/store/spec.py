@@ -1,0 +1,56 @@
+"""`run.json`: what a run folder starts from, written by whoever starts it, read by the training process.
+
+Knows the file's shape; the config inside is opaque here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """A start of a run."""
+
+    config: Mapping[str, Any]
+    """`RunConfig.to_json()`."""
+    resume: str | None = None
+    """Checkpoint folder to continue from, None for a fresh start."""
+    compare_prompts: int = 0
+    """Held-out prompts to answer greedily before and after training, 0 for none."""
+    notes: tuple[str, ...] = ()
+    """What the person should read in the log, such as checkpoints that were passed over."""
+    overridden: tuple[str, ...] = ()
+    """Keys given anew at a resume; they win over what was set in mid-run before."""
+
+    def write(self, path: Path) -> None:
+        """Write the file whole or not at all; only its owner may read it, for a config can hold tokens."""
+        beside = path.with_name(path.name + ".new")
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(asdict(self), file, ensure_ascii=False, indent=1, default=str)
+        os.replace(beside, path)
+
+
+def read_spec(path: Path) -> RunSpec:
+    """Read `run.json`.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no run specification.
+    """
+    body = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(body, dict) or "config" not in body:
+        raise ValueError(f"{path} is no run specification")
+    return RunSpec(
+        config=body["config"],
+        resume=body.get("resume"),
+        compare_prompts=int(body.get("compare_prompts") or 0),
+        notes=tuple(body.get("notes") or ()),
+        overridden=tuple(body.get("overridden") or ()),
+    )

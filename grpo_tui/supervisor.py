@@ -1,0 +1,314 @@
+"""The parent of a training process: heartbeat, log, out-of-band commands, and the last word on its end.
+
+Runs in a session of its own, so no hang-up reaches it, and stays responsive when a regular expression
+or a C library holds the trainer's interpreter. Knows processes and the run folder; never imports the
+ML stack.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core.commands import SUPERVISOR_KINDS, Command, Outcome
+from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact
+from grpo_tui.store.checkpoints import newest_usable
+from grpo_tui.store.connection import open_writer
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import process_alive, process_started, read_rank, write_heartbeat
+from grpo_tui.store.logtail import LogTail
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.writer import LOG_POSITION, Writer
+
+TICK_S = 0.1
+HEARTBEAT_S = 1.0
+ABORT_LIMIT_S = 5.0
+"""How long an aborted reward call may take to give way before it is called uninterruptible."""
+STOP_NOW_LIMIT_S = 3.0
+"""How long a trainer gets to write its last records before it is killed."""
+ABORT_SIGNAL = signal.SIGRTMIN + 3
+
+
+class RunFolderBusy(RuntimeError):
+    """Another process trains into the folder."""
+
+
+def take_lock(folder: RunFolder) -> int:
+    """Take the folder's lock; the descriptor holds it, also in children that inherit it.
+
+    Raises:
+        RunFolderBusy: Somebody else holds it.
+    """
+    folder.root.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise RunFolderBusy(
+            f"{folder.root}: another run trains into this folder; choose another one"
+        ) from None
+    return descriptor
+
+
+def launch(folder: RunFolder) -> int:
+    """Start a supervisor, and through it the training process; returns the supervisor's pid.
+
+    Raises:
+        RunFolderBusy: Another process trains into the folder.
+    """
+    lock = take_lock(folder)
+    try:
+        return _start(folder, ["--lock", str(lock)], lock)
+    finally:
+        os.close(lock)
+
+
+def start_sidecar(folder: RunFolder, trainer: int, lock: int) -> int:
+    """Start a supervisor for a training process that runs already; returns the supervisor's pid."""
+    return _start(folder, ["--lock", str(lock), "--watch", str(trainer)], lock)
+
+
+def _start(folder: RunFolder, arguments: list[str], lock: int) -> int:
+    with folder.log.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "grpo_tui.supervisor", str(folder.root), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=(lock,),
+        )
+    write_heartbeat(folder.heartbeat, process.pid, None)
+    # The supervisor outlives whoever started it; not waiting for it here is on purpose.
+    process.returncode = 0
+    return process.pid
+
+
+class Supervisor:
+    """Watches one training process until it ends."""
+
+    def __init__(self, folder: RunFolder, trainer: int | None, lock: int) -> None:
+        self._folder, self._lock = folder, lock
+        self._mailbox = Mailbox(folder.commands)
+        self._child: subprocess.Popen[bytes] | None = None
+        self._trainer = trainer
+        self._trainer_started = None if trainer is None else process_started(trainer)
+        self._beat_at = 0.0
+        self._started_at = time.time()
+        self._abort: tuple[Command, int, float, float] | None = None
+        self._stop_now: tuple[Command, float] | None = None
+
+    def run(self) -> int:
+        """Start the training process if there is none to watch, and stay until it has ended."""
+        if self._trainer is None:
+            self._refuse_leftovers("the run had ended before this command was read")
+            self._start_trainer()
+        self._beat(force=True)
+        while self._trainer_lives():
+            self._beat()
+            self._serve()
+            time.sleep(TICK_S)
+        self._after_end()
+        return 0
+
+    def _start_trainer(self) -> None:
+        environment = dict(os.environ)
+        environment["PYTHONUNBUFFERED"] = "1"
+        # torch elastic would otherwise take SIGHUP as a reason to stop its ranks.
+        environment.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT")
+        with self._folder.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "grpo_tui.train.worker", str(self._folder.root)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+                pass_fds=(self._lock,),
+            )
+        self._trainer = self._child.pid
+        self._trainer_started = process_started(self._child.pid)
+
+    def _trainer_lives(self) -> bool:
+        if self._child is not None:
+            return self._child.poll() is None
+        return process_alive(self._trainer, self._trainer_started)
+
+    def _beat(self, *, force: bool = False) -> None:
+        now = time.monotonic()
+        if force or now - self._beat_at >= HEARTBEAT_S:
+            self._beat_at = now
+            try:
+                write_heartbeat(self._folder.heartbeat, os.getpid(), self._trainer)
+            except OSError:
+                return  # a full disk or a deleted folder must not end the watch
+
+    # -- commands --------------------------------------------------------------------------------
+
+    def stop_gently(self, *_: Any) -> None:
+        """On SIGTERM: ask the trainer to save and stop, and go on watching it."""
+        try:
+            self._mailbox.submit("stop", by="SIGTERM")
+        except OSError:
+            if self._trainer is not None:
+                os.kill(self._trainer, signal.SIGTERM)
+
+    def _serve(self) -> None:
+        self._follow_abort()
+        if self._stop_now is not None:
+            command, since = self._stop_now
+            if time.monotonic() - since > STOP_NOW_LIMIT_S:
+                self._kill_trainer()
+            return
+        for command in self._mailbox.pending():
+            if command.kind not in SUPERVISOR_KINDS:
+                continue
+            if command.kind == "stop_now":
+                # The recorder reads the same command, writes what it has and leaves; see `_kill_trainer`.
+                self._stop_now = (command, time.monotonic())
+            elif self._abort is None:
+                self._begin_abort(command)
+
+    def _begin_abort(self, command: Command) -> None:
+        rank = read_rank(self._folder.rank(0))
+        if rank is None or rank.reward_call is None or self._trainer is None:
+            self._finish(command, False, "no reward function runs just now")
+            return
+        self._folder.abort.write_text(str(rank.reward_call))
+        self._abort = (command, rank.reward_call, time.monotonic(), 0.0)
+        self._follow_abort()
+
+    def _follow_abort(self) -> None:
+        if self._abort is None or self._trainer is None:
+            return
+        command, call, since, signalled = self._abort
+        rank = read_rank(self._folder.rank(0))
+        now = time.monotonic()
+        if rank is not None and rank.aborted_call == call:
+            self._finish(command, True, "the call gave way; its rewards count as None for this batch")
+        elif rank is not None and rank.reward_call != call:
+            self._finish(command, True, "the call ended by itself")
+        elif now - since > ABORT_LIMIT_S:
+            self._finish(command, False, f"cannot be interrupted; stop at once, {self._way_on()}")
+        else:
+            if now - signalled >= 1.0:
+                self._abort = (command, call, since, now)
+                os.kill(self._trainer, ABORT_SIGNAL)
+            return
+        self._abort = None
+
+    def _way_on(self) -> str:
+        best, _ = newest_usable(self._folder)
+        return (
+            "there is no checkpoint to resume from" if best is None else f"resume from checkpoint {best.step}"
+        )
+
+    def _finish(self, command: Command, applied: bool, reason: str) -> None:
+        rank = read_rank(self._folder.rank(0))
+        self._mailbox.finish(command, Outcome(applied, rank.step if rank else 0, reason))
+
+    def _kill_trainer(self) -> None:
+        if self._child is not None:
+            _kill_session(self._child.pid)
+        elif self._trainer is not None:
+            os.kill(self._trainer, signal.SIGKILL)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _after_end(self) -> None:
+        code = None if self._child is None else self._child.wait()
+        if self._child is not None:
+            _kill_session(self._child.pid)  # children of rewards must not outlive the run
+        stopped_now = self._stop_now
+        if stopped_now is not None:
+            self._finish(stopped_now[0], True, f"ended at once; {self._way_on()}")
+        self._refuse_leftovers("the run has ended")
+        try:
+            self._write_last_word(code, stopped_now is not None)
+        except Exception as error:
+            print(f"grpo-tui: could not record the end of the run: {error}", flush=True)
+
+    def _refuse_leftovers(self, reason: str) -> None:
+        for command in self._mailbox.pending():
+            self._finish(command, False, reason)
+
+    def _write_last_word(self, code: int | None, stopped_now: bool) -> None:
+        """Become the one writer: the rest of the log, outcomes, and the end if the trainer did not say."""
+        writer = Writer(open_writer(self._folder.database))
+        try:
+            attempt = writer.next_attempt()
+            records: list[Any] = []
+            if writer.last_pid() == self._trainer:
+                attempt -= 1
+            else:  # it ended before it could record its own start
+                records.append(
+                    AttemptStarted(attempt, self._started_at, socket.gethostname(), self._trainer or 0)
+                )
+            tail = LogTail(self._folder.log, writer.log_position())
+            lines = [*tail.read(1 << 24), *tail.flush()]
+            rank = read_rank(self._folder.rank(0))
+            state, error = _verdict(code, stopped_now, self._folder)
+            ended = AttemptEnded(attempt, time.time(), state, rank.step if rank else None, code, error)
+            records += [*lines, Fact(LOG_POSITION, tail.position), *self._mailbox.history(set()), ended]
+            writer.write(records)
+        finally:
+            writer.close()
+
+
+def _verdict(code: int | None, stopped_now: bool, folder: RunFolder) -> tuple[str, dict[str, Any] | None]:
+    """State and error of an attempt whose trainer could not write its own end."""
+    if stopped_now:
+        return "stopped", None
+    where = f"see {folder.log.name}"
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        why = {
+            "SIGKILL": "killed with SIGKILL, by a person or by the system when memory ran out",
+            "SIGSEGV": "a native library crashed (SIGSEGV)",
+            "SIGABRT": "a native library gave up (SIGABRT)",
+        }.get(name, f"ended by {name}")
+        return "crashed", {
+            "type": name,
+            "message": f"the training process was {why}",
+            "cause": f"{why}; {where}",
+        }
+    if code == 0:
+        return "finished", None
+    cause = "the training process is gone" if code is None else f"the training process ended with code {code}"
+    return "crashed", {"type": "", "message": cause, "cause": f"{cause} and did not say why; {where}"}
+
+
+def _kill_session(leader: int) -> None:
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def main() -> int:
+    """Entry point of the supervisor process."""
+    parser = argparse.ArgumentParser(prog="grpo_tui.supervisor", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--lock", type=int, required=True, help="inherited descriptor that holds the folder's lock"
+    )
+    parser.add_argument("--watch", type=int, help="pid of a training process that runs already")
+    arguments = parser.parse_args()
+    supervisor = Supervisor(RunFolder(arguments.folder), arguments.watch, arguments.lock)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, supervisor.stop_gently)
+    return supervisor.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

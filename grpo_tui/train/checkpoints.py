@@ -1,0 +1,129 @@
+"""Make checkpoints that resume exactly, and keep those a person asked for.
+
+TRL's checkpoint lacks the generation buffer and the values that wait to be logged; both go into a
+file of ours beside it, and a marker written last says that everything is there. Knows nothing of
+when to save.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core.records import CheckpointSaved, Record
+from grpo_tui.store.checkpoints import MARKER
+from grpo_tui.train import compat
+from grpo_tui.train.phases import PhaseClock
+
+STATE_FILE = "grpo_tui_state_{rank}.pt"
+
+
+class Checkpoints:
+    """Hooks the saving of one trainer."""
+
+    def __init__(self, trainer: Any, put: Callable[[Record], None], phases: PhaseClock, attempt: int) -> None:
+        self._trainer, self._put, self._phases, self._attempt = trainer, put, phases, attempt
+        self._requested = False
+        self._restored: dict[str, Any] | None = None
+        self._kept: set[Path] = set()
+        self.saved_step: int | None = None
+        """Step of the newest checkpoint of this attempt."""
+
+    def install(self) -> None:
+        """Put the hooks in place."""
+        compat.wrap(self._trainer, "_save_checkpoint", self._around_save)
+        self._kept = {
+            path.parent.resolve()
+            for path in Path(self._trainer.args.output_dir).glob(f"checkpoint-*/{MARKER}")
+            if json.loads(path.read_text(encoding="utf-8")).get("requested")
+        }
+        compat.keep_from_rotation(lambda path: path.resolve() in self._kept)
+
+    def save(self, *, requested: bool) -> Path:
+        """Save at the current step, unless this step is saved already; returns the folder."""
+        path = self.path(int(self._trainer.state.global_step))
+        if self.saved_step == self._trainer.state.global_step:
+            if requested:
+                self._mark(path, requested=True)
+            return path
+        self._requested = requested
+        try:
+            compat.save_now(self._trainer)
+        finally:
+            self._requested = False
+        return path
+
+    def path(self, step: int) -> Path:
+        """Where the checkpoint of a step lies."""
+        return Path(self._trainer.args.output_dir) / f"checkpoint-{step}"
+
+    def _around_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def save_checkpoint(model: Any, trial: Any) -> Any:
+            step = int(self._trainer.state.global_step)
+            path = self.path(step)
+            self._put(self._record(path, step, complete=False))
+            with self._phases.during("save"):
+                if self._requested:
+                    self._kept.add(path.resolve())
+                (path / MARKER).unlink(missing_ok=True)
+                result = original(model, trial)
+                self._save_rest(path)
+                self._mark(path, requested=self._requested)
+            self.saved_step = step
+            return result
+
+        return save_checkpoint
+
+    def _save_rest(self, path: Path) -> None:
+        import torch
+
+        rank = int(self._trainer.accelerator.process_index)
+        torch.save(compat.resume_state(self._trainer), path / STATE_FILE.format(rank=rank))
+
+    def _mark(self, path: Path, *, requested: bool) -> None:
+        if requested:
+            self._kept.add(path.resolve())
+        files = {
+            file.name: file.stat().st_size
+            for file in path.iterdir()
+            if file.is_file() and file.name != MARKER
+        }
+        step = int(self._trainer.state.global_step)
+        body = {"step": step, "saved_at": time.time(), "requested": requested, "files": files}
+        beside = path / f"{MARKER}.new"
+        beside.write_text(json.dumps(body), encoding="utf-8")
+        os.replace(beside, path / MARKER)
+        self._put(
+            self._record(path, step, complete=True, requested=requested, size_bytes=sum(files.values()))
+        )
+
+    def _record(
+        self, path: Path, step: int, *, complete: bool, requested: bool = False, size_bytes: int = 0
+    ) -> CheckpointSaved:
+        return CheckpointSaved(self._attempt, step, str(path), time.time(), complete, requested, size_bytes)
+
+    # -- resuming --------------------------------------------------------------------------------
+
+    def restore(self, checkpoint: Path) -> bool:
+        """Put the generation buffer back before `train()`; False when the checkpoint carries none.
+
+        The file is one this program wrote into the run's own folder, so it may be unpickled.
+        """
+        import torch
+
+        file = checkpoint / STATE_FILE.format(rank=int(self._trainer.accelerator.process_index))
+        if not file.exists():
+            return False
+        self._restored = torch.load(file, map_location=self._trainer.accelerator.device, weights_only=False)
+        compat.restore_generation(self._trainer, self._restored)
+        return True
+
+    def restore_pending_logs(self) -> None:
+        """Put the values that wait to be logged back; at `on_train_begin`."""
+        if self._restored is not None:
+            compat.restore_logging(self._trainer, self._restored)
+            self._restored = None

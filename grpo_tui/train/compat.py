@@ -1,0 +1,232 @@
+"""Every private name of TRL and transformers that the program touches, in one place.
+
+Tried with TRL 1.16.0 on transformers 5.17 and 5.24. `missing` is the self-test run at start: a name
+that is gone turns off what needs it, with a message, and never stops a run. Knows nothing of
+recording or commands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core.records import Mode
+
+NEEDED = {
+    "_calculate_rewards": "recording of rewards",
+    "_generate_and_score_completions": "recording of generations",
+    "_maybe_log_save_evaluate": "pause, checkpoint, stop, sample and set",
+    "_save_checkpoint": "checkpoint on demand and exact resume",
+    "_evaluate": "the phase shown during evaluation",
+    "_step": "exact resume in the middle of a generation cycle",
+    "_buffered_inputs": "exact resume in the middle of a generation cycle",
+    "_metrics": "exact resume between two logged steps",
+    "_pending_extra_logs": "columns from log_extra",
+    "_tokenizer": "truncated flags and sampling",
+    "reward_func_names": "names of reward functions",
+    "reward_weights": "weighted totals",
+}
+"""Attribute of GRPOTrainer to what does not work without it."""
+
+
+def missing(trainer: Any) -> dict[str, str]:
+    """Private names this trainer lacks, each with what will not work."""
+    return {name: purpose for name, purpose in NEEDED.items() if not hasattr(trainer, name)}
+
+
+def wrap(trainer: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:
+    """Replace a method on the instance by `make(original)`; False when the trainer has no such method."""
+    original = getattr(trainer, name, None)
+    if original is None:
+        return False
+    setattr(trainer, name, make(original))
+    return True
+
+
+def mode(trainer: Any) -> Mode:
+    """`train` or `eval`, decided as TRL decides it."""
+    return "train" if trainer.model.training else "eval"
+
+
+def group_size(trainer: Any) -> int:
+    """Completions per prompt in the current mode."""
+    return int(trainer.num_generations if mode(trainer) == "train" else trainer.num_generations_eval)
+
+
+def generate_every(trainer: Any) -> int:
+    """Micro-steps (forward and backward passes) that one generation batch serves."""
+    return int(trainer.args.steps_per_generation) * int(trainer.num_iterations)
+
+
+def at_generation_boundary(trainer: Any) -> bool:
+    """True when the next micro-step generates anew."""
+    return trainer._step % generate_every(trainer) == 0 or trainer._buffered_inputs is None
+
+
+def last_step_of_batch(trainer: Any) -> int:
+    """Last optimizer step that will use the batch generated now, as planned."""
+    accumulation = max(1, int(trainer.args.gradient_accumulation_steps))
+    every = generate_every(trainer)
+    done = trainer._step % accumulation
+    left = every - trainer._step % every
+    last = int(trainer.state.global_step) + math.ceil((done + left) / accumulation)
+    return min(last, int(trainer.state.max_steps)) if trainer.state.max_steps > 0 else last
+
+
+def end_tokens(trainer: Any) -> set[int]:
+    """Token ids after which a completion does not count as truncated."""
+    ids = getattr(trainer, "eos_token_ids", None) or [trainer._tokenizer.eos_token_id]
+    return {*ids, trainer._tokenizer.pad_token_id}
+
+
+def pending_extra(trainer: Any) -> dict[str, list[Any]]:
+    """Columns reward functions logged with `log_extra` for the batch under way."""
+    return {name: list(values) for name, values in getattr(trainer, "_pending_extra_logs", {}).items()}
+
+
+def totals(trainer: Any, rewards: Any) -> list[float | None]:
+    """Weighted totals exactly as TRL sums them; None for rows no function scored.
+
+    Args:
+        trainer: The GRPOTrainer.
+        rewards: float32 tensor, shape (completions, functions), NaN where a function abstained.
+    """
+    weighted = (rewards * trainer.reward_weights.to(rewards.device).unsqueeze(0)).nansum(dim=1)
+    unscored = rewards.isnan().all(dim=1).tolist()
+    return [None if nothing else total for total, nothing in zip(weighted.tolist(), unscored, strict=True)]
+
+
+def add_callback_first(trainer: Any, callback: Any) -> None:
+    """Add a callback before all others: transformers' own PrinterCallback takes values out of a row."""
+    trainer.callback_handler.callbacks.insert(0, callback)
+
+
+# -- exact resume --------------------------------------------------------------------------------
+
+
+def resume_state(trainer: Any) -> dict[str, Any]:
+    """What an exact resume needs beyond TRL's own checkpoint: generation buffer and pending logs."""
+    loss = getattr(trainer, "_tr_loss", None)
+    return {
+        "step": trainer._step,
+        "buffered_inputs": trainer._buffered_inputs,
+        "metrics": {name: dict(values) for name, values in trainer._metrics.items()},
+        "step_time_s": getattr(trainer, "_current_train_step_time", 0.0),
+        "loss": None if loss is None else loss.detach().clone(),
+        "last_logged": getattr(trainer, "_globalstep_last_logged", None),
+    }
+
+
+def restore_generation(trainer: Any, state: dict[str, Any]) -> None:
+    """Put the generation buffer back; before `train()`."""
+    trainer._step = state["step"]
+    trainer._buffered_inputs = state["buffered_inputs"]
+
+
+def restore_logging(trainer: Any, state: dict[str, Any]) -> None:
+    """Put values that wait to be logged back; at `on_train_begin`, after the trainer has reset them."""
+    for name, values in state["metrics"].items():
+        for key, numbers in values.items():
+            trainer._metrics[name][key] = list(numbers)
+    trainer._current_train_step_time = state["step_time_s"]
+    if state["loss"] is not None and hasattr(trainer, "_tr_loss"):
+        trainer._tr_loss += state["loss"].to(trainer._tr_loss.device)
+        trainer._globalstep_last_logged = state["last_logged"]
+
+
+def keep_from_rotation(is_kept: Callable[[Path], bool]) -> bool:
+    """Hide some checkpoints from `save_total_limit`; False when transformers has no such function."""
+    from transformers import trainer, trainer_utils
+
+    original = getattr(trainer_utils, "sort_checkpoints", None)
+    if original is None:
+        return False
+
+    def visible(*args: Any, **kwargs: Any) -> list[str]:
+        return [path for path in original(*args, **kwargs) if not is_kept(Path(path))]
+
+    trainer_utils.sort_checkpoints = visible
+    trainer.sort_checkpoints = visible
+    return True
+
+
+def save_now(trainer: Any) -> None:
+    """The trainer's own checkpoint, with the callbacks that follow one."""
+    trainer._save_checkpoint(trainer.model_wrapped, None)
+    trainer.control = trainer.callback_handler.on_save(trainer.args, trainer.state, trainer.control)
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+
+def learning_rate(trainer: Any) -> float:
+    """The learning rate of the next optimizer step."""
+    return float(trainer._get_learning_rate())
+
+
+def base_rate(trainer: Any) -> float:
+    """The rate the schedule starts from, before its shape is applied."""
+    scheduler = getattr(trainer.lr_scheduler, "scheduler", trainer.lr_scheduler)
+    return float(scheduler.base_lrs[0])
+
+
+def scale_learning_rate(trainer: Any, factor: float) -> None:
+    """Multiply the learning rate from now on and keep the shape of the schedule.
+
+    Raises:
+        LookupError: The scheduler keeps no base rates to scale.
+    """
+    scheduler = getattr(trainer.lr_scheduler, "scheduler", trainer.lr_scheduler)
+    if not hasattr(scheduler, "base_lrs"):
+        raise LookupError(f"the scheduler {type(scheduler).__name__} keeps no base rates to scale")
+    scheduler.base_lrs = [rate * factor for rate in scheduler.base_lrs]
+    if hasattr(scheduler, "_last_lr"):
+        scheduler._last_lr = [rate * factor for rate in scheduler._last_lr]
+    for group in trainer.optimizer.param_groups:
+        group["lr"] *= factor
+
+
+def temperature_cells(trainer: Any) -> list[Any]:
+    """The closure cells in which TRL's fused log-prob heads captured the temperature.
+
+    Raises:
+        LookupError: A head is patched in a way that is not known, so changing it is not safe.
+    """
+    models = [
+        trainer.model,
+        *([trainer.ref_model] if getattr(trainer, "ref_model", None) is not None else []),
+    ]
+    cells = []
+    for model in models:
+        model = trainer.accelerator.unwrap_model(model)
+        base = model.get_base_model() if hasattr(model, "peft_config") else model
+        function = getattr(base.forward, "__func__", None)
+        free = () if function is None else function.__code__.co_freevars
+        if "temperature" not in free:
+            raise LookupError("TRL's log-prob head keeps its temperature where it cannot be reached")
+        cells.append(function.__closure__[free.index("temperature")])  # type: ignore[union-attr]
+    return cells
+
+
+def set_temperature(trainer: Any, value: float) -> None:
+    """Change the sampling temperature and the one log-probabilities are computed with, together.
+
+    Raises:
+        LookupError: One of the two cannot be reached; nothing was changed.
+    """
+    cells = temperature_cells(trainer)
+    sampling: list[Callable[[], None]] = []
+    if getattr(trainer, "use_vllm", False):
+        if not hasattr(trainer.vllm_generation, "temperature"):
+            raise LookupError("this vLLM backend keeps its temperature where it cannot be reached")
+        sampling.append(lambda: setattr(trainer.vllm_generation, "temperature", value))
+    else:
+        sampling.append(lambda: setattr(trainer.generation_config, "temperature", value))
+        sampling.append(lambda: trainer.generation_kwargs.__setitem__("temperature", value))
+    for cell in cells:
+        cell.cell_contents = value
+    for change in sampling:
+        change()
+    trainer.temperature = value

@@ -1,0 +1,148 @@
+"""Carry out commands at the safe point, between two optimizer steps.
+
+The safe point is right after the trainer has logged, evaluated and saved: only there is the step's
+row written and the model at rest. Knows what each command means; knows nothing of who sends it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from grpo_tui.core.commands import CONTROLLER_KINDS, Command, Outcome
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.train import compat
+from grpo_tui.train.checkpoints import Checkpoints
+from grpo_tui.train.phases import PhaseClock
+from grpo_tui.train.sampling import sample
+from grpo_tui.train.settings import NotYet, Refused, Settings
+
+PAUSED_POLL_S = 0.05
+
+
+class Controller:
+    """Serves the mailbox of one run from inside its trainer."""
+
+    def __init__(
+        self,
+        trainer: Any,
+        mailbox: Mailbox,
+        phases: PhaseClock,
+        checkpoints: Checkpoints,
+        settings: Settings,
+        newest_prompt: Callable[[], Any],
+    ) -> None:
+        self._trainer, self._mailbox, self._phases = trainer, mailbox, phases
+        self._checkpoints, self._settings, self._newest_prompt = checkpoints, settings, newest_prompt
+        self._paused = False
+        self.stopped = False
+        """True once a stop was carried out."""
+        self.stop_wanted = False
+        """Set from a signal handler: save and stop at the next safe point."""
+        self.deferred: dict[str, Any] = {}
+        """Settings a resume brings back at the next generation boundary."""
+        self.pause_wanted = False
+        """Set when the run itself should pause, as after two aborted reward calls in a row."""
+
+    def install(self) -> None:
+        """Put the safe point in place."""
+        compat.wrap(self._trainer, "_maybe_log_save_evaluate", self._around_step_end)
+        compat.wrap(self._trainer, "_evaluate", self._around_evaluate)
+
+    def _around_step_end(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def maybe_log_save_evaluate(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            # Fires twice at the end of an epoch; a step counts once, commands are welcome both times.
+            if int(self._trainer.state.global_step) != self._phases.step:
+                self._phases.step_ended(int(self._trainer.state.global_step))
+            self.safe_point()
+            return result
+
+        return maybe_log_save_evaluate
+
+    def _around_evaluate(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def evaluate(*args: Any, **kwargs: Any) -> Any:
+            with self._phases.during("eval"):
+                return original(*args, **kwargs)
+
+        return evaluate
+
+    def safe_point(self) -> None:
+        """Serve waiting commands; while paused, stay here and go on serving."""
+        before = self._phases.phase
+        self._serve()
+        while self._paused and not self.stopped:
+            if self._phases.phase != "wait":
+                self._phases.enter("wait")
+            time.sleep(PAUSED_POLL_S)
+            self._serve()
+        if self._phases.phase == "wait":
+            self._phases.enter(before)
+
+    def _serve(self) -> None:
+        if self.stop_wanted and not self.stopped:
+            self._stop()
+        if self.pause_wanted:
+            self.pause_wanted, self._paused = False, True
+        if self.deferred and compat.at_generation_boundary(self._trainer):
+            self._settings.apply(self.deferred, by="resume")
+            self.deferred = {}
+        for command in self._mailbox.pending():
+            if command.kind not in CONTROLLER_KINDS:
+                continue
+            outcome = self._carry_out(command)
+            if outcome is not None:
+                self._mailbox.finish(command, outcome)
+
+    def _carry_out(self, command: Command) -> Outcome | None:
+        """The outcome, or None when the command has to wait for a later safe point."""
+        step = int(self._trainer.state.global_step)
+        handler: Callable[[Command], tuple[str, dict[str, Any]]] = getattr(self, f"_on_{command.kind}")
+        try:
+            reason, result = handler(command)
+        except NotYet:
+            return None
+        except Refused as refusal:
+            return Outcome(False, step, str(refusal))
+        except Exception as error:
+            return Outcome(False, step, f"{command.kind} failed: {type(error).__name__}: {error}"[:2000])
+        return Outcome(True, step, reason, result)
+
+    def _on_pause(self, command: Command) -> tuple[str, dict[str, Any]]:
+        already, self._paused = self._paused, True
+        return ("already paused" if already else "memory is kept; commands are served"), {}
+
+    def _on_resume(self, command: Command) -> tuple[str, dict[str, Any]]:
+        was, self._paused = self._paused, False
+        return ("" if was else "it was not paused"), {}
+
+    def _on_checkpoint(self, command: Command) -> tuple[str, dict[str, Any]]:
+        path = self._checkpoints.save(requested=True)
+        return f"saved {path.name}", {"path": str(path)}
+
+    def _on_stop(self, command: Command) -> tuple[str, dict[str, Any]]:
+        if self.stopped:
+            return "already stopping", {}
+        path = self._stop()
+        return f"saved {path.name}; the run ends here", {"path": str(path)}
+
+    def _on_sample(self, command: Command) -> tuple[str, dict[str, Any]]:
+        prompt = command.args.get("prompt") or self._newest_prompt()
+        if prompt is None:
+            raise Refused("give a prompt; the run has not generated anything yet")
+        count, temperature = command.args.get("count", 4), command.args.get("temperature")
+        return "", sample(self._trainer, prompt, count=count, temperature=temperature)
+
+    def _on_set(self, command: Command) -> tuple[str, dict[str, Any]]:
+        changed = self._settings.apply(command.args, by=command.by)
+        return ", ".join(
+            f"{name} {change['old']} → {change['new']}" for name, change in changed.items()
+        ), changed
+
+    def _stop(self) -> Any:
+        self._phases.tell(stopping=True)
+        path = self._checkpoints.save(requested=False)
+        self._trainer.control.should_training_stop = True
+        self.stopped = True
+        return path

@@ -1,0 +1,250 @@
+"""Run reward functions in the main thread, time them, keep what they returned, abort one on request.
+
+Math parsers set SIGALRM, which works only in the main thread, and only a main thread can be
+interrupted by a signal. The training thread hands a call over and waits. Async functions stay on
+TRL's event loop, reward models where TRL runs them. Knows nothing of commands or files other than
+the abort request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import itertools
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from grpo_tui.core.records import Record, RewardCall
+from grpo_tui.train.phases import PhaseClock
+
+ABORT_SIGNAL = signal.SIGRTMIN + 3
+"""What the supervisor sends to have the running reward call aborted."""
+
+
+class RewardAborted(BaseException):
+    """Raised inside a reward call that a person aborted.
+
+    A BaseException, so that `except Exception` in the reward lets it pass.
+    """
+
+
+@dataclass(slots=True)
+class _Job:
+    """A call handed from the training thread to the main thread."""
+
+    run: Callable[[], Any]
+    done: threading.Event = field(default_factory=threading.Event)
+    result: Any = None
+    error: BaseException | None = None
+
+
+class RewardDesk:
+    """Stands between TRL and the reward functions of one trainer."""
+
+    def __init__(
+        self, put: Callable[[Record], None], phases: PhaseClock, attempt: int, abort_file: Path
+    ) -> None:
+        self._put, self._phases, self._attempt, self._abort_file = put, phases, attempt, abort_file
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._serving = False
+        self._ids = itertools.count(1)
+        self._running: int | None = None
+        self._tasks: dict[int, asyncio.Future[Any]] = {}
+        self._aborted: set[int] = set()
+        self.batch = 0
+        """Number of the generation batch whose rewards are computed."""
+        self.returned: dict[int, list[Any]] = {}
+        """Function index to what it returned for the batch, None and NaN still apart."""
+        self.failed_function: str | None = None
+        self.aborts_in_a_row = 0
+        self.on_second_abort: Callable[[], None] = lambda: None
+
+    # -- installing ------------------------------------------------------------------------------
+
+    def install(self, trainer: Any) -> None:
+        """Wrap the trainer's reward functions in place; TRL has taken their names already."""
+        import torch
+
+        for index, function in enumerate(trainer.reward_funcs):
+            name = trainer.reward_func_names[index]
+            if isinstance(function, torch.nn.Module):
+                self._watch_model(index, function, name)
+            elif _is_async(function):
+                trainer.reward_funcs[index] = self._wrap_async(index, function, name)
+            else:
+                trainer.reward_funcs[index] = self._wrap(index, function, name)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(ABORT_SIGNAL, self._on_signal)
+
+    def serve(self, train: Callable[[], Any]) -> Any:
+        """Run `train` in the training thread and reward calls here, until it returns.
+
+        Call from the main thread. What `train` returns or raises comes out of here.
+        """
+        box: dict[str, Any] = {}
+
+        def run() -> None:
+            try:
+                box["result"] = train()
+            except BaseException as error:
+                box["error"] = error
+            finally:
+                self._jobs.put(None)
+
+        thread = threading.Thread(target=run, name="gpu-training")
+        self._serving = True
+        thread.start()
+        while (job := self._jobs.get()) is not None:
+            try:
+                job.result = job.run()
+            except BaseException as error:
+                job.error = error
+            job.done.set()
+        thread.join()
+        self._serving = False
+        if "error" in box:
+            raise box["error"]
+        return box.get("result")
+
+    # -- calling ---------------------------------------------------------------------------------
+
+    def _wrap(self, index: int, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            def run() -> Any:
+                return self._call(index, function, name, args, kwargs)
+
+            if not self._serving or threading.current_thread() is threading.main_thread():
+                return run()
+            job = _Job(run)
+            self._jobs.put(job)
+            job.done.wait()
+            if job.error is not None:
+                raise job.error
+            return job.result
+
+        return _named(call, function)
+
+    def _call(self, index: int, function: Callable[..., Any], name: str, args: Any, kwargs: Any) -> Any:
+        call_id, started_at, start = self._begin(name)
+        outcome: Literal["ok", "error", "aborted"] = "error"
+        error = ""
+        try:
+            try:
+                self._running = call_id
+                result = function(*args, **kwargs)
+                if inspect.isgenerator(result):
+                    result = list(result)
+            finally:
+                self._running = None
+            outcome = "ok"
+        except RewardAborted:
+            outcome, result = "aborted", [None] * len(kwargs["completions"])
+        except BaseException as raised:
+            error = f"{type(raised).__name__}: {raised}"[:2000]
+            self.failed_function = name
+            raise
+        finally:
+            self._end(index, call_id, started_at, start, outcome, error)
+        self._keep(index, result, outcome)
+        return result
+
+    def _wrap_async(self, index: int, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            call_id, started_at, start = self._begin(name)
+            outcome: Literal["ok", "error", "aborted"] = "error"
+            error = ""
+            task = self._tasks[call_id] = asyncio.ensure_future(function(*args, **kwargs))
+            try:
+                result = await task
+                outcome = "ok"
+            except asyncio.CancelledError:
+                if call_id not in self._aborted:
+                    raise
+                outcome, result = "aborted", [None] * len(kwargs["completions"])
+            except BaseException as raised:
+                error = f"{type(raised).__name__}: {raised}"[:2000]
+                self.failed_function = name
+                raise
+            finally:
+                self._tasks.pop(call_id, None)
+                self._end(index, call_id, started_at, start, outcome, error)
+            self._keep(index, result, outcome)
+            return result
+
+        return _named(call, function)
+
+    def _watch_model(self, index: int, model: Any, name: str) -> None:
+        begun: list[tuple[int, float, float]] = []
+
+        def before(*_: Any) -> None:
+            begun.append(self._begin(name))
+
+        def after(*_: Any) -> None:
+            self._end(index, *begun.pop(), "ok", "")
+
+        model.register_forward_pre_hook(before)
+        model.register_forward_hook(after)
+
+    def _begin(self, name: str) -> tuple[int, float, float]:
+        call_id = next(self._ids)
+        self._phases.tell(reward_function=name, reward_call=call_id, batch=self.batch)
+        return call_id, time.time(), time.perf_counter()
+
+    def _end(
+        self,
+        index: int,
+        call_id: int,
+        started_at: float,
+        start: float,
+        outcome: Literal["ok", "error", "aborted"],
+        error: str,
+    ) -> None:
+        duration_s = time.perf_counter() - start
+        changes: dict[str, Any] = {"reward_function": None, "reward_call": None}
+        if outcome == "aborted":
+            changes["aborted_call"] = call_id
+        self._phases.tell(**changes)
+        self._put(RewardCall(self._attempt, self.batch, index, started_at, duration_s, outcome, error))
+
+    def _keep(self, index: int, result: Any, outcome: str) -> None:
+        if isinstance(result, list | tuple):
+            self.returned[index] = list(result)
+        if outcome == "aborted":
+            self.aborts_in_a_row += 1
+            if self.aborts_in_a_row >= 2:
+                self.aborts_in_a_row = 0
+                self.on_second_abort()
+        elif outcome == "ok":
+            self.aborts_in_a_row = 0
+
+    # -- aborting --------------------------------------------------------------------------------
+
+    def _on_signal(self, *_: Any) -> None:
+        try:
+            wanted = int(self._abort_file.read_text())
+        except (OSError, ValueError):
+            return
+        task = self._tasks.get(wanted)
+        if task is not None:
+            self._aborted.add(wanted)
+            task.get_loop().call_soon_threadsafe(task.cancel)
+        elif self._running == wanted:
+            raise RewardAborted(f"reward call {wanted} was aborted")
+
+
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _named(call: Callable[..., Any], function: Any) -> Callable[..., Any]:
+    """Give the wrapper the name of what it wraps, as far as that has one (a partial or instance may not)."""
+    if hasattr(function, "__name__"):
+        return functools.wraps(function)(call)
+    return call

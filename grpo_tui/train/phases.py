@@ -1,0 +1,70 @@
+"""Know which phase this rank is in, tell the rank file at once and the recorder afterwards.
+
+Knows nothing of TRL; the hooks say when a phase begins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from grpo_tui.core.records import PhaseSpan, Record
+from grpo_tui.store.live import RankFile
+
+
+class PhaseClock:
+    """The phase of one rank over time."""
+
+    def __init__(
+        self, rank_file: RankFile, put: Callable[[Record], None], attempt: int, rank: int = 0
+    ) -> None:
+        self._file, self._put, self._attempt, self._rank = rank_file, put, attempt, rank
+        self.phase = "load"
+        self.step = 0
+        self._since = time.time()
+        self._step_ended = 0.0
+        self._step_time_s: float | None = None
+        self._waited_s = 0.0
+        self.tell(attempt=attempt, phase=self.phase, phase_since=self._since)
+
+    def tell(self, **changes: Any) -> None:
+        """Put something else this rank knows into its file."""
+        self._file.update(**changes)
+
+    def enter(self, phase: str) -> None:
+        """Begin a phase; the one before it is recorded with its duration."""
+        now = time.time()
+        duration_s = max(0.0, now - self._since)
+        if self.phase == "wait":
+            self._waited_s += duration_s
+        self._put(PhaseSpan(self._attempt, self._rank, self.phase, self.step, self._since, duration_s))
+        self.phase, self._since = phase, now
+        self.tell(phase=phase, phase_since=now)
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """A phase inside another one, which goes on afterwards."""
+        before = self.phase
+        if before == phase:
+            yield
+            return
+        self.enter(phase)
+        try:
+            yield
+        finally:
+            self.enter(before)
+
+    def step_ended(self, step: int) -> None:
+        """An optimizer step ended; keeps a running idea of how long one takes, pauses left out."""
+        if self.phase == "load":
+            self.enter("update")  # a resume within a generation cycle updates before it generates
+        now = time.time()
+        if self._step_ended:
+            took_s = max(0.0, now - self._step_ended - self._waited_s)
+            self._step_time_s = (
+                took_s if self._step_time_s is None else 0.8 * self._step_time_s + 0.2 * took_s
+            )
+        self._step_ended, self._waited_s, self.step = now, 0.0, step
+        self.tell(step=step, progress_at=now, step_time_s=self._step_time_s)

@@ -1,0 +1,126 @@
+"""One recorded, steerable attempt: everything that joins a GRPOTrainer, put together.
+
+`Session` opens the record before the trainer exists, `join` hooks a built trainer, `close` ends the
+attempt. The worker and `monitor` both stand on it. Knows nothing of configs or of who built the trainer.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, RewardFunctionInfo
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import RankFile
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.recorder import Recorder
+from grpo_tui.train.failure import describe
+from grpo_tui.train.phases import PhaseClock
+
+
+class Session:
+    """The recorder and the hooks of one attempt."""
+
+    def __init__(self, folder: RunFolder, *, resumed_from: int | None = None) -> None:
+        self.folder = folder
+        self.recorder = Recorder(folder)
+        self.attempt = self.recorder.attempt
+        self.put: Callable[[Record], None] = self.recorder.queue.put
+        self._rank_file = RankFile(folder.rank(0), os.getpid())
+        self.put(AttemptStarted(self.attempt, time.time(), socket.gethostname(), os.getpid(), resumed_from))
+        self.phases = PhaseClock(self._rank_file, self.put, self.attempt)
+        self.recorder.start()
+        self._trainer: Any = None
+        self._closed = False
+
+    def join(self, trainer: Any, sources: Sequence[RewardFunctionInfo] | None = None) -> None:
+        """Hook a built trainer.
+
+        Args:
+            trainer: The GRPOTrainer; its `train` has not been called.
+            sources: What is known of each reward function, in TRL's order.
+        """
+        from grpo_tui.train import compat
+        from grpo_tui.train.callback import RecordingCallback
+        from grpo_tui.train.capture import Capture
+        from grpo_tui.train.checkpoints import Checkpoints
+        from grpo_tui.train.controller import Controller
+        from grpo_tui.train.desk import RewardDesk
+        from grpo_tui.train.settings import Settings
+
+        for name, purpose in compat.missing(trainer).items():
+            print(
+                f"grpo-tui: this TRL has no GRPOTrainer.{name}; without it there is no {purpose}.", flush=True
+            )
+        self._trainer = trainer
+        self.desk = RewardDesk(self.put, self.phases, self.attempt, self.folder.abort)
+        self.capture = Capture(trainer, self.put, self.phases, self.desk, self.attempt)
+        self.checkpoints = Checkpoints(trainer, self.put, self.phases, self.attempt)
+        self.settings = Settings(trainer, self.put, self.attempt)
+        self.controller = Controller(
+            trainer,
+            Mailbox(self.folder.commands),
+            self.phases,
+            self.checkpoints,
+            self.settings,
+            lambda: self.capture.newest_prompt,
+        )
+        self.desk.on_second_abort = lambda: setattr(self.controller, "pause_wanted", True)
+        self._describe_rewards(trainer, sources)
+        self.desk.install(trainer)
+        self.capture.install()
+        self.checkpoints.install()
+        self.controller.install()
+        restore = self.checkpoints.restore_pending_logs
+        compat.add_callback_first(trainer, RecordingCallback(self.put, self.phases, self.attempt, restore))
+
+    def _describe_rewards(self, trainer: Any, sources: Sequence[RewardFunctionInfo] | None) -> None:
+        weights = trainer.reward_weights.tolist()
+        for index, name in enumerate(trainer.reward_func_names):
+            known = sources[index] if sources is not None and index < len(sources) else None
+            self.put(
+                RewardFunctionInfo(
+                    self.attempt,
+                    index,
+                    name,
+                    round(float(weights[index]), 7),
+                    known.source if known else "",
+                    known.sha256 if known else "",
+                    known.text if known else "",
+                )
+            )
+
+    def fact(self, key: str, value: Any) -> None:
+        """Record a named value about the run."""
+        self.put(Fact(key, value))
+
+    def failed(self, error: BaseException) -> None:
+        """End the attempt as failed, with the cause a person should read first."""
+        described = describe(
+            error, self.phases.phase, getattr(getattr(self, "desk", None), "failed_function", None)
+        )
+        self.close("failed", described)
+
+    def close(self, state: str, error: dict[str, Any] | None = None) -> None:
+        """End the attempt and write everything that is left. Later calls do nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        step = int(self._trainer.state.global_step) if self._trainer is not None else None
+        self.phases.enter(self.phases.phase)
+        self.put(AttemptEnded(self.attempt, time.time(), state, step, None, error))
+        self.recorder.close()
+        self._rank_file.close()
+
+    def ended_state(self) -> str:
+        """`stopped` when a person stopped the run, else `finished`."""
+        return "stopped" if self.controller.stopped else "finished"
+
+
+def checkpoint_step(checkpoint: Path) -> int:
+    """The step in a checkpoint folder's name."""
+    return int(checkpoint.name.split("-")[-1])

@@ -1,0 +1,142 @@
+"""Change learning rate, temperature and reward weights of a run that trains.
+
+Each change either takes whole effect, in generation and gradient alike, or is refused. Knows the
+trainer's settings; knows nothing of how a request came in.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from grpo_tui.core.records import Record, SettingChanged
+from grpo_tui.train import compat
+
+NAMES = ("learning_rate", "temperature", "reward_weights")
+
+
+class Refused(Exception):
+    """A setting that cannot be changed so; the message says why and what would do."""
+
+
+class NotYet(Exception):
+    """A change that has to wait for the next generation."""
+
+
+class Settings:
+    """The settings of one trainer that can change in mid-run."""
+
+    def __init__(self, trainer: Any, put: Callable[[Record], None], attempt: int) -> None:
+        self._trainer, self._put, self._attempt = trainer, put, attempt
+
+    def apply(self, changes: Mapping[str, Any], *, by: str = "you") -> dict[str, Any]:
+        """Apply changes, all or none.
+
+        Args:
+            changes: Name to value. `reward_weights` takes a list in TRL's order, or a mapping from
+                function name to weight.
+            by: Who asked, for the history.
+
+        Returns:
+            Name to `{"old", "new"}`.
+
+        Raises:
+            Refused: A name or value is wrong, or this trainer cannot change it safely.
+            NotYet: It needs a generation boundary and this is none; ask again at the next safe point.
+        """
+        wanted = {name: self._parse(name, value) for name, value in self._merged(changes).items()}
+        if not wanted:
+            raise Refused(f"nothing to set; the settings are {', '.join(NAMES)}")
+        if "temperature" in wanted:
+            try:
+                compat.temperature_cells(self._trainer)
+            except LookupError as error:
+                raise Refused(
+                    f"temperature cannot change in mid-run here: {error}. Resume with --set"
+                ) from error
+            if not compat.at_generation_boundary(self._trainer):
+                raise NotYet
+        return {name: self._set(name, value, by) for name, value in wanted.items()}
+
+    def current(self) -> dict[str, Any]:
+        """The settings as they are now."""
+        return {name: self._value(name) for name in NAMES}
+
+    def _value(self, name: str) -> Any:
+        if name == "learning_rate":
+            return compat.learning_rate(self._trainer)
+        if name == "temperature":
+            return float(self._trainer.temperature)
+        return [round(float(w), 7) for w in self._trainer.reward_weights.tolist()]
+
+    def _merged(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """`reward_weights.NAME=V` entries folded into one list."""
+        merged = {name: value for name, value in changes.items() if not name.startswith("reward_weights.")}
+        single = {
+            name.split(".", 1)[1]: v for name, v in changes.items() if name.startswith("reward_weights.")
+        }
+        if single:
+            merged["reward_weights"] = single
+        return merged
+
+    def _parse(self, name: str, value: Any) -> Any:
+        if name not in NAMES:
+            raise Refused(
+                f"{name} cannot change in mid-run; {', '.join(NAMES)} can. Resume with --set {name}=…"
+            )
+        if name == "reward_weights":
+            return self._parse_weights(value)
+        number = _number(name, value)
+        if number <= 0 and not (name == "learning_rate" and number == 0):
+            raise Refused(f"{name} must be above 0, not {value}")
+        if name == "learning_rate" and compat.learning_rate(self._trainer) == 0:
+            raise Refused("the schedule is at 0 just now (warm-up, or its end), so there is nothing to scale")
+        return number
+
+    def _parse_weights(self, value: Any) -> list[float]:
+        names = list(self._trainer.reward_func_names)
+        if isinstance(value, str):
+            try:
+                value = json.loads(value if value.strip().startswith(("[", "{")) else f"[{value}]")
+            except ValueError:
+                raise Refused(f"reward_weights takes {len(names)} numbers, not {value!r}") from None
+        if isinstance(value, Mapping):
+            unknown = [name for name in value if name not in names]
+            if unknown:
+                raise Refused(f"no reward function is named {unknown[0]}; there are {', '.join(names)}")
+            old = self._value("reward_weights")
+            value = [value.get(name, weight) for name, weight in zip(names, old, strict=True)]
+        if not isinstance(value, list) or len(value) != len(names):
+            raise Refused(f"reward_weights takes {len(names)} numbers, in the order {', '.join(names)}")
+        return [_number("reward_weights", weight) for weight in value]
+
+    def _set(self, name: str, value: Any, by: str) -> dict[str, Any]:
+        old = self._value(name)
+        if name == "learning_rate":
+            try:
+                compat.scale_learning_rate(self._trainer, value / old)
+            except LookupError as error:
+                raise Refused(f"learning_rate cannot change here: {error}") from error
+        elif name == "temperature":
+            compat.set_temperature(self._trainer, value)
+        else:
+            import torch
+
+            weights = self._trainer.reward_weights
+            self._trainer.reward_weights = torch.tensor(value, dtype=weights.dtype, device=weights.device)
+        step = int(self._trainer.state.global_step)
+        self._put(SettingChanged(self._attempt, step, time.time(), name, old, value, by))
+        return {"old": old, "new": value}
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise Refused(f"{name} takes a number, not {value!r}") from None
+    if not math.isfinite(number):
+        raise Refused(f"{name} takes a finite number, not {value!r}")
+    return number

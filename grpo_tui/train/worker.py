@@ -1,0 +1,151 @@
+"""The training process: reads `run.json`, trains in a thread, serves reward calls in the main thread.
+
+Started by the supervisor with `python -m grpo_tui.train.worker RUN_DIR`, in a session of its own,
+without a terminal. Knows how a run is put together; every part of it lives elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import RunSpec, read_spec
+from grpo_tui.train.session import Session, checkpoint_step
+
+FAILED, STOPPED = 1, 3
+"""Exit codes; 0 is a finished run."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one attempt; returns the exit code."""
+    folder = RunFolder(Path((arguments if arguments is not None else sys.argv[1:])[0]).absolute())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    spec = read_spec(folder.spec)
+    session = Session(folder, resumed_from=checkpoint_step(Path(spec.resume)) if spec.resume else None)
+    session.recorder.on_stop_now = lambda: os._exit(STOPPED)
+    for note in spec.notes:
+        print(f"grpo-tui: {note}", flush=True)
+    try:
+        state = _train(session, spec, folder)
+    except BaseException as error:
+        traceback.print_exc()
+        sys.stderr.flush()
+        session.failed(error)
+        return FAILED
+    session.close(state)
+    return STOPPED if state == "stopped" else 0
+
+
+def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
+    from grpo_tui.config.run_config import RunConfig
+
+    config = RunConfig.from_json(spec.config)
+    os.environ.update(config.env)
+    session.fact("config", config.to_record())
+    for finding in config.findings:
+        print(f"grpo-tui: {finding.severity}: {finding.message}", flush=True)
+
+    from grpo_tui.data.load import load_prompts
+    from grpo_tui.rewards.loading import load_rewards
+    from grpo_tui.train.build import build_trainer, reward_sources
+    from grpo_tui.train.reproduction import reproduction_record
+
+    rewards = load_rewards(config)
+    prompts = load_prompts(config)
+    trainer = build_trainer(config, rewards, prompts, folder.root)
+    session.join(trainer, reward_sources(rewards, session.attempt))
+    session.fact("reproduction", reproduction_record(trainer, Path(config.cwd or ".")))
+    _stop_on_signals(session)
+
+    checkpoint = Path(spec.resume) if spec.resume else None
+    if checkpoint is not None:
+        _prepare_resume(session, trainer, checkpoint, spec.overridden)
+    questions = _questions(prompts, spec.compare_prompts)
+    before = _earlier_answers(folder, session, trainer, questions)
+    session.desk.serve(
+        lambda: trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    )
+    if int(trainer.state.global_step) == 0:
+        raise RuntimeError(
+            "the run ended after 0 steps: the dataset has too few rows for one generation batch "
+            f"({trainer.args.generation_batch_size // trainer.num_generations} prompts)"
+        )
+    state = session.ended_state()
+    if questions:
+        _record_answers(session, trainer, questions, before)
+    if state == "finished":
+        with session.phases.during("save"):
+            trainer.save_model(str(folder.root))
+    if hasattr(trainer, "end"):
+        trainer.end()
+    return state
+
+
+def _stop_on_signals(session: Session) -> None:
+    def stop(*_: Any) -> None:
+        session.controller.stop_wanted = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+
+
+def _prepare_resume(session: Session, trainer: Any, checkpoint: Path, overridden: tuple[str, ...]) -> None:
+    from grpo_tui.train.resume import reapply_settings
+
+    exact = session.checkpoints.restore(checkpoint)
+    step = checkpoint_step(checkpoint)
+    print(
+        f"grpo-tui: resuming at step {step} from {checkpoint.name}{'' if exact else ' (not exact)'}",
+        flush=True,
+    )
+    reapply_settings(session, trainer, step, overridden)
+
+
+def _questions(prompts: Any, count: int) -> list[dict[str, Any]]:
+    if not count or prompts.holdout is None:
+        return []
+    return [dict(row) for row in prompts.holdout.select(range(min(count, len(prompts.holdout))))]
+
+
+def _earlier_answers(
+    folder: RunFolder, session: Session, trainer: Any, questions: list[dict[str, Any]]
+) -> list[str]:
+    """The answers before training: of the first attempt, when this one resumes it."""
+    if not questions:
+        return []
+    from grpo_tui.demo.before_after import answer
+    from grpo_tui.store.reader import RunReader
+
+    if session.attempt > 1:
+        reader = RunReader(folder.database)
+        try:
+            known = reader.fact("answers_before")
+        finally:
+            reader.close()
+        if known is not None and len(known) == len(questions):
+            return list(known)
+    before = answer(trainer.model, trainer.processing_class, [q["prompt"] for q in questions])
+    session.fact("answers_before", before)
+    return before
+
+
+def _record_answers(
+    session: Session, trainer: Any, questions: list[dict[str, Any]], before: list[str]
+) -> None:
+    from grpo_tui.demo.before_after import answer
+
+    after = answer(trainer.model, trainer.processing_class, [q["prompt"] for q in questions])
+    rows = [
+        {"prompt": q["prompt"], "gold": q.get("answer"), "before": b, "after": a}
+        for q, b, a in zip(questions, before, after, strict=True)
+    ]
+    session.fact("before_after", {"rows": rows})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

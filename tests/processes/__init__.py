@@ -1,0 +1,1 @@
+"""Tests with real processes, signals and a real pseudo-terminal."""

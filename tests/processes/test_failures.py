@@ -1,0 +1,121 @@
+"""What a person is told when a run cannot go on, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_rank
+from grpo_tui.store.reader import RunReader
+from tests.processes.runs import at_step, command, grpo_tui, start, state, until
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """\
+model_name_or_path: {model}
+dtype: float32
+use_cpu: true
+bf16: false
+gradient_checkpointing: false
+grpo_tui:
+  dataset: {task}:train_rows
+  rewards:
+    - name: {name}
+      source: {file}:{name}
+"""
+
+
+def _config(folder: Path, name: str, body: str) -> Path:
+    from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
+
+    folder.mkdir(exist_ok=True)
+    file = folder / "own_rewards.py"
+    file.write_text(body)
+    config = folder / "own.yaml"
+    config.write_text(CONFIG.format(model=DEMO_MODEL, task=DEMO_DIR / "task.py", name=name, file=file))
+    return config
+
+
+def test_a_reward_that_raises_is_named_with_its_line(run: Path, tmp_path: Path) -> None:
+    config = _config(
+        tmp_path / "own",
+        "judge",
+        "def judge(completions, **kwargs):\n    raise ValueError('judge key missing')\n",
+    )
+    start(run, "max_steps=5", config=config)
+    ended = state(run, "failed")
+    assert ended.error is not None
+    assert ended.error["cause"] == (
+        "reward function 'judge' failed (own_rewards.py:2): ValueError: judge key missing"
+    )
+    assert grpo_tui("status", run).stdout.splitlines()[-1] == f"cause: {ended.error['cause']}"
+
+
+def test_a_hanging_reward_is_named_and_aborted_and_the_run_goes_on(run: Path, tmp_path: Path) -> None:
+    body = (
+        "import time\ncalls = []\n"
+        "def hang(completions, **kwargs):\n"
+        "    calls.append(1)\n"
+        "    if len(calls) == 2:\n"
+        "        while True:\n"
+        "            try:\n"
+        "                time.sleep(60)\n"
+        "            except Exception:\n"
+        "                pass\n"
+        "    return [float(len(c[0]['content'])) for c in completions]\n"
+    )
+    start(run, "max_steps=4", config=_config(tmp_path / "own", "hang", body))
+    at_step(run, 1)
+    until(
+        lambda: (r := read_rank(RunFolder(run).rank(0))) and r.reward_function == "hang" and r.step == 1,
+        "the hang",
+    )
+    look = grpo_tui("status", run, "--json").stdout
+    assert '"reward_func": "hang"' in look
+    outcome = command(run, "abort-reward")
+    assert outcome["applied"], outcome
+    assert state(run, "finished").step == 4
+    reader = RunReader(RunFolder(run).database)
+    second = reader.groups(first_step=2, last_step=2)
+    assert second
+    assert all(c.rewards == (None,) and c.total is None for g in second for c in g.completions)
+    assert not command_applied_without_reward(run)
+
+
+def command_applied_without_reward(run: Path) -> bool:
+    return grpo_tui("abort-reward", run, check=3).returncode == 0
+
+
+def test_a_killed_training_process_is_crashed_with_its_cause(run: Path) -> None:
+    start(run, "max_steps=4000", "save_steps=5")
+    at_step(run, 6)
+    rank = read_rank(RunFolder(run).rank(0))
+    assert rank is not None
+    os.kill(rank.pid, signal.SIGKILL)
+    ended = state(run, "crashed", timeout_s=10)
+    until(lambda: RunReader(RunFolder(run).database).attempts()[-1].state == "crashed", "the last word", 10)
+    ended = state(run, "crashed")
+    assert ended.error is not None
+    assert "SIGKILL" in ended.error["message"]
+    assert not [p for p in psutil.process_iter() if p.pid == rank.pid and p.status() != psutil.STATUS_ZOMBIE]
+    done = grpo_tui("train", run, "--resume", "--headless", "--set", "max_steps=12")
+    assert "finished at step 12" in done.stdout
+    rows = RunReader(RunFolder(run).database).metric_rows(limit=100_000)
+    assert [s for _, s, v in rows if "reward" in v] == list(range(1, 13)), (
+        "redone steps supersede the lost ones"
+    )
+
+
+def test_a_wrong_key_is_refused_with_its_line_before_any_process_starts(tmp_path: Path) -> None:
+    config = tmp_path / "own.yaml"
+    config.write_text("model_name_or_path: x\nlearning_rte: 1.0e-5\n")
+    done = grpo_tui("train", config, "--run-dir", tmp_path / "run", check=2)
+    assert "own.yaml:2" in done.stderr
+    assert "learning_rate" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,126 @@
+"""Pause, sample, set, checkpoint, stop and resume a real run, each by its command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_heartbeat, read_rank
+from grpo_tui.store.reader import RunReader
+from tests.processes.runs import at_step, command, grpo_tui, start, state
+
+pytestmark = pytest.mark.slow
+
+
+def _steps(run: Path) -> list[int]:
+    rows = RunReader(RunFolder(run).database).metric_rows(limit=100_000)
+    return [step for _, step, values in rows if "reward" in values]
+
+
+def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap(run: Path) -> None:
+    start(run, "max_steps=400")
+    at_step(run, 2)
+
+    paused = command(run, "pause")
+    assert paused["applied"]
+    held = state(run, "paused")
+    assert held.phase == "wait"
+
+    sample = command(run, "sample", "3+4=?", "--count", "2")
+    assert len(sample["result"]["completions"]) == 2
+    assert sample["step"] == held.step, "a paused run does not go on"
+
+    change = command(run, "set", "learning_rate=1e-4", "reward_weights=[2,1,0.5]")
+    assert change["result"]["learning_rate"]["new"] == pytest.approx(1e-4)
+    refused = grpo_tui("set", run, "beta=0.1", check=3)
+    assert "beta cannot change in mid-run" in refused.stderr
+
+    saved = command(run, "checkpoint")
+    assert Path(saved["result"]["path"]).is_dir()
+
+    assert command(run, "resume")["applied"]
+    at_step(run, held.step + 2)
+    stopped = command(run, "stop")
+    last = state(run, "stopped").step
+    assert stopped["result"]["path"].endswith(f"checkpoint-{last}")
+
+    grpo_tui("train", run, "--resume", "--detach", "--set", f"max_steps={last + 3}")
+    done = state(run, "finished")
+    assert done.step == last + 3
+    assert done.attempt == 2
+    assert _steps(run) == list(range(1, last + 4))
+
+    reader = RunReader(RunFolder(run).database)
+    kinds = [c.kind for c, outcome in reader.commands() if outcome is not None]
+    assert kinds == ["pause", "sample", "set", "set", "checkpoint", "resume", "stop"]
+    weights = [s for s in reader.settings() if s.name == "reward_weights"]
+    assert [s.by for s in weights] == ["you", "resume"], "a resume brings settings back and says so"
+    assert "reward_weights is [2.0, 1.0, 0.5] again" in RunFolder(run).log.read_text()
+
+
+def test_the_training_process_has_no_terminal_and_a_session_of_its_own(run: Path) -> None:
+    start(run, "max_steps=400")
+    at_step(run, 1)
+    heartbeat = read_heartbeat(RunFolder(run).heartbeat)
+    rank = read_rank(RunFolder(run).rank(0))
+    assert heartbeat is not None
+    assert rank is not None
+    assert heartbeat.trainer == rank.pid
+    process = psutil.Process(rank.pid)
+    assert process.ppid() == heartbeat.supervisor
+    assert process.terminal() is None
+    assert Path(f"/proc/{rank.pid}/fd/0").readlink() == Path("/dev/null")
+    session = int(Path(f"/proc/{rank.pid}/stat").read_text().rsplit(")", 1)[1].split()[3])
+    assert session == rank.pid
+
+
+def test_stop_now_ends_at_once_and_leaves_no_process(run: Path) -> None:
+    start(run, "max_steps=4000")
+    at_step(run, 1)
+    rank = read_rank(RunFolder(run).rank(0))
+    outcome = command(run, "stop", "--now")
+    assert outcome["applied"]
+    assert "there is no checkpoint to resume from" in outcome["reason"]
+    assert state(run, "stopped").error is None
+    assert rank is not None
+    assert not psutil.pid_exists(rank.pid)
+    # Nothing that was logged is lost: the rows are those of steps 1 to n.
+    steps = _steps(run)
+    assert steps == list(range(1, len(steps) + 1))
+
+
+def test_a_folder_that_holds_a_run_is_refused_with_the_two_ways_on(run: Path) -> None:
+    start(run, "max_steps=4000")
+    at_step(run, 1)
+    again = grpo_tui(
+        "train", "--run-dir", run, Path("grpo_tui/demo/demo.yaml").absolute(), "--detach", check=2
+    )
+    assert "--resume" in again.stderr
+    assert "--run-dir" in again.stderr
+    busy = grpo_tui("train", run, "--resume", "--detach", check=2)
+    assert "no complete checkpoint" in busy.stderr or "another run trains" in busy.stderr
+
+
+def test_an_ended_run_refuses_commands_and_names_the_way_on(run: Path) -> None:
+    start(run, "max_steps=2")
+    state(run, "finished")
+    refused = grpo_tui("resume", run, check=3)
+    assert "train" in refused.stderr
+    assert "--resume" in refused.stderr
+    assert "nothing is left to pause" in grpo_tui("pause", run, check=3).stderr
+
+
+def test_status_prints_the_documented_shape(run: Path) -> None:
+    import json
+
+    start(run, "max_steps=2")
+    state(run, "finished")
+    body = json.loads(grpo_tui("status", run, "--json").stdout)
+    assert set(body) == {
+        "state", "step", "total_steps", "phase", "phase_s", "reward_func", "heartbeat_age_s", "pid", "ranks",
+        "attempt", "metrics", "dropped", "checkpoints", "error", "alerts",
+    }  # fmt: skip
+    assert (body["state"], body["step"], body["total_steps"], body["dropped"]) == ("finished", 2, 2, 0)

@@ -1,0 +1,1 @@
+"""Tests of the training side, on the real GRPOTrainer."""
