@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.app import App, SystemCommand
-from textual.binding import BindingType
 from textual.screen import Screen
 from textual.signal import Signal
 from textual.worker import Worker, WorkerState
@@ -37,6 +36,15 @@ from grpo_tui.ui.theme import DARK, LIGHT, THEMES, first_theme
 NICENESS = 10
 """The screen gives way to training on a shared processor."""
 
+WIDTHS: list[tuple[int, str]] | None = [(0, "-narrow"), (100, "-medium"), (160, "-wide")]
+HEIGHTS: list[tuple[int, str]] | None = [
+    (0, "-tiny"),
+    (10, "-short"),
+    (20, "-low"),
+    (30, "-high"),
+    (46, "-tall"),
+]
+
 
 class GrpoApp(App[str]):
     """The workbench.
@@ -50,19 +58,9 @@ class GrpoApp(App[str]):
     TITLE = "grpo-tui"
     CSS_PATH = "styles/app.tcss"
     MODES: ClassVar[dict[str, Any]] = {"runs": RunsScreen, "train": TrainScreen}
-    BINDINGS = bindings("all")  # noqa: RUF012 - declared so by Textual
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
-        (0, "-narrow"),
-        (100, "-medium"),
-        (160, "-wide"),
-    ]
-    VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [
-        (0, "-tiny -short -low"),
-        (10, "-short -low"),
-        (20, "-low"),
-        (30, "-high"),
-        (46, "-tall"),
-    ]
+    BINDINGS = bindings("all")
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
 
     def __init__(
         self,

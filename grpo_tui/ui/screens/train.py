@@ -22,7 +22,7 @@ from grpo_tui.ui.widgets.footer import Footer
 from grpo_tui.ui.widgets.functions import FunctionTable
 from grpo_tui.ui.widgets.groups import GroupList
 from grpo_tui.ui.widgets.header import Header
-from grpo_tui.ui.widgets.log_list import LogList
+from grpo_tui.ui.widgets.log_list import LogList, LogSection
 from grpo_tui.ui.widgets.now_lines import EventLines, NowLine
 from grpo_tui.ui.widgets.summary import HealthLine, RewardLine
 
@@ -57,7 +57,7 @@ class TrainScreen(Screen[None], Shell):
                 yield Chart(id="chart-3")
                 yield Chart(id="chart-4")
         yield GroupList(id="groups")
-        yield LogList(id="log")
+        yield LogSection(id="log")
         yield BeforeAfterList(id="before-after")
         yield NowLine(id="now")
         yield EventLines(id="events")
@@ -130,7 +130,7 @@ class TrainScreen(Screen[None], Shell):
         for name in ("groups", "log", "before-after"):
             self.query_one(f"#{name}").display = name == wanted
         if focused:
-            self.query_one(f"#{wanted}").focus()
+            self.query_one(LogList if wanted == "log" else f"#{wanted}").focus()
 
     def on_resize(self, event: Resize) -> None:
         """Another size shows another number of charts."""

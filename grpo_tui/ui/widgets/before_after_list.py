@@ -36,14 +36,8 @@ class BeforeAfterList(LineScroll):
         rest = max(10, width - prompt_w - gold_w - 2)
         before_w = min(rest // 2, max((len(p.before) for p in held.pairs), default=8) + 4)
         lines: list[Line] = [_title(held, width)]
-        lines.append(
-            [
-                Span(
-                    " " + pad("prompt", prompt_w) + pad("gold", gold_w) + pad("  before", half) + "  after",
-                    "dim",
-                )
-            ]
-        )
+        head = pad("prompt", prompt_w) + pad("gold", gold_w) + pad("  before", before_w) + "  after"
+        lines.append([Span(" " + head, "dim")])
         for p in held.pairs:
             before, after = _RIGHT[p.before_right], _RIGHT[p.after_right]
             lines.append(
@@ -66,7 +60,10 @@ def _with_end(text: str, width: int) -> str:
     if cell_len(text) <= width or width < 12:
         return one_line(text, width)
     tail = width * 3 // 5
-    return shorten(text, width - tail - 1) + text[-tail:]
+    head = text[: width - tail - 1]
+    while head and head[-1].isdigit():
+        head = head[:-1]  # half a number would be another number
+    return shorten(f"{head}…{text[-tail:]}", width)
 
 
 def _title(held: BeforeAfter, width: int) -> Line:

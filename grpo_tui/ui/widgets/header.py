@@ -42,7 +42,7 @@ class Header(LinePane):
         if view is None:
             return ()
         sign, role = state_sign(view.state)
-        state = [Span(f"{sign} {view.state}", role + " strong")]
+        state = [Span(f"{sign} {view.state}", "strong " + role)]
         if self._held:
             state.append(Span("  view held", "attention"))
         step = f"step {view.step:,}" + (f" / {view.total_steps:,}" if view.total_steps else "")

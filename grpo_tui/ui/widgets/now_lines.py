@@ -45,7 +45,7 @@ class NowLine(LinePane):
     def _phase(self, view: TrainView) -> Line:
         for_s = f" for {duration(view.phase_s)}" if view.phase_s is not None else ""
         if view.state == "paused":
-            return [Span(paused_words(view), "attention strong")]
+            return [Span(paused_words(view), "strong attention")]
         if view.ended:
             of = f" of {view.total_steps:,}" if view.total_steps else ""
             return [Span(f"{view.state} at step {view.step:,}{of}")]

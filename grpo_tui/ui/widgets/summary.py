@@ -25,7 +25,8 @@ class RewardLine(LinePane):
         if view is None:
             return [[Span(" Opening the run …", "dim")]]
         reward = [Span(" reward ", "dim"), Span(fixed(view.reward), "strong")]
-        parts: list[tuple[int, Line]] = [(0, [*reward, *_change(view)])]
+        change = _change(view) if width >= 34 else []
+        parts: list[tuple[int, Line]] = [(0, [*reward, *change])]
         if view.spread is not None:
             parts.append((3, [Span("spread ", "dim"), Span(fixed(view.spread))]))
         if view.flat_share is not None:
