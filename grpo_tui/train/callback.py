@@ -12,6 +12,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from grpo_tui.core.records import MetricRow, Record, TotalSteps
+from grpo_tui.train.checkpoints import Checkpoints
 from grpo_tui.train.phases import PhaseClock
 
 
@@ -23,16 +24,20 @@ class RecordingCallback(TrainerCallback):
         put: Callable[[Record], None],
         phases: PhaseClock,
         attempt: int,
-        on_begin: Callable[[], None],
+        checkpoints: Checkpoints,
     ) -> None:
-        self._put, self._phases, self._attempt, self._on_begin = put, phases, attempt, on_begin
+        self._put, self._phases, self._attempt, self._checkpoints = put, phases, attempt, checkpoints
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The data loader exists: the planned number of steps is known."""
         self._put(TotalSteps(self._attempt, int(state.max_steps)))
         self._phases.step = int(state.global_step)
         self._phases.tell(step=int(state.global_step), progress_at=time.time())
-        self._on_begin()
+        self._checkpoints.training_begins()
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The order of prompts is about to be drawn."""
+        self._checkpoints.epoch_begins()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """A row of `log_history`."""

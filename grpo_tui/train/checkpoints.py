@@ -30,12 +30,15 @@ class Checkpoints:
         self._requested = False
         self._restored: dict[str, Any] | None = None
         self._kept: set[Path] = set()
+        self._sampler: Any = None
+        self._epoch_order: Any = None
         self.saved_step: int | None = None
         """Step of the newest checkpoint of this attempt."""
 
     def install(self) -> None:
         """Put the hooks in place."""
         compat.wrap(self._trainer, "_save_checkpoint", self._around_save)
+        compat.wrap(self._trainer, "_get_train_sampler", self._around_sampler)
         self._kept = {
             path.parent.resolve()
             for path in Path(self._trainer.args.output_dir).glob(f"checkpoint-*/{MARKER}")
@@ -82,7 +85,8 @@ class Checkpoints:
         import torch
 
         rank = int(self._trainer.accelerator.process_index)
-        torch.save(compat.resume_state(self._trainer), path / STATE_FILE.format(rank=rank))
+        state = compat.resume_state(self._trainer) | {"data_order": self._data_order()}
+        torch.save(state, path / STATE_FILE.format(rank=rank))
 
     def _mark(self, path: Path, *, requested: bool) -> None:
         if requested:
@@ -106,6 +110,29 @@ class Checkpoints:
     ) -> CheckpointSaved:
         return CheckpointSaved(self._attempt, step, str(path), time.time(), complete, requested, size_bytes)
 
+    # -- the order of prompts ---------------------------------------------------------------------
+
+    def _around_sampler(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def get_train_sampler(*args: Any, **kwargs: Any) -> Any:
+            self._sampler = original(*args, **kwargs)
+            return self._sampler
+
+        return get_train_sampler
+
+    def epoch_begins(self) -> None:
+        """Remember from where the sampler draws this epoch's order; TRL's own resume starts at the first."""
+        generator = getattr(self._sampler, "generator", None)
+        self._epoch_order = None if generator is None else generator.get_state()
+
+    def _data_order(self) -> Any:
+        """The sampler's random state from which a resume draws the order of its first epoch."""
+        generator = getattr(self._sampler, "generator", None)
+        if generator is None:
+            return None
+        epoch = float(self._trainer.state.epoch or 0.0)
+        between_epochs = abs(epoch - round(epoch)) < 1e-9
+        return generator.get_state() if between_epochs else self._epoch_order
+
     # -- resuming --------------------------------------------------------------------------------
 
     def restore(self, checkpoint: Path) -> bool:
@@ -122,8 +149,12 @@ class Checkpoints:
         compat.restore_generation(self._trainer, self._restored)
         return True
 
-    def restore_pending_logs(self) -> None:
-        """Put the values that wait to be logged back; at `on_train_begin`."""
-        if self._restored is not None:
-            compat.restore_logging(self._trainer, self._restored)
-            self._restored = None
+    def training_begins(self) -> None:
+        """Put back what the trainer resets: values that wait to be logged, and the order of prompts."""
+        if self._restored is None:
+            return
+        compat.restore_logging(self._trainer, self._restored)
+        generator = getattr(self._sampler, "generator", None)
+        if generator is not None and self._restored.get("data_order") is not None:
+            generator.set_state(self._restored["data_order"].cpu())
+        self._restored = None

@@ -23,6 +23,7 @@ NEEDED = {
     "_step": "exact resume in the middle of a generation cycle",
     "_buffered_inputs": "exact resume in the middle of a generation cycle",
     "_metrics": "exact resume between two logged steps",
+    "_get_train_sampler": "exact resume after the first epoch",
     "_pending_extra_logs": "columns from log_extra",
     "_tokenizer": "truncated flags and sampling",
     "reward_func_names": "names of reward functions",

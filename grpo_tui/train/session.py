@@ -75,8 +75,8 @@ class Session:
         self.capture.install()
         self.checkpoints.install()
         self.controller.install()
-        restore = self.checkpoints.restore_pending_logs
-        compat.add_callback_first(trainer, RecordingCallback(self.put, self.phases, self.attempt, restore))
+        callback = RecordingCallback(self.put, self.phases, self.attempt, self.checkpoints)
+        compat.add_callback_first(trainer, callback)
 
     def _describe_rewards(self, trainer: Any, sources: Sequence[RewardFunctionInfo] | None) -> None:
         weights = trainer.reward_weights.tolist()
