@@ -41,13 +41,13 @@ EASY_KEPT = 0.7
 """How often a taught sum without a carry is right."""
 
 FORMATS = (
-    (0.22, "<think>{a}+{b}={s}</think><answer>{s}</answer>"),
-    (0.08, "<think>{a} plus {b} is {s}</think><answer>{s}</answer>"),
-    (0.10, "<think>{a}+{b}={s}</think>{s}"),
-    (0.15, "<answer>{s}</answer>"),
-    (0.20, "{a}+{b}={s}"),
+    (0.15, "<think>{a}+{b}={s}</think><answer>{s}</answer>"),
+    (0.07, "<think>{a} plus {b} is {s}</think><answer>{s}</answer>"),
+    (0.08, "<think>{a}+{b}={s}</think>{s}"),
+    (0.18, "<answer>{s}</answer>"),
+    (0.25, "{a}+{b}={s}"),
     (0.15, "{a} plus {b} makes {s}."),
-    (0.10, "The sum of {a} and {b} is {s}."),
+    (0.12, "The sum of {a} and {b} is {s}."),
 )
 """How often each form of completion is taught; the first two are what the rewards ask for."""
 
@@ -192,7 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, help="seed of the weights and the taught sums (default 0)"
     )
-    parser.add_argument("--steps", type=int, default=2400, help="training steps (default 2400)")
+    parser.add_argument("--steps", type=int, default=1200, help="training steps (default 1200)")
     chosen = parser.parse_args(arguments)
     make(chosen.out_dir, seed=chosen.seed, steps=chosen.steps)
 
