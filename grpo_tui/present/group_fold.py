@@ -74,7 +74,11 @@ class GroupFold:
 
     def shares(self, weights: list[float]) -> list[float | None]:
         """Per reward function, its share of the within-group variance over the newest groups."""
-        return variance_shares([[c.rewards for c in g.completions] for g in self._newest], weights)
+        width = len(weights)
+        # Another start of the run may have had fewer functions than this one.
+        blank = (None,) * width
+        rewards = [[(*c.rewards, *blank)[:width] for c in group.completions] for group in self._newest]
+        return variance_shares(rewards, weights)
 
     def views(self) -> tuple[GroupView, ...]:
         """The newest groups, newest first; those of one step in the order of its batch."""

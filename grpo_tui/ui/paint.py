@@ -134,7 +134,7 @@ class Painter(Widget):
             used += cell_len(text)
             segments.append(Segment(text, self._style(span)))
         if used > width and segments:
-            return _cut(segments, width).adjust_cell_length(width, base)
+            return _cut(segments, width, "~" if plain else "…").adjust_cell_length(width, base)
         return Strip(segments, used).adjust_cell_length(width, base)
 
     def _style(self, span: Span) -> Style:
@@ -144,7 +144,7 @@ class Painter(Widget):
         return style + _click(span.action) if span.action else style
 
 
-def _cut(segments: list[Segment], width: int) -> Strip:
+def _cut(segments: list[Segment], width: int, sign: str) -> Strip:
     """The segments cut at `width`, the cut shown."""
     kept: list[Segment] = []
     left = width
@@ -153,7 +153,7 @@ def _cut(segments: list[Segment], width: int) -> Strip:
             kept.append(segment)
             left -= cell_len(segment.text)
             continue
-        kept.append(Segment(shorten(segment.text + "  ", left), segment.style))
+        kept.append(Segment(shorten(segment.text + "  ", left).replace("…", sign), segment.style))
         break
     return Strip(kept)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ GROUPS, SIZE = 4, 8
 class RecordedRun:
     """A run folder under construction; the process that trains is this one."""
 
-    def __init__(self, root: Path, *, total: int = 120, pid: int | None = None, began_at: float | None = None) -> None:
+    def __init__(
+        self, root: Path, *, total: int = 120, pid: int | None = None, began_at: float | None = None
+    ) -> None:
         self.folder = RunFolder(root)
         self.total, self.step = total, 0
         self.pid = os.getpid() if pid is None else pid
@@ -40,7 +43,11 @@ class RecordedRun:
             r.AttemptStarted(1, self.began_at, "here", self.pid, total_steps=total),
             r.Fact(
                 "config",
-                {"path": "/tasks/demo.yaml", "model": "/models/adder-0.8M", "grpo": {"temperature": 0.9, "beta": 0.0}},
+                {
+                    "path": "/tasks/demo.yaml",
+                    "model": "/models/adder-0.8M",
+                    "grpo": {"temperature": 0.9, "beta": 0.0},
+                },
             ),
             *[r.RewardFunctionInfo(1, i, name, weight) for i, (name, weight) in enumerate(FUNCTIONS)],
         )
@@ -69,7 +76,10 @@ class RecordedRun:
         self.write(
             r.CheckpointSaved(1, 40, "checkpoint-40", self.at(40), True, False, 3_200_000),
             r.SettingChanged(1, 50, self.at(50), "learning_rate", 5e-4, 2e-4),
-            (Command("1", "set", {"learning_rate": 2e-4}, self.at(49)), Outcome(True, 50, "", {}, self.at(50))),
+            (
+                Command("1", "set", {"learning_rate": 2e-4}, self.at(49)),
+                Outcome(True, 50, "", {}, self.at(50)),
+            ),
             (
                 Command("2", "set", {"temperature": 0.5}, self.at(52)),
                 Outcome(False, 52, f"temperature cannot change here {HOSTILE}", {}, self.at(52)),
@@ -85,7 +95,7 @@ class RecordedRun:
         """Say what the process does now."""
         rank = RankFile(self.folder.rank(0), self.pid)
         rank.update(
-            phase=phase, phase_since=NOW - since, step=self.step, progress_at=NOW, attempt=1,
+            phase=phase, phase_since=NOW - since, step=self.step, progress_at=time.time(), attempt=1,
             step_time_s=STEP_S, reward_function=reward_function,
         )  # fmt: skip
         rank.close()
@@ -109,15 +119,21 @@ class RecordedRun:
             right = self._random.random() < 0.15 + 0.7 * skill
             whole = self._random.random() < 0.4 + 0.58 * skill
             answer = a + b if right else a + b + self._random.choice((-1, 1, 2, 10))
-            text = f"<think>{a}+{b}={answer}</think><answer>{answer}</answer>" if whole else f"I think {answer}"
+            text = (
+                f"<think>{a}+{b}={answer}</think><answer>{answer}</answer>" if whole else f"I think {answer}"
+            )
             rows.append((text, (float(right and whole), float(whole), 1.0 if whole else 0.25)))
         if index == 1:
             rows[0] = (f"{HOSTILE}\nline two", (0.0, None, 0.0))
-        totals = [sum(w * (v or 0.0) for (_, w), v in zip(FUNCTIONS, values, strict=True)) for _, values in rows]
+        totals = [
+            sum(w * (v or 0.0) for (_, w), v in zip(FUNCTIONS, values, strict=True)) for _, values in rows
+        ]
         mean = sum(totals) / len(totals)
         std = math.sqrt(sum((t - mean) ** 2 for t in totals) / (len(totals) - 1))
         completions = tuple(
-            r.Completion(i, text, values, totals[i], (totals[i] - mean) / (std + 1e-4), 4 + len(text) // 4, i == 5)
+            r.Completion(
+                i, text, values, totals[i], (totals[i] - mean) / (std + 1e-4), 4 + len(text) // 4, i == 5
+            )
             for i, (text, values) in enumerate(rows)
         )
         prompt = [{"role": "user", "content": f"What is {a} + {b}?"}]

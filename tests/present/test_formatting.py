@@ -1,0 +1,52 @@
+"""Numbers, durations and times as a person reads them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from grpo_tui.present import formatting as f
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(None, "–"), (0.04, "0.0 s"), (9.9, "9.9 s"), (42, "42 s"), (130, "2m10s"), (59.7, "1m00s"), (7500, "2h05m"),
+     (190_000, "2d4h"), (math.inf, "–"), (-3, "0.0 s")],
+)  # fmt: skip
+def test_a_duration_is_short_at_every_size(seconds: float | None, shown: str) -> None:
+    assert f.duration(seconds) == shown
+
+
+def test_numbers_of_one_column_share_a_precision() -> None:
+    values = [0.5, 12.25, None, math.inf]
+    digits = f.digits_for(values)
+    assert [f.fixed(v, digits) for v in values] == ["0.5", "12.2", "–", "inf"]
+
+
+def test_minus_zero_is_written_as_zero() -> None:
+    assert f.fixed(-0.0001) == "0.00"
+    assert f.fixed(-0.2) == "-0.20"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(5e-4, "5e-4"), (2.5e-06, "2.5e-6"), (0.9, "0.9"), (0, "0"), ([2.0, 0.5], "2 0.5"), ("x", "x")],
+)
+def test_a_setting_is_spelled_so_that_it_can_be_set_again(value: object, shown: str) -> None:
+    assert f.setting(value) == shown
+    if isinstance(value, int | float):
+        assert float(f.setting(value)) == pytest.approx(value)
+
+
+def test_recent_times_are_relative_and_old_ones_by_the_clock() -> None:
+    now = 1_770_000_000.0
+    assert [f.moment(now - age, now) for age in (0, 12, 200)] == ["now", "12 s ago", "3 min ago"]
+    assert ":" in f.moment(now - 7200, now)
+    assert f.moment(now - 4e7, now).startswith("20")
+    assert f.moment(None, now) == "–"
+
+
+def test_truth_values_and_infinities_are_no_numbers() -> None:
+    assert not any(f.is_number(v) for v in (None, True, math.nan, math.inf, "1"))
+    assert f.is_number(0)

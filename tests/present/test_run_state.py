@@ -1,0 +1,232 @@
+"""A run folded from its real run.db into what the screen says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.core import records as r
+from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.present.delta import DeltaReader
+from grpo_tui.present.run_state import RunState
+from grpo_tui.present.runs_view import RunRow, ordered, read_run_row, run_names
+from grpo_tui.present.train_view import TrainView
+from grpo_tui.store.live import read_rank
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import read_status
+from tests.ui.recorded_run import HOSTILE, NOW, RecordedRun, recorded
+
+
+class Watcher:
+    """Looks at a run as the poller does, without a thread."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.reader = RunReader(root / "run.db")
+        self.deltas = DeltaReader(self.reader)
+        self.state = RunState(root.name, str(root))
+
+    def look(self, **more: object) -> TrainView:
+        while True:
+            delta = self.deltas.read()
+            self.state.fold(delta)
+            if not delta.more:
+                break
+        rank = read_rank(self.root / "rank-0.json")
+        return self.state.view(read_status(self.root, self.reader), NOW, rank, **more)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[RecordedRun]:
+    made = RecordedRun(tmp_path / "demo-add")
+    yield made
+    made.close()
+
+
+def words(view: TrainView) -> str:
+    return "".join(text for text, _ in view.health)
+
+
+def test_a_run_folded_in_pieces_equals_one_folded_at_once(run: RecordedRun) -> None:
+    run.now("update")
+    watcher = Watcher(run.folder.root)
+    for _ in range(6):
+        run.advance(9, missing=(20, 21))
+        pieces = watcher.look()
+    whole = Watcher(run.folder.root).look()
+    assert [c.buckets for c in pieces.charts] == [c.buckets for c in whole.charts]
+    # The spreads of a step are added in another order, so their last digit may differ.
+    for piece, other in zip(pieces.charts[0].band, whole.charts[0].band, strict=True):
+        assert piece == pytest.approx(other)
+    assert replace(pieces, charts=()) == replace(whole, charts=())
+
+
+def test_a_resumed_run_forgets_the_steps_that_are_done_again(run: RecordedRun) -> None:
+    run.advance(30)
+    watcher = Watcher(run.folder.root)
+    before = watcher.look()
+    assert before.charts[0].buckets[-1].last == 30
+    run.write(
+        r.AttemptEnded(1, NOW, "crashed", 30),
+        r.AttemptStarted(2, NOW, "here", run.pid, resumed_from=20, total_steps=120),
+        r.MetricRow(2, 21, NOW, {"reward": 9.0}),
+    )
+    after = watcher.look()
+    reward = after.charts[0]
+    assert reward.key == "reward"
+    assert reward.buckets[-1].last == 21
+    assert after.reward == 9.0
+    assert max(group.step for group in after.groups) <= 20
+
+
+def test_the_view_says_the_numbers_of_the_newest_step(run: RecordedRun) -> None:
+    run.advance(57)
+    run.events()
+    run.now("update")
+    view = Watcher(run.folder.root).look()
+    assert (view.state, view.step, view.total_steps, view.live) == ("training", 57, 120, True)
+    assert view.progress == pytest.approx(57 / 120)
+    assert view.eta_s == pytest.approx(63 * view.step_time_s)  # type: ignore[operator]
+    assert sum(f.share or 0 for f in view.functions) == pytest.approx(1.0)
+    assert [f.weight for f in view.functions] == [2.0, 0.5, 0.5]
+    assert view.groups[0].gold is not None
+    assert len(view.groups[0].completions) == 8
+    assert sum(share for _, share in view.phase_shares) == pytest.approx(1.0)
+    assert "Reward rises" in words(view)
+    assert "KL is not computed because beta is 0" in words(view)
+    assert "kl" not in [chart.key for chart in view.charts]
+
+
+def test_the_settings_are_those_in_force(run: RecordedRun) -> None:
+    run.advance(57)
+    run.events()
+    run.write(r.SettingChanged(1, 57, NOW, "reward_weights", [2.0, 0.5, 0.5], [1.0, 1.0, 0.0]))
+    run.now("update")
+    view = Watcher(run.folder.root).look()
+    assert view.settings == {"learning_rate": 2e-4, "temperature": 0.9, "reward_weights": [1.0, 1.0, 0.0]}
+    assert [f.weight for f in view.functions] == [1.0, 1.0, 0.0]
+
+
+def test_spread_of_steps_before_the_newest_groups_is_fetched_too(run: RecordedRun) -> None:
+    run.advance(90)  # 360 groups, of which the first look takes 64
+    run.now("update")
+    view = Watcher(run.folder.root).look()
+    band = view.charts[0].band
+    assert len(band) == 90
+    assert all(place is not None for place in band)
+
+
+def test_no_control_character_reaches_the_view(run: RecordedRun) -> None:
+    run.advance(3)
+    run.events()
+    run.log()
+    run.write(r.RewardFunctionInfo(1, 3, f"f{HOSTILE}", 1.0))
+    run.end("failed", {"type": "E", "message": HOSTILE, "cause": f"it broke {HOSTILE}"})
+    view = Watcher(run.folder.root).look()
+    text = repr(replace(view, newest_prompt=None))
+    assert "\\x1b" not in text
+    assert "\\x07" not in text
+    assert "[@click=app.quit]" in text
+
+
+def test_a_failure_begins_with_its_cause_and_ends_with_the_way_on(run: RecordedRun) -> None:
+    run.advance(3)
+    run.end("failed", {"type": "KeyError", "message": "m", "cause": "no column named prompt"})
+    view = Watcher(run.folder.root).look()
+    assert words(view).startswith("✗ Failed: no column named prompt. ")
+    assert words(view).endswith(f"`grpo-tui train {run.folder.root} --resume`.")
+    assert not view.live
+
+
+def test_a_process_that_is_gone_is_a_crash(tmp_path: Path) -> None:
+    made = RecordedRun(tmp_path / "gone", pid=2**22 - 3)
+    made.advance(3)
+    made.close()
+    view = Watcher(tmp_path / "gone").look()
+    assert view.state == "crashed"
+    assert "killed from outside" in words(view)
+
+
+def test_commands_sent_from_here_show_before_the_run_has_recorded_them(run: RecordedRun) -> None:
+    run.advance(3)
+    run.now("update")
+    watcher = Watcher(run.folder.root)
+    pause = Command("9", "pause", {}, NOW)
+    waiting = watcher.look(waiting=[(pause, None)])
+    assert waiting.events[0].text == "pause asked; waits for the end of the step"
+    refused = watcher.look(waiting=[(pause, Outcome(False, 3, "it ends", {}, NOW))])
+    assert refused.events[0].text == "pause refused: it ends"
+    run.write((pause, Outcome(True, 3, "", {}, NOW)))
+    recorded_twice = watcher.look(waiting=[(pause, None)])
+    assert [row.text for row in recorded_twice.events] == ["paused by you"]
+
+
+def test_an_applied_change_is_told_once(run: RecordedRun) -> None:
+    run.advance(2)
+    run.events()
+    texts = [row.text for row in Watcher(run.folder.root).look().events]
+    assert sum("learning_rate" in text for text in texts) == 1
+    assert any("learning_rate 5e-4 → 2e-4, set by you" in text for text in texts)
+    assert any("checkpoint-40 saved, 3.2 MB" in text for text in texts)
+
+
+def test_answers_before_and_after_show_when_the_run_has_ended(tmp_path: Path) -> None:
+    made = recorded(tmp_path / "done", "finished")
+    made.close()
+    held = Watcher(tmp_path / "done").look().before_after
+    assert held is not None
+    assert [pair.after_right for pair in held.pairs] == [True] * 4
+    assert [pair.before_right for pair in held.pairs] == [False] * 4
+    assert held.gain is not None
+    assert held.gain > 1.0
+
+
+def test_a_flat_run_is_not_said_to_rise(tmp_path: Path) -> None:
+    made = RecordedRun(tmp_path / "flat")
+    made.write(*[r.MetricRow(1, s, NOW, {"reward": 1.0 + 0.1 * (s % 2), "kl": 0.1}) for s in range(1, 60)])
+    made.now("update")
+    made.close()
+    view = Watcher(tmp_path / "flat").look()
+    assert "Reward is flat" in words(view)
+    assert "KL" not in words(view)
+
+
+def test_a_run_of_no_rows_says_what_it_waits_for(run: RecordedRun) -> None:
+    run.now("load")
+    assert "Loading the model" in words(Watcher(run.folder.root).look())
+
+
+def test_the_list_of_runs_reads_each_folder(tmp_path: Path) -> None:
+    for kind in ("training", "paused", "failed", "finished"):
+        recorded(tmp_path / kind, kind).close()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.db").write_bytes(
+        b"no database at all, but long enough to be read as one" * 40
+    )
+    rows = {path.name: read_run_row(path) for path in tmp_path.iterdir()}
+    assert {name: row.state for name, row in rows.items()} == {
+        "training": "training",
+        "paused": "paused",
+        "failed": "failed",
+        "finished": "finished",
+        "broken": "unreadable",
+    }
+    assert rows["broken"].trouble
+    assert (rows["training"].model, rows["training"].config) == ("adder-0.8M", "demo.yaml")
+    assert rows["training"].matches("adder TRAIN")
+    assert not rows["training"].matches("adder paused")
+    assert [row.live for row in ordered(rows.values())] == [True, True, False, False, False]
+
+
+def test_runs_of_one_name_are_told_apart() -> None:
+    names = run_names([Path("/a/demo"), Path("/b/demo"), Path("/c/x"), Path("/task/run")])
+    assert list(names.values()) == ["a/demo", "b/demo", "x", "task/run"]
+
+
+def test_a_run_row_is_frozen() -> None:
+    row = RunRow(Path("x"), "x", "training")
+    with pytest.raises(AttributeError):
+        row.name = "y"  # type: ignore[misc]

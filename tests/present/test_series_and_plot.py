@@ -1,0 +1,147 @@
+"""A metric folded value by value, and drawn."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from grpo_tui.present.charts import chart_keys
+from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
+from grpo_tui.present.plot import plot, scale_of
+from grpo_tui.present.series import MOST_BUCKETS, Series
+from grpo_tui.present.train_view import ChartView, Mark
+
+
+def series_of(*values: float | None) -> Series:
+    series = Series()
+    for step, value in enumerate(values, 1):
+        series.append(step, value)
+    return series
+
+
+def chart_of(series: Series, **more: object) -> ChartView:
+    return ChartView(key="x", title="x", value="", buckets=series.buckets, **more)  # type: ignore[arg-type]
+
+
+def drawn(chart: ChartView, width: int = 40, height: int = 8, *, braille: bool = True) -> list[str]:
+    return ["".join(char for char, _ in row) for row in plot(chart, width, height, braille=braille)]
+
+
+def test_missing_values_stay_gaps_and_do_not_count() -> None:
+    series = series_of(1.0, None, math.nan, math.inf, 2.0)
+    assert [b.mean for b in series.buckets] == [1.0, None, None, None, 2.0]
+    assert series.count == 2
+    assert series.last == 2.0
+
+
+def test_a_long_run_keeps_few_buckets_and_every_extreme() -> None:
+    series = Series()
+    for step in range(1, 20_001):
+        series.append(step, 100.0 if step == 7_777 else 1.0)
+    assert len(series.buckets) <= MOST_BUCKETS
+    assert max(b.high for b in series.buckets if b.high is not None) == 100.0
+    assert sum(b.count for b in series.buckets) == 20_000
+    assert (series.buckets[0].first, series.buckets[-1].last) == (1, 20_000)
+
+
+def test_the_change_is_that_of_the_smoothed_value_over_so_many_steps() -> None:
+    flat_then_up = series_of(*[1.0] * 30, *[3.0] * 30)
+    assert flat_then_up.change(10) == pytest.approx(0.0, abs=0.02)  # 20 steps after the jump it is over
+    assert flat_then_up.change(45) == pytest.approx(2.0, abs=0.02)
+    assert series_of(1.0).change(20) is None
+
+
+def test_the_gain_compares_the_ends_of_a_run() -> None:
+    assert series_of(*[1.0] * 15, *[2.5] * 15).gain() == pytest.approx(1.5)
+    assert series_of(*[1.0] * 19).gain() is None
+
+
+def test_the_first_value_is_not_smoothed_towards_zero() -> None:
+    assert series_of(5.0).recent[-1].smooth == pytest.approx(5.0)
+
+
+def test_a_plot_fills_exactly_the_cells_it_is_given() -> None:
+    chart = chart_of(series_of(*[float(i % 7) for i in range(300)]))
+    for width in (12, 20, 57, 120):
+        for height in (2, 4, 5, 9, 20):
+            rows = drawn(chart, width, height)
+            assert len(rows) == height
+            assert {len(row) for row in rows} == {width}
+
+
+@pytest.mark.parametrize("size", [(0, 0), (3, 1), (11, 8), (40, 1)])
+def test_a_plot_without_room_is_blank(size: tuple[int, int]) -> None:
+    width, height = size
+    assert drawn(chart_of(series_of(1.0, 2.0)), width, height) == [" " * width] * height
+
+
+def test_a_plot_shows_a_gap_where_values_are_missing() -> None:
+    whole = drawn(chart_of(series_of(*[1.0] * 60)))
+    holed = drawn(chart_of(series_of(*[1.0] * 20, *[None] * 20, *[1.0] * 20)))
+
+    def dots(rows: list[str]) -> int:
+        return sum("\u2800" < char <= "\u28ff" for row in rows for char in row)
+
+    assert dots(holed) < dots(whole)
+    line = next(row for row in holed if any("\u2800" < c <= "\u28ff" for c in row))
+    assert "    " in line.strip()
+
+
+def test_marks_stand_on_the_axis_at_their_step() -> None:
+    marks = (Mark(1, "setting"), Mark(60, "checkpoint"), Mark(900, "checkpoint"))
+    axis = drawn(chart_of(series_of(*[1.0] * 60), marks=marks))[-2]
+    assert axis.rstrip().endswith("◆")
+    assert axis.count("◆") == 1
+    assert "└▴" in axis
+
+
+def test_steps_are_named_under_the_axis() -> None:
+    assert drawn(chart_of(series_of(*[1.0] * 60)))[-1].split() == ["1", "30", "60"]
+
+
+def test_ticks_are_round_and_zero_is_kept_when_it_is_near() -> None:
+    scale = scale_of(chart_of(series_of(0.31, 2.83)))
+    assert scale.low == 0.0
+    assert scale.high == 3.0
+    far = scale_of(chart_of(series_of(101.0, 104.0)))
+    assert far.low >= 100.0
+
+
+def test_a_constant_series_has_a_scale() -> None:
+    for value in (0.0, 3.0, -2.0, 1e-9):
+        scale = scale_of(chart_of(series_of(value, value)))
+        assert scale.low < scale.high
+
+
+def test_a_band_does_not_pull_rewards_below_zero() -> None:
+    series = series_of(0.1, 0.2)
+    assert scale_of(chart_of(series, band=((-0.9, 1.1), (-0.8, 1.2)))).low == 0.0
+
+
+def test_an_ascii_plot_is_ascii() -> None:
+    chart = chart_of(series_of(*[float(i % 5) for i in range(60)]), marks=(Mark(5, "checkpoint"),))
+    rows = [to_ascii(row) for row in drawn(chart, braille=False)]
+    assert all(row.isascii() for row in rows)
+    assert any("*" in row for row in rows)
+
+
+def test_a_curve_has_a_blank_where_nothing_is_known() -> None:
+    assert spark([1.0, None, 2.0], 3) == "▁ ▇"
+    assert spark([], 5) == ""
+    assert spark([None, None], 5) == "  "
+    assert len(spark([float(i) for i in range(100)], 10)) == 10
+
+
+def test_the_locale_decides_whether_glyphs_fall_back() -> None:
+    assert ascii_locale({"LC_ALL": "C"})
+    assert ascii_locale({"LANG": "C", "LC_CTYPE": "C.UTF-8"})  # as Python leaves LANG=C
+    assert ascii_locale({"LANG": "de_DE.ISO-8859-1"})
+    assert not ascii_locale({"LANG": "de_DE.UTF-8"})
+    assert not ascii_locale({})
+    assert not ascii_locale({"LC_ALL": "C.UTF-8", "LANG": "C"})
+
+
+def test_charts_come_in_the_order_a_person_asks() -> None:
+    keys = ["loss", "epoch", "reward", "entropy", "custom", "completions/mean_length", "train_runtime"]
+    assert chart_keys(keys) == ["reward", "completions/mean_length", "entropy", "loss", "custom"]
