@@ -21,11 +21,13 @@ from typing import Any
 from grpo_tui.core.commands import SUPERVISOR_KINDS, Command, Outcome
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact
 from grpo_tui.store.checkpoints import newest_usable
-from grpo_tui.store.connection import open_writer
+from grpo_tui.store.connection import RunDatabaseError, open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import process_alive, process_started, read_rank, write_heartbeat
 from grpo_tui.store.logtail import LogTail
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.spec import RunSpec
+from grpo_tui.store.status import read_status
 from grpo_tui.store.writer import LOG_POSITION, Writer
 
 TICK_S = 0.1
@@ -34,6 +36,8 @@ ABORT_LIMIT_S = 5.0
 """How long an aborted reward call may take to give way before it is called uninterruptible."""
 STOP_NOW_LIMIT_S = 3.0
 """How long a trainer gets to write its last records before it is killed."""
+LEAVING_S = 20.0
+"""How long the processes of an ended run may take to leave before a new start gives up."""
 ABORT_SIGNAL = signal.SIGRTMIN + 3
 
 
@@ -41,35 +45,55 @@ class RunFolderBusy(RuntimeError):
     """Another process trains into the folder."""
 
 
-def take_lock(folder: RunFolder) -> int:
+def take_lock(folder: RunFolder, wait_s: float = 0.0) -> int:
     """Take the folder's lock; the descriptor holds it, also in children that inherit it.
+
+    Args:
+        folder: The run folder, made when it is missing.
+        wait_s: How long to wait for processes of a run that has ended but are still leaving.
 
     Raises:
         RunFolderBusy: Somebody else holds it.
     """
     folder.root.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise RunFolderBusy(
-            f"{folder.root}: another run trains into this folder; choose another one"
-        ) from None
-    return descriptor
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                raise RunFolderBusy(f"{folder.root}: another run trains into this folder") from None
+            time.sleep(TICK_S)
+        else:
+            return descriptor
 
 
-def launch(folder: RunFolder) -> int:
+def launch(folder: RunFolder, spec: RunSpec) -> int:
     """Start a supervisor, and through it the training process; returns the supervisor's pid.
+
+    Args:
+        folder: The run folder.
+        spec: What to run; written once the folder is ours.
 
     Raises:
         RunFolderBusy: Another process trains into the folder.
+        OSError: The folder cannot be written.
     """
-    lock = take_lock(folder)
+    lock = take_lock(folder, 0.0 if _lives(folder) else LEAVING_S)
     try:
+        spec.write(folder.spec)
         return _start(folder, ["--lock", str(lock)], lock)
     finally:
         os.close(lock)
+
+
+def _lives(folder: RunFolder) -> bool:
+    try:
+        return read_status(folder.root).live
+    except RunDatabaseError:
+        return False
 
 
 def start_sidecar(folder: RunFolder, trainer: int, lock: int) -> int:

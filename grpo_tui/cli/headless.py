@@ -21,10 +21,15 @@ POLL_S = 0.2
 EXIT = {"finished": OK, "stopped": REFUSED, "failed": FAILED, "crashed": FAILED}
 
 
-def follow(root: Path) -> int:
-    """Print what happens until the run has ended; 0 finished, 1 failed, 3 stopped."""
+def follow(root: Path, after_row: int = 0) -> int:
+    """Print what happens until the run has ended; 0 finished, 1 failed, 3 stopped.
+
+    Args:
+        root: The run folder.
+        after_row: Logged rows up to this one are passed over.
+    """
     reader = _wait_for_database(root)
-    row, rewards = 0, []
+    row, rewards = after_row, []
     while True:
         state = read_status(root, reader).state  # before the rows, so that none is missed at the end
         for number, step, values in reader.metric_rows(after_row=row):

@@ -17,7 +17,9 @@ from grpo_tui.cli.look import show
 from grpo_tui.config.resolve import load_config, reload_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.store.checkpoints import Verdict, judge, newest_usable
+from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.supervisor import RunFolderBusy, launch
 
@@ -180,9 +182,8 @@ def _go(start: Start, *, headless: bool, detach: bool, announce: bool = True) ->
     if announce:
         _announce(start)
     try:
-        folder.root.mkdir(parents=True, exist_ok=True)
-        start.spec.write(folder.spec)
-        launch(folder)
+        known = _last_row(folder)
+        launch(folder, start.spec)
     except RunFolderBusy as error:
         raise CommandError(str(error)) from error
     except OSError as error:
@@ -195,8 +196,20 @@ def _go(start: Start, *, headless: bool, detach: bool, announce: bool = True) ->
     if headless or not sys.stdout.isatty():
         from grpo_tui.cli.headless import follow
 
-        return follow(folder.root)
+        return follow(folder.root, after_row=known)
     return show(folder.root)
+
+
+def _last_row(folder: RunFolder) -> int:
+    """The newest row an earlier attempt logged; what comes after it belongs to this start."""
+    try:
+        reader = RunReader(folder.database)
+    except RunDatabaseError:
+        return 0
+    try:
+        return reader.last_metric_row_id()
+    finally:
+        reader.close()
 
 
 def _announce(start: Start) -> None:
