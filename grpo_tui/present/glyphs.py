@@ -20,6 +20,7 @@ STATES: Mapping[str, tuple[str, str]] = {
     "stopped": ("◼", "dim"),
     "failed": ("✗", "bad"),
     "crashed": ("✗", "bad"),
+    "broken": ("✗", "bad"),
 }
 """State of a run to its sign and the role of its colour."""
 

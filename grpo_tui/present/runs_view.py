@@ -66,7 +66,7 @@ def read_run_row(path: Path, name: str | None = None) -> RunRow:
 
 def _unreadable(path: Path, name: str, error: Exception) -> RunRow:
     trouble = one_line(str(error), 200)
-    return RunRow(path, name, "unreadable", seen_at=changed_at(RunFolder(path)), trouble=trouble)
+    return RunRow(path, name, "broken", seen_at=changed_at(RunFolder(path)), trouble=trouble)
 
 
 def _row(path: Path, name: str, folder: RunFolder, status: Status, reader: RunReader | None) -> RunRow:

@@ -119,6 +119,8 @@ def refusal(a: Action, view: TrainView | None) -> str | None:
         return "No run is open: 1 shows the runs, enter opens one."
     if a.needs == "open":
         return None
+    if view.state == "finished":
+        return "The run is finished and takes no commands."
     if not view.live:
         return f"The run is {view.state}: nothing listens. `grpo-tui train {view.folder} --resume` goes on."
     if a.needs == "running" and view.state == "paused":

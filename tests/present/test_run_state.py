@@ -212,7 +212,7 @@ def test_the_list_of_runs_reads_each_folder(tmp_path: Path) -> None:
         "paused": "paused",
         "failed": "failed",
         "finished": "finished",
-        "broken": "unreadable",
+        "broken": "broken",
     }
     assert rows["broken"].trouble
     assert (rows["training"].model, rows["training"].config) == ("adder-0.8M", "demo.yaml")

@@ -1,0 +1,71 @@
+"""An app on a recorded run, and a way to wait for what its workers bring."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.ui.app import GrpoApp
+from tests.ui.recorded_run import NOW, RecordedRun, recorded
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def plain_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Relative paths and one set of colours, whatever the machine."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("NO_COLOR", "COLORFGBG", "LC_ALL", "LC_CTYPE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[RecordedRun]:
+    """A run that trains, in `runs/demo-add`."""
+    made = recorded(Path("runs") / "demo-add")
+    yield made
+    made.close()
+
+
+def app_on(root: Path | None) -> GrpoApp:
+    """The app as `grpo-tui attach` opens it, at a moment that stands still."""
+    return GrpoApp([Path("runs")], root, clock=lambda: NOW)
+
+
+async def until(pilot: Any, true: Callable[[], bool]) -> None:
+    """Let the app work until something holds."""
+    end = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end, "it did not come about"
+        await pilot.pause()
+        await asyncio.sleep(0.02)
+    await pilot.pause()
+
+
+async def opened(pilot: Any) -> None:
+    """Wait for the first view of the open run."""
+    await until(pilot, lambda: pilot.app.view is not None)
+
+
+def sent(run: RecordedRun) -> list[tuple[str, dict[str, Any]]]:
+    """Every command in the mailbox, by time."""
+    files = sorted(p for p in run.folder.commands.glob("*.json") if not p.name.endswith(".out.json"))
+    bodies = [json.loads(path.read_text()) for path in files]
+    return [(body["kind"], body["args"]) for body in bodies]
+
+
+def shown(app: GrpoApp) -> str:
+    """Everything on the screen, as text."""
+    screen = app.screen
+    return "\n".join(
+        "".join(segment.text for segment in strip) for strip in screen._compositor.render_strips()
+    )

@@ -1,0 +1,91 @@
+"""One table of actions: bindings, palette, footer and help cannot disagree with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from grpo_tui.present.train_view import TrainView
+from grpo_tui.ui.actions import ACTIONS, Action, for_footer, on_pane, refusal
+from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.screens.runs import RunsScreen
+from grpo_tui.ui.screens.train import TrainScreen
+from tests.ui.conftest import app_on, opened, shown, until
+from tests.ui.recorded_run import RecordedRun
+
+OWNERS = {"all": GrpoApp, "runs": RunsScreen, "train": TrainScreen}
+
+
+def view_of(state: str, phase: str = "update") -> TrainView:
+    return TrainView("x", "runs/x", 0.0, state=state, live=state in ("training", "paused"), phase=phase)
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda a: a.id)
+def test_every_action_is_done_by_the_one_who_owns_it(action: Action) -> None:
+    assert hasattr(OWNERS[action.pane], f"action_{action.method}")
+
+
+@pytest.mark.parametrize("pane", OWNERS)
+def test_bindings_are_those_of_the_table(pane: str) -> None:
+    bound = {b.id: b.key for b in OWNERS[pane].BINDINGS}  # type: ignore[union-attr]
+    assert bound == {a.id: a.key for a in ACTIONS if a.pane == pane and a.key}
+
+
+@pytest.mark.parametrize("pane", ["runs", "train"])
+def test_no_key_has_two_meanings_on_one_pane(pane: str) -> None:
+    keys = Counter(a.key for a in on_pane(pane) if a.key)
+    assert max(keys.values()) == 1
+
+
+def test_no_function_keys_and_no_alt() -> None:
+    assert not [a.key for a in ACTIONS if a.key.startswith(("f1", "alt", "meta"))]
+
+
+def test_what_is_dangerous_has_a_capital_or_asks_and_says_so() -> None:
+    assert {a.id for a in ACTIONS if a.dangerous} == {"run.stop", "run.stop_now"}
+
+
+def test_the_footer_offers_what_can_be_done_now() -> None:
+    def keys(view: TrainView | None) -> list[str]:
+        return [a.id for a in for_footer("train", view)]
+
+    assert keys(view_of("training"))[0] == "run.pause"
+    assert keys(view_of("paused"))[0] == "run.resume"
+    assert "run.abort" in keys(view_of("training", "reward"))
+    assert "run.abort" not in keys(view_of("training"))
+    assert not [k for k in keys(view_of("finished")) if k.startswith("run.")]
+    assert keys(None) == ["app.help", "app.leave"]
+
+
+@pytest.mark.parametrize("action", [a for a in ACTIONS if a.needs], ids=lambda a: a.id)
+def test_a_refusal_is_a_sentence(action: Action) -> None:
+    for view in (None, view_of("finished"), view_of("training"), view_of("paused")):
+        reason = refusal(action, view)
+        assert reason is None or reason.endswith((".", "on."))
+
+
+async def test_the_help_names_every_key(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 70)) as pilot:
+        await opened(pilot)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "what the words mean" in shown(app))
+        text = shown(app)
+        for action in ACTIONS:
+            if action.key:
+                assert action.help in text
+
+
+async def test_the_palette_holds_what_can_be_done_here(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        offered = [command.help for command in app.get_system_commands(app.screen)]
+        wanted = [a for a in on_pane("train") if refusal(a, app.view) is None and a.id != "app.palette"]
+        assert len(offered) == len(wanted)
+        for action in wanted:
+            assert any(text.startswith(action.help) for text in offered)
+        await pilot.press("ctrl+p")
+        await pilot.press(*"checkpoint")
+        await until(pilot, lambda: "Save a checkpoint" in shown(app))

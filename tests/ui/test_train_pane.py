@@ -1,0 +1,274 @@
+"""The open run, as a person watches and steers it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input, TextArea
+
+from grpo_tui.core.commands import Outcome
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SampleResult, SetDialog
+from grpo_tui.ui.screens.train import TrainScreen
+from tests.ui.conftest import app_on, opened, sent, shown, until
+from tests.ui.recorded_run import HOSTILE, RecordedRun, recorded
+
+
+async def test_the_pane_follows_the_run(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "step 57 / 120" in shown(app))
+        run.advance(2)
+        run.now("update")
+        await until(pilot, lambda: "step 59 / 120" in shown(app))
+
+
+@pytest.mark.parametrize(("key", "kind"), [("p", "pause"), ("c", "checkpoint")])
+async def test_a_key_puts_its_command_into_the_mailbox(run: RecordedRun, key: str, kind: str) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press(key)
+        await until(pilot, lambda: bool(sent(run)))
+        assert sent(run) == [(kind, {})]
+        await until(pilot, lambda: "waits for the end of the step" in shown(app))
+
+
+async def test_a_paused_run_says_so_and_resumes(tmp_path: Path) -> None:
+    run = recorded(Path("runs") / "demo-add", "paused")
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "⏸ paused at step 57 for 2m10s; memory is kept; r resumes" in shown(app))
+        await pilot.press("p")
+        await pilot.press("r")
+        await until(pilot, lambda: bool(sent(run)))
+        assert sent(run) == [("resume", {})]
+    run.close()
+
+
+@pytest.mark.parametrize(("key", "kind"), [("s", "stop"), ("S", "stop_now")])
+async def test_what_is_dangerous_asks_once(run: RecordedRun, key: str, kind: str) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press(key)
+        assert isinstance(app.screen, ConfirmDialog)
+        await pilot.press("n")
+        await pilot.press(key)
+        await pilot.press("enter")  # a key pressed too often is no yes
+        assert isinstance(app.screen, ConfirmDialog)
+        assert sent(run) == []
+        await pilot.press("y")
+        await until(pilot, lambda: bool(sent(run)))
+        assert sent(run) == [(kind, {})]
+
+
+async def test_abort_is_refused_while_no_reward_call_runs(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30), notifications=True) as pilot:
+        await opened(pilot)
+        await pilot.press("a")
+        await until(pilot, lambda: "No reward call" in shown(app))
+        run.now("reward", reward_function="correctness")
+        await until(pilot, lambda: "scoring with correctness" in shown(app))
+        await pilot.press("a")
+        await until(pilot, lambda: bool(sent(run)))
+        assert sent(run) == [("abort_reward", {})]
+
+
+async def test_set_sends_only_what_was_changed(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("equals_sign")
+        assert isinstance(app.screen, SetDialog)
+        rate = app.screen.query_one("#set-learning_rate", Input)
+        assert rate.value == "2e-4"
+        rate.value = "1e-4"
+        app.screen.query_one("#set-reward_weights", Input).value = "2, 1, 0"
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(sent(run)))
+        assert sent(run) == [("set", {"learning_rate": 1e-4, "reward_weights": [2.0, 1.0, 0.0]})]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "word"),
+    [("learning_rate", "fast", "is not a number"), ("reward_weights", "1 2", "3 numbers wanted")],
+)
+async def test_a_wrong_value_is_told_in_the_dialog(run: RecordedRun, name: str, text: str, word: str) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("equals_sign")
+        app.screen.query_one(f"#set-{name}", Input).value = text
+        await pilot.press("enter")
+        await until(pilot, lambda: word in shown(app))
+        await pilot.press("escape")
+        assert isinstance(app.screen, TrainScreen)
+        assert sent(run) == []
+
+
+async def test_a_refused_command_is_said_aloud_and_safely(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    mailbox = Mailbox(run.folder.commands)
+    async with app.run_test(size=(100, 40), notifications=True) as pilot:
+        await opened(pilot)
+        await pilot.press("c")
+        await until(pilot, lambda: bool(mailbox.pending()))
+        mailbox.finish(mailbox.pending()[0], Outcome(False, 58, f"disk full {HOSTILE}"))
+        await until(pilot, lambda: "checkpoint refused: disk full" in shown(app))
+        assert "\x1b" not in shown(app)
+        assert "[@click=app.quit]" in shown(app)
+
+
+async def test_a_sample_is_shown_as_it_is(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    mailbox = Mailbox(run.folder.commands)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("m")
+        assert isinstance(app.screen, SampleDialog)
+        newest = app.view.newest_prompt if app.view else None
+        assert newest is not None
+        assert app.screen.query_one(TextArea).text == newest[0]["content"]
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: bool(mailbox.pending()))
+        assert sent(run) == [("sample", {"prompt": newest})]
+        result = {"prompt": newest, "rendered": "<user>", "completions": [{"text": HOSTILE, "tokens": 3}]}
+        mailbox.finish(mailbox.pending()[0], Outcome(True, 58, "", result))
+        await until(pilot, lambda: isinstance(app.screen, SampleResult))
+        await until(pilot, lambda: "completion 1 of 1, 3 tokens" in shown(app))
+        assert "␛]52;c;x␇" in shown(app)
+        await pilot.press("escape")
+        assert isinstance(app.screen, TrainScreen)
+
+
+async def test_an_edited_prompt_keeps_its_place_in_the_chat(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("m")
+        app.screen.query_one(TextArea).text = "What is 1 + 1?"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: bool(sent(run)))
+        assert sent(run) == [("sample", {"prompt": [{"role": "user", "content": "What is 1 + 1?"}]})]
+
+
+async def test_a_held_view_stands_still_while_training_goes_on(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "step 57 ── “" in shown(app))
+        await pilot.press("v")
+        run.advance(3)
+        run.now("update")
+        await until(pilot, lambda: "step 60 / 120" in shown(app))
+        assert "view held" in shown(app)
+        assert "step 57 ── “" in shown(app)
+        assert sent(run) == []
+        await pilot.press("v")
+        await until(pilot, lambda: "step 60 ── “" in shown(app))
+
+
+async def test_the_brackets_turn_the_charts(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "─ reward ─" in shown(app))
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: "completion length, tokens" in shown(app))
+        await pilot.press("left_square_bracket", "left_square_bracket")
+        await until(pilot, lambda: "completion length, tokens" not in shown(app))
+        assert "─ reward ─" not in shown(app)
+
+
+async def test_the_loss_is_said_to_be_no_progress_signal(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "─ reward ─" in shown(app))
+        for _ in range(20):
+            if "─ loss ─" in shown(app):
+                break
+            await pilot.press("right_square_bracket")
+            await pilot.pause()
+        assert "no progress signal" in shown(app)
+
+
+async def test_the_log_takes_the_place_of_the_groups(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "newest group" in shown(app))
+        await pilot.press("l")
+        await until(pilot, lambda: "UserWarning: something to look at" in shown(app))
+        assert "newest group" not in shown(app)
+        await pilot.press("l")
+        await until(pilot, lambda: "newest group" in shown(app))
+
+
+async def test_leaving_says_how_to_come_back_and_sends_nothing(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("q")
+    assert app.return_value == "training goes on; `grpo-tui attach runs/demo-add`"
+    assert sent(run) == []
+
+
+async def test_leaving_a_finished_run_says_nothing(tmp_path: Path) -> None:
+    run = recorded(Path("runs") / "demo-add", "finished")
+    run.close()
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: "before and after" in shown(app))
+        assert "right answers 0 → 4 of 4" in shown(app)
+        await pilot.press("p")
+        await until(pilot, lambda: "The run is" in shown(app))
+        await pilot.press("l")
+        await until(pilot, lambda: "newest group" in shown(app))
+        await pilot.press("q")
+    assert app.return_value == ""
+
+
+async def test_a_run_whose_database_does_not_exist_yet_is_waited_for(tmp_path: Path) -> None:
+    root = Path("runs") / "demo-add"
+    root.mkdir(parents=True)
+    app = app_on(root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "no run" in shown(app))
+        run = recorded(root)
+        await until(pilot, lambda: "step 57 / 120" in shown(app))
+        run.close()
+
+
+async def test_a_run_begun_anew_in_the_same_folder_is_read_anew(tmp_path: Path) -> None:
+    run = recorded(Path("runs") / "demo-add")
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "step 57 / 120" in shown(app))
+        run.close()
+        for path in run.folder.root.glob("run.db*"):
+            path.unlink()
+        again = RecordedRun(run.folder.root, total=30)
+        again.advance(4)
+        again.now("update")
+        await until(pilot, lambda: "step 4 / 30" in shown(app))
+        again.close()
+
+
+@pytest.mark.parametrize("size", [(20, 5), (1, 1), (40, 9), (60, 15), (99, 21), (300, 80)])
+async def test_no_size_is_too_small_or_too_large(run: RecordedRun, size: tuple[int, int]) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=size) as pilot:
+        await opened(pilot)
+        for key in (
+            "l",
+            "right_square_bracket",
+            "question_mark",
+            "escape",
+            "equals_sign",
+            "escape",
+            "1",
+            "4",
+        ):
+            await pilot.press(key)
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "step 57 / 120" in shown(app))
