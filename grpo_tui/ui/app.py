@@ -195,7 +195,7 @@ class GrpoApp(App[str]):
 
     def action_app_leave(self) -> None:
         """Leave; what was a live run goes on without the screen."""
-        self.exit(farewell(self.view))
+        self.exit(farewell(self.view, self._poller))
 
     def action_help_quit(self) -> None:
         """Ctrl+C says which key leaves."""
@@ -228,9 +228,12 @@ def _short(path: Path) -> str:
     return "~" + str(path)[len(home) :] if str(path).startswith(home + os.sep) else str(path)
 
 
-def farewell(view: TrainView | None) -> str:
+def farewell(view: TrainView | None, poller: Poller | None) -> str:
     """What a person should know on leaving; empty when no live run is open."""
-    return f"training goes on; `grpo-tui attach {view.folder}`" if view is not None and view.live else ""
+    if poller is None:
+        return ""
+    live = view.live if view is not None else poller.looks_live()
+    return f"training goes on; `grpo-tui attach {one_line(str(poller.folder.root))}`" if live else ""
 
 
 def run_app(roots: Sequence[Path], run: Path | None = None) -> str:

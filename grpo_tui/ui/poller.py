@@ -59,6 +59,13 @@ class Poller:
         self._stopped.set()
         self._wake.set()
 
+    def looks_live(self) -> bool:
+        """One look of a few milliseconds, for who leaves before the first view came."""
+        try:
+            return read_status(self.folder.root).live
+        except Exception:  # what cannot be read is not said to go on
+            return False
+
     def run(self) -> None:
         """Look again and again until stopped."""
         try:
