@@ -64,10 +64,10 @@ class Writer:
                     self._apply[type(record)](record)
             self._db.execute("COMMIT")
         except BaseException:
-            self._open_line = open_line
-            self._keys = dict(self._db.execute("SELECT key, id FROM metric_key"))
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+            self._open_line = open_line
+            self._keys = dict(self._db.execute("SELECT key, id FROM metric_key"))
             raise
 
     def next_attempt(self) -> int:

@@ -1,0 +1,213 @@
+"""What goes into `run.db` comes out of it, and readers disturb nobody."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.core import records as r
+from grpo_tui.store.connection import RunDatabaseError, open_reader, open_writer
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.recorder import Recorder
+from grpo_tui.store.writer import Writer
+
+
+def _batch(attempt: int, number: int, step: int, text: str = "x", count: int = 2) -> r.GenerationBatch:
+    completions = tuple(
+        r.Completion(i, f"{text}{i}", (1.0, None), 1.0, 0.5, 3, i == 0, {"extracted": "7"})
+        for i in range(count)
+    )
+    prompt = [{"role": "user", "content": "3+4=?"}]
+    group = r.Group(0, prompt, {"answer": "7"}, completions)
+    return r.GenerationBatch(attempt, number, 0, "train", step, step, 1.0, (group,))
+
+
+def _writer(folder: Path) -> Writer:
+    return Writer(open_writer(folder / "run.db"))
+
+
+def test_none_infinity_nan_and_missing_keys_survive(tmp_path: Path) -> None:
+    writer = _writer(tmp_path)
+    values = {
+        "none": None,
+        "inf": math.inf,
+        "minus": -math.inf,
+        "nan": math.nan,
+        "int": 3,
+        "float": 0.1,
+        "text": "a",
+    }
+    writer.write([r.MetricRow(1, 1, 0.0, values), r.MetricRow(1, 2, 0.0, {"float": 0.2})])
+    reader = RunReader(tmp_path / "run.db")
+    assert repr(reader.metric_row(1)) == repr(values)
+    assert reader.metric_row(2) == {"float": 0.2}
+    assert [p.value for p in reader.series("float")] == [0.1, 0.2]
+    assert [p.step for p in reader.series("none")] == [1]
+
+
+def test_a_batch_comes_back_as_it_was(tmp_path: Path) -> None:
+    batch = _batch(1, 0, 1, "\ud800 lone surrogate, \x1b[31m escape, \x00 nul ")
+    _writer(tmp_path).write([batch])
+    (group,) = RunReader(tmp_path / "run.db").groups()
+    assert group.prompt == [{"role": "user", "content": "3+4=?"}]
+    assert group.columns == {"answer": "7"}
+    assert [c.rewards for c in group.completions] == [(1.0, None), (1.0, None)]
+    assert [c.truncated for c in group.completions] == [True, False]
+    assert group.completions[0].extra == {"extracted": "7"}
+    assert group.completions[0].text == "? lone surrogate, \x1b[31m escape, \x00 nul 0"
+
+
+def test_a_failed_transaction_writes_nothing_and_can_be_given_again(tmp_path: Path) -> None:
+    writer = _writer(tmp_path)
+    writer.write([_batch(1, 0, 1)])
+    row = r.MetricRow(1, 1, 0.0, {"new key": 1.0})
+    with pytest.raises(sqlite3.IntegrityError):
+        writer.write([row, _batch(1, 0, 1)])
+    reader = RunReader(tmp_path / "run.db")
+    assert reader.metric_keys() == []
+    writer.write([row])
+    assert reader.series("new key")[0].value == 1.0
+
+
+def test_a_resume_supersedes_the_steps_it_does_again(tmp_path: Path) -> None:
+    writer = _writer(tmp_path)
+    writer.write([r.AttemptStarted(1, 0.0, "h", 1)])
+    writer.write([_batch(1, s, s + 1) for s in range(4)])
+    writer.write([r.MetricRow(1, s, 0.0, {"reward": float(s)}) for s in range(1, 5)])
+    writer.write([r.AttemptStarted(2, 0.0, "h", 2, resumed_from=2)])
+    writer.write([_batch(2, 0, 3), r.MetricRow(2, 3, 0.0, {"reward": 9.0})])
+    reader = RunReader(tmp_path / "run.db")
+    assert [(p.step, p.value) for p in reader.series("reward")] == [(1, 1.0), (2, 2.0), (3, 9.0)]
+    assert [(g.step, g.attempt) for g in reader.groups()] == [(1, 1), (2, 1), (3, 2)]
+    assert len(reader.groups(superseded=True)) == 5
+
+
+def test_changed_tells_when_something_was_written(tmp_path: Path) -> None:
+    writer = _writer(tmp_path)
+    reader = RunReader(tmp_path / "run.db")
+    reader.changed()
+    assert not reader.changed()
+    writer.write([r.Fact("a", 1)])
+    assert reader.changed()
+    assert not reader.changed()
+
+
+def test_copying_run_db_alone_copies_the_run_after_it_was_closed(tmp_path: Path) -> None:
+    recorder = Recorder(RunFolder(tmp_path))
+    recorder.start()
+    recorder.queue.put(_batch(1, 0, 1))
+    recorder.close()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    shutil.copyfile(tmp_path / "run.db", elsewhere / "run.db")
+    assert RunReader(elsewhere / "run.db").completion_count() == 2
+
+
+def test_a_newer_schema_is_refused_with_the_way_on(tmp_path: Path) -> None:
+    connection = open_writer(tmp_path / "run.db")
+    connection.execute("PRAGMA user_version=99")
+    connection.close()
+    for opening in (open_reader, open_writer):
+        with pytest.raises(RunDatabaseError, match=r"newer grpo-tui \(schema 99"):
+            opening(tmp_path / "run.db")
+
+
+def test_a_reader_never_creates_a_file(tmp_path: Path) -> None:
+    with pytest.raises(RunDatabaseError, match=r"no run\.db here"):
+        open_reader(tmp_path / "run.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stopped_reader_blocks_no_write(tmp_path: Path) -> None:
+    writer = _writer(tmp_path)
+    writer.write([_batch(1, n, n + 1) for n in range(50)])
+    reader = RunReader(tmp_path / "run.db")
+    pages = reader.iter_groups(page=10)
+    next(pages)
+    writer.write([_batch(1, 99, 99)])
+    assert sum(1 for _ in pages) == 50
+
+
+def test_a_full_queue_loses_text_first_then_batches_and_metrics_last(tmp_path: Path) -> None:
+    from grpo_tui.store.queue import TEXT_PLACEHOLDER, RecordQueue
+
+    queue = RecordQueue(budget_bytes=60_000)
+    for number in range(200):
+        queue.put(_batch(1, number, number + 1, "y" * 500))
+        queue.put(r.MetricRow(1, number + 1, 0.0, {"reward": 1.0}))
+    kept = queue.take(10_000, 0)
+    batches = [b for b in kept if isinstance(b, r.GenerationBatch)]
+    rows = [m for m in kept if isinstance(m, r.MetricRow)]
+    texts = [c.text for b in batches for g in b.groups for c in g.completions]
+    without = texts.count(TEXT_PLACEHOLDER)
+    assert len(rows) == 200
+    assert 0 < without < len(texts)
+    assert len(batches) < 200
+    assert queue.dropped["completion text"] == without
+    assert queue.dropped["batches"] == 200 - len(batches)
+    assert all(c.rewards == (1.0, None) for b in batches for g in b.groups for c in g.completions)
+
+
+def test_what_was_dropped_is_counted_in_the_database(tmp_path: Path) -> None:
+    recorder = Recorder(RunFolder(tmp_path))
+    recorder.queue.dropped["batches"] = 3
+    recorder.start()
+    recorder.close()
+    assert RunReader(tmp_path / "run.db").dropped() == {"batches": 3}
+
+
+def test_the_recorder_keeps_what_it_cannot_write_and_writes_it_later(tmp_path: Path) -> None:
+    recorder = Recorder(RunFolder(tmp_path))
+    blocker = sqlite3.connect(tmp_path / "run.db", isolation_level=None)
+    recorder._writer._db.execute("PRAGMA busy_timeout=50")
+    blocker.execute("BEGIN IMMEDIATE")
+    recorder.start()
+    recorder.queue.put(_batch(1, 0, 1))
+    deadline = 100
+    while not recorder.trouble and deadline:
+        deadline -= 1
+        recorder._closing.wait(0.05)
+    assert "locked" in recorder.trouble
+    blocker.execute("COMMIT")
+    blocker.close()
+    recorder.close()
+    assert RunReader(tmp_path / "run.db").completion_count() == 2
+
+
+def test_commands_and_outcomes_become_history(tmp_path: Path) -> None:
+    from grpo_tui.core.commands import Outcome
+
+    folder = RunFolder(tmp_path)
+    box = Mailbox(folder.commands)
+    command = box.submit("set", {"learning_rate": 1e-4})
+    waiting = box.submit("pause")
+    (folder.commands / "torn.json").write_text('{"kind": "pau')
+    assert [c.kind for c in box.pending()] == ["set", "pause"]
+    box.finish(command, Outcome(True, 5, "done"))
+    box.finish(command, Outcome(False, 6, "a second outcome does not count"))
+    recorder = Recorder(folder)
+    recorder.start()
+    recorder.close()
+    history = {c.id: o for c, o in RunReader(folder.database).commands()}
+    assert history[waiting.id] is None
+    outcome = history[command.id]
+    assert outcome is not None
+    assert (outcome.applied, outcome.step, outcome.reason) == (True, 5, "done")
+    assert box.pending() == [waiting]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_read_after_a_kill(tmp_path: Path) -> None:
+    _writer(tmp_path).write([_batch(1, 0, 1)])
+    tmp_path.chmod(0o500)
+    try:
+        assert RunReader(tmp_path / "run.db").completion_count() == 2
+    finally:
+        tmp_path.chmod(0o700)
