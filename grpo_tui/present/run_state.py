@@ -19,7 +19,16 @@ from grpo_tui.present.formatting import is_number
 from grpo_tui.present.group_fold import GroupFold
 from grpo_tui.present.health_line import health_spans
 from grpo_tui.present.series import Series
-from grpo_tui.present.train_view import BeforeAfter, ChartView, FunctionRow, LogRow, Mark, TrainView
+from grpo_tui.present.train_view import (
+    BeforeAfter,
+    ChartView,
+    EventRow,
+    FunctionRow,
+    LogRow,
+    Mark,
+    Span,
+    TrainView,
+)
 from grpo_tui.store.live import RankState
 from grpo_tui.store.status import Status
 
@@ -91,24 +100,11 @@ class RunState:
             reward_change=reward.change(CHANGE_STEPS),
             spread=self._groups.spread_now(),
             flat_share=self._flat_share(),
-            health=health_spans(
-                status,
-                self.folder,
-                reward,
-                kl_logged="kl" in self._series,
-                beta=_number(self._config().get("beta")),
-                rows=reward.count,
-            ),
+            health=self._health(status, reward),
             charts=self._charts(),
             functions=self._functions(settings),
             groups=self._groups.views(),
-            events=event_rows(
-                _merged(delta.commands, waiting),
-                delta.settings,
-                delta.checkpoints,
-                delta.attempts,
-                live=status.live,
-            ),
+            events=self._events(status, waiting),
             log=tuple(LogRow(line.at, line.level, safe(line.text)) for line in delta.log),
             before_after=self._before_after(status),
             settings=settings,
@@ -116,6 +112,17 @@ class RunState:
             metric_rows=reward.count,
             trouble=trouble,
         )
+
+    def _health(self, status: Status, reward: Series) -> tuple[Span, ...]:
+        kl_logged, beta = "kl" in self._series, _number(self._config().get("beta"))
+        return health_spans(status, self.folder, reward, kl_logged=kl_logged, beta=beta, rows=reward.count)
+
+    def _events(
+        self, status: Status, waiting: Iterable[tuple[Command, Outcome | None]]
+    ) -> tuple[EventRow, ...]:
+        delta = self._delta
+        commands = _merged(delta.commands, waiting)
+        return event_rows(commands, delta.settings, delta.checkpoints, delta.attempts, live=status.live)
 
     def _charts(self) -> tuple[ChartView, ...]:
         marks = [Mark(saved.step, "checkpoint") for saved in self._delta.checkpoints if saved.complete]
