@@ -7,6 +7,7 @@ model nor the rewards, and imports `datasets` only when a dataset is asked for.
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 LARGEST = 20
 """Both numbers of a sum run from 1 to this, inclusive."""
 
+_ORDER = 0
+
 
 def question(a: int, b: int) -> str:
     """Return the text a person would send to ask for `a + b`."""
@@ -22,13 +25,18 @@ def question(a: int, b: int) -> str:
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """Return the 400 rows as plain dictionaries, ordered by the first number, then the second."""
+    """Return the 400 rows as plain dictionaries, always in the same mixed order.
+
+    Mixed, so that the first rows of any part of them, held-out rows too, are no mere row of 1 + 1, 1 + 2, 1 + 3.
+    """
     numbers = range(1, LARGEST + 1)
-    return [
+    rows = [
         {"prompt": [{"role": "user", "content": question(a, b)}], "answer": str(a + b)}
         for a in numbers
         for b in numbers
     ]
+    random.Random(_ORDER).shuffle(rows)
+    return rows
 
 
 def train_rows() -> Dataset:

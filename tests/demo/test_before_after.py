@@ -74,8 +74,9 @@ def test_a_model_without_its_tokenizer_is_refused_with_the_fix(loaded) -> None:
 
 
 def test_answers_survive_json() -> None:
-    rows = all_rows()[:2]
+    rows = [{"prompt": "1 + 1"}, {"prompt": [{"role": "user", "content": "What is 1 + 2?"}], "answer": 3}]
     items = compared(rows, ["1+1=2", "no"], ["yes", "<answer>3</answer>"])
+    assert items[0] == BeforeAfter("1 + 1", "", "1+1=2", "yes")
     assert items[1] == BeforeAfter("What is 1 + 2?", "3", "no", "<answer>3</answer>")
     assert from_json(json.loads(json.dumps(to_json(items)))) == items
     assert prompt_text("plain") == "plain"

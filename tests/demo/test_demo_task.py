@@ -21,7 +21,8 @@ def test_the_rows_are_every_sum_once_with_its_answer() -> None:
 def test_the_dataset_has_the_columns_that_trl_and_the_rewards_read() -> None:
     rows = train_rows()
     assert rows.column_names == ["prompt", "answer"]
-    assert rows[0] == {"prompt": [{"role": "user", "content": "What is 1 + 1?"}], "answer": "2"}
+    assert {"prompt": [{"role": "user", "content": "What is 1 + 1?"}], "answer": "2"} in list(rows)
+    assert list(rows) == all_rows() == all_rows()
 
 
 def test_the_demo_package_imports_without_the_machine_learning_stack() -> None:
