@@ -27,7 +27,7 @@ def question(a: int, b: int) -> str:
 def all_rows() -> list[dict[str, Any]]:
     """Return the 400 rows as plain dictionaries, always in the same mixed order.
 
-    Mixed, so that the first rows of any part of them, held-out rows too, are no mere row of 1 + 1, 1 + 2, 1 + 3.
+    Mixed, so that the first few rows of any part, held-out rows too, are not 1 + 1, 1 + 2, 1 + 3.
     """
     numbers = range(1, LARGEST + 1)
     rows = [
