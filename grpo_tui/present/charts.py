@@ -54,9 +54,9 @@ def chart_keys(keys: Iterable[str]) -> list[str]:
 
 
 def chart_view(
-    key: str, series: Mapping[str, Series], spreads: Mapping[int, float], marks: Sequence[Mark]
+    key: str, series: Mapping[str, Series], spreads: Mapping[int, float], marks: Sequence[Mark], end: int
 ) -> ChartView:
-    """One metric as a chart."""
+    """One metric as a chart; `end` is the last step of its axis."""
     own = series[key]
     change = own.change(CHANGE_STEPS)
     digits = digits_for([own.last])
@@ -76,7 +76,21 @@ def chart_view(
         buckets=buckets,
         band=_band(buckets, spreads) if key == "reward" else (),
         marks=tuple(marks),
+        end=end,
     )
+
+
+def axis_end(step: int, total: int | None, *, live: bool) -> int:
+    """Last step of the axis of steps.
+
+    While a run goes on it lies a little ahead and moves seldom: a chart that shifted with every step would be
+    restless to look at and would be sent over the connection as a whole each time.
+    """
+    if not live or step <= 0:
+        return step
+    unit = max(4, 2 ** (step.bit_length() - 3))
+    ahead = (step // unit + 1) * unit
+    return max(step, min(ahead, total)) if total else ahead
 
 
 def _change_text(change: float, last: float | None, digits: int) -> str:

@@ -47,7 +47,8 @@ def plot(chart: ChartView, width: int, height: int, *, braille: bool = True) -> 
     inner = width - gutter - 1
     if inner < 6 or rows < 1:
         return blank
-    first, last = chart.buckets[0].first, max(chart.buckets[-1].last, chart.buckets[0].first + 1)
+    first = chart.buckets[0].first
+    last = max(chart.buckets[-1].last, chart.end, first + 1)
     grid = _Dots(inner, rows, braille)
     _draw(grid, chart, scale, first, last)
     lines: list[list[Cell]] = []

@@ -12,7 +12,7 @@ from typing import Any
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.present.before_after import read_before_after
-from grpo_tui.present.charts import CHANGE_STEPS, chart_keys, chart_view
+from grpo_tui.present.charts import CHANGE_STEPS, axis_end, chart_keys, chart_view
 from grpo_tui.present.delta import RunDelta
 from grpo_tui.present.events import event_rows
 from grpo_tui.present.formatting import is_number
@@ -33,7 +33,6 @@ from grpo_tui.store.live import RankState
 from grpo_tui.store.status import Status
 
 PHASE_ORDER = ("generate", "reward", "update", "save", "eval")
-TREND_BUCKETS = 60
 TRL_TEMPERATURE = 1.0
 """TRL's default, in force when a config does not name the temperature."""
 
@@ -46,6 +45,7 @@ class RunState:
         self._series: dict[str, Series] = {}
         self._groups = GroupFold()
         self._delta = RunDelta(fresh=True)
+        self._settle()
 
     def fold(self, delta: RunDelta) -> None:
         """Take in what is new. A fresh delta starts over: a resume may have superseded steps."""
@@ -58,6 +58,15 @@ class RunState:
         self._groups.add(delta.groups)
         self._groups.add_older(delta.older_groups)
         self._delta = delta
+        self._settle()
+
+    def _settle(self) -> None:
+        """Work out once what stays the same until the next delta; views come more often than deltas."""
+        self._settings = self._settings_in_force()
+        self._functions = self._function_rows()
+        self._group_views = self._groups.views()
+        self._log = tuple(LogRow(line.at, line.level, safe(line.text)) for line in self._delta.log)
+        self._charts: tuple[ChartView, ...] | None = None
 
     def view(
         self,
@@ -78,7 +87,6 @@ class RunState:
             trouble: Why the run cannot be read at the moment.
         """
         delta = self._delta
-        settings = self._settings()
         reward = self._series.get("reward", Series())
         step_time_s = self._step_time()
         step = max(status.step, reward.last_step or 0) if status.live else status.step
@@ -101,13 +109,13 @@ class RunState:
             spread=self._groups.spread_now(),
             flat_share=self._flat_share(),
             health=self._health(status, reward),
-            charts=self._charts(),
-            functions=self._functions(settings),
-            groups=self._groups.views(),
+            charts=self._charts_to(axis_end(reward.last_step or step, status.total_steps, live=status.live)),
+            functions=self._functions,
+            groups=self._group_views,
             events=self._events(status, waiting),
-            log=tuple(LogRow(line.at, line.level, safe(line.text)) for line in delta.log),
+            log=self._log,
             before_after=self._before_after(status),
-            settings=settings,
+            settings=self._settings,
             newest_prompt=self._groups.newest_prompt,
             metric_rows=reward.count,
             trouble=trouble,
@@ -124,22 +132,26 @@ class RunState:
         commands = _merged(delta.commands, waiting)
         return event_rows(commands, delta.settings, delta.checkpoints, delta.attempts, live=status.live)
 
-    def _charts(self) -> tuple[ChartView, ...]:
+    def _charts_to(self, end: int) -> tuple[ChartView, ...]:
+        if self._charts and self._charts[0].end == end:
+            return self._charts
         marks = [Mark(saved.step, "checkpoint") for saved in self._delta.checkpoints if saved.complete]
         marks += [Mark(change.step, "setting") for change in self._delta.settings]
         spreads = self._groups.spreads()
-        return tuple(chart_view(key, self._series, spreads, marks) for key in chart_keys(self._series))
+        keys = chart_keys(self._series)
+        self._charts = tuple(chart_view(key, self._series, spreads, marks, end) for key in keys)
+        return self._charts
 
-    def _functions(self, settings: Mapping[str, Any]) -> tuple[FunctionRow, ...]:
+    def _function_rows(self) -> tuple[FunctionRow, ...]:
         functions = self._delta.functions
-        weights = [float(w) for w in settings.get("reward_weights") or [f.weight for f in functions]]
+        weights = [float(w) for w in self._settings.get("reward_weights") or [f.weight for f in functions]]
         if len(weights) != len(functions):
             weights = [f.weight for f in functions]
         shares, means = self._groups.shares(weights), self._groups.function_means(len(functions))
         rows = []
         for index, function in enumerate(functions):
             series = self._series.get(f"rewards/{function.name}/mean")
-            trend = tuple(b.mean for b in series.buckets[-TREND_BUCKETS:]) if series else ()
+            trend = tuple(b.mean for b in series.buckets) if series else ()
             average = means[index]
             if average is None and series is not None:
                 average = series.last
@@ -160,7 +172,7 @@ class RunState:
             share = self._series["frac_reward_zero_std"].last
         return share
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings_in_force(self) -> dict[str, Any]:
         """What a person can set, with the value in force: the last change, else what the run started with."""
         config = self._config()
         found: dict[str, Any] = {}

@@ -42,6 +42,8 @@ class ChartView:
     band: tuple[tuple[float, float] | None, ...] = ()
     """Per bucket, the spread inside a group around the mean; empty when the raw values make the band."""
     marks: tuple[Mark, ...] = ()
+    end: int = 0
+    """Last step of the axis; beyond the newest value while a run goes on."""
 
 
 @dataclass(frozen=True, slots=True)

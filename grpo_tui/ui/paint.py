@@ -14,7 +14,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
@@ -122,10 +122,17 @@ class Painter(Widget):
 
     COMPONENT_CLASSES = COMPONENTS
 
+    _palette: dict[str, Style] | None = None
+
+    def notify_style_update(self) -> None:
+        """Forget the colours, which another theme or state may have changed."""
+        self._palette = None
+        super().notify_style_update()
+
     def painted(self, line: Line, width: int) -> Strip:
         """A line as a strip of exactly `width` cells."""
         plain = bool(getattr(self.app, "ascii_only", False))
-        base = self.rich_style
+        base = self._role("")
         segments, used = [], 0
         for span in line:
             text = safe(span.text).replace("\n", "⏎").replace("\t", " ")
@@ -138,10 +145,20 @@ class Painter(Widget):
         return Strip(segments, used).adjust_cell_length(width, base)
 
     def _style(self, span: Span) -> Style:
-        style = self.rich_style
-        for role in span.role.split():
-            style += self.get_component_rich_style(f"role--{role}", partial=True)
+        style = self._role(span.role)
         return style + _click(span.action) if span.action else style
+
+    def _role(self, role: str) -> Style:
+        """The style of one or several roles; kept, for Textual works each out from all ancestors."""
+        if self._palette is None:
+            self._palette = {}
+        style = self._palette.get(role)
+        if style is None:
+            style = self.rich_style
+            for name in role.split():
+                style += self.get_component_rich_style(f"role--{name}", partial=True)
+            self._palette[role] = style
+        return style
 
 
 def _cut(segments: list[Segment], width: int, sign: str) -> Strip:
@@ -172,9 +189,16 @@ class LinePane(Painter):
         raise NotImplementedError
 
     def changed(self, *, layout: bool = False) -> None:
-        """Lay out and paint again; `layout` when the height may have changed."""
+        """Lay out again and paint the lines that differ; `layout` when the height may have changed."""
+        size, before = self.size, self._laid
         self._laid = None
-        self.refresh(layout=layout)
+        if layout or before is None or before[0] != size or not size.area:
+            self.refresh(layout=layout)
+            return
+        lines = self.lines(size.width, size.height)
+        self._laid = (size, lines)
+        if regions := differing(before[1], lines, size):
+            self.refresh(*regions)
 
     def render_line(self, y: int) -> Strip:
         """Paint one line."""
@@ -183,6 +207,24 @@ class LinePane(Painter):
             self._laid = (size, self.lines(size.width, size.height))
         lines = self._laid[1]
         return self.painted(lines[y] if y < len(lines) else (), size.width)
+
+
+def differing(old: Sequence[Line], new: Sequence[Line], size: Size) -> list[Region]:
+    """Where two lots of lines differ, from the first other span of a line to its end."""
+    regions = []
+    for y in range(size.height):
+        a, b = old[y] if y < len(old) else (), new[y] if y < len(new) else ()
+        x = 0
+        for one, other in zip(a, b, strict=False):
+            if one != other:
+                break
+            x += cell_len(one.text)
+        else:
+            if len(a) == len(b):
+                continue
+        if x < size.width:
+            regions.append(Region(x, y, size.width - x, 1))
+    return regions
 
 
 class LineScroll(ScrollView, Painter, can_focus=True):
@@ -204,12 +246,22 @@ class LineScroll(ScrollView, Painter, can_focus=True):
         raise NotImplementedError
 
     def changed(self) -> None:
-        """Lay out and paint again."""
-        width = self.scrollable_content_region.width
-        self._laid_width = width
-        self._lines = self.lines(width) if width > 0 else []
-        self.virtual_size = Size(width, len(self._lines))
-        self.refresh()
+        """Lay out again and paint the visible lines that differ; a hidden list waits until it is shown."""
+        size, top = self.scrollable_content_region.size, self.scroll_offset.y
+        before, same_width = self._lines, size.width == self._laid_width
+        self._laid_width = size.width
+        if not size.area:
+            self._laid_width = -1
+            return
+        self._lines = self.lines(size.width)
+        self.virtual_size = Size(size.width, len(self._lines))
+        if same_width:
+            visible = slice(top, top + size.height)
+            regions = differing(before[visible], self._lines[visible], size)
+            if regions:
+                self.refresh(*regions)
+        else:
+            self.refresh()
 
     def watch_show_vertical_scrollbar(self) -> None:
         """The scroll bar takes a column away, or gives it back."""

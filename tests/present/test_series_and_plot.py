@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from grpo_tui.present.charts import chart_keys
+from grpo_tui.present.charts import axis_end, chart_keys
 from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
 from grpo_tui.present.plot import plot, scale_of
 from grpo_tui.present.series import MOST_BUCKETS, Series
@@ -145,3 +145,13 @@ def test_the_locale_decides_whether_glyphs_fall_back() -> None:
 def test_charts_come_in_the_order_a_person_asks() -> None:
     keys = ["loss", "epoch", "reward", "entropy", "custom", "completions/mean_length", "train_runtime"]
     assert chart_keys(keys) == ["reward", "completions/mean_length", "entropy", "loss", "custom"]
+
+
+def test_the_axis_of_a_live_run_moves_seldom_and_never_cuts() -> None:
+    ends = [axis_end(step, None, live=True) for step in range(1, 2000)]
+    assert all(end > step for step, end in enumerate(ends, 1))
+    assert len(set(ends)) < 60
+    assert axis_end(57, 60, live=True) == 60
+    assert axis_end(57, 120, live=False) == 57
+    assert axis_end(70, 60, live=True) == 70
+    assert axis_end(0, 120, live=True) == 0

@@ -1,0 +1,42 @@
+"""Lines of coloured text: their width, their cuts, and what of them is painted again."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from textual.geometry import Region, Size
+
+from grpo_tui.ui.paint import Span, differing, fitting, headed, pad, ruled, spread, width_of
+
+
+def test_padding_counts_cells_and_not_characters() -> None:
+    for text in ("", "abc", "一二三四", "e\u0301e\u0301", "a very long name"):
+        for width in (0, 1, 4, 9):
+            assert cell_len(pad(text, width)) == width
+            assert cell_len(pad(text, width, right=True)) == width
+
+
+def test_a_rule_is_exactly_as_wide_as_asked() -> None:
+    for width in (10, 24, 80):
+        line = ruled([[Span("title")], [Span("part")], [Span("another part")]], width, [Span("9.99")])
+        assert width_of(line) <= width
+    assert width_of(ruled([[Span("title")]], 40, [Span("1")])) == 40
+    assert width_of(headed([(2, "a", "dim"), (20, "b", "dim")], 40)) == 40
+
+
+def test_parts_without_room_go_whole() -> None:
+    parts = [(0, [Span("reward 1.84")]), (2, [Span("spread 0.92")]), (1, [Span("flat 12 %")])]
+    assert "".join(s.text for s in fitting(parts, 80)) == "reward 1.84   spread 0.92   flat 12 %"
+    assert "".join(s.text for s in fitting(parts, 24)) == "reward 1.84   flat 12 %"
+    assert "".join(s.text for s in fitting(parts, 12)) == "reward 1.84"
+
+
+def test_the_right_part_gives_way() -> None:
+    assert width_of(spread([Span("left")], [Span("right")], 20)) == 20
+    assert "".join(s.text for s in spread([Span("left")], [Span("right")], 9)) == "left"
+
+
+def test_only_what_differs_is_painted_again() -> None:
+    old = [[Span("a"), Span("bcd"), Span("e")], [Span("same")], [Span("gone")]]
+    new = [[Span("a"), Span("bXd"), Span("e")], [Span("same")]]
+    assert differing(old, new, Size(10, 4)) == [Region(1, 0, 9, 1), Region(0, 2, 10, 1)]
+    assert differing(old, old, Size(10, 4)) == []
