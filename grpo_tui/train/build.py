@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.records import RewardFunctionInfo
+from grpo_tui.train import compat
 
 if TYPE_CHECKING:
     from grpo_tui.config.run_config import RunConfig
@@ -31,12 +32,11 @@ def build_trainer(config: RunConfig, rewards: list[LoadedReward], prompts: Promp
     arguments = dict(config.grpo)
     arguments.pop("resume_from_checkpoint", None)
     arguments["output_dir"] = str(output_dir)
-    # A table of completions on stdout would be noise in train.log; they are recorded anyway, and TRL's
-    # parquet files are still written for whoever set the flag.
     weights = [reward.weight for reward in rewards]
     if "reward_weights" not in arguments and any(weight != 1.0 for weight in weights):
         arguments["reward_weights"] = weights
     args = GRPOConfig(**arguments)
+    compat.silence_table()
     args.model_init_kwargs = {
         "revision": model_args.model_revision,
         "trust_remote_code": args.trust_remote_code,

@@ -104,6 +104,17 @@ def add_callback_first(trainer: Any, callback: Any) -> None:
     trainer.callback_handler.callbacks.insert(0, callback)
 
 
+def silence_table() -> None:
+    """Keep TRL's table of completions off stdout; its parquet files are written all the same.
+
+    Printed raw, completions would put control bytes and hundreds of lines into `train.log`.
+    """
+    from trl.trainer import grpo_trainer
+
+    if hasattr(grpo_trainer, "print_prompt_completions_sample"):
+        grpo_trainer.print_prompt_completions_sample = lambda *_, **__: None
+
+
 # -- exact resume --------------------------------------------------------------------------------
 
 

@@ -76,7 +76,7 @@ class RewardDesk:
             name = trainer.reward_func_names[index]
             if isinstance(function, torch.nn.Module):
                 self._watch_model(index, function, name)
-            elif _is_async(function):
+            elif is_async(function):
                 trainer.reward_funcs[index] = self._wrap_async(index, function, name)
             else:
                 trainer.reward_funcs[index] = self._wrap(index, function, name)
@@ -239,7 +239,8 @@ class RewardDesk:
             raise RewardAborted(f"reward call {wanted} was aborted")
 
 
-def _is_async(function: Any) -> bool:
+def is_async(function: Any) -> bool:
+    """True for a coroutine function or an object whose call is one, as TRL decides it."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 

@@ -31,9 +31,12 @@ def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
     Raises:
         RunFolderBusy: Another process trains into this folder.
         NotImplementedError: The trainer spans several processes.
+        ValueError: `enable_jit_checkpoint` is on.
     """
     if trainer.accelerator.num_processes > 1:
         raise NotImplementedError("grpo_tui.monitor records runs of one process; this one has several")
+    if getattr(trainer.args, "enable_jit_checkpoint", False):
+        raise ValueError("enable_jit_checkpoint takes the signals grpo_tui needs; leave it out")
     folder = RunFolder(Path(run_dir or trainer.args.output_dir).absolute())
     folder.root.mkdir(parents=True, exist_ok=True)
     lock = take_lock(folder)

@@ -42,7 +42,7 @@ def sample(trainer: Any, prompt: Any, *, count: int = 4, temperature: float | No
     ends = {*trainer.eos_token_ids} if hasattr(trainer, "eos_token_ids") else {tokenizer.eos_token_id}
     with (
         unchanged_randomness(),
-        _evaluating(trainer.model),
+        evaluating(trainer.model),
         unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model,
         torch.no_grad(),
     ):
@@ -82,7 +82,8 @@ def unchanged_randomness() -> Iterator[None]:
 
 
 @contextmanager
-def _evaluating(model: Any) -> Iterator[None]:
+def evaluating(model: Any) -> Iterator[None]:
+    """Evaluation mode, and back to what it was."""
     training = model.training
     model.eval()
     try:

@@ -10,15 +10,20 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.train.session import Session, checkpoint_step
 
 FAILED, STOPPED = 1, 3
 """Exit codes; 0 is a finished run."""
+
+ANSWERS_BEFORE = "answers_before"
+"""Fact: the answers to the held-out questions before the first step."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,6 +57,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
 
     from grpo_tui.data.load import load_prompts
     from grpo_tui.rewards.loading import load_rewards
+    from grpo_tui.train.answers import compared, held_rows, score
     from grpo_tui.train.build import build_trainer, reward_sources
     from grpo_tui.train.reproduction import reproduction_record
 
@@ -65,8 +71,9 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     checkpoint = Path(spec.resume) if spec.resume else None
     if checkpoint is not None:
         _prepare_resume(session, trainer, checkpoint, spec.overridden)
-    questions = _questions(prompts, spec.compare_prompts)
-    before = _earlier_answers(folder, session, trainer, questions)
+    held = prompts.holdout if spec.compare_prompts else None
+    questions = held_rows(held, spec.compare_prompts) if held is not None else []
+    before = _first_answers(folder, session, trainer, questions)
     session.desk.serve(
         lambda: trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     )
@@ -77,7 +84,13 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
         )
     state = session.ended_state()
     if questions:
-        _record_answers(session, trainer, questions, before)
+        after = _answers(trainer, questions)
+        weights = [reward.weight for reward in rewards]
+        functions = [reward.func for reward in rewards]
+        answers = compared(
+            questions, before, after, lambda texts: score(functions, weights, questions, texts)
+        )
+        session.fact("before_after", answers)
     if state == "finished":
         with session.phases.during("save"):
             trainer.save_model(str(folder.root))
@@ -106,45 +119,27 @@ def _prepare_resume(session: Session, trainer: Any, checkpoint: Path, overridden
     reapply_settings(session, trainer, step, overridden)
 
 
-def _questions(prompts: Any, count: int) -> list[dict[str, Any]]:
-    if not count or prompts.holdout is None:
-        return []
-    return [dict(row) for row in prompts.holdout.select(range(min(count, len(prompts.holdout))))]
-
-
-def _earlier_answers(
-    folder: RunFolder, session: Session, trainer: Any, questions: list[dict[str, Any]]
-) -> list[str]:
-    """The answers before training: of the first attempt, when this one resumes it."""
+def _first_answers(folder: RunFolder, session: Session, trainer: Any, questions: Sequence[Any]) -> list[str]:
+    """The answers before training: those of the first attempt, when this one resumes it."""
     if not questions:
         return []
-    from grpo_tui.demo.before_after import answer
-    from grpo_tui.store.reader import RunReader
-
     if session.attempt > 1:
         reader = RunReader(folder.database)
         try:
-            known = reader.fact("answers_before")
+            known = reader.fact(ANSWERS_BEFORE)
         finally:
             reader.close()
         if known is not None and len(known) == len(questions):
             return list(known)
-    before = answer(trainer.model, trainer.processing_class, [q["prompt"] for q in questions])
-    session.fact("answers_before", before)
+    before = _answers(trainer, questions)
+    session.fact(ANSWERS_BEFORE, before)
     return before
 
 
-def _record_answers(
-    session: Session, trainer: Any, questions: list[dict[str, Any]], before: list[str]
-) -> None:
-    from grpo_tui.demo.before_after import answer
+def _answers(trainer: Any, questions: Sequence[Any]) -> list[str]:
+    from grpo_tui.train.answers import answer
 
-    after = answer(trainer.model, trainer.processing_class, [q["prompt"] for q in questions])
-    rows = [
-        {"prompt": q["prompt"], "gold": q.get("answer"), "before": b, "after": a}
-        for q, b, a in zip(questions, before, after, strict=True)
-    ]
-    session.fact("before_after", {"rows": rows})
+    return answer(trainer.model, trainer.processing_class, [question["prompt"] for question in questions])
 
 
 if __name__ == "__main__":

@@ -8,16 +8,8 @@ import random
 import pytest
 
 from grpo_tui.demo import DEMO_MODEL
-from grpo_tui.demo.before_after import (
-    BeforeAfter,
-    answer,
-    compared,
-    from_json,
-    held_rows,
-    prompt_text,
-    to_json,
-)
 from grpo_tui.demo.task import all_rows
+from grpo_tui.train.answers import answer, compared, held_rows, score
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +65,42 @@ def test_a_model_without_its_tokenizer_is_refused_with_the_fix(loaded) -> None:
         answer(loaded[0], None, ["7"])
 
 
-def test_answers_survive_json() -> None:
-    rows = [{"prompt": "1 + 1"}, {"prompt": [{"role": "user", "content": "What is 1 + 2?"}], "answer": 3}]
-    items = compared(rows, ["1+1=2", "no"], ["yes", "<answer>3</answer>"])
-    assert items[0] == BeforeAfter("1 + 1", "", "1+1=2", "yes")
-    assert items[1] == BeforeAfter("What is 1 + 2?", "3", "no", "<answer>3</answer>")
-    assert from_json(json.loads(json.dumps(to_json(items)))) == items
-    assert prompt_text("plain") == "plain"
-    with pytest.raises(KeyError):
-        from_json([{"prompt": "x"}])
-    with pytest.raises(ValueError):
-        compared(rows, ["only one"], ["a", "b"])
+def test_both_answers_are_compared_by_the_runs_own_rewards() -> None:
+    rows = [
+        {"prompt": [{"role": "user", "content": "What is 1 + 2?"}], "answer": "3"},
+        {"prompt": [{"role": "user", "content": "What is 2 + 2?"}], "answer": "4"},
+    ]
+
+    def right(completions, answer, log_extra, **kwargs):
+        log_extra("seen", list(answer))
+        return [
+            None if not c[0]["content"] else float(c[0]["content"] == a) for c, a in zip(completions, answer)
+        ]
+
+    def short(completions, **kwargs):
+        return [-len(c[0]["content"]) / 10 for c in completions]
+
+    def scores(texts):
+        return score([right, short], [2.0, 1.0], rows, texts)
+
+    found = compared(rows, ["no", ""], ["3", "5"], scores)
+    assert [(r["prompt"], r["gold"], r["before"], r["after"]) for r in found["rows"]] == [
+        ("What is 1 + 2?", "3", "no", "3"),
+        ("What is 2 + 2?", "4", "", "5"),
+    ]
+    assert [r["before_reward"] for r in found["rows"]] == pytest.approx([-0.2, 0.0])
+    assert [r["after_reward"] for r in found["rows"]] == pytest.approx([1.9, -0.1])
+    assert found["gain"] == pytest.approx(0.9 + 0.1)
+    json.dumps(found)
+
+
+def test_rewards_only_trl_can_call_leave_the_answers_unscored() -> None:
+    async def judge(completions, **kwargs):
+        return [1.0] * len(completions)
+
+    rows = [{"prompt": "1 + 1"}]
+    assert score([judge], [1.0], rows, ["2"]) is None
+    assert score(["some/reward-model"], [1.0], rows, ["2"]) is None
+    found = compared(rows, ["2"], ["3"], lambda texts: None)
+    assert found["gain"] is None
+    assert found["rows"][0]["gold"] == ""
