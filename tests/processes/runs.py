@@ -23,7 +23,7 @@ SMALL = ("per_device_train_batch_size=16", "num_generations=4", "save_steps=1000
 
 
 def grpo_tui(
-    *words: str | Path, check: int | None = 0, timeout_s: float = 120
+    *words: str | Path, check: int | None = 0, timeout_s: float = 120, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run one command without a terminal."""
     done = subprocess.run(
@@ -32,6 +32,7 @@ def grpo_tui(
         text=True,
         timeout=timeout_s,
         stdin=subprocess.DEVNULL,
+        cwd=cwd,
         check=False,
     )
     if check is not None:

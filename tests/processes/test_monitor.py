@@ -26,9 +26,11 @@ SCRIPT = """\
         {body}
         return [-float(len(c[0]["content"])) for c in completions]
 
-    args = GRPOConfig(output_dir=sys.argv[1], per_device_train_batch_size=8, num_generations=4, max_steps={steps},
-                      max_completion_length=16, logging_steps=1, report_to="none", save_strategy="no", use_cpu=True,
-                      bf16=False, gradient_checkpointing=False, model_init_kwargs={{"dtype": "float32"}})
+    args = GRPOConfig(
+        output_dir=sys.argv[1], per_device_train_batch_size=8, num_generations=4, max_steps={steps},
+        max_completion_length=16, logging_steps=1, report_to="none", save_strategy="no", use_cpu=True,
+        bf16=False, gradient_checkpointing=False, model_init_kwargs={{"dtype": "float32"}},
+    )
     trainer = GRPOTrainer(model=str(DEMO_MODEL), reward_funcs=shorter, args=args, train_dataset=train_rows())
     grpo_tui.monitor(trainer)
     trainer.train()
@@ -58,7 +60,9 @@ def test_a_script_with_one_line_more_is_recorded_and_steered(run: Path, tmp_path
     assert "the script goes on" in output
     ended = state(run, "stopped")
     reader = RunReader(RunFolder(run).database)
-    assert [s for _, s, v in reader.metric_rows(limit=5000) if "reward" in v] == list(range(1, ended.step + 1))
+    assert [s for _, s, v in reader.metric_rows(limit=5000) if "reward" in v] == list(
+        range(1, ended.step + 1)
+    )
     assert reader.reward_functions()[0].name == "shorter"
     assert "def shorter" in reader.reward_functions()[0].text
 

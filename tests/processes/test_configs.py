@@ -1,0 +1,112 @@
+"""Configs as people write them train for real: plain TRL files, LoRA, evaluation on held-out rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.reader import RunReader
+from tests.processes.runs import SMALL, at_step, command, grpo_tui, state
+
+pytestmark = pytest.mark.slow
+
+BASE = """\
+model_name_or_path: {model}
+dtype: float32
+use_cpu: true
+bf16: false
+gradient_checkpointing: false
+learning_rate: 1e-4
+"""
+
+
+def _train(config: Path, run: Path, *settings: str, cwd: Path | None = None) -> str:
+    words = [word for pair in (*SMALL, *settings) for word in ("--set", pair)]
+    return grpo_tui("train", config, "--run-dir", run, "--headless", *words, cwd=cwd).stdout
+
+
+def test_a_plain_trl_config_trains_with_a_dotted_reward_of_the_working_folder(
+    run: Path, tmp_path: Path
+) -> None:
+    rows = [{"prompt": f"{a}+1=?", "solution": str(a + 1)} for a in range(1, 20)]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "own_judges.py").write_text(
+        "def right(completions, solution, **kwargs):\n"
+        "    assert isinstance(completions[0], str), 'string prompts give string completions'\n"
+        "    return [float(s in c) for c, s in zip(completions, solution)]\n"
+    )
+    config = tmp_path / "plain.yaml"
+    config.write_text(
+        BASE.format(model=DEMO_MODEL)
+        + f"dataset_name: {tmp_path / 'data'}\nreward_funcs: own_judges.right\nmax_steps: 3\n"
+    )
+    output = _train(config, run, cwd=tmp_path)
+    assert "finished at step 3" in output
+    reader = RunReader(RunFolder(run).database)
+    assert [f.name for f in reader.reward_functions()] == ["right"]
+    assert reader.reward_functions()[0].source.endswith("own_judges.py:1")
+    assert {g.prompt for g in reader.iter_groups()} <= {row["prompt"] for row in rows}
+    assert all("solution" in g.columns for g in reader.iter_groups())
+    record = reader.fact("reproduction")
+    assert record["packages"]["trl"]
+    assert record["dataset_rows"] == len(rows)
+
+
+def test_lora_trains_changes_temperature_stops_and_resumes(run: Path, tmp_path: Path) -> None:
+    config = tmp_path / "lora.yaml"
+    config.write_text(
+        BASE.format(model=DEMO_MODEL)
+        + "use_peft: true\nlora_r: 4\nlora_target_modules: q_proj,v_proj\nbeta: 0.01\nmax_steps: 400\n"
+        + f"grpo_tui:\n  dataset: {DEMO_DIR / 'task.py'}:train_rows\n  rewards:\n"
+        + f"    - {{name: correctness, source: {DEMO_DIR / 'rewards.py'}:correctness, weight: 2.0}}\n"
+    )
+    words = [word for pair in SMALL for word in ("--set", pair)]
+    grpo_tui("train", config, "--run-dir", run, "--detach", *words)
+    at_step(run, 2)
+    assert command(run, "set", "temperature=1.3")["result"]["temperature"]["new"] == 1.3
+    assert len(command(run, "sample", "3+4=?", "--count", "2")["result"]["completions"]) == 2
+    command(run, "stop")
+    stopped = state(run, "stopped").step
+    grpo_tui("train", run, "--resume", "--headless", "--set", f"max_steps={stopped + 2}")
+    ended = state(run, "finished")
+    assert ended.step == stopped + 2
+    assert "kl" in ended.metrics
+    assert (run / "adapter_model.safetensors").exists()
+    assert any(s.by == "resume" and s.name == "temperature" for s in RunReader(run / "run.db").settings())
+
+
+def test_held_out_rows_are_evaluated_and_never_trained_on(run: Path, tmp_path: Path) -> None:
+    config = tmp_path / "evaluated.yaml"
+    config.write_text(
+        BASE.format(model=DEMO_MODEL)
+        + "max_steps: 4\neval_strategy: steps\neval_steps: 2\nper_device_eval_batch_size: 8\n"
+        + f"grpo_tui:\n  dataset: {DEMO_DIR / 'task.py'}:train_rows\n  holdout: 4\n  rewards:\n"
+        + f"    - {{name: correctness, source: {DEMO_DIR / 'rewards.py'}:correctness}}\n"
+    )
+    output = _train(config, run)
+    assert "eval_reward" in output
+    reader = RunReader(RunFolder(run).database)
+    groups = list(reader.iter_groups())
+    held = {g.prompt_key for g in groups if g.mode == "eval"}
+    assert len(held) == 4
+    assert held.isdisjoint({g.prompt_key for g in groups if g.mode == "train"})
+    assert {g.step for g in groups if g.mode == "eval"} == {2, 4}
+
+
+def test_a_dataset_too_small_for_one_step_is_no_success(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "1+1=?", "answer": "2"}\n')
+    config = tmp_path / "small.yaml"
+    config.write_text(
+        BASE.format(model=DEMO_MODEL)
+        + f"max_steps: 4\ngrpo_tui:\n  dataset: {tmp_path / 'rows.jsonl'}\n  chat: true\n  rewards:\n"
+        + f"    - {{name: correctness, source: {DEMO_DIR / 'rewards.py'}:correctness}}\n"
+    )
+    words = [word for pair in SMALL for word in ("--set", pair)]
+    done = grpo_tui("train", config, "--run-dir", run, "--headless", *words, check=1)
+    assert "too few rows" in done.stdout
+    assert state(run, "failed").step == 0
