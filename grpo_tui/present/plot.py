@@ -76,9 +76,14 @@ def scale_of(chart: ChartView) -> Scale:
     if high - low < 1e-12:
         pad = abs(high) * 0.1 or 1.0
         low, high = (0.0 if low == 0 else low - pad), high + pad
-    unit = 10 ** math.floor(math.log10(high - low))
-    step = next(s * unit for s in (0.1, 0.2, 0.25, 0.5, 1, 2, 2.5, 5) if (high - low) / (s * unit) <= 8)
-    return Scale(math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step)
+    # Two steps of a round size, so that the tick in the middle is as round as those at the ends.
+    unit = 10 ** math.floor(math.log10((high - low) / 2))
+    for factor in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20):
+        step = factor * unit
+        bottom = math.floor(low / step + 1e-9) * step
+        if bottom + 2 * step >= high - 1e-9 * step:
+            return Scale(bottom, bottom + 2 * step)
+    return Scale(low, high)
 
 
 def _tick_labels(scale: Scale) -> tuple[str, str, str]:

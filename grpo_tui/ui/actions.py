@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
 
-from grpo_tui.present.train_view import TrainView
+if TYPE_CHECKING:
+    from grpo_tui.present.train_view import TrainView
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ class Action:
     def method(self) -> str:
         """Name of the Textual action."""
         return self.id.replace(".", "_")
+
+    @property
+    def target(self) -> str:
+        """The Textual action with its owner, for a click or the palette."""
+        return f"{'app' if self.pane == 'all' else 'screen'}.{self.method}"
 
     @property
     def key_shown(self) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.message import Message
 
-from grpo_tui.core.commands import Command, Outcome
-from grpo_tui.present.runs_view import RunRow
-from grpo_tui.present.train_view import TrainView
+if TYPE_CHECKING:
+    from grpo_tui.core.commands import Command, Outcome
+    from grpo_tui.present.runs_view import RunRow
+    from grpo_tui.present.train_view import TrainView
 
 
 class RunAdvanced(Message):

@@ -22,17 +22,15 @@ FIRST_PAGE = 12
 
 
 class RunsWatch:
-    """Keeps the list of runs; `run` is the body of the thread."""
+    """Keeps the list of runs; `run` is the body of the thread, which ends when `stopped` is set."""
 
-    def __init__(self, roots: Sequence[Path], post: Callable[[Message], object]) -> None:
+    def __init__(
+        self, roots: Sequence[Path], post: Callable[[Message], object], stopped: threading.Event
+    ) -> None:
         self._roots, self._post = tuple(roots), post
-        self._stopped = threading.Event()
+        self._stopped = stopped
         self._known: dict[Path, tuple[float | None, RunRow]] = {}
         self._shown: tuple[RunRow, ...] | None = None
-
-    def stop(self) -> None:
-        """End the thread soon."""
-        self._stopped.set()
 
     def run(self) -> None:
         """Look again and again until stopped."""

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from textual.signal import Signal
 
-from grpo_tui.core.commands import Outcome
-from grpo_tui.present.runs_view import RunRow
-from grpo_tui.present.train_view import TrainView
-
 if TYPE_CHECKING:
     from textual.screen import Screen
+
+    from grpo_tui.core.commands import Outcome
+    from grpo_tui.present.runs_view import RunRow
+    from grpo_tui.present.train_view import TrainView
 
 
 class AppShell(Protocol):

@@ -11,10 +11,10 @@ from grpo_tui.ui.actions import ACTIONS, Action, for_footer, on_pane, refusal
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.train import TrainScreen
-from tests.ui.conftest import app_on, opened, shown, until
+from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.recorded_run import RecordedRun
 
-OWNERS = {"all": GrpoApp, "runs": RunsScreen, "train": TrainScreen}
+OWNERS: dict[str, type] = {"all": GrpoApp, "runs": RunsScreen, "train": TrainScreen}
 
 
 def view_of(state: str, phase: str = "update") -> TrainView:
@@ -89,3 +89,6 @@ async def test_the_palette_holds_what_can_be_done_here(run: RecordedRun) -> None
         await pilot.press("ctrl+p")
         await pilot.press(*"checkpoint")
         await until(pilot, lambda: "Save a checkpoint" in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(sent(run)))
+        assert sent(run) == [("checkpoint", {})]

@@ -204,6 +204,17 @@ async def test_the_log_takes_the_place_of_the_groups(run: RecordedRun) -> None:
         await until(pilot, lambda: "newest group" in shown(app))
 
 
+async def test_a_click_on_a_key_of_the_footer_presses_it(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "p pause" in shown(app))
+        await pilot.click("Footer", offset=(4, 0))
+        await until(pilot, lambda: bool(sent(run)))
+        assert sent(run) == [("pause", {})]
+        await pilot.click("Header", offset=(3, 0))
+        assert app.current_mode == "runs"
+
+
 async def test_leaving_says_how_to_come_back_and_sends_nothing(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:

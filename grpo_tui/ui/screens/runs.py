@@ -5,19 +5,23 @@ Knows the rows it is given and the words of the filter; the folders are looked t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Input
 
 from grpo_tui.present.formatting import plural
-from grpo_tui.present.runs_view import RunRow
-from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.paint import Line, LinePane, Span, spread
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.footer import Footer
 from grpo_tui.ui.widgets.header import Header
 from grpo_tui.ui.widgets.runs_table import RunsTable, columns_for, heading
+
+if TYPE_CHECKING:
+    from grpo_tui.present.runs_view import RunRow
+    from grpo_tui.present.train_view import TrainView
 
 
 class RunsSummary(LinePane):

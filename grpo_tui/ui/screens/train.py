@@ -11,6 +11,7 @@ from textual.events import Resize
 from textual.screen import Screen
 
 from grpo_tui.core.commands import Outcome
+from grpo_tui.present.charts import TITLES
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import Action, action, bindings, refusal
 from grpo_tui.ui.paint import LineScroll
@@ -28,6 +29,8 @@ from grpo_tui.ui.widgets.summary import HealthLine, RewardLine
 
 CHARTS = 5
 """Most charts that any size shows; the stylesheet hides those without room."""
+FIRST_TITLES = tuple(TITLES.get(key, key) for key in ("reward", "completions/mean_length", "entropy"))
+"""What stands over the charts that every run will have, before its first step."""
 
 
 class TrainScreen(Screen[None], Shell):
@@ -99,7 +102,8 @@ class TrainScreen(Screen[None], Shell):
         visible = self._visible_charts()
         if not charts:
             for place, widget in enumerate(visible):
-                widget.show(None, _waits_for_steps(view) if place == 0 else "")
+                title = FIRST_TITLES[place] if place < len(FIRST_TITLES) else ""
+                widget.show(None, title=title, waits=_waits_for_steps(view) if place == 0 else "")
             return
         # With room for several the first keeps its place: the reward is the signal of progress.
         fixed = 1 if len(visible) > 1 else 0

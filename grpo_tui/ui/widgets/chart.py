@@ -11,7 +11,7 @@ from itertools import groupby
 
 from grpo_tui.present.plot import plot
 from grpo_tui.present.train_view import ChartView
-from grpo_tui.ui.paint import Line, LinePane, Span, headed, ruled
+from grpo_tui.ui.paint import Line, LinePane, Span, ruled
 
 _ROLES = {"line": "line", "band": "band", "axis": "axis", "tick": "tick", "mark": "mark", "text": "text"}
 
@@ -24,22 +24,23 @@ class Chart(LinePane):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._chart: ChartView | None = None
-        self._waits = ""
+        self._title, self._waits = "", ""
 
-    def show(self, chart: ChartView | None, waits: str = "") -> None:
-        """Show a metric, or say what is waited for."""
-        if chart != self._chart or waits != self._waits:
-            self._chart, self._waits = chart, waits
+    def show(self, chart: ChartView | None, *, title: str = "", waits: str = "") -> None:
+        """Show a metric; without one, the title it will have and what is waited for."""
+        if (chart, title, waits) != (self._chart, self._title, self._waits):
+            self._chart, self._title, self._waits = chart, title, waits
             self.changed()
 
     def lines(self, width: int, height: int) -> list[Line]:
         """Title and plot."""
         chart = self._chart
         if chart is None:
-            return [headed([], width), [Span(f"  {self._waits}", "dim")]] if self._waits else []
-        return [self._title(chart, width), *self._plot(chart, width, height - 1)]
+            title = ruled([[Span(self._title, "title")]], width) if self._title else ()
+            return [title, [Span(f"  {self._waits}", "dim")]]
+        return [self._heading(chart, width), *self._plot(chart, width, height - 1)]
 
-    def _title(self, chart: ChartView, width: int) -> Line:
+    def _heading(self, chart: ChartView, width: int) -> Line:
         right = [Span(chart.value, "strong")]
         if chart.change is not None and chart.change_text.strip("0.") and chart.note == "":
             sign = "▲" if chart.change > 0 else "▼"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from grpo_tui.present.train_view import TrainView
+from typing import TYPE_CHECKING
+
 from grpo_tui.ui.actions import for_footer
 from grpo_tui.ui.paint import Line, LinePane, Span, width_of
+
+if TYPE_CHECKING:
+    from grpo_tui.present.train_view import TrainView
 
 
 class Footer(LinePane):
@@ -27,11 +31,7 @@ class Footer(LinePane):
     def lines(self, width: int, height: int) -> list[Line]:
         """As many keys as fit whole, the help and the way out always."""
         actions = for_footer(self._pane, self._view)
-        parts = []
-        for a in actions:
-            scope = "app" if a.pane == "all" else "screen"
-            click = f"{scope}.{a.method}"
-            parts.append([Span(f"{a.key_shown} ", "key", click), Span(a.label, "dim", click)])
+        parts = [[Span(f"{a.key_shown} ", "key", a.target), Span(a.label, "dim", a.target)] for a in actions]
         gap = "   " if width >= 100 else "  "
         always = parts[-2:]
         kept = parts[:-2]

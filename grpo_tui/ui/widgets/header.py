@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.cells import cell_len
 
 from grpo_tui.core.text import shorten
 from grpo_tui.present.formatting import step_time
 from grpo_tui.present.glyphs import state_sign
-from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.paint import Line, LinePane, Span, spread, width_of
+
+if TYPE_CHECKING:
+    from grpo_tui.present.train_view import TrainView
+
 
 PANES = (("runs", "1", "Runs"), ("train", "4", "Train"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.events import Click
@@ -10,8 +11,11 @@ from textual.message import Message
 
 from grpo_tui.present.formatting import fixed, moment
 from grpo_tui.present.glyphs import spark, state_sign
-from grpo_tui.present.runs_view import RunRow
 from grpo_tui.ui.paint import Line, LineScroll, Span, headed, pad
+
+if TYPE_CHECKING:
+    from grpo_tui.present.runs_view import RunRow
+
 
 STATE_W, STEP_W, REWARD_W, CURVE_W, SEEN_W = 12, 16, 9, 15, 14
 

@@ -1,0 +1,102 @@
+"""The part of the app that follows one run: its poller, its newest view, the commands sent to it.
+
+Knows which run is open; knows no screen but by the name of its mode.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App
+from textual.signal import Signal
+
+from grpo_tui.core.text import one_line
+
+if TYPE_CHECKING:
+    from grpo_tui.core.commands import Outcome
+    from grpo_tui.present.train_view import TrainView
+    from grpo_tui.ui.messages import CommandEnded, CommandLost, RunAdvanced
+    from grpo_tui.ui.poller import Poller
+
+
+class FollowingApp(App[str]):
+    """Follows one run at a time. What the first paint does not need is imported after it."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__()
+        self.clock = clock
+        self.view: TrainView | None = None
+        self.view_signal: Signal[TrainView | None] = Signal(self, "open run")
+        self._poller: Poller | None = None
+        self._then: dict[str, list[Callable[[Outcome], None]]] = {}
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def open_run(self, path: Path) -> None:
+        """Follow a run and show it in Train."""
+        if self._poller is None or self._poller.folder.root != path:
+            self.view = None
+            self.view_signal.publish(None)
+            self._follow(path)
+        self.switch_mode("train")
+
+    def _follow(self, path: Path) -> None:
+        from grpo_tui.ui.poller import Poller
+
+        if self._poller is not None:
+            self._poller.stop()
+        self._then.clear()
+        self._poller = Poller(path, self.post_message, clock=self.clock)
+        self.run_worker(self._poller.run, thread=True, group="poller", exit_on_error=False)
+
+    def on_run_advanced(self, message: RunAdvanced) -> None:
+        """Hand the newest view on; one of a run that was left meanwhile is passed over."""
+        if message.source is self._poller:
+            self.view = message.view
+            self.view_signal.publish(message.view)
+
+    @property
+    def farewell(self) -> str:
+        """What a person should know on leaving; empty when no live run is open."""
+        if self._poller is None:
+            return ""
+        live = self.view.live if self.view is not None else self._poller.looks_live()
+        return (
+            f"training goes on; `grpo-tui attach {one_line(str(self._poller.folder.root))}`" if live else ""
+        )
+
+    # -- commands --------------------------------------------------------------------------------
+
+    def steer(
+        self, kind: str, args: Mapping[str, Any] | None = None, then: Callable[[Outcome], None] | None = None
+    ) -> None:
+        """Send a command to the open run; `then` gets its outcome when it was applied."""
+        if self._poller is None:
+            return
+        if then is not None:
+            self._then.setdefault(kind, []).append(then)
+        self._poller.send(kind, args)
+
+    def on_command_ended(self, message: CommandEnded) -> None:
+        """An applied command shows in the event line; a refused one is said aloud."""
+        from grpo_tui.present.events import command_row
+
+        then = self._waiting_for(message.command.kind)
+        if not message.outcome.applied:
+            row = command_row(message.command, message.outcome)
+            self.notify(row.text, severity="error", timeout=10, markup=False)
+        elif then is not None:
+            then(message.outcome)
+
+    def on_command_lost(self, message: CommandLost) -> None:
+        """Say why a command could not be sent."""
+        self._waiting_for(message.kind)
+        self.notify(f"{message.kind}: {message.reason}", severity="error", timeout=10, markup=False)
+
+    def _waiting_for(self, kind: str) -> Callable[[Outcome], None] | None:
+        """Who waits for the oldest command of a kind; commands of one kind end in their order."""
+        waiting = self._then.get(kind)
+        return waiting.pop(0) if waiting else None
