@@ -18,6 +18,7 @@ from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import Status, read_status
 from grpo_tui.store.values import finite_json
+from grpo_tui.supervisor import adopt
 
 
 def default_roots() -> list[Path]:
@@ -35,6 +36,7 @@ def open_runs(parsed: Any) -> int:
 def attach(parsed: Any) -> int:
     """`grpo-tui attach RUN`."""
     root = run_folder(parsed.run)
+    _mend(root)
     if sys.stdout.isatty():
         return show(root)
     from grpo_tui.cli.headless import follow
@@ -78,6 +80,7 @@ def runs(parsed: Any) -> int:
 def status(parsed: Any) -> int:
     """`grpo-tui status RUN [--json]`."""
     root = run_folder(parsed.run)
+    _mend(root)
     try:
         look = read_status(root)
     except RunDatabaseError as error:
@@ -88,6 +91,13 @@ def status(parsed: Any) -> int:
     for line in describe(look):
         print(one_line(line))
     return OK
+
+
+def _mend(root: Path) -> None:
+    """Start a supervisor when the run's own is gone, and say so."""
+    missing = adopt(RunFolder(root))
+    if missing:
+        print(f"grpo-tui: {missing}", file=sys.stderr)
 
 
 def describe(look: Status) -> list[str]:

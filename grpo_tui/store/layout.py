@@ -31,6 +31,11 @@ class RunFolder:
         return self.root / "run.lock"
 
     @property
+    def supervisor_lock(self) -> Path:
+        """Held by the one supervisor of the run."""
+        return self.root / "supervisor.lock"
+
+    @property
     def heartbeat(self) -> Path:
         """Touched by the supervisor once a second; holds who watches whom."""
         return self.root / "heartbeat"

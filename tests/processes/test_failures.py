@@ -10,8 +10,9 @@ import psutil
 import pytest
 
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import read_rank
+from grpo_tui.store.live import read_heartbeat, read_rank
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import read_status
 from tests.processes.runs import at_step, command, grpo_tui, start, state, until
 
 pytestmark = pytest.mark.slow
@@ -119,3 +120,47 @@ def test_a_wrong_key_is_refused_with_its_line_before_any_process_starts(tmp_path
     assert "learning_rate" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_without_its_supervisor_goes_on_and_the_next_look_gives_it_a_new_one(run: Path) -> None:
+    start(run, "max_steps=4000")
+    at_step(run, 2)
+    folder = RunFolder(run)
+    heartbeat = read_heartbeat(folder.heartbeat)
+    assert heartbeat is not None
+    os.kill(heartbeat.supervisor, signal.SIGKILL)
+    until(lambda: not read_heartbeat(folder.heartbeat).supervisor_alive, "the supervisor's end")  # type: ignore[union-attr]
+    before = at_step(run, 1)
+    assert not before.supervised
+    at_step(run, before.step + 3)
+
+    assert "the supervisor was gone" in grpo_tui("status", run).stderr
+    mended = until(lambda: (s := read_status(run)).supervised and s.pid and s, "a new supervisor")
+    assert mended.pid != heartbeat.supervisor
+    assert grpo_tui("status", run).stderr == ""
+    assert command(run, "stop", "--now")["applied"]
+    assert state(run, "stopped").error is None
+    steps = [s for _, s, v in RunReader(folder.database).metric_rows(limit=100_000) if "reward" in v]
+    assert steps == list(range(1, len(steps) + 1))
+
+
+def test_a_run_that_ended_while_nobody_watched_gets_its_end_recorded(run: Path) -> None:
+    start(run, "max_steps=4000")
+    at_step(run, 2)
+    folder = RunFolder(run)
+    heartbeat, rank = read_heartbeat(folder.heartbeat), read_rank(folder.rank(0))
+    assert heartbeat is not None
+    assert rank is not None
+    os.kill(heartbeat.supervisor, signal.SIGKILL)
+    os.kill(rank.pid, signal.SIGKILL)
+    state(run, "crashed", timeout_s=10)
+    assert "nobody watched" in grpo_tui("status", run).stderr
+    until(lambda: RunReader(folder.database).attempts()[-1].state == "crashed", "the last word")
+
+
+def test_a_reward_that_ends_the_process_is_no_success(run: Path, tmp_path: Path) -> None:
+    body = "import os\ndef leave(completions, **kwargs):\n    os._exit(0)\n"
+    start(run, "max_steps=5", config=_config(tmp_path / "own", "leave", body))
+    ended = state(run, "crashed")
+    assert ended.error is not None
+    assert "ended with code 0" in ended.error["cause"]

@@ -74,7 +74,8 @@ def test_both_answers_are_compared_by_the_runs_own_rewards() -> None:
     def right(completions, answer, log_extra, **kwargs):
         log_extra("seen", list(answer))
         return [
-            None if not c[0]["content"] else float(c[0]["content"] == a) for c, a in zip(completions, answer)
+            None if not c[0]["content"] else float(c[0]["content"] == a)
+            for c, a in zip(completions, answer, strict=True)
         ]
 
     def short(completions, **kwargs):

@@ -1,14 +1,10 @@
-"""The parent of a training process: heartbeat, log, out-of-band commands, and the last word on its end.
+"""What a supervisor does: watch one training process, serve what cannot wait, record how it ended.
 
-Runs in a session of its own, so no hang-up reaches it, and stays responsive when a regular expression
-or a C library holds the trainer's interpreter. Knows processes and the run folder; never imports the
-ML stack.
+Knows processes, signals and the run folder; never what the training process computes.
 """
 
 from __future__ import annotations
 
-import argparse
-import fcntl
 import os
 import signal
 import socket
@@ -21,14 +17,13 @@ from typing import Any
 from grpo_tui.core.commands import SUPERVISOR_KINDS, Command, Outcome
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact
 from grpo_tui.store.checkpoints import newest_usable
-from grpo_tui.store.connection import RunDatabaseError, open_writer
+from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import process_alive, process_started, read_rank, write_heartbeat
 from grpo_tui.store.logtail import LogTail
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.spec import RunSpec
-from grpo_tui.store.status import read_status
 from grpo_tui.store.writer import LOG_POSITION, Writer
+from grpo_tui.supervisor.verdict import verdict
 
 TICK_S = 0.1
 HEARTBEAT_S = 1.0
@@ -36,96 +31,26 @@ ABORT_LIMIT_S = 5.0
 """How long an aborted reward call may take to give way before it is called uninterruptible."""
 STOP_NOW_LIMIT_S = 3.0
 """How long a trainer gets to write its last records before it is killed."""
-LEAVING_S = 20.0
-"""How long the processes of an ended run may take to leave before a new start gives up."""
 ABORT_SIGNAL = signal.SIGRTMIN + 3
-
-
-class RunFolderBusy(RuntimeError):
-    """Another process trains into the folder."""
-
-
-def take_lock(folder: RunFolder, wait_s: float = 0.0) -> int:
-    """Take the folder's lock; the descriptor holds it, also in children that inherit it.
-
-    Args:
-        folder: The run folder, made when it is missing.
-        wait_s: How long to wait for processes of a run that has ended but are still leaving.
-
-    Raises:
-        RunFolderBusy: Somebody else holds it.
-    """
-    folder.root.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o644)
-    deadline = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if time.monotonic() >= deadline:
-                os.close(descriptor)
-                raise RunFolderBusy(f"{folder.root}: another run trains into this folder") from None
-            time.sleep(TICK_S)
-        else:
-            return descriptor
-
-
-def launch(folder: RunFolder, spec: RunSpec) -> int:
-    """Start a supervisor, and through it the training process; returns the supervisor's pid.
-
-    Args:
-        folder: The run folder.
-        spec: What to run; written once the folder is ours.
-
-    Raises:
-        RunFolderBusy: Another process trains into the folder.
-        OSError: The folder cannot be written.
-    """
-    lock = take_lock(folder, 0.0 if _lives(folder) else LEAVING_S)
-    try:
-        spec.write(folder.spec)
-        return _start(folder, ["--lock", str(lock)], lock)
-    finally:
-        os.close(lock)
-
-
-def _lives(folder: RunFolder) -> bool:
-    try:
-        return read_status(folder.root).live
-    except RunDatabaseError:
-        return False
-
-
-def start_sidecar(folder: RunFolder, trainer: int, lock: int) -> int:
-    """Start a supervisor for a training process that runs already; returns the supervisor's pid."""
-    return _start(folder, ["--lock", str(lock), "--watch", str(trainer)], lock)
-
-
-def _start(folder: RunFolder, arguments: list[str], lock: int) -> int:
-    with folder.log.open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "grpo_tui.supervisor", str(folder.root), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            pass_fds=(lock,),
-        )
-    write_heartbeat(folder.heartbeat, process.pid, None)
-    # The supervisor outlives whoever started it; not waiting for it here is on purpose.
-    process.returncode = 0
-    return process.pid
 
 
 class Supervisor:
     """Watches one training process until it ends."""
 
-    def __init__(self, folder: RunFolder, trainer: int | None, lock: int) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        lock: int | None = None,
+        trainer: int | None = None,
+        started: float | None = None,
+    ) -> None:
         self._folder, self._lock = folder, lock
         self._mailbox = Mailbox(folder.commands)
         self._child: subprocess.Popen[bytes] | None = None
         self._trainer = trainer
-        self._trainer_started = None if trainer is None else process_started(trainer)
+        self._trainer_started = started or (None if trainer is None else process_started(trainer))
+        self._own_session = trainer is not None and _is_worker(trainer)
         self._beat_at = 0.0
         self._started_at = time.time()
         self._abort: tuple[Command, int, float, float] | None = None
@@ -157,10 +82,11 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,
-                pass_fds=(self._lock,),
+                pass_fds=() if self._lock is None else (self._lock,),
             )
         self._trainer = self._child.pid
         self._trainer_started = process_started(self._child.pid)
+        self._own_session = True
 
     def _trainer_lives(self) -> bool:
         if self._child is not None:
@@ -241,18 +167,22 @@ class Supervisor:
         self._mailbox.finish(command, Outcome(applied, rank.step if rank else 0, reason))
 
     def _kill_trainer(self) -> None:
-        if self._child is not None:
-            _kill_session(self._child.pid)
-        elif self._trainer is not None:
+        if self._trainer is None:
+            return
+        if self._own_session:
+            _kill_session(self._trainer)
+        elif self._trainer_lives():
             os.kill(self._trainer, signal.SIGKILL)
 
     # -- the end ---------------------------------------------------------------------------------
 
     def _after_end(self) -> None:
         code = None if self._child is None else self._child.wait()
-        if self._child is not None:
-            _kill_session(self._child.pid)  # children of rewards must not outlive the run
-        stopped_now = self._stop_now
+        if self._own_session and self._trainer is not None:
+            _kill_session(self._trainer)  # children of rewards must not outlive the run
+        # The trainer reads the mailbox too, and may have left before this process saw the command.
+        asked = [command for command in self._mailbox.pending() if command.kind == "stop_now"]
+        stopped_now = self._stop_now or ((asked[0], 0.0) if asked else None)
         if stopped_now is not None:
             self._finish(stopped_now[0], True, f"ended at once; {self._way_on()}")
         self._refuse_leftovers("the run has ended")
@@ -280,7 +210,7 @@ class Supervisor:
             tail = LogTail(self._folder.log, writer.log_position())
             lines = [*tail.read(1 << 24), *tail.flush()]
             rank = read_rank(self._folder.rank(0))
-            state, error = _verdict(code, stopped_now, self._folder)
+            state, error = verdict(code, stopped_now, self._folder)
             ended = AttemptEnded(attempt, time.time(), state, rank.step if rank else None, code, error)
             records += [*lines, Fact(LOG_POSITION, tail.position), *self._mailbox.history(set()), ended]
             writer.write(records)
@@ -288,27 +218,13 @@ class Supervisor:
             writer.close()
 
 
-def _verdict(code: int | None, stopped_now: bool, folder: RunFolder) -> tuple[str, dict[str, Any] | None]:
-    """State and error of an attempt whose trainer could not write its own end."""
-    if stopped_now:
-        return "stopped", None
-    where = f"see {folder.log.name}"
-    if code is not None and code < 0:
-        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-        why = {
-            "SIGKILL": "killed with SIGKILL, by a person or by the system when memory ran out",
-            "SIGSEGV": "a native library crashed (SIGSEGV)",
-            "SIGABRT": "a native library gave up (SIGABRT)",
-        }.get(name, f"ended by {name}")
-        return "crashed", {
-            "type": name,
-            "message": f"the training process was {why}",
-            "cause": f"{why}; {where}",
-        }
-    if code == 0:
-        return "finished", None
-    cause = "the training process is gone" if code is None else f"the training process ended with code {code}"
-    return "crashed", {"type": "", "message": cause, "cause": f"{cause} and did not say why; {where}"}
+def _is_worker(pid: int) -> bool:
+    """True for a training process the program started: it leads a session, which is then ours to end."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return os.getpgid(pid) == pid and b"grpo_tui.train.worker" in command
+    except OSError:
+        return False
 
 
 def _kill_session(leader: int) -> None:
@@ -316,23 +232,3 @@ def _kill_session(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
-
-
-def main() -> int:
-    """Entry point of the supervisor process."""
-    parser = argparse.ArgumentParser(prog="grpo_tui.supervisor", description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument(
-        "--lock", type=int, required=True, help="inherited descriptor that holds the folder's lock"
-    )
-    parser.add_argument("--watch", type=int, help="pid of a training process that runs already")
-    arguments = parser.parse_args()
-    supervisor = Supervisor(RunFolder(arguments.folder), arguments.watch, arguments.lock)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, supervisor.stop_gently)
-    return supervisor.run()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

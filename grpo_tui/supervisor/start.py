@@ -1,0 +1,134 @@
+"""Start supervisors: for a new run, for a script that runs already, for a run that has lost its own.
+
+Knows locks and processes; what a supervisor does is `watch`'s business.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import process_alive, read_heartbeat, write_heartbeat
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import RunSpec
+from grpo_tui.store.status import read_status
+
+LOCK_POLL_S = 0.1
+LEAVING_S = 20.0
+"""How long the processes of an ended run may take to leave before a new start gives up."""
+
+
+class RunFolderBusy(RuntimeError):
+    """Another process trains into the folder."""
+
+
+def take_lock(folder: RunFolder, wait_s: float = 0.0) -> int:
+    """Take the folder's lock; the descriptor holds it, also in children that inherit it.
+
+    Args:
+        folder: The run folder, made when it is missing.
+        wait_s: How long to wait for processes of a run that has ended but are still leaving.
+
+    Raises:
+        RunFolderBusy: Somebody else holds it.
+    """
+    folder.root.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o644)
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                raise RunFolderBusy(f"{folder.root}: another run trains into this folder") from None
+            time.sleep(LOCK_POLL_S)
+        else:
+            return descriptor
+
+
+def launch(folder: RunFolder, spec: RunSpec) -> int:
+    """Start a supervisor, and through it the training process; returns the supervisor's pid.
+
+    Args:
+        folder: The run folder.
+        spec: What to run; written once the folder is ours.
+
+    Raises:
+        RunFolderBusy: Another process trains into the folder.
+        OSError: The folder cannot be written.
+    """
+    lock = take_lock(folder, 0.0 if _lives(folder) else LEAVING_S)
+    try:
+        spec.write(folder.spec)
+        return _start(folder, ["--lock", str(lock)], lock=lock)
+    finally:
+        os.close(lock)
+
+
+def _lives(folder: RunFolder) -> bool:
+    try:
+        return read_status(folder.root).live
+    except RunDatabaseError:
+        return False
+
+
+def start_sidecar(folder: RunFolder, trainer: int, lock: int) -> int:
+    """Start a supervisor for a training process that runs already; returns the supervisor's pid."""
+    return _start(folder, ["--watch", str(trainer)], trainer=trainer, lock=lock)
+
+
+def adopt(folder: RunFolder) -> str:
+    """Give a run a supervisor again when its own is gone, whether the run lives or ended without a word.
+
+    Returns:
+        What was missing and what was done about it, empty when nothing was.
+    """
+    beat = read_heartbeat(folder.heartbeat)
+    if beat is None or beat.trainer is None or not beat.same_host or beat.supervisor_alive:
+        return ""
+    if not _unfinished(folder) or not os.access(folder.root, os.W_OK):
+        return ""
+    _start(
+        folder,
+        ["--watch", str(beat.trainer), "--started", repr(beat.trainer_started or 0.0)],
+        trainer=beat.trainer,
+    )
+    if process_alive(beat.trainer, beat.trainer_started):
+        return "the supervisor was gone, so nobody could abort a reward or stop at once; started a new one"
+    return "the run ended while nobody watched it; its end is recorded now"
+
+
+def _unfinished(folder: RunFolder) -> bool:
+    try:
+        reader = RunReader(folder.database)
+    except RunDatabaseError:
+        return False
+    try:
+        attempts = reader.attempts()
+    finally:
+        reader.close()
+    return bool(attempts) and attempts[-1].state is None
+
+
+def _start(
+    folder: RunFolder, arguments: list[str], *, trainer: int | None = None, lock: int | None = None
+) -> int:
+    with folder.log.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "grpo_tui.supervisor", str(folder.root), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=() if lock is None else (lock,),
+        )
+    write_heartbeat(folder.heartbeat, process.pid, trainer)
+    # The supervisor outlives whoever started it; not waiting for it here is on purpose.
+    process.returncode = 0
+    return process.pid
