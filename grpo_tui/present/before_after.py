@@ -45,13 +45,22 @@ def _pair(row: Mapping[str, Any]) -> AnswerPair:
         after=one_line(after),
         before_right=_right(row.get("before_right"), before, gold),
         after_right=_right(row.get("after_right"), after, gold),
+        before_reward=_number(row.get("before_reward")),
+        after_reward=_number(row.get("after_reward")),
     )
+
+
+FORMS = ("<answer>{}</answer>", ">{}<", "\\boxed{{{}}}", "#### {}")
+"""How an answer is usually asked for; a right number said in passing earns no reward and is not counted."""
 
 
 def _right(told: Any, text: str, gold: Any) -> bool | None:
     if isinstance(told, bool):
         return told
-    return None if gold is None or gold == "" else f">{gold}<" in text or text.strip() == str(gold)
+    if gold is None or gold == "":
+        return None
+    asked = str(gold).strip()
+    return text.strip() == asked or any(form.format(asked) in text for form in FORMS)
 
 
 def _number(value: Any) -> float | None:

@@ -30,7 +30,8 @@ class Scale:
     def row(self, value: float, dots: int) -> int:
         """Dot row of a value, 0 at the top, clamped into the plot."""
         share = (value - self.low) / (self.high - self.low)
-        return min(dots - 1, max(0, round((1 - share) * (dots - 1))))
+        # A value just between two rows must not flicker with its last digit.
+        return min(dots - 1, max(0, math.floor((1 - share) * (dots - 1) + 0.5 - 1e-6)))
 
 
 def plot(chart: ChartView, width: int, height: int, *, braille: bool = True) -> list[list[Cell]]:

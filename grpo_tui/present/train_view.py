@@ -117,7 +117,10 @@ class AnswerPair:
     before: str
     after: str
     before_right: bool | None
+    """True when the right answer stands there in a form that an answer is asked in; None without a gold."""
     after_right: bool | None
+    before_reward: float | None = None
+    after_reward: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,19 @@ from grpo_tui.present import formatting as f
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(None, "–"), (0.04, "0.0 s"), (9.9, "9.9 s"), (42, "42 s"), (130, "2m10s"), (59.7, "1m00s"), (7500, "2h05m"),
-     (190_000, "2d4h"), (math.inf, "–"), (-3, "0.0 s")],
-)  # fmt: skip
+    [
+        (None, "–"),
+        (0.04, "0.0 s"),
+        (9.9, "9.9 s"),
+        (42, "42 s"),
+        (130, "2m10s"),
+        (59.7, "1m00s"),
+        (7500, "2h05m"),
+        (190_000, "2d4h"),
+        (math.inf, "–"),
+        (-3, "0.0 s"),
+    ],
+)
 def test_a_duration_is_short_at_every_size(seconds: float | None, shown: str) -> None:
     assert f.duration(seconds) == shown
 

@@ -10,6 +10,7 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.present.before_after import read_before_after
 from grpo_tui.present.delta import DeltaReader
 from grpo_tui.present.run_state import RunState
 from grpo_tui.present.runs_view import RunRow, ordered, read_run_row, run_names
@@ -230,3 +231,25 @@ def test_a_run_row_is_frozen() -> None:
     row = RunRow(Path("x"), "x", "training")
     with pytest.raises(AttributeError):
         row.name = "y"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("<answer>22</answer>", True),
+        ("so \\boxed{22}", True),
+        ("#### 22", True),
+        ("22", True),
+        ("7+15=22", False),
+        ("<answer>122</answer>", False),
+    ],
+)
+def test_an_answer_counts_in_a_form_that_is_asked_for(text: str, right: bool) -> None:
+    held = read_before_after([{"prompt": "7+15", "gold": "22", "before": text, "after": text}])
+    assert held is not None
+    assert held.pairs[0].after_right is right
+
+
+@pytest.mark.parametrize("value", [None, [], {}, {"rows": 3}, "x", {"rows": ["y"]}])
+def test_a_fact_of_another_shape_shows_no_answers(value: object) -> None:
+    assert read_before_after(value) is None

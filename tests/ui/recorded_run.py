@@ -175,11 +175,20 @@ class RecordedRun:
 
 ANSWERS = {
     "rows": [
-        {"prompt": [{"role": "user", "content": f"What is {a} + {b}?"}], "gold": str(a + b),
-         "before": f"I think {a + b + 1}", "after": f"<think>{a}+{b}={a + b}</think><answer>{a + b}</answer>"}
+        {
+            "prompt": f"What is {a} + {b}?",
+            "gold": str(a + b),
+            "before": f"I think {a + b + 1}",
+            "after": f"<think>{a}+{b}={a + b}</think><answer>{a + b}</answer>",
+            "before_reward": 0.25,
+            "after_reward": 3.0,
+        }
         for a, b in ((3, 4), (12, 9), (20, 15), (7, 8))
-    ]
-}  # fmt: skip
+    ],
+    "before_reward": 0.25,
+    "after_reward": 3.0,
+    "gain": 2.75,
+}
 
 
 def recorded(root: Path, kind: str = "training") -> RecordedRun:

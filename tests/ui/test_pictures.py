@@ -53,7 +53,7 @@ def aged(run: RecordedRun, at: float) -> None:
         ("training", "step 57 ── “"),
         ("paused", "memory is kept"),
         ("failed", "ended ── failed"),
-        ("finished", "right answers"),
+        ("finished", "in the form asked"),
         ("loading", "the charts begin with the first step"),
     ],
     ids=lambda word: word if word.isalpha() else "",

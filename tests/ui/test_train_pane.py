@@ -230,7 +230,7 @@ async def test_leaving_a_finished_run_says_nothing(tmp_path: Path) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "before and after" in shown(app))
-        assert "right answers 0 → 4 of 4" in shown(app)
+        assert "right, in the form asked: 0 → 4 of 4" in shown(app)
         await pilot.press("p")
         await until(pilot, lambda: "The run is" in shown(app))
         await pilot.press("l")

@@ -34,7 +34,9 @@ class BeforeAfterList(LineScroll):
         prompt_w = max(8, min(prompts + 1, width // 4))
         gold_w = max(6, min(12, max((len(p.gold) for p in held.pairs), default=4) + 2))
         rest = max(10, width - prompt_w - gold_w - 2)
-        before_w = min(rest // 2, max((len(p.before) for p in held.pairs), default=8) + 4)
+        rewards = [r for p in held.pairs for r in (p.before_reward, p.after_reward) if r is not None]
+        scored = max((len(fixed(r)) + 1 for r in rewards), default=0)
+        before_w = min(rest // 2, max((len(p.before) for p in held.pairs), default=8) + 4 + scored)
         lines: list[Line] = [_title(held, width)]
         head = pad("prompt", prompt_w) + pad("gold", gold_w) + pad("  before", before_w) + "  after"
         lines.append([Span(" " + head, "dim")])
@@ -45,14 +47,20 @@ class BeforeAfterList(LineScroll):
                     Span(" " + pad(p.prompt, prompt_w)),
                     Span(pad(p.gold, gold_w), "strong"),
                     Span(before[0] + " ", before[1]),
-                    Span(pad(_with_end(p.before, before_w - 4), before_w - 2), "dim"),
+                    Span(_reward(p.before_reward, scored), "dim"),
+                    Span(pad(_with_end(p.before, before_w - 4 - scored), before_w - 2 - scored), "dim"),
                     Span(after[0] + " ", after[1]),
-                    Span(_with_end(p.after, rest - before_w - 2)),
+                    Span(_reward(p.after_reward, scored), "strong"),
+                    Span(_with_end(p.after, rest - before_w - 2 - scored)),
                 ]
             )
         lines.append(())
         lines.append([Span(" Next: ", "dim"), *_next()])
         return lines
+
+
+def _reward(value: float | None, width: int) -> str:
+    return pad(fixed(value), width - 1, right=True) + " " if width else ""
 
 
 def _with_end(text: str, width: int) -> str:
@@ -72,7 +80,7 @@ def _title(held: BeforeAfter, width: int) -> Line:
     if known:
         before = sum(bool(p.before_right) for p in known)
         after = sum(bool(p.after_right) for p in known)
-        parts.append([Span(f"right answers {before} → {after} of {len(known)}", "strong")])
+        parts.append([Span(f"right, in the form asked: {before} → {after} of {len(known)}", "strong")])
     if held.gain is not None:
         sign, role = ("▲", "good") if held.gain > 0 else ("▼", "bad")
         parts.append([Span("reward ", "dim"), Span(f"{sign} {fixed(abs(held.gain))}", role)])
