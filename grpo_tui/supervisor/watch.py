@@ -5,6 +5,8 @@ Knows processes, signals and the run folder; never what the training process com
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -13,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from grpo_tui.core.commands import SUPERVISOR_KINDS, Command, Outcome
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact
@@ -70,6 +74,7 @@ class Supervisor:
         return 0
 
     def _start_trainer(self) -> None:
+        _adopt_orphans()
         environment = dict(os.environ)
         environment["PYTHONUNBUFFERED"] = "1"
         # torch elastic would otherwise take SIGHUP as a reason to stop its ranks.
@@ -180,6 +185,8 @@ class Supervisor:
         code = None if self._child is None else self._child.wait()
         if self._own_session and self._trainer is not None:
             _kill_session(self._trainer)  # children of rewards must not outlive the run
+        if self._child is not None:
+            _kill_descendants()
         # The trainer reads the mailbox too, and may have left before this process saw the command.
         asked = [command for command in self._mailbox.pending() if command.kind == "stop_now"]
         stopped_now = self._stop_now or ((asked[0], 0.0) if asked else None)
@@ -225,6 +232,20 @@ def _is_worker(pid: int) -> bool:
         return os.getpgid(pid) == pid and b"grpo_tui.train.worker" in command
     except OSError:
         return False
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of whatever a dead trainer leaves behind, even in sessions of its own.
+
+    `prctl(PR_SET_CHILD_SUBREAPER)`, see prctl(2).
+    """
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+
+
+def _kill_descendants() -> None:
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            process.kill()
 
 
 def _kill_session(leader: int) -> None:

@@ -22,10 +22,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from grpo_tui.core.records import Record, RewardCall
+from grpo_tui.core.text import message_text, prompt_text, shorten
 from grpo_tui.train.phases import PhaseClock
 
 ABORT_SIGNAL = signal.SIGRTMIN + 3
 """What the supervisor sends to have the running reward call aborted."""
+
+
+CULPRIT_LIMIT_S = 3.0
+"""How long a failed reward function is tried on single completions to find the one that breaks it."""
+GIVEN_UP = -1
+"""Call id of that search."""
 
 
 class RewardAborted(BaseException):
@@ -63,6 +70,8 @@ class RewardDesk:
         self.returned: dict[int, list[Any]] = {}
         """Function index to what it returned for the batch, None and NaN still apart."""
         self.failed_function: str | None = None
+        self.failed_sample = ""
+        """The completion that made it fail, in words, when it was one."""
         self.aborts_in_a_row = 0
         self.on_second_abort: Callable[[], None] = lambda: None
 
@@ -149,11 +158,50 @@ class RewardDesk:
         except BaseException as raised:
             error = f"{type(raised).__name__}: {raised}"[:2000]
             self.failed_function = name
+            self.failed_sample = self._culprit(function, raised, args, kwargs)
             raise
         finally:
             self._end(index, call_id, started_at, start, outcome, error)
         self._keep(index, result, outcome)
         return result
+
+    def _culprit(self, function: Callable[..., Any], error: BaseException, args: Any, kwargs: Any) -> str:
+        """The one completion that makes a reward raise, found by scoring each alone; empty when it is not one.
+
+        The run is over, so calling the function again harms nothing; a call that hangs is given up.
+        """
+        completions = kwargs.get("completions")
+        in_main = threading.current_thread() is threading.main_thread()
+        if args or not in_main or not isinstance(completions, list) or not isinstance(error, Exception):
+            return ""
+        timer = threading.Timer(CULPRIT_LIMIT_S, self._give_up)
+        timer.daemon = True
+        guilty: list[int] = []
+        try:
+            self._running = GIVEN_UP
+            timer.start()
+            for i in range(len(completions)):
+                one = slice(i, i + 1)
+                alone = {k: v[one] if _per_sample(v, completions) else v for k, v in kwargs.items()}
+                try:
+                    function(**alone)
+                except type(error):
+                    guilty.append(i)
+        except (RewardAborted, Exception):
+            return ""
+        finally:
+            self._running = None
+            timer.cancel()
+        if not guilty or len(guilty) == len(completions):
+            return ""
+        text = message_text(_last(completions[guilty[0]]))
+        prompt = prompt_text((kwargs.get("prompts") or [""])[guilty[0]])
+        return f'completion "{shorten(text, 200)}" of prompt "{shorten(prompt, 100)}"'
+
+    def _give_up(self) -> None:
+        """Interrupt the search for a culprit from its timer's thread."""
+        if self._running == GIVEN_UP:
+            signal.pthread_kill(threading.main_thread().ident or 0, ABORT_SIGNAL)
 
     def _wrap_async(self, index: int, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         async def call(*args: Any, **kwargs: Any) -> Any:
@@ -227,6 +275,8 @@ class RewardDesk:
     # -- aborting --------------------------------------------------------------------------------
 
     def _on_signal(self, *_: Any) -> None:
+        if self._running == GIVEN_UP:
+            raise RewardAborted("the search for the sample took too long")
         try:
             wanted = int(self._abort_file.read_text())
         except (OSError, ValueError):
@@ -237,6 +287,14 @@ class RewardDesk:
             task.get_loop().call_soon_threadsafe(task.cancel)
         elif self._running == wanted:
             raise RewardAborted(f"reward call {wanted} was aborted")
+
+
+def _per_sample(value: Any, completions: list[Any]) -> bool:
+    return isinstance(value, list) and len(value) == len(completions)
+
+
+def _last(completion: Any) -> Any:
+    return completion if isinstance(completion, str) else completion[-1].get("content") if completion else ""
 
 
 def is_async(function: Any) -> bool:

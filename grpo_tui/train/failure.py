@@ -14,13 +14,16 @@ LIMIT = 2_000
 """Characters kept of a message; the whole of it is in `train.log`."""
 
 
-def describe(error: BaseException, phase: str, reward_function: str | None = None) -> dict[str, Any]:
+def describe(
+    error: BaseException, phase: str, reward_function: str | None = None, sample: str = ""
+) -> dict[str, Any]:
     """The error record of an attempt.
 
     Args:
         error: What was raised.
         phase: The phase it was raised in.
         reward_function: Name of the reward function that raised it, if one did.
+        sample: The completion that made it raise, in words, if it was one.
 
     Returns:
         `{"type", "message", "cause"}`.
@@ -30,6 +33,7 @@ def describe(error: BaseException, phase: str, reward_function: str | None = Non
     place = _place(error)
     if reward_function is not None:
         cause = f"reward function '{reward_function}' failed{place}: {type(error).__name__}: {first}"
+        cause += f", on {sample}" if sample else ""
     elif "out of memory" in message.lower():
         cause = f"out of memory while in phase {phase}: {first}"
     elif "probability tensor contains" in message:

@@ -100,9 +100,9 @@ class Session:
 
     def failed(self, error: BaseException) -> None:
         """End the attempt as failed, with the cause a person should read first."""
-        described = describe(
-            error, self.phases.phase, getattr(getattr(self, "desk", None), "failed_function", None)
-        )
+        desk = getattr(self, "desk", None)
+        function, sample = (desk.failed_function, desk.failed_sample) if desk is not None else (None, "")
+        described = describe(error, self.phases.phase, function, sample)
         self.close("failed", described)
 
     def close(self, state: str, error: dict[str, Any] | None = None) -> None:

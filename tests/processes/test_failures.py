@@ -164,3 +164,26 @@ def test_a_reward_that_ends_the_process_is_no_success(run: Path, tmp_path: Path)
     ended = state(run, "crashed")
     assert ended.error is not None
     assert "ended with code 0" in ended.error["cause"]
+
+
+def test_no_process_a_reward_started_outlives_the_run(run: Path, tmp_path: Path) -> None:
+    body = (
+        "import subprocess\n"
+        "def spawn(completions, **kwargs):\n"
+        "    subprocess.Popen(['sleep', '3217'], start_new_session=True)\n"
+        "    return [float(len(c[0]['content'])) for c in completions]\n"
+    )
+    start(run, "max_steps=2", config=_config(tmp_path / "own", "spawn", body))
+    state(run, "finished")
+    until(
+        lambda: not [p for p in psutil.process_iter() if "3217" in _command_line(p)],
+        "the end of its children",
+        20,
+    )
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

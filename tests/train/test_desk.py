@@ -1,0 +1,197 @@
+"""Reward calls: in the main thread, timed, abortable, and the sample that breaks one is named."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grpo_tui.core.records import PhaseSpan, RewardCall
+from grpo_tui.store.live import RankFile, read_rank
+from grpo_tui.train.desk import ABORT_SIGNAL, RewardDesk
+from grpo_tui.train.phases import PhaseClock
+
+TEXTS = ["one", "two", "three"]
+CHAT = [[{"role": "assistant", "content": text}] for text in TEXTS]
+
+
+def _desk(folder: Path, *functions: Any) -> tuple[RewardDesk, Any, list[RewardCall]]:
+    records: list[Any] = []
+    phases = PhaseClock(RankFile(folder / "rank-0.json", os.getpid()), records.append, 1)
+    desk = RewardDesk(records.append, phases, 1, folder / "abort")
+    names = [getattr(f, "__name__", type(f).__name__) for f in functions]
+    trainer = SimpleNamespace(reward_funcs=list(functions), reward_func_names=names)
+    desk.install(trainer)
+    return desk, trainer, records
+
+
+def _calls(records: list[Any]) -> list[RewardCall]:
+    return [r for r in records if not isinstance(r, PhaseSpan)]
+
+
+def _serve(desk: RewardDesk, trainer: Any) -> list[Any]:
+    """Call every function from the training thread, as TRL does."""
+    prompts = ["p"] * len(CHAT)
+    return desk.serve(
+        lambda: [f(prompts=prompts, completions=CHAT, gold=["1", "2", "3"]) for f in trainer.reward_funcs]
+    )
+
+
+def test_a_sync_reward_runs_in_the_main_thread_and_the_trainer_in_another(tmp_path: Path) -> None:
+    seen: dict[str, Any] = {}
+
+    def reward(completions: Any, **kwargs: Any) -> list[float | None]:
+        seen["thread"] = threading.current_thread()
+        return [1.0, None, float("nan")]
+
+    desk, trainer, records = _desk(tmp_path, reward)
+    (result,) = _serve(desk, trainer)
+    assert seen["thread"] is threading.main_thread()
+    assert repr(result) == repr([1.0, None, float("nan")])
+    assert repr(desk.returned[0]) == repr(result), "None and NaN are still apart"
+    assert trainer.reward_funcs[0].__name__ == "reward"
+    assert [(c.function, c.outcome) for c in _calls(records)] == [(0, "ok")]
+
+
+def _loop() -> None:
+    while True:
+        pass
+
+
+def _swallow_exceptions() -> None:
+    while True:
+        try:  # noqa: SIM105 - the very form people write
+            time.sleep(60)
+        except Exception:
+            pass
+
+
+def _lock() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def _socket() -> None:
+    left, _right = socket.socketpair()
+    left.recv(1)
+
+
+HANGS: dict[str, Callable[[], Any]] = {
+    "loop": _loop,
+    "sleep": lambda: time.sleep(120),
+    "lock": _lock,
+    "socket": _socket,
+    "subprocess": lambda: subprocess.run(["sleep", "120"], check=False),
+    "except Exception": _swallow_exceptions,
+    "regular expression": lambda: re.match(r"(a+)+$", "a" * 40 + "b"),
+}
+
+
+def _abort_from_outside(folder: Path, after_s: float = 0.5) -> subprocess.Popen[bytes]:
+    """What the supervisor does, from a process of its own: a hanging call can hold the interpreter lock."""
+    (folder / "abort").write_text("1")
+    code = f"import os,time; time.sleep({after_s}); os.kill({os.getpid()}, {int(ABORT_SIGNAL)})"
+    return subprocess.Popen([sys.executable, "-c", code])
+
+
+@pytest.mark.parametrize("kind", HANGS)
+def test_a_hanging_reward_gives_way_and_counts_as_none(kind: str, tmp_path: Path) -> None:
+    def hang(completions: Any, **kwargs: Any) -> list[float]:
+        HANGS[kind]()
+        return [0.0] * len(completions)
+
+    def fine(completions: Any, **kwargs: Any) -> list[float]:
+        return [1.0] * len(completions)
+
+    desk, trainer, records = _desk(tmp_path, hang, fine)
+    killer = _abort_from_outside(tmp_path)
+    assert _serve(desk, trainer) == [[None, None, None], [1.0, 1.0, 1.0]]
+    killer.wait()
+    assert [c.outcome for c in _calls(records)] == ["aborted", "ok"]
+    rank = read_rank(tmp_path / "rank-0.json")
+    assert rank is not None
+    assert rank.aborted_call == 1
+
+
+def test_a_signal_for_another_call_does_nothing(tmp_path: Path) -> None:
+    def slow(completions: Any, **kwargs: Any) -> list[float]:
+        time.sleep(1.5)
+        return [2.0] * len(completions)
+
+    desk, trainer, _ = _desk(tmp_path, slow)
+    killer = _abort_from_outside(tmp_path)
+    (tmp_path / "abort").write_text("77")
+    assert _serve(desk, trainer) == [[2.0, 2.0, 2.0]]
+    killer.wait()
+
+
+def test_an_async_reward_is_aborted_on_its_own_loop(tmp_path: Path) -> None:
+    async def judge(completions: Any, **kwargs: Any) -> list[float]:
+        await asyncio.sleep(120)
+        return [0.0] * len(completions)
+
+    desk, trainer, records = _desk(tmp_path, judge)
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    killer = _abort_from_outside(tmp_path)
+
+    def train() -> Any:
+        call = trainer.reward_funcs[0](prompts=["p"] * 3, completions=CHAT)
+        return asyncio.run_coroutine_threadsafe(call, loop).result()
+
+    assert desk.serve(train) == [None, None, None]
+    killer.wait()
+    loop.call_soon_threadsafe(loop.stop)
+    assert [c.outcome for c in _calls(records)] == ["aborted"]
+
+
+def test_two_aborts_in_a_row_ask_for_a_pause(tmp_path: Path) -> None:
+    desk, _, _ = _desk(tmp_path)
+    asked: list[int] = []
+    desk.on_second_abort = lambda: asked.append(1)
+    for outcome in ("aborted", "ok", "aborted"):
+        desk._keep(0, [None], outcome)
+    assert not asked
+    desk._keep(0, [None], "aborted")
+    assert asked == [1]
+
+
+def test_the_sample_that_breaks_a_reward_is_named(tmp_path: Path) -> None:
+    def strict(prompts: Any, completions: Any, gold: Any, **kwargs: Any) -> list[float]:
+        return [float({"one": 1, "three": 3}[c[0]["content"]]) for c in completions]
+
+    desk, trainer, records = _desk(tmp_path, strict)
+    with pytest.raises(KeyError, match="two"):
+        _serve(desk, trainer)
+    assert desk.failed_function == "strict"
+    assert desk.failed_sample == 'completion "two" of prompt "p"'
+    assert [c.outcome for c in _calls(records)] == ["error"]
+
+
+@pytest.mark.parametrize("kind", ["every sample", "a hang when alone"])
+def test_no_sample_is_blamed_when_it_is_not_one(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.train.desk.CULPRIT_LIMIT_S", 0.3)
+
+    def broken(completions: Any, **kwargs: Any) -> list[float]:
+        if kind == "a hang when alone" and len(completions) == 1:
+            time.sleep(120)
+        raise RuntimeError("judge key missing")
+
+    desk, trainer, _ = _desk(tmp_path, broken)
+    with pytest.raises(RuntimeError, match="judge key missing"):
+        _serve(desk, trainer)
+    assert desk.failed_sample == ""
