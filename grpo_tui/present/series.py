@@ -48,11 +48,41 @@ class Recent:
     smooth: float
 
 
+class _Open:
+    """A stretch that still takes values in; a frozen one for every value would cost ten times as much."""
+
+    __slots__ = ("count", "first", "high", "known", "last", "low", "smooths", "values")
+
+    def __init__(self, step: int) -> None:
+        self.first = self.last = step
+        self.low: float | None = None
+        self.high: float | None = None
+        self.smooths = self.values = 0.0
+        self.known = self.count = 0
+
+    def add(self, step: int, number: float | None, smooth: float | None) -> None:
+        self.last = max(self.last, step)
+        self.count += 1
+        if number is None or smooth is None:
+            return
+        self.low = number if self.low is None or number < self.low else self.low
+        self.high = number if self.high is None or number > self.high else self.high
+        self.smooths += smooth
+        self.values += number
+        self.known += 1
+
+    def bucket(self) -> Bucket:
+        smooth = self.smooths / self.known if self.known else None
+        mean = self.values / self.known if self.known else None
+        return Bucket(self.first, self.last, self.low, self.high, smooth, mean, self.count)
+
+
 class Series:
     """One metric, folded value by value."""
 
     def __init__(self) -> None:
-        self._buckets: list[Bucket] = []
+        self._closed: list[Bucket] = []
+        self._open: _Open | None = None
         self._width = 1
         self._average = 0.0
         self._weight = 0.0
@@ -78,12 +108,12 @@ class Series:
             if len(self.opening) < KEPT_OPENING:
                 self.opening.append(number)
         self.last_step = step
-        self._gather(Bucket(step, step, number, number, smooth, number, 1))
+        self._gather(step, number, smooth)
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:
         """The stretches, by step."""
-        return tuple(self._buckets)
+        return (*self._closed, self._open.bucket()) if self._open is not None else tuple(self._closed)
 
     @property
     def last(self) -> float | None:
@@ -106,24 +136,33 @@ class Series:
         past = before[-1] if before else self.recent[0]
         return None if past is newest else newest.smooth - past.smooth
 
-    def _gather(self, new: Bucket) -> None:
-        if self._buckets and self._buckets[-1].first // self._width == new.first // self._width:
-            self._buckets[-1] = _merged(self._buckets[-1], new)
-        else:
-            self._buckets.append(new)
-        if len(self._buckets) > MOST_BUCKETS:
+    def _gather(self, step: int, number: float | None, smooth: float | None) -> None:
+        """Count a value into the newest stretch, which stays open for its next ones."""
+        stretch = self._open
+        if stretch is None or stretch.first // self._width != step // self._width:
+            self._close()
+            self._open = _Open(step)
+            stretch = self._open
+        stretch.add(step, number, smooth)
+        if len(self._closed) >= MOST_BUCKETS:
+            self._close()
             self._widen()
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._closed.append(self._open.bucket())
+            self._open = None
 
     def _widen(self) -> None:
         self._width *= 2
         joined: list[Bucket] = []
-        for bucket in self._buckets:
+        for bucket in self._closed:
             if joined and joined[-1].first // self._width == bucket.first // self._width:
                 joined[-1] = _merged(joined[-1], bucket)
             else:
                 joined.append(bucket)
-        self._buckets = joined
-        if len(joined) > MOST_BUCKETS:
+        self._closed = joined
+        if len(joined) >= MOST_BUCKETS:
             self._widen()
 
 
