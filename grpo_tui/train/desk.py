@@ -166,7 +166,7 @@ class RewardDesk:
         return result
 
     def _culprit(self, function: Callable[..., Any], error: BaseException, args: Any, kwargs: Any) -> str:
-        """The one completion that makes a reward raise, found by scoring each alone; empty when it is not one.
+        """The one completion that makes a reward raise, found by scoring each alone; empty if it is not one.
 
         The run is over, so calling the function again harms nothing; a call that hangs is given up.
         """
