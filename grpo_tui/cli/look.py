@@ -45,13 +45,26 @@ def attach(parsed: Any) -> int:
 
 
 def show(run: Path | None, roots: list[Path] | None = None) -> int:
-    """Open the screen, on a run or on the list of runs."""
+    """Open the screen, on a run or on the list of runs; what ends it badly leaves the terminal whole."""
+    from grpo_tui.cli.guard import guarded
+
+    return guarded(lambda: _screen(run, roots or default_roots()), lambda: _going_on(run))
+
+
+def _screen(run: Path | None, roots: list[Path]) -> int:
     from grpo_tui.ui.app import run_app
 
-    parting = run_app(roots=roots or default_roots(), run=run)
+    parting = run_app(roots=roots, run=run)
     if parting:
         print(parting)
     return OK
+
+
+def _going_on(run: Path | None) -> str:
+    """What a screen that broke leaves behind, in a sentence; empty when nothing goes on."""
+    if run is None:
+        return "no run was touched by it; `grpo-tui runs` lists them"
+    return f"training goes on; `grpo-tui attach {one_line(str(run))}`" if read_status(run).live else ""
 
 
 def runs(parsed: Any) -> int:

@@ -93,6 +93,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("app.palette", "ctrl+p", "", "Find an action by name.", "all"),
     Action("app.help", "question_mark", "help",
            "Keys, and what the words mean.", "all", footer=20, shown="?"),
+    Action("app.suspend", "ctrl+z", "",
+           "Stop the screen for the shell; fg brings it back, a run goes on.", "all"),
     Action("app.leave", "q", "leave", "Leave; a run goes on without the screen.", "all", footer=21),
 )  # fmt: skip
 

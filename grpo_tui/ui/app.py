@@ -24,7 +24,7 @@ from grpo_tui.present.glyphs import ascii_locale
 from grpo_tui.ui.actions import bindings, on_pane, refusal
 from grpo_tui.ui.following import FollowingApp
 from grpo_tui.ui.screens.runs import RunsScreen
-from grpo_tui.ui.terminal import exit_on_signals, restore_terminal
+from grpo_tui.ui.terminal import can_be_continued, exit_on_signals, follow_stops, restore_terminal
 from grpo_tui.ui.theme import DARK, LIGHT, THEMES, first_theme
 
 if TYPE_CHECKING:
@@ -88,7 +88,14 @@ class GrpoApp(FollowingApp):
     def on_mount(self) -> None:
         """Start the workers; nothing is waited for."""
         exit_on_signals(self.action_app_leave)
+        if self._driver is not None and self._driver.can_suspend:
+            follow_stops(self._driver.suspend_application_mode, self._take_terminal)
         self.call_after_refresh(self._start_workers)
+
+    def _take_terminal(self) -> None:
+        if self._driver is not None:
+            self._driver.resume_application_mode()
+            self.refresh(layout=True)
 
     def _start_workers(self) -> None:
         self.run_worker(self._watch_runs, thread=True, group="runs", exit_on_error=False)
@@ -154,6 +161,13 @@ class GrpoApp(FollowingApp):
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen())
 
+    def action_app_suspend(self) -> None:
+        """Stop the screen and give the shell its terminal; a run goes on."""
+        if can_be_continued():
+            self.action_suspend_process()
+        else:
+            self.notify("No shell waits behind this screen that could bring it back.", markup=False)
+
     def action_app_leave(self) -> None:
         """Leave; what was a live run goes on without the screen."""
         if self._poller is None and self._first_run is not None:
@@ -194,8 +208,12 @@ def run_app(roots: Sequence[Path], run: Path | None = None) -> str:
     """
     with contextlib.suppress(OSError, AttributeError):
         os.nice(NICENESS)
+    app = GrpoApp(roots, run)
     try:
-        return GrpoApp(roots, run).run() or ""
+        parting = app.run() or ""
     except BaseException:
         restore_terminal()
         raise
+    if app.return_code:  # it broke, and has said why
+        raise SystemExit(app.return_code)
+    return parting
