@@ -144,6 +144,7 @@ class RewardCall:
     duration_s: float
     outcome: Literal["ok", "error", "aborted"]
     error: str = ""
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)

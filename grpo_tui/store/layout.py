@@ -51,13 +51,25 @@ class RunFolder:
         return self.root / "commands"
 
     @property
-    def abort(self) -> Path:
-        """The id of the reward call that shall be aborted, written before the signal goes out."""
-        return self.root / "abort"
+    def spool(self) -> Path:
+        """Records of ranks other than the first, on their way into the database."""
+        return self.root / "spool"
+
+    def abort(self, rank: int) -> Path:
+        """The id of the reward call on a rank that shall be aborted, written before the signal goes out."""
+        return self.root / f"rank-{rank}.abort"
 
     def rank(self, rank: int) -> Path:
         """What one rank is doing now."""
         return self.root / f"rank-{rank}.json"
+
+    def error(self, rank: int) -> Path:
+        """Why a rank other than the first failed."""
+        return self.root / f"rank-{rank}.error"
+
+    def ranks(self) -> list[int]:
+        """Ranks that have said something, in order."""
+        return sorted(int(p.stem.split("-")[1]) for p in self.root.glob("rank-*.json"))
 
     def exists(self) -> bool:
         """True when the folder holds a run."""

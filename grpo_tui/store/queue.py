@@ -27,7 +27,8 @@ class RecordQueue:
         self._budget = budget_bytes
         self._records: deque[tuple[r.Record, int]] = deque()
         self._bytes = 0
-        self._lock = threading.Lock()
+        # Re-entrant: a signal handler may put a last record while its own thread is inside `put`.
+        self._lock = threading.RLock()
         self._arrived = threading.Event()
         self.dropped: Counter[str] = Counter()
         """What was lost, by kind: `completion text`, `batches`, `log lines`, `records`."""

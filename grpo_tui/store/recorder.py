@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from grpo_tui.core import records as r
@@ -18,6 +19,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.logtail import LogTail
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.queue import RecordQueue
+from grpo_tui.store.spool import remove, take_spooled
 from grpo_tui.store.writer import LOG_POSITION, Writer
 
 IDLE_S = 0.2
@@ -39,10 +41,15 @@ class Recorder:
         """Called from the recorder's thread, after everything is written, when the run must end at once."""
         self._stop_now = False
         self._pending_side: list[Any] = []
+        self._spooled: list[Path] = []
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self.trouble: str = ""
         """Why nothing can be written at the moment; empty when all is well."""
+
+    def put(self, record: r.Record) -> None:
+        """Queue a record; never blocks."""
+        self.queue.put(record)
 
     def start(self) -> None:
         """Start recording."""
@@ -83,6 +90,9 @@ class Recorder:
         commands = self._mailbox.history(self._seen)
         self._stop_now |= any(c.kind == "stop_now" and outcome is None for c, outcome in commands)
         found += commands
+        if not self._spooled:
+            records, self._spooled = take_spooled(self._folder, self.attempt)
+            found += records
         for kind in list(self.queue.dropped):
             count = self.queue.dropped.pop(kind)
             found.append(r.Dropped(self.attempt, kind, count))
@@ -99,4 +109,6 @@ class Recorder:
             return False
         self.trouble = ""
         self._pending_side = []
+        remove(self._spooled)
+        self._spooled = []
         return True

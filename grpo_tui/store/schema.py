@@ -47,7 +47,8 @@ CREATE TABLE reward (
 
 CREATE TABLE reward_call (
     id INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, batch INTEGER NOT NULL, function INTEGER NOT NULL,
-    started_at REAL NOT NULL, duration_s REAL NOT NULL, outcome TEXT NOT NULL, error TEXT NOT NULL);
+    started_at REAL NOT NULL, duration_s REAL NOT NULL, outcome TEXT NOT NULL, error TEXT NOT NULL,
+    rank INTEGER NOT NULL);
 
 CREATE TABLE phase (
     id INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, rank INTEGER NOT NULL, phase TEXT NOT NULL,

@@ -25,6 +25,8 @@ class RunSpec:
     """Held-out prompts to answer greedily before and after training, 0 for none."""
     notes: tuple[str, ...] = ()
     """What the person should read in the log, such as checkpoints that were passed over."""
+    launcher: tuple[str, ...] = ()
+    """Words that start the training process instead of this interpreter, such as `accelerate launch`."""
     overridden: tuple[str, ...] = ()
     """Keys given anew at a resume; they win over what was set in mid-run before."""
 
@@ -52,5 +54,6 @@ def read_spec(path: Path) -> RunSpec:
         resume=body.get("resume"),
         compare_prompts=int(body.get("compare_prompts") or 0),
         notes=tuple(body.get("notes") or ()),
+        launcher=tuple(body.get("launcher") or ()),
         overridden=tuple(body.get("overridden") or ()),
     )

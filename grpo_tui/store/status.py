@@ -141,7 +141,7 @@ def _from_database(
         reward_func=shown_rank.reward_function if shown_rank else None,
         heartbeat_age_s=None if heartbeat is None else round(heartbeat.age_s, 3),
         pid=heartbeat.supervisor if heartbeat is not None and supervisor_alive else None,
-        ranks=(RankNow(rank.rank, rank.pid, rank.phase),) if shown_rank and rank else (),
+        ranks=_ranks_now(folder) if shown_rank else (),
         attempt=attempt.attempt if attempt else 0,
         metrics=newest[1] if newest else {},
         dropped=sum(reader.dropped().values()),
@@ -158,13 +158,11 @@ def _state(attempt: Attempt | None, heartbeat: Heartbeat | None, rank: RankState
     if attempt is None:
         return "starting" if supervisor_alive else "crashed"
     if attempt.state is not None:
-        # A supervisor that is alive after the end of an attempt belongs to a start that records nothing yet.
-        newer = supervisor_alive and heartbeat is not None and heartbeat.trainer != attempt.pid
-        return "starting" if newer else attempt.state
+        return "starting" if _starts_anew(attempt, heartbeat) else attempt.state
     if heartbeat is not None and not heartbeat.same_host:
         alive = heartbeat.supervisor_alive
     else:
-        started = heartbeat.trainer_started if heartbeat and heartbeat.trainer == attempt.pid else None
+        started = rank.started if rank is not None and rank.pid == attempt.pid else None
         alive = process_alive(attempt.pid, started)
     if not alive:
         return "crashed"
@@ -177,10 +175,25 @@ def _state(attempt: Attempt | None, heartbeat: Heartbeat | None, rank: RankState
     return "stalled" if _stalled(rank) else "training"
 
 
+def _starts_anew(attempt: Attempt, heartbeat: Heartbeat | None) -> bool:
+    """True when a supervisor younger than the end of the attempt has a process that records nothing yet."""
+    if heartbeat is None or not heartbeat.supervisor_alive or attempt.ended_at is None:
+        return False
+    younger = (heartbeat.supervisor_started or 0.0) > attempt.ended_at
+    return younger and (
+        heartbeat.trainer is None or process_alive(heartbeat.trainer, heartbeat.trainer_started)
+    )
+
+
 def _stalled(rank: RankState) -> bool:
     usual = rank.step_time_s or 0.0
     patience = max(STALL_AT_LEAST_S, STALL_FACTOR * usual)
     return time.time() - max(rank.progress_at, rank.phase_since) > patience
+
+
+def _ranks_now(folder: RunFolder) -> tuple[RankNow, ...]:
+    states = [read_rank(folder.rank(number)) for number in folder.ranks()]
+    return tuple(RankNow(s.rank, s.pid, s.phase) for s in states if s is not None and s.alive)
 
 
 def _checkpoints(folder: RunFolder, reader: RunReader) -> tuple[CheckpointNow, ...]:

@@ -74,10 +74,9 @@ class Writer:
         """The number the next start of this run gets, from 1."""
         return int(self._db.execute("SELECT coalesce(max(attempt), 0) + 1 FROM attempt").fetchone()[0])
 
-    def last_pid(self) -> int | None:
-        """Process id of the newest attempt, None when there is none."""
-        row = self._db.execute("SELECT pid FROM attempt ORDER BY attempt DESC LIMIT 1").fetchone()
-        return None if row is None else int(row[0])
+    def last_start_at(self) -> float:
+        """When the newest attempt started, 0 when there is none."""
+        return float(self._db.execute("SELECT coalesce(max(started_at), 0) FROM attempt").fetchone()[0])
 
     def log_position(self) -> int:
         """Up to which byte `train.log` was taken in."""
@@ -162,9 +161,10 @@ class Writer:
     def _batch(self, record: r.GenerationBatch) -> None:
         for group in record.groups:
             totals = [completion.total for completion in group.completions]
-            group_id = self._db.execute(
-                "INSERT INTO generation_group (attempt, batch, rank, idx, mode, step, last_step, at, prompt,"
-                " prompt_key, columns, mean, std) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            inserted = self._db.execute(
+                "INSERT OR IGNORE INTO generation_group"
+                " (attempt, batch, rank, idx, mode, step, last_step, at, prompt, prompt_key,"
+                " columns, mean, std) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     record.attempt,
                     record.batch,
@@ -180,9 +180,11 @@ class Writer:
                     mean(totals),
                     std(totals),
                 ),
-            ).lastrowid
+            )
+            if inserted.rowcount == 0:
+                continue  # handed over twice by a rank whose file could not be removed
             for completion in group.completions:
-                self._completion(group_id or 0, completion)
+                self._completion(inserted.lastrowid or 0, completion)
 
     def _completion(self, group_id: int, completion: r.Completion) -> None:
         completion_id = self._db.execute(
@@ -222,8 +224,9 @@ class Writer:
 
     def _reward_call(self, record: r.RewardCall) -> None:
         self._db.execute(
-            "INSERT INTO reward_call (attempt, batch, function, started_at, duration_s, outcome, error)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO reward_call"
+            " (attempt, batch, function, started_at, duration_s, outcome, error, rank)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 record.attempt,
                 record.batch,
@@ -232,6 +235,7 @@ class Writer:
                 record.duration_s,
                 record.outcome,
                 record.error,
+                record.rank,
             ),
         )
 

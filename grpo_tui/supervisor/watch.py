@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,18 @@ from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import process_alive, process_started, read_rank, write_heartbeat
+from grpo_tui.store.live import (
+    RankState,
+    process_alive,
+    process_started,
+    read_rank,
+    write_heartbeat,
+)
 from grpo_tui.store.logtail import LogTail
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.rank_errors import read_errors
+from grpo_tui.store.spec import read_spec
+from grpo_tui.store.spool import remove, take_spooled
 from grpo_tui.store.writer import LOG_POSITION, Writer
 from grpo_tui.supervisor.verdict import verdict
 
@@ -36,6 +46,16 @@ ABORT_LIMIT_S = 5.0
 STOP_NOW_LIMIT_S = 3.0
 """How long a trainer gets to write its last records before it is killed."""
 ABORT_SIGNAL = signal.SIGRTMIN + 3
+
+
+@dataclass(slots=True)
+class _Abort:
+    """An abort under way: the reward call wanted per rank, since when, and when a signal last went out."""
+
+    command: Command
+    calls: dict[int, int]
+    since: float
+    signalled: float = 0.0
 
 
 class Supervisor:
@@ -57,7 +77,7 @@ class Supervisor:
         self._own_session = trainer is not None and _is_worker(trainer)
         self._beat_at = 0.0
         self._started_at = time.time()
-        self._abort: tuple[Command, int, float, float] | None = None
+        self._abort: _Abort | None = None
         self._stop_now: tuple[Command, float] | None = None
 
     def run(self) -> int:
@@ -81,7 +101,7 @@ class Supervisor:
         environment.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT")
         with self._folder.log.open("ab") as log:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "grpo_tui.train.worker", str(self._folder.root)],
+                [*_launcher(self._folder), "-m", "grpo_tui.train.worker", str(self._folder.root)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -134,32 +154,42 @@ class Supervisor:
                 self._begin_abort(command)
 
     def _begin_abort(self, command: Command) -> None:
-        rank = read_rank(self._folder.rank(0))
-        if rank is None or rank.reward_call is None or self._trainer is None:
+        calls = {rank.rank: rank.reward_call for rank in self._ranks() if rank.reward_call is not None}
+        if not calls:
             self._finish(command, False, "no reward function runs just now")
             return
-        self._folder.abort.write_text(str(rank.reward_call))
-        self._abort = (command, rank.reward_call, time.monotonic(), 0.0)
+        for number, call in calls.items():
+            self._folder.abort(number).write_text(str(call))
+        self._abort = _Abort(command, calls, time.monotonic())
         self._follow_abort()
 
+    def _ranks(self) -> list[RankState]:
+        states = [read_rank(self._folder.rank(number)) for number in self._folder.ranks()]
+        return [state for state in states if state is not None and state.alive]
+
     def _follow_abort(self) -> None:
-        if self._abort is None or self._trainer is None:
+        abort = self._abort
+        if abort is None:
             return
-        command, call, since, signalled = self._abort
-        rank = read_rank(self._folder.rank(0))
+        ranks = [rank for rank in self._ranks() if rank.rank in abort.calls]
+        gave_way = [rank for rank in ranks if rank.aborted_call == abort.calls[rank.rank]]
+        still = [rank for rank in ranks if rank.reward_call == abort.calls[rank.rank]]
         now = time.monotonic()
-        if rank is not None and rank.aborted_call == call:
-            self._finish(command, True, "the call gave way; its rewards count as None for this batch")
-        elif rank is not None and rank.reward_call != call:
-            self._finish(command, True, "the call ended by itself")
-        elif now - since > ABORT_LIMIT_S:
-            self._finish(command, False, f"cannot be interrupted; stop at once, {self._way_on()}")
-        else:
-            if now - signalled >= 1.0:
-                self._abort = (command, call, since, now)
-                os.kill(self._trainer, ABORT_SIGNAL)
-            return
-        self._abort = None
+        if not still:
+            reason = (
+                "the call gave way; its rewards count as None for this batch"
+                if gave_way
+                else "the call ended by itself"
+            )
+            self._finish(abort.command, True, reason)
+            self._abort = None
+        elif now - abort.since > ABORT_LIMIT_S:
+            self._finish(abort.command, False, f"cannot be interrupted; stop at once, {self._way_on()}")
+            self._abort = None
+        elif now - abort.signalled >= 1.0:
+            abort.signalled = now
+            for rank in still:
+                os.kill(rank.pid, ABORT_SIGNAL)
 
     def _way_on(self) -> str:
         best, _ = newest_usable(self._folder)
@@ -208,19 +238,29 @@ class Supervisor:
         try:
             attempt = writer.next_attempt()
             records: list[Any] = []
-            if writer.last_pid() == self._trainer:
+            if self._child is None or writer.last_start_at() >= self._started_at:
                 attempt -= 1
             else:  # it ended before it could record its own start
                 records.append(
                     AttemptStarted(attempt, self._started_at, socket.gethostname(), self._trainer or 0)
                 )
+            spooled, files = take_spooled(self._folder, attempt)
             tail = LogTail(self._folder.log, writer.log_position())
             lines = [*tail.read(1 << 24), *tail.flush()]
             rank = read_rank(self._folder.rank(0))
             state, error = verdict(code, stopped_now, self._folder)
+            if not stopped_now and (told := read_errors(self._folder)) is not None:
+                state, error = "failed", told
             ended = AttemptEnded(attempt, time.time(), state, rank.step if rank else None, code, error)
-            records += [*lines, Fact(LOG_POSITION, tail.position), *self._mailbox.history(set()), ended]
+            records += [
+                *lines,
+                *spooled,
+                Fact(LOG_POSITION, tail.position),
+                *self._mailbox.history(set()),
+                ended,
+            ]
             writer.write(records)
+            remove(files)
         finally:
             writer.close()
 
@@ -232,6 +272,16 @@ def _is_worker(pid: int) -> bool:
         return os.getpgid(pid) == pid and b"grpo_tui.train.worker" in command
     except OSError:
         return False
+
+
+def _launcher(folder: RunFolder) -> list[str]:
+    """The words that start the training process; a launcher is run by this interpreter's own modules."""
+    words = list(read_spec(folder.spec).launcher)
+    if words[:2] == ["accelerate", "launch"]:
+        return [sys.executable, "-m", "accelerate.commands.launch", *words[2:]]
+    if words[:1] == ["torchrun"]:
+        return [sys.executable, "-m", "torch.distributed.run", *words[1:]]
+    return words or [sys.executable]
 
 
 def _adopt_orphans() -> None:

@@ -18,6 +18,7 @@ from grpo_tui.core.records import CheckpointSaved, Record
 from grpo_tui.store.checkpoints import MARKER
 from grpo_tui.train import compat
 from grpo_tui.train.phases import PhaseClock
+from grpo_tui.train.ranks import Ranks
 
 STATE_FILE = "grpo_tui_state_{rank}.pt"
 
@@ -25,8 +26,11 @@ STATE_FILE = "grpo_tui_state_{rank}.pt"
 class Checkpoints:
     """Hooks the saving of one trainer."""
 
-    def __init__(self, trainer: Any, put: Callable[[Record], None], phases: PhaseClock, attempt: int) -> None:
+    def __init__(
+        self, trainer: Any, put: Callable[[Record], None], phases: PhaseClock, attempt: int, ranks: Ranks
+    ) -> None:
         self._trainer, self._put, self._phases, self._attempt = trainer, put, phases, attempt
+        self._ranks = ranks
         self._requested = False
         self._restored: dict[str, Any] | None = None
         self._kept: set[Path] = set()
@@ -75,6 +79,7 @@ class Checkpoints:
                 (path / MARKER).unlink(missing_ok=True)
                 result = original(model, trial)
                 self._save_rest(path)
+                self._ranks.wait()
                 self._mark(path, requested=self._requested)
             self.saved_step = step
             return result
@@ -84,13 +89,14 @@ class Checkpoints:
     def _save_rest(self, path: Path) -> None:
         import torch
 
-        rank = int(self._trainer.accelerator.process_index)
         state = compat.resume_state(self._trainer) | {"data_order": self._data_order()}
-        torch.save(state, path / STATE_FILE.format(rank=rank))
+        torch.save(state, path / STATE_FILE.format(rank=self._ranks.rank))
 
     def _mark(self, path: Path, *, requested: bool) -> None:
         if requested:
             self._kept.add(path.resolve())
+        if not self._ranks.first:
+            return
         files = {
             file.name: file.stat().st_size
             for file in path.iterdir()
@@ -142,10 +148,13 @@ class Checkpoints:
         """
         import torch
 
-        file = checkpoint / STATE_FILE.format(rank=int(self._trainer.accelerator.process_index))
+        file = checkpoint / STATE_FILE.format(rank=self._ranks.rank)
         if not file.exists():
             return False
-        self._restored = torch.load(file, map_location=self._trainer.accelerator.device, weights_only=False)
+        device = self._trainer.accelerator.device
+        # Under a launcher the CPU is named `cpu:0`, which torch cannot load to.
+        where = "cpu" if device.type == "cpu" else device
+        self._restored = torch.load(file, map_location=where, weights_only=False)
         compat.restore_generation(self._trainer, self._restored)
         return True
 

@@ -15,10 +15,12 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.train import compat
 from grpo_tui.train.checkpoints import Checkpoints
 from grpo_tui.train.phases import PhaseClock
+from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.sampling import sample
 from grpo_tui.train.settings import NotYet, Refused, Settings
 
 PAUSED_POLL_S = 0.05
+KEEP_ALIVE_S = 1.0
 
 
 class Controller:
@@ -32,8 +34,9 @@ class Controller:
         checkpoints: Checkpoints,
         settings: Settings,
         newest_prompt: Callable[[], Any],
+        ranks: Ranks,
     ) -> None:
-        self._trainer, self._mailbox, self._phases = trainer, mailbox, phases
+        self._trainer, self._mailbox, self._phases, self._ranks = trainer, mailbox, phases, ranks
         self._checkpoints, self._settings, self._newest_prompt = checkpoints, settings, newest_prompt
         self._paused = False
         self.stopped = False
@@ -75,24 +78,36 @@ class Controller:
         while self._paused and not self.stopped:
             if self._phases.phase != "wait":
                 self._phases.enter("wait")
-            time.sleep(PAUSED_POLL_S)
+            self._rest()
             self._serve()
         if self._phases.phase == "wait":
             self._phases.enter(before)
 
+    def _rest(self) -> None:
+        """Wait a moment while paused; ranks meet once a second, so that no watchdog grows impatient."""
+        deadline = time.monotonic() + KEEP_ALIVE_S
+        while self._ranks.first and time.monotonic() < deadline:
+            time.sleep(PAUSED_POLL_S)
+            if self._ranks.size == 1 or self.stop_wanted or self._waiting():
+                return
+
+    def _waiting(self) -> list[Command]:
+        return [command for command in self._mailbox.pending() if command.kind in CONTROLLER_KINDS]
+
     def _serve(self) -> None:
-        if self.stop_wanted and not self.stopped:
+        """The first rank reads the mailbox; what is to be done is done on every rank."""
+        commands = self._waiting() if self._ranks.first else []
+        asked, stop, pause = self._ranks.any_of(bool(commands), self.stop_wanted, self.pause_wanted)
+        if stop and not self.stopped:
             self._stop()
-        if self.pause_wanted:
+        if pause:
             self.pause_wanted, self._paused = False, True
         if self.deferred and compat.at_generation_boundary(self._trainer):
             self._settings.apply(self.deferred, by="resume")
             self.deferred = {}
-        for command in self._mailbox.pending():
-            if command.kind not in CONTROLLER_KINDS:
-                continue
+        for command in self._ranks.from_first(commands) if asked else ():
             outcome = self._carry_out(command)
-            if outcome is not None:
+            if outcome is not None and self._ranks.first:
                 self._mailbox.finish(command, outcome)
 
     def _carry_out(self, command: Command) -> Outcome | None:
@@ -128,7 +143,7 @@ class Controller:
         return f"saved {path.name}; the run ends here", {"path": str(path)}
 
     def _on_sample(self, command: Command) -> tuple[str, dict[str, Any]]:
-        prompt = command.args.get("prompt") or self._newest_prompt()
+        prompt = command.args.get("prompt") or self._ranks.from_first(self._newest_prompt())
         if prompt is None:
             raise Refused("give a prompt; the run has not generated anything yet")
         count, temperature = command.args.get("count", 4), command.args.get("temperature")

@@ -56,9 +56,10 @@ class RewardDesk:
     """Stands between TRL and the reward functions of one trainer."""
 
     def __init__(
-        self, put: Callable[[Record], None], phases: PhaseClock, attempt: int, abort_file: Path
+        self, put: Callable[[Record], None], phases: PhaseClock, attempt: int, abort_file: Path, rank: int = 0
     ) -> None:
-        self._put, self._phases, self._attempt, self._abort_file = put, phases, attempt, abort_file
+        self._put, self._phases, self._attempt = put, phases, attempt
+        self._abort_file, self._rank = abort_file, rank
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._serving = False
         self._ids = itertools.count(1)
@@ -259,7 +260,10 @@ class RewardDesk:
         if outcome == "aborted":
             changes["aborted_call"] = call_id
         self._phases.tell(**changes)
-        self._put(RewardCall(self._attempt, self.batch, index, started_at, duration_s, outcome, error))
+        call = RewardCall(
+            self._attempt, self.batch, index, started_at, duration_s, outcome, error, self._rank
+        )
+        self._put(call)
 
     def _keep(self, index: int, result: Any, outcome: str) -> None:
         if isinstance(result, list | tuple):

@@ -15,7 +15,9 @@ from typing import Any, TextIO
 
 from grpo_tui.core.records import RewardFunctionInfo
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.recorder import Recorder
 from grpo_tui.supervisor import start_sidecar, take_lock
+from grpo_tui.train.ranks import own_rank
 
 
 def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
@@ -30,16 +32,14 @@ def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
 
     Raises:
         RunFolderBusy: Another process trains into this folder.
-        NotImplementedError: The trainer spans several processes.
         ValueError: `enable_jit_checkpoint` is on.
     """
-    if trainer.accelerator.num_processes > 1:
-        raise NotImplementedError("grpo_tui.monitor records runs of one process; this one has several")
     if getattr(trainer.args, "enable_jit_checkpoint", False):
         raise ValueError("enable_jit_checkpoint takes the signals grpo_tui needs; leave it out")
     folder = RunFolder(Path(run_dir or trainer.args.output_dir).absolute())
     folder.root.mkdir(parents=True, exist_ok=True)
-    lock = take_lock(folder)
+    first = own_rank() == 0
+    lock = take_lock(folder) if first else None
 
     from grpo_tui.train import compat
     from grpo_tui.train.reproduction import reproduction_record
@@ -51,15 +51,17 @@ def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
             trainer.train = original  # a second call of train() is not part of this record
             checkpoint = _checkpoint(trainer, resume_from_checkpoint)
             step = None if checkpoint is None else checkpoint_step(checkpoint)
-            _tee_output(folder)
+            if first:
+                _tee_output(folder)
             session = Session(folder, resumed_from=step)
             session.join(trainer, _sources(trainer, session.attempt))
             session.fact(
                 "config", {"model": trainer.model.config._name_or_path, "grpo": trainer.args.to_dict()}
             )
             session.fact("reproduction", reproduction_record(trainer, Path.cwd()))
-            session.recorder.on_stop_now = lambda: os._exit(3)
-            start_sidecar(folder, os.getpid(), lock)
+            if isinstance(session.recorder, Recorder) and lock is not None:
+                session.recorder.on_stop_now = lambda: os._exit(3)
+                start_sidecar(folder, os.getpid(), lock)
             if checkpoint is not None and step is not None:
                 session.checkpoints.restore(checkpoint)
                 reapply_settings(session, trainer, step)
@@ -74,7 +76,8 @@ def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
         return train
 
     compat.wrap(trainer, "train", around_train)
-    print(f"grpo-tui: watch this run with `grpo-tui attach {folder.root}`", flush=True)
+    if first:
+        print(f"grpo-tui: watch this run with `grpo-tui attach {folder.root}`", flush=True)
     return folder.root
 
 

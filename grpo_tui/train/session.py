@@ -17,9 +17,18 @@ from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, Re
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.rank_errors import (
+    await_error,
+    forget_errors,
+    lost_ranks,
+    read_errors,
+    write_error,
+)
 from grpo_tui.store.recorder import Recorder
+from grpo_tui.store.spool import SpoolRecorder
 from grpo_tui.train.failure import describe
 from grpo_tui.train.phases import PhaseClock
+from grpo_tui.train.ranks import Ranks, own_rank, world_size
 
 
 class Session:
@@ -27,12 +36,15 @@ class Session:
 
     def __init__(self, folder: RunFolder, *, resumed_from: int | None = None) -> None:
         self.folder = folder
-        self.recorder = Recorder(folder)
+        self.rank = own_rank()
+        self.recorder = Recorder(folder) if self.rank == 0 else SpoolRecorder(folder, self.rank)
         self.attempt = self.recorder.attempt
-        self.put: Callable[[Record], None] = self.recorder.queue.put
-        self._rank_file = RankFile(folder.rank(0), os.getpid())
+        self.put: Callable[[Record], None] = self.recorder.put
+        self._rank_file = RankFile(folder.rank(self.rank), os.getpid())
+        if self.rank == 0:
+            forget_errors(folder)
         self.put(AttemptStarted(self.attempt, time.time(), socket.gethostname(), os.getpid(), resumed_from))
-        self.phases = PhaseClock(self._rank_file, self.put, self.attempt)
+        self.phases = PhaseClock(self._rank_file, self.put, self.attempt, self.rank)
         self.recorder.start()
         self._trainer: Any = None
         self._closed = False
@@ -57,9 +69,10 @@ class Session:
                 f"grpo-tui: this TRL has no GRPOTrainer.{name}; without it there is no {purpose}.", flush=True
             )
         self._trainer = trainer
-        self.desk = RewardDesk(self.put, self.phases, self.attempt, self.folder.abort)
+        ranks = Ranks(trainer)
+        self.desk = RewardDesk(self.put, self.phases, self.attempt, self.folder.abort(self.rank), self.rank)
         self.capture = Capture(trainer, self.put, self.phases, self.desk, self.attempt)
-        self.checkpoints = Checkpoints(trainer, self.put, self.phases, self.attempt)
+        self.checkpoints = Checkpoints(trainer, self.put, self.phases, self.attempt, ranks)
         self.settings = Settings(trainer, self.put, self.attempt)
         self.controller = Controller(
             trainer,
@@ -68,6 +81,7 @@ class Session:
             self.checkpoints,
             self.settings,
             lambda: self.capture.newest_prompt,
+            ranks,
         )
         self.desk.on_second_abort = lambda: setattr(self.controller, "pause_wanted", True)
         self._describe_rewards(trainer, sources)
@@ -103,7 +117,23 @@ class Session:
         desk = getattr(self, "desk", None)
         function, sample = (desk.failed_function, desk.failed_sample) if desk is not None else (None, "")
         described = describe(error, self.phases.phase, function, sample)
+        if self.rank:
+            write_error(self.folder, self.rank, described)
+        elif world_size() > 1:
+            # What breaks the first rank is often only that another one has left.
+            described = await_error(self.folder) or described
         self.close("failed", described)
+
+    def another_rank_failed(self) -> bool:
+        """True when another rank has failed or died; the first rank then records why and ends the attempt."""
+        told = read_errors(self.folder)
+        lost = [] if told else lost_ranks(self.folder, self.rank)
+        if not told and not lost:
+            return False
+        if self.rank == 0:
+            gone = f"rank {lost[0]} is gone and did not say why: killed, or out of memory" if lost else ""
+            self.close("failed", told or {"type": "", "message": gone, "cause": gone})
+        return True
 
     def close(self, state: str, error: dict[str, Any] | None = None) -> None:
         """End the attempt and write everything that is left. Later calls do nothing."""

@@ -16,7 +16,9 @@ from typing import Any
 
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spec import RunSpec, read_spec
+from grpo_tui.train.ranks import world_size
 from grpo_tui.train.session import Session, checkpoint_step
 
 FAILED, STOPPED = 1, 3
@@ -32,9 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     spec = read_spec(folder.spec)
     session = Session(folder, resumed_from=checkpoint_step(Path(spec.resume)) if spec.resume else None)
-    session.recorder.on_stop_now = lambda: os._exit(STOPPED)
-    for note in spec.notes:
-        print(f"grpo-tui: {note}", flush=True)
+    if isinstance(session.recorder, Recorder):
+        session.recorder.on_stop_now = lambda: os._exit(STOPPED)
+        for note in spec.notes:
+            print(f"grpo-tui: {note}", flush=True)
     try:
         state = _train(session, spec, folder)
     except BaseException as error:
@@ -101,6 +104,9 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
 
 def _stop_on_signals(session: Session) -> None:
     def stop(*_: Any) -> None:
+        # A launcher sends SIGTERM to all when one rank has failed; the others would wait for it for ever.
+        if world_size() > 1 and session.another_rank_failed():
+            os._exit(FAILED)
         session.controller.stop_wanted = True
 
     for number in (signal.SIGTERM, signal.SIGINT):

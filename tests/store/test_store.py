@@ -69,11 +69,42 @@ def test_a_failed_transaction_writes_nothing_and_can_be_given_again(tmp_path: Pa
     writer.write([_batch(1, 0, 1)])
     row = r.MetricRow(1, 1, 0.0, {"new key": 1.0})
     with pytest.raises(sqlite3.IntegrityError):
-        writer.write([row, _batch(1, 0, 1)])
+        writer.write([row, r.LogLine(0.0, "no level", None)])  # type: ignore[arg-type]
     reader = RunReader(tmp_path / "run.db")
     assert reader.metric_keys() == []
     writer.write([row])
     assert reader.series("new key")[0].value == 1.0
+
+
+def test_a_batch_handed_over_twice_is_stored_once(tmp_path: Path) -> None:
+    writer = _writer(tmp_path)
+    for _ in range(2):
+        writer.write([_batch(1, 0, 1)])
+    reader = RunReader(tmp_path / "run.db")
+    assert len(reader.groups()) == 1
+    assert reader.completion_count() == 2
+
+
+def test_records_of_other_ranks_reach_the_database_once(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from grpo_tui.store.spool import SpoolRecorder
+
+    folder = RunFolder(tmp_path)
+    other = SpoolRecorder(folder, 1)
+    other.start()
+    other.put(replace(_batch(0, 0, 1), rank=1))
+    other.put(r.MetricRow(0, 1, 0.0, {"reward": 1.0}))
+    other.close()
+    (folder.spool / "1-9-00000009.records").write_bytes(b"torn")
+    recorder = Recorder(folder)
+    recorder.start()
+    recorder.put(_batch(1, 0, 1))
+    recorder.close()
+    reader = RunReader(folder.database)
+    assert [(g.attempt, g.rank) for g in reader.groups()] == [(1, 0), (1, 1)]
+    assert reader.metric_rows() == [], "what every rank logs, the first one records"
+    assert not list(folder.spool.iterdir())
 
 
 def test_a_resume_supersedes_the_steps_it_does_again(tmp_path: Path) -> None:

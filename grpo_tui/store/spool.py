@@ -1,0 +1,97 @@
+"""How ranks other than the first hand their records over: small files that the recorder takes in.
+
+Files, because they need no connection between ranks and survive the death of either side. Written
+beside and renamed, removed once they are in the database. Only this program's own processes write
+into the folder, so the files may be unpickled. Knows records, not what they say.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core import records as r
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.queue import RecordQueue
+
+FLUSH_S = 0.2
+SPOOLED = (r.GenerationBatch, r.RewardCall, r.PhaseSpan, r.Dropped)
+"""What is local to a rank; everything else the first rank records for all."""
+
+
+class SpoolRecorder:
+    """Stands where the recorder stands on the first rank."""
+
+    attempt = 0
+    """Filled in by the recorder that takes the records in."""
+
+    def __init__(self, folder: RunFolder, rank: int) -> None:
+        self._folder, self._rank = folder.spool, rank
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.queue = RecordQueue()
+        self._number = 0
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+
+    def put(self, record: r.Record) -> None:
+        """Queue what is local to this rank, pass over the rest."""
+        if isinstance(record, SPOOLED):
+            self.queue.put(record)
+
+    def start(self) -> None:
+        """Start handing over."""
+        self._thread.start()
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Hand over what is left and end the thread."""
+        self._closing.set()
+        self.queue.wake()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            closing = self._closing.is_set()
+            taken = self.queue.take(limit=512, timeout_s=0.0 if closing else FLUSH_S)
+            if taken and not self._write(taken):
+                self.queue.give_back(taken)
+            if closing and not self.queue:
+                return
+            self._closing.wait(FLUSH_S)
+
+    def _write(self, taken: list[r.Record]) -> bool:
+        self._number += 1
+        path = self._folder / f"{self._rank}-{os.getpid()}-{self._number:08d}.records"
+        beside = path.with_suffix(".new")
+        try:
+            beside.write_bytes(pickle.dumps(taken))
+            os.replace(beside, path)
+        except OSError:
+            return False
+        return True
+
+
+def take_spooled(folder: RunFolder, attempt: int) -> tuple[list[r.Record], list[Path]]:
+    """Records other ranks have handed over, and the files to remove once they are written."""
+    try:
+        paths = sorted(folder.spool.glob("*.records"))
+    except OSError:
+        return [], []
+    records: list[r.Record] = []
+    for path in paths:
+        try:
+            found: list[Any] = pickle.loads(path.read_bytes())
+        except (OSError, EOFError, pickle.UnpicklingError):
+            continue
+        records += [replace(record, attempt=attempt) for record in found]
+    return records, paths
+
+
+def remove(paths: list[Path]) -> None:
+    """Remove files whose records are in the database."""
+    for path in paths:
+        path.unlink(missing_ok=True)

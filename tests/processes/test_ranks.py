@@ -1,0 +1,216 @@
+"""Two ranks on the CPU: equal to plain TRL, steered together, and the rank that fails is named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_rank
+from grpo_tui.store.reader import RunReader
+from tests.processes.runs import at_step, command, grpo_tui, state, until
+from tests.train.tiny import without_times
+
+pytestmark = pytest.mark.slow
+
+LAUNCH = (
+    "--multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no "
+    "--main_process_port 0"
+)
+
+CONFIG = """\
+model_name_or_path: {model}
+dtype: float32
+use_cpu: true
+ddp_backend: gloo
+ddp_timeout: {timeout}
+bf16: false
+gradient_checkpointing: false
+per_device_train_batch_size: 8
+num_generations: 4
+max_completion_length: 20
+learning_rate: 5e-4
+max_steps: {steps}
+logging_steps: 1
+save_strategy: "no"
+report_to: none
+disable_tqdm: true
+grpo_tui:
+  dataset: {task}:train_rows
+  rewards:
+    - {{name: correctness, source: "{rewards}:correctness"}}
+    - {{name: extra, source: "{extra}:extra"}}
+"""
+
+PLAIN = """\
+    import json, sys
+    from transformers import TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+    from grpo_tui.demo import DEMO_MODEL
+    from grpo_tui.demo.rewards import correctness
+    from grpo_tui.demo.task import train_rows
+    sys.path.insert(0, sys.argv[2])
+    from own_extra import extra
+
+    rows = []
+
+    class Collect(TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            rows.append((state.global_step, dict(logs)))
+
+    args = GRPOConfig(
+        output_dir=sys.argv[1] + ".trl", use_cpu=True, ddp_backend="gloo", bf16=False,
+        gradient_checkpointing=False, per_device_train_batch_size=8, num_generations=4,
+        max_completion_length=20, learning_rate=5e-4, max_steps=4, logging_steps=1, save_strategy="no",
+        report_to="none", disable_tqdm=True,
+        model_init_kwargs={"dtype": "float32"},
+    )
+    trainer = GRPOTrainer(
+        model=str(DEMO_MODEL), reward_funcs=[correctness, extra], args=args, train_dataset=train_rows(),
+    )
+    trainer.callback_handler.callbacks.insert(0, Collect())
+    trainer.train()
+    if trainer.accelerator.is_main_process:
+        json.dump(rows, open(sys.argv[1], "w"))
+    """
+
+
+def _extra(folder: Path, body: str) -> Path:
+    path = folder / "own_extra.py"
+    path.write_text(
+        "import os, time\ncalls = []\ndef extra(completions, **kwargs):\n    calls.append(1)\n" + body
+    )
+    return path
+
+
+def _start(
+    folder: Path,
+    run: Path,
+    *,
+    steps: int,
+    body: str = "    return [0.5] * len(completions)\n",
+    timeout: int = 600,
+) -> None:
+    config = folder / "two.yaml"
+    config.write_text(
+        CONFIG.format(
+            model=DEMO_MODEL,
+            task=DEMO_DIR / "task.py",
+            rewards=DEMO_DIR / "rewards.py",
+            extra=_extra(folder, body),
+            steps=steps,
+            timeout=timeout,
+        )
+    )
+    grpo_tui("train", config, "--run-dir", run, "--detach", "--launcher", f"accelerate launch {LAUNCH}")
+
+
+def _comparable(rows: list[Any]) -> list[Any]:
+    return [(step, sorted(without_times(values).items())) for step, values in rows]
+
+
+def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(run: Path, tmp_path: Path) -> None:
+    _start(tmp_path, run, steps=4)
+    state(run, "finished", timeout_s=150)
+    script = tmp_path / "plain.py"
+    script.write_text(textwrap.dedent(PLAIN))
+    words = ["-m", "accelerate.commands.launch", *LAUNCH.split(), script, tmp_path / "rows.json", tmp_path]
+    subprocess.run([sys.executable, *map(str, words)], check=True, timeout=150, capture_output=True)
+    plain = json.loads((tmp_path / "rows.json").read_text())
+
+    reader = RunReader(RunFolder(run).database)
+    stored = [(step, values) for _, step, values in reader.metric_rows()]
+    assert repr(_comparable(stored)) == repr(_comparable(plain))
+    groups = list(reader.iter_groups())
+    assert {(g.rank, g.step) for g in groups} == {(rank, step) for rank in (0, 1) for step in (1, 2, 3, 4)}
+    assert reader.completion_count() == 4 * 16
+    assert sorted({g.index for g in groups if g.step == 1}) == [0, 1, 2, 3], (
+        "groups are numbered over all ranks"
+    )
+    by_step = {
+        step: [c.total for g in groups if g.step == step for c in g.completions] for step in (1, 2, 3, 4)
+    }
+    rewards = {step: values["reward"] for step, values in stored if "reward" in values}
+    for step, totals in by_step.items():
+        assert sum(totals) / len(totals) == pytest.approx(rewards[step], abs=1e-6)
+
+
+def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume(run: Path, tmp_path: Path) -> None:
+    _start(tmp_path, run, steps=4000, timeout=15)
+    at_step(run, 2, timeout_s=150)
+    assert len(state(run, "training").ranks) == 2
+    assert command(run, "pause")["applied"]
+    held = state(run, "paused")
+    until(
+        lambda: state(run, "paused").phase_s > 25, "a pause longer than the time-out of the collectives", 60
+    )
+    assert len(command(run, "sample", "3+4=?", "--count", "2")["result"]["completions"]) == 2
+    assert command(run, "set", "temperature=1.2", "learning_rate=1e-4")["applied"]
+    assert command(run, "checkpoint")["applied"]
+    assert (run / f"checkpoint-{held.step}" / "grpo_tui_state_1.pt").exists()
+    assert command(run, "resume")["applied"]
+    at_step(run, held.step + 2)
+    assert command(run, "stop")["applied"]
+    last = state(run, "stopped").step
+    grpo_tui("train", run, "--resume", "--detach", "--set", f"max_steps={last + 2}")
+    assert state(run, "finished", timeout_s=150).step == last + 2
+    steps = [s for _, s, v in RunReader(RunFolder(run).database).metric_rows(limit=10_000) if "reward" in v]
+    assert steps == list(range(1, last + 3))
+
+
+def test_a_reward_that_hangs_on_the_second_rank_alone_is_aborted_there(run: Path, tmp_path: Path) -> None:
+    body = (
+        "    if os.environ['RANK'] == '1' and len(calls) == 2:\n        time.sleep(1000)\n"
+        "    return [0.5] * len(completions)\n"
+    )
+    _start(tmp_path, run, steps=4, body=body)
+    at_step(run, 1, timeout_s=150)
+    until(
+        lambda: (
+            (r := read_rank(RunFolder(run).rank(1))) and r.reward_function == "extra" and r.reward_call == 4
+        ),
+        "it",
+    )
+    assert command(run, "abort-reward")["applied"]
+    assert state(run, "finished").step == 4
+    second = RunReader(RunFolder(run).database).groups(first_step=2, last_step=2)
+    extra = {g.rank: {c.rewards[1] for c in g.completions} for g in second}
+    assert extra == {0: {0.5}, 1: {None}}
+
+
+def test_the_rank_that_fails_is_the_one_a_person_reads_about(run: Path, tmp_path: Path) -> None:
+    body = (
+        "    if os.environ['RANK'] == '1' and len(calls) == 2:\n"
+        "        raise RuntimeError('judge key missing')\n"
+        "    return [0.5] * len(completions)\n"
+    )
+    _start(tmp_path, run, steps=4000, body=body)
+    at_step(run, 1, timeout_s=150)
+    ended = state(run, "failed", timeout_s=15)
+    assert ended.error is not None
+    cause = "rank 1: reward function 'extra' failed (own_extra.py:6): RuntimeError: judge key missing"
+    assert ended.error["cause"] == cause
+    pids = [s.pid for r in (0, 1) if (s := read_rank(RunFolder(run).rank(r)))]
+    assert len(pids) == 2
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of both ranks", 60)
+
+
+def test_a_rank_that_is_killed_ends_the_run_and_is_named(run: Path, tmp_path: Path) -> None:
+    import os
+    import signal
+
+    _start(tmp_path, run, steps=4000)
+    at_step(run, 2, timeout_s=150)
+    rank = read_rank(RunFolder(run).rank(1))
+    assert rank is not None
+    os.kill(rank.pid, signal.SIGKILL)
+    ended = state(run, "failed", "crashed", timeout_s=20)
+    assert ended.error is not None
+    assert "rank 1 is gone" in ended.error["cause"]
