@@ -49,6 +49,11 @@ def _start_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser
         help="override a key of the config",
     )
     train.add_argument("--run-dir", type=Path, help="run folder (default: output_dir, else outputs/CONFIG)")
+    train.add_argument(
+        "--launcher",
+        metavar="WORDS",
+        help='several ranks: "accelerate launch --num_processes 2 …" or "torchrun --nproc_per_node 2 …"',
+    )
     shape = train.add_mutually_exclusive_group()
     shape.add_argument(
         "--headless", action="store_true", help="no screen: a line per step, exit code by outcome"
@@ -67,7 +72,7 @@ def _open_command(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     """What `grpo-tui CONFIG.yaml` stands for."""
     config = commands.add_parser("open")
     config.add_argument("config", type=Path, metavar="CONFIG")
-    config.set_defaults(overrides=[], run_dir=None)
+    config.set_defaults(overrides=[], run_dir=None, launcher=None)
 
 
 def _look_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

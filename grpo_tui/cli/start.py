@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.launcher import launcher_words, world_size
 from grpo_tui.cli.look import show
 from grpo_tui.config.resolve import load_config, reload_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
@@ -85,19 +86,22 @@ def next_free(root: Path) -> Path:
 
 
 def _new(parsed: Any) -> Start:
-    config, source = _config(parsed.config, parsed.overrides)
+    launcher = launcher_words(parsed.launcher)
+    config, source = _config(parsed.config, parsed.overrides, world_size(launcher))
     if parsed.run_dir is None and source is not None:
         raise CommandError(
             f"{source.root} holds a run. Continue it with --resume, or start anew with --run-dir FOLDER"
         )
     root = parsed.run_dir or _default_root(config)
     if config.grpo.get("resume_from_checkpoint"):
-        return Start(RunFolder(root.absolute()), RunSpec(config.to_json()), config)
-    return Start(_fresh(root.absolute()), RunSpec(config.to_json()), config)
+        return Start(RunFolder(root.absolute()), RunSpec(config.to_json(), launcher=launcher), config)
+    return Start(_fresh(root.absolute()), RunSpec(config.to_json(), launcher=launcher), config)
 
 
 def _resumed(parsed: Any) -> Start:
-    config, source = _config(parsed.config, parsed.overrides)
+    earlier = _earlier(parsed.config if parsed.config.is_dir() else parsed.run_dir)
+    launcher = launcher_words(parsed.launcher) or earlier.launcher
+    config, source = _config(parsed.config, parsed.overrides, world_size(launcher))
     folder = source or RunFolder((parsed.run_dir or _default_root(config)).absolute())
     if parsed.run_dir is not None and source is not None and parsed.run_dir.absolute() != folder.root:
         raise CommandError("--resume continues a run in its own folder; leave --run-dir out")
@@ -107,10 +111,23 @@ def _resumed(parsed: Any) -> Start:
         raise CommandError(
             f"the run has done {verdict.step} of {total} steps; add some: --set max_steps={verdict.step * 2}"
         )
-    earlier = read_spec(folder.spec) if folder.spec.exists() else RunSpec({})
-    named = tuple(override.partition("=")[0] for override in parsed.overrides)
-    spec = RunSpec(config.to_json(), str(verdict.path), earlier.compare_prompts, tuple(notes), named)
+    spec = RunSpec(
+        config.to_json(),
+        resume=str(verdict.path),
+        compare_prompts=earlier.compare_prompts,
+        notes=tuple(notes),
+        launcher=launcher,
+        overridden=tuple(override.partition("=")[0] for override in parsed.overrides),
+    )
     return Start(folder, spec, config)
+
+
+def _earlier(root: Path | None) -> RunSpec:
+    """How the run was started before, as far as its folder says."""
+    try:
+        return read_spec(RunFolder(root).spec) if root is not None else RunSpec({})
+    except (OSError, ValueError):
+        return RunSpec({})
 
 
 def _checkpoint(folder: RunFolder, asked: str) -> tuple[Verdict, list[str]]:
@@ -135,7 +152,7 @@ def _checkpoint(folder: RunFolder, asked: str) -> tuple[Verdict, list[str]]:
     return verdict, notes
 
 
-def _config(path: Path, overrides: list[str]) -> tuple[RunConfig, RunFolder | None]:
+def _config(path: Path, overrides: list[str], size: int | None) -> tuple[RunConfig, RunFolder | None]:
     """The config of a YAML file or of a run folder, and the run folder if it was one."""
     if path.is_dir():
         folder = RunFolder(path.absolute())
@@ -143,17 +160,17 @@ def _config(path: Path, overrides: list[str]) -> tuple[RunConfig, RunFolder | No
             raise CommandError(f"{path}: no run here (it has no run.json); give a TRL YAML config")
         try:
             saved = RunConfig.from_json(read_spec(folder.spec).config)
-            return (reload_config(saved, overrides) if overrides else saved), folder
+            return (reload_config(saved, overrides, world_size=size) if overrides else saved), folder
         except ConfigError as error:
             raise CommandError(str(error)) from error
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise CommandError(f"{folder.spec} cannot be read: {error}") from error
-    return _load(path, overrides), None
+    return _load(path, overrides, size), None
 
 
-def _load(path: Path, overrides: list[str]) -> RunConfig:
+def _load(path: Path, overrides: list[str], size: int | None = 1) -> RunConfig:
     try:
-        return load_config(path, overrides)
+        return load_config(path, overrides, world_size=size)
     except ConfigError as error:
         raise CommandError(str(error)) from error
 
