@@ -46,7 +46,7 @@ def health_spans(
     state = status.state
     if state in ("failed", "crashed"):
         return _broken(status, folder)
-    spans: list[Span] = []
+    spans: list[Span] = [(f"⚠ {one_line(alert['message'], 300)}. ", "attention") for alert in status.alerts]
     if state == "stalled":
         spans.append(("⚠ No progress for many times the usual step. ", "attention"))
         if status.reward_func:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,10 @@ from typing import Any
 
 import psutil
 
-RANK_FILE_BYTES = 2048
+RANK_FILE_BYTES = 4096
 """Fixed size of a rank file: one `pwrite` replaces the whole of it."""
+TEXT_LIMIT = 200
+"""Characters kept of a text in it, so that it fits even when each takes six bytes."""
 
 
 class RankFile:
@@ -26,15 +29,18 @@ class RankFile:
     def __init__(self, path: Path, pid: int) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         self._state: dict[str, Any] = {"pid": pid, "started": process_started(pid)}
+        # Re-entrant: training thread, recorder and a signal handler all write here.
+        self._lock = threading.RLock()
 
     def update(self, **changes: Any) -> None:
         """Change some of the values; costs one system call, some 10 microseconds."""
-        self._state.update(changes)
-        data = json.dumps(self._state).encode()
-        if len(data) > RANK_FILE_BYTES:
-            self._state["reward_function"] = None
-            data = json.dumps(self._state).encode()[:RANK_FILE_BYTES]
-        os.pwrite(self._fd, data.ljust(RANK_FILE_BYTES), 0)
+        texts = {
+            key: value[:TEXT_LIMIT] if isinstance(value, str) else value for key, value in changes.items()
+        }
+        with self._lock:
+            self._state.update(texts)
+            data = json.dumps(self._state, ensure_ascii=True).encode()
+            os.pwrite(self._fd, data[:RANK_FILE_BYTES].ljust(RANK_FILE_BYTES), 0)
 
     def close(self) -> None:
         """Close the file; it stays as the last word of the rank."""
@@ -58,6 +64,10 @@ class RankState:
     aborted_call: int | None = None
     batch: int | None = None
     stopping: bool = False
+    note: str = ""
+    """Why the run paused itself, empty when it did not."""
+    trouble: str = ""
+    """Why nothing can be recorded, empty when all is well."""
     attempt: int = 0
     step_time_s: float | None = None
 
@@ -76,7 +86,7 @@ def read_rank(path: Path) -> RankState | None:
             return RankState(rank=int(path.stem.split("-")[1]), **known)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, AttributeError):
             continue
     return None
 

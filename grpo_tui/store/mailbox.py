@@ -97,7 +97,7 @@ class Mailbox:
     def _names(self) -> set[str]:
         try:
             return {n for n in os.listdir(self._folder) if n.endswith(".json")}
-        except FileNotFoundError:
+        except OSError:
             return set()
 
     def _read(self, name: str) -> Command | None:

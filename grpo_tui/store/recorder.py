@@ -44,6 +44,8 @@ class Recorder:
         self._spooled: list[Path] = []
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self.on_trouble: Callable[[str], None] = lambda reason: None
+        """Told when nothing can be written any more, and with an empty text when it can again."""
         self.trouble: str = ""
         """Why nothing can be written at the moment; empty when all is well."""
 
@@ -98,16 +100,21 @@ class Recorder:
             found.append(r.Dropped(self.attempt, kind, count))
         return found
 
+    def _set_trouble(self, reason: str) -> None:
+        if reason != self.trouble:
+            self.trouble = reason
+            self.on_trouble(reason)
+
     def _write(self, taken: list[r.Record]) -> bool:
         if not taken and not self._pending_side:
             return True
         try:
             self._writer.write([*taken, *self._pending_side])
         except sqlite3.Error as error:
-            self.trouble = str(error)
+            self._set_trouble(f"nothing can be recorded at the moment: {error}")
             self.queue.give_back(taken)
             return False
-        self.trouble = ""
+        self._set_trouble("")
         self._pending_side = []
         remove(self._spooled)
         self._spooled = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ class SpoolRecorder:
         self._folder.mkdir(parents=True, exist_ok=True)
         self.queue = RecordQueue()
         self._number = 0
+        self.on_trouble: Callable[[str], None] = lambda reason: None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 

@@ -147,6 +147,7 @@ def _from_database(
         dropped=sum(reader.dropped().values()),
         checkpoints=_checkpoints(folder, reader),
         error=_error(attempt, state, folder),
+        alerts=_alerts(shown_rank, step),
         progress_at=rank.progress_at if rank and rank.progress_at else None,
         started_at=attempt.started_at if attempt else None,
         supervised=supervisor_alive or state in ENDED,
@@ -189,6 +190,33 @@ def _stalled(rank: RankState) -> bool:
     usual = rank.step_time_s or 0.0
     patience = max(STALL_AT_LEAST_S, STALL_FACTOR * usual)
     return time.time() - max(rank.progress_at, rank.phase_since) > patience
+
+
+def _alerts(rank: RankState | None, step: int) -> tuple[Mapping[str, Any], ...]:
+    """What keeps a live run from going on, or from being recorded, in the shape `doctor` uses."""
+    found = []
+    for name, text, remedy in (
+        ("run.paused-itself", rank.note if rank else "", "put it right, then resume"),
+        (
+            "store.cannot-write",
+            rank.trouble if rank else "",
+            "make room; what waits in memory is written then",
+        ),
+    ):
+        if text:
+            remedies = [{"text": remedy, "field": None, "value": None, "live": True}]
+            found.append(
+                {
+                    "id": name,
+                    "severity": "error",
+                    "first_step": step,
+                    "last_step": step,
+                    "message": text,
+                    "evidence": {},
+                    "remedies": remedies,
+                }
+            )
+    return tuple(found)
 
 
 def _ranks_now(folder: RunFolder) -> tuple[RankNow, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from grpo_tui.core.records import CheckpointSaved, Record
 from grpo_tui.store.checkpoints import MARKER
-from grpo_tui.train import compat
+from grpo_tui.train import compat, disk
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 
@@ -36,8 +36,13 @@ class Checkpoints:
         self._kept: set[Path] = set()
         self._sampler: Any = None
         self._epoch_order: Any = None
+        self._by_command = False
         self.saved_step: int | None = None
         """Step of the newest checkpoint of this attempt."""
+        self.owed = False
+        """True while a save that the config asked for could not be done."""
+        self.on_owed: Callable[[str], None] = lambda reason: None
+        """Told why such a save was not done."""
 
     def install(self) -> None:
         """Put the hooks in place."""
@@ -51,17 +56,21 @@ class Checkpoints:
         compat.keep_from_rotation(lambda path: path.resolve() in self._kept)
 
     def save(self, *, requested: bool) -> Path:
-        """Save at the current step, unless this step is saved already; returns the folder."""
+        """Save at the current step, unless this step is saved already; returns the folder.
+
+        Raises:
+            DiskFull: There is not enough room.
+        """
         path = self.path(int(self._trainer.state.global_step))
         if self.saved_step == self._trainer.state.global_step:
             if requested:
                 self._mark(path, requested=True)
             return path
-        self._requested = requested
+        self._requested, self._by_command = requested, True
         try:
             compat.save_now(self._trainer)
         finally:
-            self._requested = False
+            self._requested = self._by_command = False
         return path
 
     def path(self, step: int) -> Path:
@@ -69,22 +78,53 @@ class Checkpoints:
         return Path(self._trainer.args.output_dir) / f"checkpoint-{step}"
 
     def _around_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def save_checkpoint(model: Any, trial: Any) -> Any:
+        def save_checkpoint(model: Any, trial: Any) -> None:
             step = int(self._trainer.state.global_step)
             path = self.path(step)
             self._put(self._record(path, step, complete=False))
             with self._phases.during("save"):
                 if self._requested:
                     self._kept.add(path.resolve())
-                (path / MARKER).unlink(missing_ok=True)
-                result = original(model, trial)
-                self._save_rest(path)
-                self._ranks.wait()
+                problem = ""
+                try:
+                    self._look_for_room(path)
+                    (path / MARKER).unlink(missing_ok=True)
+                    original(model, trial)
+                    self._save_rest(path)
+                except Exception as error:
+                    if not disk.is_full(error, path):
+                        raise
+                    problem = str(error) if isinstance(error, disk.DiskFull) else self._no_room(path)
+                # Also the point at which every rank has written its part.
+                (failed,) = self._ranks.any_of(bool(problem))
+                if failed:
+                    self._not_saved(path, problem or "another rank had no room to save")
+                    return
                 self._mark(path, requested=self._requested)
-            self.saved_step = step
-            return result
+            self.saved_step, self.owed = step, False
 
         return save_checkpoint
+
+    def _look_for_room(self, path: Path) -> None:
+        needed = disk.checkpoint_bytes(self._trainer)
+        if self._ranks.first and disk.free_bytes(path) < needed:
+            raise disk.DiskFull(self._no_room(path, needed))
+
+    def _no_room(self, path: Path, needed: int | None = None) -> str:
+        free, about = (
+            disk.readable(disk.free_bytes(path)),
+            disk.readable(needed or disk.checkpoint_bytes(self._trainer)),
+        )
+        return f"no room for {path.name}: it needs about {about}, {free} are free in {path.parent}"
+
+    def _not_saved(self, path: Path, problem: str) -> None:
+        """A half-written folder stays; it has no marker, so nobody takes it for a checkpoint."""
+        self._kept.discard(path.resolve())
+        print(f"grpo-tui: {problem}", flush=True)
+        if self._by_command:
+            raise disk.DiskFull(problem)
+        self.owed = True
+        self.on_owed(problem)
 
     def _save_rest(self, path: Path) -> None:
         import torch

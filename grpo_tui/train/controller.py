@@ -14,6 +14,7 @@ from grpo_tui.core.commands import CONTROLLER_KINDS, Command, Outcome
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.train import compat
 from grpo_tui.train.checkpoints import Checkpoints
+from grpo_tui.train.disk import DiskFull
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.sampling import sample
@@ -45,6 +46,8 @@ class Controller:
         """Set from a signal handler: save and stop at the next safe point."""
         self.deferred: dict[str, Any] = {}
         """Settings a resume brings back at the next generation boundary."""
+        self._unsent: list[tuple[Command, Outcome]] = []
+        checkpoints.on_owed = self.pause_for
         self.pause_wanted = False
         """Set when the run itself should pause, as after two aborted reward calls in a row."""
 
@@ -71,6 +74,11 @@ class Controller:
 
         return evaluate
 
+    def pause_for(self, reason: str) -> None:
+        """Pause at the next safe point and say why."""
+        self.pause_wanted = True
+        self._phases.tell(note=reason)
+
     def safe_point(self) -> None:
         """Serve waiting commands; while paused, stay here and go on serving."""
         before = self._phases.phase
@@ -92,14 +100,16 @@ class Controller:
                 return
 
     def _waiting(self) -> list[Command]:
-        return [command for command in self._mailbox.pending() if command.kind in CONTROLLER_KINDS]
+        sent = {command.id for command, _ in self._unsent}
+        pending = self._mailbox.pending()
+        return [c for c in pending if c.kind in CONTROLLER_KINDS and c.id not in sent]
 
     def _serve(self) -> None:
         """The first rank reads the mailbox; what is to be done is done on every rank."""
         commands = self._waiting() if self._ranks.first else []
         asked, stop, pause = self._ranks.any_of(bool(commands), self.stop_wanted, self.pause_wanted)
         if stop and not self.stopped:
-            self._stop()
+            self._stop_unasked()
         if pause:
             self.pause_wanted, self._paused = False, True
         if self.deferred and compat.at_generation_boundary(self._trainer):
@@ -108,7 +118,17 @@ class Controller:
         for command in self._ranks.from_first(commands) if asked else ():
             outcome = self._carry_out(command)
             if outcome is not None and self._ranks.first:
-                self._mailbox.finish(command, outcome)
+                self._unsent.append((command, outcome))
+        self._send()
+
+    def _send(self) -> None:
+        """Write outcomes; on a full disk they wait, and their commands are not done twice."""
+        while self._unsent:
+            try:
+                self._mailbox.finish(*self._unsent[0])
+            except OSError:
+                return
+            del self._unsent[0]
 
     def _carry_out(self, command: Command) -> Outcome | None:
         """The outcome, or None when the command has to wait for a later safe point."""
@@ -118,7 +138,7 @@ class Controller:
             reason, result = handler(command)
         except NotYet:
             return None
-        except Refused as refusal:
+        except (Refused, DiskFull) as refusal:
             return Outcome(False, step, str(refusal))
         except Exception as error:
             return Outcome(False, step, f"{command.kind} failed: {type(error).__name__}: {error}"[:2000])
@@ -129,7 +149,10 @@ class Controller:
         return ("already paused" if already else "memory is kept; commands are served"), {}
 
     def _on_resume(self, command: Command) -> tuple[str, dict[str, Any]]:
+        if self._checkpoints.owed:
+            self._checkpoints.save(requested=False)  # refused again when there is still no room
         was, self._paused = self._paused, False
+        self._phases.tell(note="")
         return ("" if was else "it was not paused"), {}
 
     def _on_checkpoint(self, command: Command) -> tuple[str, dict[str, Any]]:
@@ -155,9 +178,24 @@ class Controller:
             f"{name} {change['old']} → {change['new']}" for name, change in changed.items()
         ), changed
 
+    def _stop_unasked(self) -> None:
+        """A stop that came as a signal and has nobody to refuse it to: without room it becomes a pause."""
+        try:
+            self._stop()
+        except DiskFull as problem:
+            self.stop_wanted = False
+            self._paused = True
+            self._phases.tell(note=str(problem))
+
     def _stop(self) -> Any:
         self._phases.tell(stopping=True)
-        path = self._checkpoints.save(requested=False)
+        try:
+            path = self._checkpoints.save(requested=False)
+        except DiskFull as problem:
+            self._phases.tell(stopping=False)
+            raise DiskFull(
+                f"{problem}; make room and stop again, or stop at once without saving"
+            ) from problem
         self._trainer.control.should_training_stop = True
         self.stopped = True
         return path

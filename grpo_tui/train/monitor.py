@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from grpo_tui.core.records import RewardFunctionInfo
 from grpo_tui.store.layout import RunFolder
@@ -103,25 +103,6 @@ def _sources(trainer: Any, attempt: int) -> list[RewardFunctionInfo]:
     return found
 
 
-class _Tee:
-    """A text stream that also goes into `train.log`."""
-
-    def __init__(self, stream: TextIO, log: TextIO) -> None:
-        self._stream, self._log = stream, log
-
-    def write(self, text: str) -> int:
-        """Write to both; a full disk must not stop the script."""
-        try:
-            self._log.write(text)
-            self._log.flush()
-        except OSError:
-            pass
-        return self._stream.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
 def _tee_output(folder: RunFolder) -> None:
     log = folder.log.open("a", encoding="utf-8", errors="replace")
-    sys.stdout, sys.stderr = _Tee(sys.stdout, log), _Tee(sys.stderr, log)
+    sys.stdout, sys.stderr = Unbreakable(sys.stdout, log), Unbreakable(sys.stderr, log)

@@ -44,6 +44,7 @@ class Session:
         if self.rank == 0:
             forget_errors(folder)
         self.put(AttemptStarted(self.attempt, time.time(), socket.gethostname(), os.getpid(), resumed_from))
+        self.recorder.on_trouble = lambda reason: self._rank_file.update(trouble=reason)
         self.phases = PhaseClock(self._rank_file, self.put, self.attempt, self.rank)
         self.recorder.start()
         self._trainer: Any = None
@@ -83,7 +84,9 @@ class Session:
             lambda: self.capture.newest_prompt,
             ranks,
         )
-        self.desk.on_second_abort = lambda: setattr(self.controller, "pause_wanted", True)
+        self.desk.on_second_abort = lambda: self.controller.pause_for(
+            "two reward calls in a row were aborted"
+        )
         self._describe_rewards(trainer, sources)
         self.desk.install(trainer)
         self.capture.install()

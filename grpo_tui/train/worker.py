@@ -18,6 +18,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spec import RunSpec, read_spec
+from grpo_tui.train.output import Unbreakable
 from grpo_tui.train.ranks import world_size
 from grpo_tui.train.session import Session, checkpoint_step
 
@@ -32,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one attempt; returns the exit code."""
     folder = RunFolder(Path((arguments if arguments is not None else sys.argv[1:])[0]).absolute())
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
     spec = read_spec(folder.spec)
     session = Session(folder, resumed_from=checkpoint_step(Path(spec.resume)) if spec.resume else None)
     if isinstance(session.recorder, Recorder):

@@ -1,0 +1,141 @@
+"""A full disk stops no training, loses nothing that memory can hold, and a half-written save is known.
+
+The limit on file sizes (`RLIMIT_FSIZE`, set from outside with prlimit) stands for the full disk: it can be
+taken away again, as space can be freed, and needs no privileges.
+"""
+
+from __future__ import annotations
+
+import errno
+import resource
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grpo_tui.store.checkpoints import judge
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_rank
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import read_status
+from grpo_tui.train.disk import DiskFull, is_full, readable
+from tests.processes.runs import at_step, command, grpo_tui, start, state, until
+
+
+def _limit(run: Path, size: int | None) -> None:
+    rank = read_rank(RunFolder(run).rank(0))
+    assert rank is not None
+    soft = resource.RLIM_INFINITY if size is None else size
+    resource.prlimit(rank.pid, resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))
+
+
+@pytest.mark.slow
+def test_a_save_without_room_pauses_the_run_and_is_made_up_for_after_space_was_freed(run: Path) -> None:
+    start(run, "max_steps=400", "save_steps=20")
+    at_step(run, 2)
+    _limit(run, 3_000_000)  # less than the optimizer state; what is recorded still fits
+    paused = state(run, "paused")
+    assert paused.step == 20
+    (alert,) = paused.alerts
+    assert alert["message"].startswith("no room for checkpoint-20: it needs about ")
+    half = RunFolder(run).root / "checkpoint-20"
+    assert half.is_dir()
+    assert not judge(half).usable
+    assert [(c.step, c.complete) for c in paused.checkpoints] == [(20, False)]
+
+    refused = grpo_tui("resume", run, check=3)
+    assert "no room for checkpoint-20" in refused.stderr
+    refused = grpo_tui("stop", run, check=3)
+    assert "stop at once without saving" in refused.stderr
+    assert state(run, "paused").step == 20
+
+    _limit(run, None)
+    assert command(run, "resume")["applied"]
+    at_step(run, 22)
+    assert judge(half).usable
+    assert read_status(run).alerts == ()
+    command(run, "stop", "--now")
+
+
+@pytest.mark.slow
+def test_recording_waits_for_room_and_loses_nothing_that_memory_holds(run: Path) -> None:
+    start(run, "max_steps=4000")
+    at_step(run, 2)
+    database = RunFolder(run).database
+    _limit(run, max(database.stat().st_size, database.with_name("run.db-wal").stat().st_size))
+    waiting = until(
+        lambda: (s := read_status(run)).alerts and "nothing can be recorded" in s.alerts[0]["message"] and s,
+        "the alert",
+    )
+    assert waiting.state == "training", "training goes on"
+    at_step(run, waiting.step + 5)
+    written = RunReader(database).last_metric_row_id()
+    _limit(run, None)
+    until(lambda: not read_status(run).alerts, "the end of the alert")
+    until(lambda: RunReader(database).last_metric_row_id() > written + 5, "the rows that waited")
+    assert command(run, "stop", "--now")["applied"]
+    reader = RunReader(database)
+    steps = [s for _, s, v in reader.metric_rows(limit=100_000) if "reward" in v]
+    assert steps == list(range(1, len(steps) + 1))
+    assert {g.step for g in reader.iter_groups()} >= set(steps)
+    assert reader.dropped() == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
+        (OSError(errno.ENOENT, "No such file"), False),
+        (RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"), True),
+        (DiskFull("no room"), True),
+        (ValueError("a wrong value"), False),
+    ],
+)  # fmt: skip
+def test_a_full_disk_is_known_by_its_errno_or_its_words(error: Exception, full: bool, tmp_path: Path) -> None:
+    assert is_full(error, tmp_path) is full
+
+
+def test_a_full_disk_behind_another_error_is_found(tmp_path: Path) -> None:
+    cause = OSError(errno.ENOSPC, "No space left on device")
+    error = RuntimeError("could not save")
+    error.__cause__ = cause
+    assert is_full(error, tmp_path)
+
+
+def test_the_free_space_is_looked_at_before_a_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With too little room nothing is written at all."""
+    from grpo_tui.train import disk
+    from grpo_tui.train.checkpoints import Checkpoints
+
+    monkeypatch.setattr(disk, "free_bytes", lambda folder: 10)
+    monkeypatch.setattr(disk, "checkpoint_bytes", lambda trainer: 5_000_000)
+    saved: list[Any] = []
+    trainer = SimpleNamespace(
+        args=SimpleNamespace(output_dir=str(tmp_path)),
+        state=SimpleNamespace(global_step=3),
+        _save_checkpoint=lambda model, trial: saved.append(1),
+    )
+    phases: Any = SimpleNamespace(during=_nothing)
+    ranks: Any = SimpleNamespace(first=True, rank=0, any_of=lambda *flags: flags)
+    checkpoints = Checkpoints(trainer, lambda record: None, phases, 1, ranks)
+    told: list[str] = []
+    checkpoints.on_owed = told.append
+    checkpoints.install()
+    trainer._save_checkpoint(None, None)
+    assert not saved
+    assert told == [f"no room for checkpoint-3: it needs about 5.0 MB, 10 bytes are free in {tmp_path}"]
+    assert checkpoints.owed
+
+
+def _nothing(phase: str) -> Any:
+    import contextlib
+
+    return contextlib.nullcontext()
+
+
+def test_sizes_read_well() -> None:
+    assert [readable(n) for n in (0, 999, 1_000, 9_812_345, 3_200_000_000_000)] == [
+        "0 bytes", "999 bytes", "1.0 kB", "9.8 MB", "3200 GB",
+    ]  # fmt: skip

@@ -1,0 +1,63 @@
+"""Two starts at once, and a run folder that vanishes under a live run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_heartbeat, read_rank
+from tests.processes.runs import SMALL, at_step, start, until
+
+pytestmark = pytest.mark.slow
+
+
+def test_of_two_starts_into_one_folder_at_the_same_moment_one_wins(run: Path) -> None:
+    settings = [word for pair in (*SMALL, "max_steps=4000") for word in ("--set", pair)]
+    words = [
+        sys.executable,
+        "-m",
+        "grpo_tui",
+        "train",
+        str(DEMO_CONFIG),
+        "--run-dir",
+        str(run),
+        "--detach",
+        *settings,
+    ]
+    starts = [
+        subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        for _ in range(2)
+    ]
+    told = [process.communicate(timeout=60)[1] for process in starts]
+    assert sorted(process.returncode for process in starts) == [0, 2], told
+    refused = next(text for process, text in zip(starts, told, strict=True) if process.returncode == 2)
+    assert "another run trains into this folder" in refused or "holds a run already" in refused
+    at_step(run, 2)
+
+
+def test_a_run_whose_folder_is_deleted_trains_on_and_can_be_stopped(run: Path) -> None:
+    start(run, "max_steps=4000")
+    at_step(run, 2)
+    folder = RunFolder(run)
+    rank, heartbeat = read_rank(folder.rank(0)), read_heartbeat(folder.heartbeat)
+    assert rank is not None
+    assert heartbeat is not None
+    trainer = psutil.Process(rank.pid)
+    shutil.rmtree(run)
+    used = trainer.cpu_times().user
+    time.sleep(4)
+    assert trainer.is_running()
+    assert trainer.cpu_times().user > used + 0.5, "it goes on computing"
+    os.kill(rank.pid, signal.SIGTERM)
+    until(lambda: not psutil.pid_exists(rank.pid), "the end of the trainer", 30)
+    until(lambda: not psutil.pid_exists(heartbeat.supervisor), "the end of the supervisor", 30)

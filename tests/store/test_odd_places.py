@@ -1,0 +1,129 @@
+"""Run folders in odd places: network file systems, read-only folders, clocks that run backwards."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.core import records as r
+from grpo_tui.store import connection
+from grpo_tui.store.catalog import find_runs
+from grpo_tui.store.connection import RunDatabaseError, filesystem_type, open_writer
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import RankFile, read_heartbeat, read_rank, write_heartbeat
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import read_status
+from grpo_tui.store.writer import Writer
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"), [("nfs", "truncate"), ("lustre", "truncate"), ("ext2/ext3", "wal")]
+)
+def test_the_journal_mode_follows_the_file_system(
+    kind: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "filesystem_type", lambda path: kind)
+    database = open_writer(tmp_path / "run.db")
+    assert database.execute("PRAGMA journal_mode").fetchone()[0] == mode
+    Writer(database).write([r.Fact("a", 1)])
+    assert RunReader(tmp_path / "run.db").fact("a") == 1
+
+
+def test_the_file_system_of_a_real_folder_has_a_name(tmp_path: Path) -> None:
+    assert filesystem_type(tmp_path)
+    assert filesystem_type(tmp_path / "missing") == ""
+
+
+@pytest.mark.parametrize("left", ["nothing beside it", "a write-ahead log beside it"])
+def test_a_folder_that_cannot_be_written_is_read_whole(
+    left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    writer.write([r.Fact("newest", 7)])
+    if left == "nothing beside it":
+        writer.close()
+        assert not (tmp_path / "run.db-wal").exists()
+    before = sorted(p.name for p in tmp_path.iterdir())
+    monkeypatch.setattr(os, "access", lambda path, how: False)
+    assert RunReader(tmp_path / "run.db").fact("newest") == 7
+    assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+def test_a_clock_set_back_makes_no_heartbeat_negative(tmp_path: Path) -> None:
+    path = RunFolder(tmp_path).heartbeat
+    write_heartbeat(path, os.getpid(), None)
+    ahead = time.time() + 3600
+    os.utime(path, (ahead, ahead))
+    beat = read_heartbeat(path)
+    assert beat is not None
+    assert beat.age_s == 0.0
+    assert beat.supervisor_alive
+
+
+def test_a_heartbeat_of_another_host_is_judged_by_its_age(tmp_path: Path) -> None:
+    path = RunFolder(tmp_path).heartbeat
+    write_heartbeat(path, 1, None)
+    text = path.read_text().replace(f'"{os.uname().nodename}"', '"elsewhere"')
+    path.write_text(text)
+    beat = read_heartbeat(path)
+    assert beat is not None
+    assert not beat.same_host
+    assert beat.supervisor_alive
+    old = time.time() - 120
+    os.utime(path, (old, old))
+    again = read_heartbeat(path)
+    assert again is not None
+    assert not again.supervisor_alive
+
+
+def test_a_rank_file_never_grows_and_is_read_whole(tmp_path: Path) -> None:
+    path = RunFolder(tmp_path).rank(0)
+    file = RankFile(path, os.getpid())
+    file.update(phase="reward", reward_function="\x1b]52;c;x\x07" * 1000, note="ü" * 5000)
+    size = path.stat().st_size
+    file.update(phase="update", reward_function=None)
+    state = read_rank(path)
+    assert state is not None
+    assert (state.phase, state.reward_function, state.alive) == ("update", None, True)
+    assert len(state.note) == 200
+    assert path.stat().st_size == size
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\x00" * 4096, b'{"pid": 1}'])
+def test_a_torn_live_file_is_no_error(content: bytes, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.rank(0).write_bytes(content)
+    folder.heartbeat.write_bytes(content)
+    assert read_rank(folder.rank(0)) is None or content == b'{"pid": 1}'
+    assert read_heartbeat(folder.heartbeat) is None
+
+
+def test_a_file_that_is_no_database_is_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / "run.db").write_text("this is no database, though long enough to be taken for one" * 10)
+    with pytest.raises(RunDatabaseError, match="not a database"):
+        RunReader(tmp_path / "run.db")
+    with pytest.raises(RunDatabaseError, match="not a database"):
+        open_writer(tmp_path / "run.db")
+
+
+def test_runs_are_found_in_folders_with_odd_names_and_checkpoints_are_passed_over(tmp_path: Path) -> None:
+    for name in ("plain", "with space", "ünïcode\nnewline", "deep/er/still"):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        Writer(open_writer(folder / "run.db")).close()
+    inside = tmp_path / "plain" / "checkpoint-3"
+    inside.mkdir()
+    (inside / "run.json").touch()
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "run.db").touch()
+    assert len(find_runs([tmp_path, tmp_path])) == 4
+
+
+def test_a_run_that_was_never_started_has_a_state(tmp_path: Path) -> None:
+    with pytest.raises(RunDatabaseError, match="no run here"):
+        read_status(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    assert read_status(tmp_path).state == "crashed"
