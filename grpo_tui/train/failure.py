@@ -34,19 +34,41 @@ def describe(
     if reward_function is not None:
         cause = f"reward function '{reward_function}' failed{place}: {type(error).__name__}: {first}"
         cause += f", on {sample}" if sample else ""
-    elif "out of memory" in message.lower():
-        cause = f"out of memory while in phase {phase}: {first}"
-    elif "probability tensor contains" in message:
-        cause = (
-            "the policy gives no valid probabilities any more (NaN or infinite logits): the update of "
-            "the step before broke it. Resume from an earlier checkpoint with a lower learning rate"
-        )
-    elif isinstance(error, KeyError) and message.strip("'\"") == "prompt":
-        cause = "the dataset has no column named prompt; map one with grpo_tui.columns"
+    elif type(error).__module__.startswith("grpo_tui."):
+        cause = message  # our own errors are written for the person already
     else:
-        cause = f"{_DOING.get(phase, phase)} failed{place}: {type(error).__name__}: {first}"
+        known = next((sentence for words, sentence in KNOWN if words in message.lower()), None)
+        cause = known or f"{_DOING.get(phase, phase)} failed{place}: {type(error).__name__}: {first}"
+        cause = cause.format(phase=phase, first=first) if known else cause
     return {"type": type(error).__name__, "message": message, "cause": cause[:LIMIT]}
 
+
+_INVALID = (
+    "the policy gives no valid probabilities any more (NaN or infinite logits): the update of the step "
+    "before broke it. Resume from an earlier checkpoint with a lower learning rate"
+)
+_NO_MODEL = (
+    "a model or tokenizer could not be fetched ({first}). Give a local folder as model_name_or_path, or "
+    "fetch it once where there is a network"
+)
+_NO_DATASET = (
+    "a dataset could not be fetched ({first}). Give a file with grpo_tui.dataset, or fetch it once where "
+    "there is a network"
+)
+_NO_VLLM = "use_vllm is on but vLLM is not installed. `pip install 'grpo-tui[vllm]'`, or set use_vllm: false"
+_SEVERAL_GPUS = (
+    "several GPUs are visible to one process. Set CUDA_VISIBLE_DEVICES to one of them, or start a rank per "
+    'GPU with --launcher "accelerate launch --num_processes N"'
+)
+KNOWN = (
+    ("out of memory", "out of memory while in phase {phase}: {first}"),
+    ("probability tensor contains", _INVALID),
+    ("couldn't connect to", _NO_MODEL),
+    ("on the hub (", _NO_DATASET),
+    ("vllm is not available", _NO_VLLM),
+    ("nn.dataparallel", _SEVERAL_GPUS),
+)
+"""Words of a message, in small letters, to the sentence a person should read instead."""
 
 _DOING = {
     "load": "loading",

@@ -17,6 +17,7 @@ from grpo_tui.core.records import RewardFunctionInfo
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.supervisor import start_sidecar, take_lock
+from grpo_tui.train.output import Unbreakable
 from grpo_tui.train.ranks import own_rank
 
 

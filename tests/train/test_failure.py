@@ -1,0 +1,54 @@
+"""The first sentence about a failure is its cause, its place, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.data.load import DataError
+from grpo_tui.train.failure import describe
+
+
+def _raised(error: BaseException) -> BaseException:
+    try:
+        raise error
+    except type(error) as caught:
+        return caught
+
+
+CASES: list[tuple[BaseException, str, str]] = [
+    (
+        RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"),
+        "generate",
+        "out of memory while in phase gen",
+    ),
+    (RuntimeError("probability tensor contains either `inf`, `nan`"), "generate", "lower learning rate"),
+    (OSError("We couldn't connect to 'https://huggingface.co' to load"), "load", "Give a local folder"),
+    (ConnectionError("Couldn't reach 'x/y' on the Hub (OfflineModeIsEnabled)"), "load", "grpo_tui.dataset"),
+    (ImportError("vLLM is not available and `use_vllm` is True."), "load", "grpo-tui[vllm]"),
+    (ValueError("GRPOTrainer does not support `nn.DataParallel`"), "load", "CUDA_VISIBLE_DEVICES"),
+    (DataError("rows.jsonl has no column prompt"), "load", "rows.jsonl has no column prompt"),
+    (ZeroDivisionError("division by zero"), "update", "the update failed (test_failure.py:"),
+    (RuntimeError(""), "save", "saving failed"),
+]
+
+
+@pytest.mark.parametrize(("error", "phase", "words"), CASES)
+def test_the_cause_says_what_happened_and_the_way_on(error: BaseException, phase: str, words: str) -> None:
+    described = describe(_raised(error), phase)
+    assert words in described["cause"]
+    assert "{" not in described["cause"]
+    assert described["type"] == type(error).__name__
+
+
+def test_a_reward_is_named_with_the_line_of_its_own_code(tmp_path: Path) -> None:
+    file = tmp_path / "judges.py"
+    file.write_text("def judge():\n    return {}['missing']\n")
+    space: dict[str, object] = {}
+    exec(compile(file.read_text(), str(file), "exec"), space)
+    with pytest.raises(KeyError) as caught:
+        space["judge"]()  # type: ignore[operator]
+    described = describe(caught.value, "reward", "judge", 'completion "x" of prompt "p"')
+    place = "reward function 'judge' failed (judges.py:2): KeyError: 'missing'"
+    assert described["cause"] == f'{place}, on completion "x" of prompt "p"'
