@@ -18,6 +18,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spec import RunSpec, read_spec
+from grpo_tui.train.gpu import choose_gpu, free_memory_by_gpu
 from grpo_tui.train.output import Unbreakable
 from grpo_tui.train.ranks import world_size
 from grpo_tui.train.session import Session, checkpoint_step
@@ -56,6 +57,10 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
 
     config = RunConfig.from_json(spec.config)
     os.environ.update(config.env)
+    if not spec.launcher and not config.grpo.get("use_cpu"):
+        chosen = choose_gpu(os.environ, free_memory_by_gpu())
+        if chosen:
+            print(f"grpo-tui: {chosen}", flush=True)
     session.fact("config", config.to_record())
     for finding in config.findings:
         print(f"grpo-tui: {finding.severity}: {finding.message}", flush=True)
