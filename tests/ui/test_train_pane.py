@@ -132,7 +132,7 @@ async def test_a_sample_is_shown_as_it_is(run: RecordedRun) -> None:
         newest = app.view.newest_prompt if app.view else None
         assert newest is not None
         assert app.screen.query_one(TextArea).text == newest[0]["content"]
-        await pilot.press("ctrl+s")
+        await pilot.press("enter")
         await until(pilot, lambda: bool(mailbox.pending()))
         assert sent(run) == [("sample", {"prompt": newest})]
         result = {"prompt": newest, "rendered": "<user>", "completions": [{"text": HOSTILE, "tokens": 3}]}
@@ -150,7 +150,7 @@ async def test_an_edited_prompt_keeps_its_place_in_the_chat(run: RecordedRun) ->
         await opened(pilot)
         await pilot.press("m")
         app.screen.query_one(TextArea).text = "What is 1 + 1?"
-        await pilot.press("ctrl+s")
+        await pilot.press("enter")
         await until(pilot, lambda: bool(sent(run)))
         assert sent(run) == [("sample", {"prompt": [{"role": "user", "content": "What is 1 + 1?"}]})]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.events import Key
 from textual.screen import ModalScreen
@@ -173,7 +173,12 @@ def read_setting(name: str, text: str, functions: int) -> float | list[float]:
 class SampleDialog(ModalScreen[dict[str, object]]):
     """A prompt to sample, the newest one to begin with."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("ctrl+s", "sample", "sample")]
+    # Before the text area sees it: a prompt of several lines is pasted or broken with ctrl+j.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *CLOSE,
+        Binding("enter", "sample", "sample", priority=True),
+        Binding("ctrl+j", "new_line", "new line", priority=True),
+    ]
 
     def __init__(self, view: TrainView) -> None:
         super().__init__()
@@ -183,7 +188,7 @@ class SampleDialog(ModalScreen[dict[str, object]]):
     def compose(self) -> ComposeResult:
         """A text area."""
         with Vertical(classes="dialog"):
-            yield DialogTitle("sample the policy as it is now", "ctrl+s sample   esc back")
+            yield DialogTitle("sample the policy as it is now", "enter sample   ctrl+j new line   esc back")
             yield TextArea(self._shown, id="sample-prompt", soft_wrap=True)
             yield DialogText(
                 [[Span(" Done at the next safe point; no later number of the run changes.", "dim")]]
@@ -199,6 +204,10 @@ class SampleDialog(ModalScreen[dict[str, object]]):
         if not text.strip():
             return
         self.dismiss({"prompt": with_text(self._prompt, text, self._shown)})
+
+    def action_new_line(self) -> None:
+        """Break the line."""
+        self.query_one(TextArea).insert("\n")
 
     def action_close(self) -> None:
         """Sample nothing."""
