@@ -187,3 +187,60 @@ def _command_line(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
+
+
+def test_a_reward_that_cannot_be_interrupted_is_said_to_be_so_and_stop_now_ends_it(
+    run: Path, tmp_path: Path
+) -> None:
+    body = (
+        "import time\n"
+        "def deaf(completions, **kwargs):\n"
+        "    while True:\n"
+        "        try:\n"
+        "            time.sleep(60)\n"
+        "        except:\n"
+        "            pass\n"
+    )
+    start(run, "max_steps=5", config=_config(tmp_path / "own", "deaf", body))
+    until(lambda: (r := read_rank(RunFolder(run).rank(0))) and r.reward_function == "deaf", "the call")
+    refused = grpo_tui("abort-reward", run, check=3)
+    assert "cannot be interrupted; stop at once, there is no checkpoint to resume from" in refused.stderr
+    assert command(run, "stop", "--now")["applied"]
+    assert state(run, "stopped").step == 0
+
+
+def test_a_crash_in_a_native_library_is_named(run: Path, tmp_path: Path) -> None:
+    body = "import ctypes\ndef crash(completions, **kwargs):\n    ctypes.string_at(0)\n"
+    start(run, "max_steps=5", config=_config(tmp_path / "own", "crash", body))
+    ended = state(run, "crashed")
+    until(lambda: RunReader(RunFolder(run).database).attempts()[-1].error is not None, "the last word", 20)
+    ended = state(run, "crashed")
+    assert ended.error is not None
+    assert "a native library crashed (SIGSEGV)" in ended.error["cause"]
+
+
+def test_sigterm_to_the_trainer_saves_and_stops_and_sighup_does_nothing(run: Path) -> None:
+    start(run, "max_steps=4000")
+    at_step(run, 2)
+    rank = read_rank(RunFolder(run).rank(0))
+    assert rank is not None
+    os.kill(rank.pid, signal.SIGHUP)
+    at_step(run, rank.step + 3)
+    os.kill(rank.pid, signal.SIGTERM)
+    ended = state(run, "stopped")
+    assert [c.step for c in ended.checkpoints if c.complete] == [ended.step]
+
+
+def test_sigterm_to_the_supervisor_saves_and_stops_too(run: Path) -> None:
+    start(run, "max_steps=4000")
+    at_step(run, 2)
+    heartbeat = read_heartbeat(RunFolder(run).heartbeat)
+    assert heartbeat is not None
+    os.kill(heartbeat.supervisor, signal.SIGHUP)
+    os.kill(heartbeat.supervisor, signal.SIGTERM)
+    ended = state(run, "stopped")
+    assert [c.step for c in ended.checkpoints if c.complete] == [ended.step]
+    (asked, outcome) = RunReader(RunFolder(run).database).commands()[0]
+    assert (asked.kind, asked.by) == ("stop", "SIGTERM")
+    assert outcome is not None
+    assert outcome.applied
