@@ -115,7 +115,13 @@ class RunReader:
         )
         return [
             RewardFunctionInfo(
-                r["attempt"], r["idx"], r["name"], r["weight"], r["source"], r["sha256"], r["text"]
+                r["attempt"],
+                r["idx"],
+                r["name"],
+                from_column(r["weight"]),
+                r["source"],
+                r["sha256"],
+                r["text"],
             )
             for r in rows
         ]
@@ -337,7 +343,7 @@ def _completion(row: sqlite3.Row, rewards: Sequence[Any]) -> Completion:
         text=row["text"],
         rewards=tuple(rewards),
         total=from_column(row["total"]),
-        advantage=row["advantage"],
+        advantage=from_column(row["advantage"]),
         tokens=row["tokens"],
         truncated=bool(row["truncated"]),
         extra=from_json(row["extra"]) or {},

@@ -1,7 +1,8 @@
 """The one thread that writes `run.db` while a run trains.
 
 It drains the queue, follows `train.log`, and takes commands and outcomes into the history. It never
-stops the trainer: what cannot be written now is kept and tried again, within the queue's budget.
+stops the trainer: what cannot be written now is kept and tried again, within the queue's budget;
+a record that can never be written is counted as lost and costs no other.
 Knows nothing of TRL.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,7 +70,10 @@ class Recorder:
         while True:
             closing = self._closing.is_set()
             taken = self.queue.take(limit=512, timeout_s=0.0 if closing else IDLE_S)
-            self._pending_side += self._side_records(closing)
+            try:
+                self._pending_side += self._side_records(closing)
+            except Exception as error:  # the log or the mailbox must not cost the record
+                self._set_trouble(f"the log and the commands cannot be read: {error}")
             written = self._write(taken)
             if closing and (not self.queue or not written):
                 break
@@ -108,14 +113,46 @@ class Recorder:
     def _write(self, taken: list[r.Record]) -> bool:
         if not taken and not self._pending_side:
             return True
+        records = [*taken, *self._pending_side]
         try:
-            self._writer.write([*taken, *self._pending_side])
-        except sqlite3.Error as error:
-            self._set_trouble(f"nothing can be recorded at the moment: {error}")
-            self.queue.give_back(taken)
-            return False
-        self._set_trouble("")
+            self._writer.write(records)
+        except Exception as error:
+            if _may_pass(error):
+                self._set_trouble(f"nothing can be recorded at the moment: {error}")
+                self.queue.give_back(taken)
+                return False
+            if not self._write_each(records):
+                self.queue.give_back(taken)
+                return False
+        else:
+            self._set_trouble("")
         self._pending_side = []
         remove(self._spooled)
         self._spooled = []
         return True
+
+    def _write_each(self, records: list[Any]) -> bool:
+        """Write what can be written when a record cannot: that one is lost and counted, the rest is kept.
+
+        Returns:
+            False when nothing can be written at all; every record can then be given again.
+        """
+        lost: Counter[str] = Counter()
+        try:
+            self._writer.write_each(records, lambda record: lost.update([_kind(record)]), _may_pass)
+            self._writer.write([r.Dropped(self.attempt, kind, count) for kind, count in lost.items()])
+        except Exception as error:
+            self._set_trouble(f"nothing can be recorded at the moment: {error}")
+            return False
+        return True
+
+
+def _may_pass(error: Exception) -> bool:
+    """True for trouble with the file (locked, full, gone), False for trouble with a record."""
+    return isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError
+
+
+def _kind(record: Any) -> str:
+    """What a lost record is called where losses are counted."""
+    names = {r.GenerationBatch: "batches", r.MetricRow: "metric rows", r.LogLine: "log lines"}
+    return names.get(type(record), "records")

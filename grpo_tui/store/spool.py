@@ -70,11 +70,27 @@ class SpoolRecorder:
         path = self._folder / f"{self._rank}-{os.getpid()}-{self._number:08d}.records"
         beside = path.with_suffix(".new")
         try:
-            beside.write_bytes(pickle.dumps(taken))
+            beside.write_bytes(_pickled(taken))
             os.replace(beside, path)
         except OSError:
             return False
         return True
+
+
+def _pickled(taken: list[r.Record]) -> bytes:
+    """The records as bytes; one that cannot be turned into any is counted instead."""
+    try:
+        return pickle.dumps(taken)
+    except Exception:  # columns and extras hold whatever a dataset or a reward put there
+        kept = []
+        for record in taken:
+            try:
+                pickle.dumps(record)
+            except Exception:
+                kept.append(r.Dropped(0, "records", 1))
+            else:
+                kept.append(record)
+        return pickle.dumps(kept)
 
 
 def take_spooled(folder: RunFolder, attempt: int) -> tuple[list[r.Record], list[Path]]:

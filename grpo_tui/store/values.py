@@ -9,19 +9,26 @@ import json
 import math
 from typing import Any
 
+_LARGEST = 1 << 63
+"""SQLite's whole numbers end here."""
+
 
 def to_column(value: Any) -> Any:
     """A metric or reward value as SQLite can keep it without loss.
 
     None stays NULL, infinities are REAL, NaN becomes the text 'nan' because SQLite would store NULL.
+    A whole number too large for SQLite becomes a REAL.
     """
-    if value is None or isinstance(value, str):
+    if value is None:
         return value
+    if isinstance(value, str):
+        return clean(value)
     if isinstance(value, bool):
         return int(value)
-    if isinstance(value, int | float):
-        number = float(value) if isinstance(value, float) else value
-        return "nan" if isinstance(number, float) and math.isnan(number) else number
+    if isinstance(value, int):
+        return int(value) if -_LARGEST <= value < _LARGEST else _as_float(value)
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else float(value)
     if hasattr(value, "item") and getattr(value, "size", None) in (1, None):
         return to_column(value.item())
     return to_json(value)
@@ -32,9 +39,19 @@ def from_column(value: Any) -> Any:
     return math.nan if value == "nan" else value
 
 
+def clean(text: str) -> str:
+    """Text that SQLite can encode: a lone surrogate becomes `?`."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def to_json(value: Any) -> str:
-    """JSON text of any value; what JSON cannot say is kept as its `repr`."""
-    return json.dumps(value, ensure_ascii=False, default=_fallback, separators=(",", ":"))
+    """JSON text of any value at all; what JSON cannot say is kept as its `repr`."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=_fallback, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        # Keys that are no text, a value that holds itself, a `tolist` that fails.
+        text = json.dumps(_shown(value), ensure_ascii=False)
+    return clean(text)
 
 
 def from_json(text: str | None) -> Any:
@@ -49,7 +66,21 @@ def _fallback(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, set | frozenset):
         return sorted(map(str, value))
-    return repr(value)[:1000]
+    return _shown(value)
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)[:1000]
+    except Exception:
+        return f"<{type(value).__name__}, which cannot be shown>"
+
+
+def _as_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def finite_json(value: Any) -> Any:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.statistics import mean, std
-from grpo_tui.store.values import from_json, to_column, to_json
+from grpo_tui.store.values import clean, from_json, to_column, to_json
 
 LOG_POSITION = "log_position"
 """Fact: up to which byte of `train.log` the lines are in the database."""
@@ -54,14 +55,51 @@ class Writer:
         Raises:
             sqlite3.Error: Nothing of the batch was written; it can be given again.
         """
+        with self._transaction():
+            for record in batch:
+                self._take(record)
+
+    def write_each(
+        self,
+        batch: Iterable[r.Record | tuple[Command, Outcome | None]],
+        lost: Callable[[Any], None],
+        fatal: Callable[[Exception], bool],
+    ) -> None:
+        """Write in one transaction every record that can be written.
+
+        Args:
+            batch: The records.
+            lost: Told each record that cannot.
+            fatal: True for an error that is not the record's own.
+
+        Raises:
+            sqlite3.Error: A fatal one; nothing of the batch was written.
+        """
+        with self._transaction():
+            for record in batch:
+                self._db.execute("SAVEPOINT one")
+                try:
+                    self._take(record)
+                except Exception as error:
+                    if fatal(error):
+                        raise
+                    self._db.execute("ROLLBACK TO one")
+                    self._keys = dict(self._db.execute("SELECT key, id FROM metric_key"))
+                    lost(record)
+                self._db.execute("RELEASE one")
+
+    def _take(self, record: r.Record | tuple[Command, Outcome | None]) -> None:
+        if isinstance(record, tuple):
+            self._command(*record)
+        else:
+            self._apply[type(record)](record)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         open_line = self._open_line
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            for record in batch:
-                if isinstance(record, tuple):
-                    self._command(*record)
-                else:
-                    self._apply[type(record)](record)
+            yield
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
@@ -154,7 +192,7 @@ class Writer:
     def _key(self, key: str) -> int:
         number = self._keys.get(key)
         if number is None:
-            number = self._db.execute("INSERT INTO metric_key (key) VALUES (?)", (key,)).lastrowid or 0
+            number = self._db.execute("INSERT INTO metric_key (key) VALUES (?)", (clean(key),)).lastrowid or 0
             self._keys[key] = number
         return number
 
@@ -194,10 +232,10 @@ class Writer:
             (
                 group_id,
                 completion.index,
-                completion.text.encode("utf-8", "replace").decode("utf-8"),
+                clean(completion.text),
                 None if completion.messages is None else to_json(completion.messages),
                 to_column(completion.total),
-                completion.advantage,
+                to_column(completion.advantage),
                 completion.tokens,
                 int(completion.truncated),
                 to_json(completion.extra) if completion.extra else None,
@@ -214,11 +252,11 @@ class Writer:
             (
                 record.attempt,
                 record.index,
-                record.name,
-                record.weight,
-                record.source,
+                clean(record.name),
+                to_column(record.weight),
+                clean(record.source),
                 record.sha256,
-                record.text,
+                clean(record.text),
             ),
         )
 
@@ -234,7 +272,7 @@ class Writer:
                 record.started_at,
                 record.duration_s,
                 record.outcome,
-                record.error,
+                clean(record.error),
                 record.rank,
             ),
         )
@@ -275,7 +313,7 @@ class Writer:
         )
 
     def _log(self, record: r.LogLine) -> None:
-        text = record.text.encode("utf-8", "replace").decode("utf-8")
+        text = clean(record.text)
         if record.replaces and self._open_line is not None:
             self._db.execute(
                 "UPDATE log SET at = ?, level = ?, text = ? WHERE id = ?",
@@ -299,12 +337,12 @@ class Writer:
             else (
                 int(outcome.applied),
                 outcome.step,
-                outcome.reason,
+                clean(outcome.reason),
                 to_json(dict(outcome.result)),
                 outcome.at,
             )
         )
         self._db.execute(
             "INSERT OR REPLACE INTO command VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (command.id, command.kind, to_json(dict(command.args)), command.by, command.at, *decided),
+            (command.id, command.kind, to_json(dict(command.args)), clean(command.by), command.at, *decided),
         )

@@ -16,6 +16,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
+from grpo_tui.store.spool import SpoolRecorder, take_spooled
 from grpo_tui.store.writer import Writer
 
 
@@ -242,3 +243,60 @@ def test_a_read_only_folder_is_read_after_a_kill(tmp_path: Path) -> None:
         assert RunReader(tmp_path / "run.db").completion_count() == 2
     finally:
         tmp_path.chmod(0o700)
+
+
+class _Unshowable:
+    def __repr__(self) -> str:
+        raise ValueError("no repr")
+
+
+def test_values_from_rewards_that_no_column_takes_are_kept_as_near_as_can_be(tmp_path: Path) -> None:
+    writer = _writer(tmp_path)
+    itself: dict[str, object] = {}
+    itself["me"] = itself
+    extra = {"tuple key": {(1, 2): 3}, "loop": itself, "object": _Unshowable(), "\ud800": "\udfff"}
+    completion = r.Completion(0, "x", (10**30, math.nan), math.nan, math.nan, 3, False, extra)
+    group = r.Group(0, "p\ud800", {"a": {1: 2}}, (completion,))
+    batch = r.GenerationBatch(1, 0, 0, "train", 1, 1, 1.0, (group,))
+    writer.write([
+        batch,
+        r.RewardFunctionInfo(1, 0, "name\ud800", math.nan, "source", "hash", "text \udc80"),
+        r.MetricRow(1, 1, 0.0, {"huge": 10**400, "large": 2**63, "least": -(2**63), "key\ud800": "\ud800"}),
+        r.RewardCall(1, 0, 0, 0.0, 0.1, "error", "said \ud800"),
+        r.Fact("fact", {(1,): _Unshowable()}),
+    ])  # fmt: skip
+    reader = RunReader(tmp_path / "run.db")
+    stored = reader.groups()[0].completions[0]
+    assert stored.rewards[0] == 1e30
+    assert [math.isnan(v) for v in (stored.rewards[1] or 0.0, stored.advantage)] == [True, True]
+    assert math.isnan(reader.reward_functions()[0].weight)
+    assert reader.metric_row(1) == {"huge": math.inf, "large": 2.0**63, "least": -(2**63), "key?": "?"}
+
+
+def test_a_record_that_can_never_be_written_is_counted_and_costs_no_other(tmp_path: Path) -> None:
+    recorder = Recorder(RunFolder(tmp_path), follow_log=False)
+    recorder.put(r.AttemptStarted(1, 0.0, "host", 1))
+    recorder.start()
+    for step in range(1, 4):
+        recorder.put(r.MetricRow(1, step, 0.0, {"reward": 1.0}))
+        recorder.put(r.LogLine(0.0, "no level", None))  # type: ignore[arg-type]
+        recorder.put(r.MetricRow(1, None, 0.0, {"new": 1.0}))  # type: ignore[arg-type]
+    recorder.put(r.AttemptEnded(1, 1.0, "finished", 3))
+    recorder.close()
+    reader = RunReader(tmp_path / "run.db")
+    assert [p.step for p in reader.series("reward")] == [1, 2, 3]
+    assert reader.attempts()[0].state == "finished"
+    assert reader.dropped() == {"log lines": 3, "metric rows": 3}
+
+
+def test_a_record_that_cannot_be_handed_over_by_a_rank_is_counted_and_costs_no_other(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    spool = SpoolRecorder(folder, 1)
+    spool.start()
+    for number in range(3):
+        spool.put(_batch(0, number, number + 1))
+        spool.put(r.RewardCall(0, number, 0, 0.0, 0.1, "error", lambda: None))  # type: ignore[arg-type]
+    spool.close()
+    records, _ = take_spooled(folder, 1)
+    assert [b.batch for b in records if isinstance(b, r.GenerationBatch)] == [0, 1, 2]
+    assert sum(d.count for d in records if isinstance(d, r.Dropped)) == 3
