@@ -16,6 +16,7 @@ from grpo_tui.core.records import Record, SettingChanged
 from grpo_tui.train import compat
 
 NAMES = ("learning_rate", "temperature", "reward_weights")
+LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0
 
 
 class Refused(Exception):
@@ -90,8 +91,14 @@ class Settings:
         if name == "reward_weights":
             return self._parse_weights(value)
         number = _number(name, value)
-        if number <= 0 and not (name == "learning_rate" and number == 0):
-            raise Refused(f"{name} must be above 0, not {value}")
+        if name == "temperature" and not LEAST_TEMPERATURE <= number <= MOST_TEMPERATURE:
+            raise Refused(
+                f"temperature must be from {LEAST_TEMPERATURE:g} to {MOST_TEMPERATURE:g}, not {value}: "
+                "beyond that the probabilities are no numbers any more, and the run would fail"
+            )
+        if number <= 0:
+            held = "; `pause` holds training where it is" if number == 0 else ""
+            raise Refused(f"{name} must be above 0, not {value}{held}")
         if name == "learning_rate" and compat.learning_rate(self._trainer) == 0:
             raise Refused("the schedule is at 0 just now (warm-up, or its end), so there is nothing to scale")
         return number
@@ -133,6 +140,8 @@ class Settings:
 
 
 def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool):
+        raise Refused(f"{name} takes a number, not {str(value).lower()}")
     try:
         number = float(value)
     except (TypeError, ValueError):
