@@ -9,7 +9,6 @@ Knows nothing of TRL.
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,23 +16,20 @@ from typing import Any
 
 from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
+from grpo_tui.store.drain import DRAIN_S, Drain
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.logtail import LogTail
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.queue import RecordQueue
 from grpo_tui.store.spool import remove, take_spooled
 from grpo_tui.store.writer import LOG_POSITION, Writer
 
-IDLE_S = 0.2
-"""How often the log and the mailbox are looked at; also the longest a record waits to be seen."""
 
-
-class Recorder:
-    """Owns the queue, the writer and the thread between them."""
+class Recorder(Drain):
+    """The drain into `run.db`; its end folds the write-ahead log in."""
 
     def __init__(self, folder: RunFolder, *, follow_log: bool = True) -> None:
+        super().__init__()
         self._folder = folder
-        self.queue = RecordQueue()
         self._writer = Writer(open_writer(folder.database))
         self.attempt = self._writer.next_attempt()
         self._mailbox = Mailbox(folder.commands)
@@ -44,32 +40,13 @@ class Recorder:
         self._stop_now = False
         self._pending_side: list[Any] = []
         self._spooled: list[Path] = []
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
-        self.on_trouble: Callable[[str], None] = lambda reason: None
-        """Told when nothing can be written any more, and with an empty text when it can again."""
         self.trouble: str = ""
         """Why nothing can be written at the moment; empty when all is well."""
-
-    def put(self, record: r.Record) -> None:
-        """Queue a record; never blocks."""
-        self.queue.put(record)
-
-    def start(self) -> None:
-        """Start recording."""
-        self._thread.start()
-
-    def close(self, timeout_s: float = 30.0) -> None:
-        """Write what is left, fold the write-ahead log in, and end the thread."""
-        self._closing.set()
-        self.queue.wake()
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while True:
             closing = self._closing.is_set()
-            taken = self.queue.take(limit=512, timeout_s=0.0 if closing else IDLE_S)
+            taken = self.queue.take(limit=512, timeout_s=0.0 if closing else DRAIN_S)
             try:
                 self._pending_side += self._side_records(closing)
             except Exception as error:  # the log or the mailbox must not cost the record
@@ -81,8 +58,8 @@ class Recorder:
                 self._writer.close()
                 self.on_stop_now()
                 return
-            # One transaction for what arrives together: fewer wake-ups, fewer syncs, later by IDLE_S at most.
-            self._closing.wait(IDLE_S if written else 1.0)
+            # One transaction for what arrives together: fewer wake-ups, fewer syncs, later by DRAIN_S at most.
+            self._closing.wait(DRAIN_S if written else 1.0)
         self._writer.close()
 
     def _side_records(self, closing: bool) -> list[Any]:

@@ -9,61 +9,44 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.core import records as r
+from grpo_tui.store.drain import DRAIN_S, Drain
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.queue import RecordQueue
 
-FLUSH_S = 0.2
 SPOOLED = (r.GenerationBatch, r.RewardCall, r.PhaseSpan, r.Dropped)
 """What is local to a rank; everything else the first rank records for all."""
 
 
-class SpoolRecorder:
+class SpoolRecorder(Drain):
     """Stands where the recorder stands on the first rank."""
 
     attempt = 0
     """Filled in by the recorder that takes the records in."""
 
     def __init__(self, folder: RunFolder, rank: int) -> None:
+        super().__init__()
         self._folder, self._rank = folder.spool, rank
         self._folder.mkdir(parents=True, exist_ok=True)
-        self.queue = RecordQueue()
         self._number = 0
-        self.on_trouble: Callable[[str], None] = lambda reason: None
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def put(self, record: r.Record) -> None:
         """Queue what is local to this rank, pass over the rest."""
         if isinstance(record, SPOOLED):
-            self.queue.put(record)
-
-    def start(self) -> None:
-        """Start handing over."""
-        self._thread.start()
-
-    def close(self, timeout_s: float = 10.0) -> None:
-        """Hand over what is left and end the thread."""
-        self._closing.set()
-        self.queue.wake()
-        if self._thread.is_alive():
-            self._thread.join(timeout_s)
+            super().put(record)
 
     def _run(self) -> None:
         while True:
             closing = self._closing.is_set()
-            taken = self.queue.take(limit=512, timeout_s=0.0 if closing else FLUSH_S)
+            taken = self.queue.take(limit=512, timeout_s=0.0 if closing else DRAIN_S)
             if taken and not self._write(taken):
                 self.queue.give_back(taken)
             if closing and not self.queue:
                 return
-            self._closing.wait(FLUSH_S)
+            self._closing.wait(DRAIN_S)
 
     def _write(self, taken: list[r.Record]) -> bool:
         self._number += 1

@@ -180,7 +180,7 @@ def _starts_anew(attempt: Attempt, heartbeat: Heartbeat | None) -> bool:
     """True when a supervisor younger than the end of the attempt has a process that records nothing yet."""
     if heartbeat is None or not heartbeat.supervisor_alive or attempt.ended_at is None:
         return False
-    younger = (heartbeat.supervisor_started or 0.0) > attempt.ended_at
+    younger = (heartbeat.supervisor_started or 0.0) + START_TIME_EARLY_S > attempt.ended_at
     return younger and (
         heartbeat.trainer is None or process_alive(heartbeat.trainer, heartbeat.trainer_started)
     )
