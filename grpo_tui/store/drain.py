@@ -1,4 +1,4 @@
-"""A thread that drains the record queue until it is closed; what it does with records is its subclass's matter.
+"""A thread that drains the record queue until it is closed; a subclass says what becomes of records.
 
 Knows threads and the queue only.
 """

@@ -58,7 +58,7 @@ class Recorder(Drain):
                 self._writer.close()
                 self.on_stop_now()
                 return
-            # One transaction for what arrives together: fewer wake-ups, fewer syncs, later by DRAIN_S at most.
+            # One transaction for what arrives together: fewer wake-ups and syncs, later by DRAIN_S at most.
             self._closing.wait(DRAIN_S if written else 1.0)
         self._writer.close()
 

@@ -65,7 +65,7 @@ def _pickled(taken: list[r.Record]) -> bytes:
     try:
         return pickle.dumps(taken)
     except Exception:  # columns and extras hold whatever a dataset or a reward put there
-        kept = []
+        kept: list[r.Record] = []
         for record in taken:
             try:
                 pickle.dumps(record)
