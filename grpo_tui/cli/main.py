@@ -11,6 +11,7 @@ from pathlib import Path
 
 from grpo_tui.cli.errors import OK, USAGE, CommandError
 from grpo_tui.cli.parser import build_parser
+from grpo_tui.core.text import safe
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _dispatch(parsed)
     except CommandError as error:
-        print(f"grpo-tui: {error}", file=sys.stderr)
+        print(f"grpo-tui: {safe(str(error))}", file=sys.stderr)
         return error.code
     except BrokenPipeError:
         # The reader of a pipe went away; what is left to flush must not raise again at exit.
@@ -34,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         if parsed.debug:
             raise
         message = str(error).splitlines()[0] if str(error) else "no message"
-        print(f"grpo-tui: {type(error).__name__}: {message} (--debug shows where)", file=sys.stderr)
+        print(f"grpo-tui: {type(error).__name__}: {safe(message)} (--debug shows where)", file=sys.stderr)
         return USAGE
 
 

@@ -83,7 +83,7 @@ def _report(parsed: Any, kind: str, outcome: Outcome) -> int:
             "reason": outcome.reason,
             "result": outcome.result,
         }
-        print(json.dumps(finite_json(body), ensure_ascii=False))
+        print(json.dumps(finite_json(body)))
     elif not outcome.applied:
         print(
             f"grpo-tui: {kind.replace('_', ' ')} refused at step {outcome.step}: {safe(outcome.reason)}",

@@ -202,8 +202,8 @@ def _nearest_multiples(value: int, unit: int) -> list[int]:
 
 
 def _nearest_divisors(value: int, near: int, smallest: int = 2) -> list[int]:
-    """Return up to two divisors of a value, nearest to `near` first."""
-    divisors = [n for n in range(smallest, value + 1) if value % n == 0]
+    """Return up to two divisors of a value, nearest to `near` first; none far above it is looked for."""
+    divisors = [n for n in range(smallest, min(value, 2 * near + 10_000) + 1) if value % n == 0]
     return sorted(divisors, key=lambda n: (abs(n - near), -n))[:2]
 
 

@@ -1,15 +1,18 @@
 """Rules about several keys of a config together, each checked before anything is loaded.
 
 Missing model, dataset or rewards; rewards and their weights; batch arithmetic; settings that cannot work
-here. It knows the values only, not the data, the model or the machine.
+here, on this machine or at all. It knows the values, not the data or the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.batch import BATCH_KEYS, batch_findings
+from grpo_tui.config.packages import package_findings
+from grpo_tui.config.ranges import range_findings
 from grpo_tui.config.section import Section
 from grpo_tui.config.trl_fields import FieldInfo
 from grpo_tui.config.yaml_lines import YamlDocument
@@ -43,6 +46,8 @@ def cross_findings(
     found += _reward_findings(parts, section, document)
     found = [f for f in found if f.field not in explained]
     found += _unsupported_findings(grpo, document)
+    found += range_findings(parts, section, document, fields)
+    found += package_findings(parts, document)
     if world_size is not None and not explained & set(BATCH_KEYS):
         defaults = {name: info.default for name, info in fields.items() if info.owner == "GRPOConfig"}
         found += batch_findings(grpo, defaults, document.line, world_size)
@@ -62,6 +67,7 @@ def _model_findings(model_args: Mapping[str, Any], document: YamlDocument) -> li
                 Fix("model_name_or_path", "Qwen/Qwen2.5-0.5B-Instruct"),
             )
         )
+    found += _local_model_findings(model_args, document)
     if model_args.get("load_in_8bit") and model_args.get("load_in_4bit"):
         found.append(
             Finding(
@@ -74,6 +80,26 @@ def _model_findings(model_args: Mapping[str, Any], document: YamlDocument) -> li
             )
         )
     return found
+
+
+def _local_model_findings(model_args: Mapping[str, Any], document: YamlDocument) -> list[Finding]:
+    """A model written as a path must be a folder that holds one; anything else is a name of the Hub."""
+    name = str(model_args.get("model_name_or_path") or "")
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if any((path / file).is_file() for file in ("config.json", "adapter_config.json")):
+            return []
+        message = f"the folder {name} holds no model (it has no config.json)"
+    elif path.is_file():
+        message = f"model_name_or_path is the file {name}; it takes a folder with config.json, or a Hub id"
+    elif name.startswith(("/", "./", "../", "~")):
+        message = f"there is no folder {name}"
+    elif name.count("/") > 1 or " " in name:
+        message = f"'{name}' is no folder here, and no name a model of the Hub can have"
+    else:
+        return []
+    line = document.line("model_name_or_path")
+    return [Finding("config.missing-model", "error", "model_name_or_path", line, message)]
 
 
 def _dataset_findings(parts: Parts, section: Section, document: YamlDocument) -> list[Finding]:

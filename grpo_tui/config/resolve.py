@@ -28,6 +28,10 @@ from grpo_tui.config.trl_fields import (
 )
 from grpo_tui.core.findings import Finding, Fix, errors_of
 
+MOST_BYTES = 4_000_000
+MOST_UNKNOWN = 20
+"""Unknown keys that are told one by one; a file with more is not a config."""
+
 _MODEL_PATHS = ("model_name_or_path", "reward_model_name_or_path")
 _FILE_PATHS = ("dataset_name", "resume_from_checkpoint", "deepspeed", "fsdp_config", "accelerator_config")
 
@@ -102,7 +106,9 @@ def _read_document(file: Path) -> yaml_lines.YamlDocument:
         return ConfigError([Finding("config.unreadable", "error", key, line, message)], file)
 
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open("rb") as opened:
+            content = opened.read(MOST_BYTES + 1)
+        text = content.decode("utf-8")
     except FileNotFoundError as error:
         raise refuse(f"there is no file {file}") from error
     except IsADirectoryError as error:
@@ -111,6 +117,8 @@ def _read_document(file: Path) -> yaml_lines.YamlDocument:
         raise refuse(f"not UTF-8 text (byte {error.start})") from error
     except OSError as error:
         raise refuse(f"cannot be read: {error.strerror}") from error
+    if len(content) > MOST_BYTES:
+        raise refuse(f"larger than {MOST_BYTES // 1_000_000} MB, which no config is")
     try:
         return yaml_lines.parse_mapping(text)
     except yaml_lines.YamlError as error:
@@ -177,6 +185,7 @@ class _Resolver:
     def parts(self) -> dict[str, dict[str, Any]]:
         """Return the explicitly set arguments of each dataclass."""
         parts: dict[str, dict[str, Any]] = {owner: {} for owner in TARGETS}
+        unknown = 0
         for key, value in self.document.values.items():
             if key == "grpo_tui":
                 continue
@@ -188,10 +197,15 @@ class _Resolver:
                     parts[info.owner][key] = self._value(info, copy.deepcopy(value))
                 except CoerceError as error:
                     self._refuse(key, error)
+            elif (unknown := unknown + 1) > MOST_UNKNOWN:
+                continue
             else:
                 message, fix = explain(key, value, self.fields, SECTION_KEYS)
                 rule = "config.removed-key" if key in REMOVED else "config.unknown-key"
                 self._add(rule, "error", key, message, fix)
+        if unknown > MOST_UNKNOWN:
+            message = f"and {unknown - MOST_UNKNOWN} more keys that are none of TRL or grpo_tui"
+            self.findings.append(Finding("config.unknown-key", "error", None, None, message))
         return parts
 
     def _value(self, info: FieldInfo, value: Any) -> Any:

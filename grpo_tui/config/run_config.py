@@ -13,6 +13,7 @@ from typing import Any
 
 from grpo_tui.config.section import Section
 from grpo_tui.core.findings import Finding
+from grpo_tui.core.text import safe
 
 _PAIRS = "__pairs__"
 _SECRET_WORDS = ("token", "key", "secret", "password", "credential")
@@ -39,7 +40,7 @@ def describe(finding: Finding, path: Path | None) -> str:
             f"remove {finding.fix.field}" if value is None else f"{finding.fix.field}: {_yaml_word(value)}"
         )
         text += f"\n  fix: {change}"
-    return text
+    return safe(text)  # keys and values come from a file, and may hold what a terminal would obey
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from typing import Any
 import yaml
 
 Path = tuple[str | int, ...]
+MOST_VALUES = 200_000
+"""Aliases of aliases make a short file stand for billions of values, which nobody could wait for."""
 
 
 class YamlError(ValueError):
@@ -47,13 +49,39 @@ class YamlDocument:
         return None
 
 
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe rules, with the line of a scalar that they choke on (a date such as 2024-13-45)."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Build one value."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, OverflowError) as error:
+            raise YamlError(f"a value cannot be read: {str(error).split(';')[0]}", _line(node)) from error
+
+
 def parse_mapping(text: str) -> YamlDocument:
     """Read one YAML document whose top is a mapping; an empty file is an empty mapping.
 
     Raises:
         YamlError: tabs, syntax, duplicate keys, keys or values that are not plain data.
     """
-    loader = yaml.SafeLoader(text)
+    try:
+        return _parse(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        code = ord(error.character) if isinstance(error.character, str) else error.character
+        raise YamlError(f"the control character U+{code:04X} stands there; remove it", line) from error
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error, text) from error
+    except yaml.YAMLError as error:
+        raise YamlError(f"not readable as YAML: {error}", None) from error
+    except RecursionError as error:
+        raise YamlError("its values are nested too deeply to be read", None) from error
+
+
+def _parse(text: str) -> YamlDocument:
+    loader = _Loader(text)
     try:
         node = loader.get_single_node()
         if node is None:
@@ -65,10 +93,6 @@ def parse_mapping(text: str) -> YamlDocument:
         document = YamlDocument({})
         _walk(node, (), document, set())
         values = loader.construct_document(node)
-    except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error, text) from error
-    except yaml.YAMLError as error:
-        raise YamlError(f"not readable as YAML: {error}", None) from error
     finally:
         loader.dispose()
     for key in values:
@@ -96,6 +120,8 @@ def _walk(node: yaml.Node, path: Path, document: YamlDocument, parents: set[int]
     """Record lines and quoting below a node, refusing duplicate keys and aliases that contain themselves."""
     if id(node) in parents:
         raise YamlError("an alias contains itself", _line(node))
+    if len(document.lines) > MOST_VALUES:
+        raise YamlError(f"its aliases stand for more than {MOST_VALUES} values", _line(node))
     inside = parents | {id(node)}
     if isinstance(node, yaml.MappingNode):
         seen: dict[str, int] = {}

@@ -234,6 +234,7 @@ def test_models_and_data_beside_the_config_become_absolute_and_hub_names_stay(tm
 def test_a_folder_in_the_working_folder_means_what_it_means_to_trl(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").touch()
     (tmp_path / "configs").mkdir()
     config = load_config(write(tmp_path / "configs", GOOD.replace("some/model", "./m")))
     assert config.model == os.path.join(tmp_path, "m")
@@ -290,6 +291,8 @@ def test_a_saved_config_is_reloaded_the_same_from_anywhere_without_its_file(tmp_
     home, away = tmp_path / "home", tmp_path / "away"
     for folder in (home, home / "m", away, away / "m"):
         folder.mkdir()
+    for folder in (home, away):
+        (folder / "m" / "config.json").touch()
     monkeypatch.chdir(home)
     write(home, "def f(completions, **kw): return [0.0] * len(completions)\n", "r.py")
     text = (
@@ -308,3 +311,19 @@ def test_a_saved_config_is_reloaded_the_same_from_anywhere_without_its_file(tmp_
     assert again.section.rewards[0].params == {"slope": 0.01}
     with pytest.raises(ConfigError, match="Did you mean beta"):
         reload_config(saved, ["betta=0.5"])
+
+
+def test_a_file_that_is_no_config_at_all_is_answered_at_once_and_shortly(tmp_path) -> None:
+    found = errors(tmp_path, GOOD + "".join(f"key_{n}_of_something: {n}\n" for n in range(20_000)))
+    assert "19980 more keys" in str(found[None].message)
+    assert len(found) == 21
+    with pytest.raises(ConfigError, match="no config is"):
+        load_config("/dev/zero")
+
+
+def test_what_a_file_holds_reaches_no_terminal_as_control_bytes(tmp_path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(
+            write(tmp_path, GOOD + '"\\x1b]52;c;QUFB\\x07": "\\x1b[31m\\x9b"\nloss_type: "\\x1b[2J"\n')
+        )
+    assert not any((ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 for char in str(caught.value))

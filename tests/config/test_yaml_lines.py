@@ -33,12 +33,27 @@ def test_values_are_those_of_pyyaml_as_trl_reads_them() -> None:
         ("- a\n- b\n", 1, "must be a mapping"),
         ("a: 1\n1: b\n", 1, "not text"),
         ("a: !!python/object:os.system x\n", 1, "not readable"),
+        ("a: 1\nb: x\x1b[31m\n", 2, r"control character U\+001B"),
+        ("a: 1\nb: x\0\n", 2, r"control character U\+0000"),
+        ("a: 1\nb: 2024-13-45\n", 2, "cannot be read"),
+        ("a: 1\nb: " + "9" * 5000 + "\n", 2, "cannot be read"),
+        ("a: " + "[" * 3000 + "]" * 3000, None, "nested too deeply"),
     ],
 )
 def test_a_trap_is_refused_with_its_line(text: str, line: int, word: str) -> None:
     with pytest.raises(YamlError, match=word) as caught:
         parse_mapping(text)
     assert caught.value.line == line
+
+
+def test_aliases_that_stand_for_billions_of_values_are_refused_at_once() -> None:
+    text = "a: &a [x, x, x, x, x, x, x, x, x]\n"
+    text += "".join(
+        f"{new}: &{new} [{', '.join(['*' + old] * 9)}]\n"
+        for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    with pytest.raises(YamlError, match="aliases stand for more"):
+        parse_mapping(text)
 
 
 def test_an_empty_file_is_an_empty_mapping() -> None:

@@ -1,0 +1,115 @@
+"""Numbers no run can use, packages that are not there and folders without a model are told before a start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.config import ConfigError, load_config
+from grpo_tui.config.packages import package_findings
+from grpo_tui.config.ranges import RANGES
+from grpo_tui.config.trl_fields import load_fields
+from grpo_tui.config.yaml_lines import parse_mapping
+from grpo_tui.core.findings import Finding
+
+GOOD = "model_name_or_path: some/model\ndataset_name: some/data\nreward_funcs: [accuracy_reward]\n"
+
+
+def faults(folder: Path, text: str) -> list[Finding]:
+    file = folder / "run.yaml"
+    file.write_text(text)
+    try:
+        return list(load_config(file).findings)
+    except ConfigError as error:
+        return list(error.findings)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fix"),
+    [
+        ("max_steps", "0", -1),
+        ("max_steps", "-5", -1),
+        ("num_train_epochs", "0", 3.0),
+        ("learning_rate", ".nan", 1e-6),
+        ("learning_rate", "-1.0", 1e-6),
+        ("temperature", "0", 1.0),
+        ("temperature", ".inf", 1.0),
+        ("max_completion_length", "0", 512),
+        ("num_iterations", "0", 1),
+        ("beta", "-0.1", 0.0),
+        ("top_p", "7", 1.0),
+        ("seed", "-1", 42),
+        ("seed", "99999999999", 42),
+        ("logging_steps", "0", 10),
+        ("lora_r", "0", 16),
+        ("reward_weights", "[.nan]", None),
+    ],
+)
+def test_a_number_no_run_can_use_is_refused_with_its_line(
+    tmp_path: Path, name: str, value: str, fix: float | None
+) -> None:
+    (found,) = faults(tmp_path, GOOD + f"{name}: {value}\n")
+    assert (found.id, found.field, found.line) == ("config.range", name, 4)
+    assert (found.fix.value if found.fix else None) == fix
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["max_steps: -1", "max_grad_norm: .inf", "top_p: 1.0", "save_strategy: 'no'\nsave_steps: 0", "beta: 0.0"],
+)
+def test_numbers_with_a_meaning_pass(tmp_path: Path, line: str) -> None:
+    assert faults(tmp_path, GOOD + line + "\n") == []
+
+
+def test_a_weight_in_the_section_must_be_finite(tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text("def f(completions, **kw): return [0.0] * len(completions)\n")
+    text = GOOD.replace("reward_funcs: [accuracy_reward]\n", "")
+    (found,) = faults(tmp_path, text + "grpo_tui:\n  rewards:\n    - source: r.py:f\n      weight: .inf\n")
+    assert (found.field, found.line) == ("grpo_tui.rewards.0.weight", 6)
+
+
+def test_trls_own_defaults_lie_within_the_ranges() -> None:
+    fields = load_fields()
+    assert [name for name in RANGES if name not in fields] == []
+    outside = [
+        name
+        for name, allowed in RANGES.items()
+        if isinstance(fields[name].default, int | float) and not allowed.holds(fields[name].default)
+    ]
+    assert outside == []
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "package"),
+    [
+        ("use_vllm: true", "use_vllm", "vllm"),
+        ("report_to: [wandb]", "report_to", "wandb"),
+        ("use_liger_kernel: true", "use_liger_kernel", "liger_kernel"),
+    ],
+)
+def test_a_package_that_is_asked_for_and_missing_is_told_with_the_line_that_installs_it(
+    text: str, field: str, package: str
+) -> None:
+    document = parse_mapping("a: 1\n" + text)
+    parts = {"GRPOConfig": document.values, "ModelConfig": {}}
+    (found,) = package_findings(parts, document, lambda name: False)
+    assert (found.field, found.line, found.severity) == (field, 2, "error")
+    assert "pip install" in found.message
+    assert package_findings(parts, document, lambda name: name == package) == []
+
+
+@pytest.mark.parametrize("name", ["/nope", "./nope", "~/nope-nope", "a b/c", "a/b/c", "empty", "file.bin"])
+def test_a_model_that_is_neither_a_folder_with_one_nor_a_name_of_the_hub_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file.bin").touch()
+    (found,) = faults(tmp_path, GOOD.replace("some/model", name))
+    assert (found.field, found.line) == ("model_name_or_path", 1)
+
+
+def test_a_batch_too_large_to_count_through_is_answered_at_once(tmp_path: Path) -> None:
+    found = faults(tmp_path, GOOD + "per_device_train_batch_size: 1000000000001\n")
+    assert [f.id for f in found] == ["batch.indivisible"]
