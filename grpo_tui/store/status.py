@@ -21,6 +21,8 @@ ENDED = frozenset({"finished", "stopped", "failed", "crashed"})
 STALL_FACTOR = 20.0
 """A run is stalled when it has made no progress for this many of its usual step times."""
 STALL_AT_LEAST_S = 300.0
+START_TIME_EARLY_S = 1.0
+"""How much too early the start time of a process can be: the system tells its own boot in whole seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,46 @@
+"""A run that is started again right after its end is starting, not ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+from grpo_tui.core.records import AttemptEnded, AttemptStarted
+from grpo_tui.store.connection import open_writer
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import write_heartbeat
+from grpo_tui.store.status import read_status
+from grpo_tui.store.writer import Writer
+
+
+def _ended_run(root: Path, ended_at: float) -> RunFolder:
+    folder = RunFolder(root)
+    writer = Writer(open_writer(folder.database))
+    writer.write(
+        [
+            AttemptStarted(1, ended_at - 60, "here", 1, None),
+            AttemptEnded(1, ended_at, "crashed", 3, -9, {"message": "killed"}),
+        ]
+    )
+    writer.close()
+    return folder
+
+
+def test_a_supervisor_started_in_the_second_of_the_end_counts_as_a_new_start(tmp_path: Path) -> None:
+    folder = _ended_run(tmp_path, time.time())
+    supervisor = subprocess.Popen(["sleep", "30"])
+    try:
+        write_heartbeat(folder.heartbeat, supervisor.pid, None)
+        assert read_status(tmp_path).state == "starting"
+    finally:
+        supervisor.kill()
+        supervisor.wait()
+    assert read_status(tmp_path).state == "crashed"
+
+
+def test_the_supervisor_that_saw_the_end_does_not_start_it_anew(tmp_path: Path) -> None:
+    folder = _ended_run(tmp_path, time.time() + 60)
+    write_heartbeat(folder.heartbeat, os.getpid(), None)
+    assert read_status(tmp_path).state == "crashed"
