@@ -126,7 +126,8 @@ def range_findings(
 def _finding(name: str, value: float, allowed: Range, line: int | None, info: FieldInfo) -> Finding:
     meaning = f" ({allowed.meaning})" if allowed.meaning else ""
     default = None if isinstance(info.default, NoDefault) else info.default
-    fix = Fix(name, default) if _is_number(default) and allowed.holds(default) else None
+    usable = default is not None and _is_number(default) and allowed.holds(default)
+    fix = Fix(name, default) if usable else None
     text = f"{name} must be {allowed.words()}{meaning}; it is {_said(value)}"
     return Finding("config.range", "error", name, line, text, fix)
 
