@@ -12,6 +12,8 @@ from collections.abc import Iterable
 MISSING = "–"
 """Stands where a value is not known."""
 
+LARGE = 1e7
+
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
 
@@ -21,13 +23,18 @@ def is_number(value: object) -> bool:
 
 
 def fixed(value: float | None, digits: int = 2) -> str:
-    """A number with so many decimals, a dash when there is none; `-0.00` is written `0.00`."""
+    """A number with so many decimals, a dash when there is none; `-0.00` is written `0.00`.
+
+    From ten million on it is an exponent: a column that cuts `1,000,000,000` shows another number.
+    """
     if value is None:
         return MISSING
     if math.isnan(value):
         return "nan"
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
+    if abs(value) >= LARGE:
+        return _exponent(value)
     text = f"{value:,.{digits}f}"
     return text.lstrip("-") if not text.strip("-0.,") else text
 
@@ -48,9 +55,13 @@ def compact(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return fixed(value)
     size = abs(value)
-    if size != 0 and (size < 0.001 or size >= 1e7):
-        return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e")
+    if size != 0 and size < 0.001:
+        return _exponent(value)
     return fixed(value, digits_for([value]))
+
+
+def _exponent(value: float) -> str:
+    return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 
 def setting(value: object) -> str:
@@ -67,7 +78,7 @@ def setting(value: object) -> str:
 
 def percent(share: float | None) -> str:
     """A share as whole percent, `–` when it is not known."""
-    return MISSING if share is None or not math.isfinite(share) else f"{share * 100:.0f} %"
+    return MISSING if share is None or not math.isfinite(share) else f"{fixed(share * 100, 0)} %"
 
 
 def duration(seconds: float | None) -> str:

@@ -34,7 +34,17 @@ def test_numbers_of_one_column_share_a_precision() -> None:
     assert [f.fixed(v, digits) for v in values] == ["0.5", "12.2", "–", "inf"]
 
 
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(9_999_999.0, "9,999,999.00"), (1e7, "1.0e7"), (-3.7e29, "-3.7e29"), (1e300, "1.0e300")],
+)
+def test_a_number_too_large_for_any_column_is_written_with_an_exponent(value: float, shown: str) -> None:
+    assert f.fixed(value) == shown
+    assert len(f.compact(value)) <= 9
+
+
 def test_minus_zero_is_written_as_zero() -> None:
+    assert f.percent(-0.001) == "0 %"
     assert f.fixed(-0.0001) == "0.00"
     assert f.fixed(-0.2) == "-0.20"
 
