@@ -6,6 +6,8 @@ Reads the run folder like every other viewer; leaving it changes nothing in the 
 from __future__ import annotations
 
 import math
+import shlex
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,23 +17,46 @@ from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.status import ENDED, read_status
+from grpo_tui.store.status import ENDED, Status, read_status
 
 POLL_S = 0.2
+INTERRUPTED = 130
 EXIT = {"finished": OK, "stopped": REFUSED, "failed": FAILED, "crashed": FAILED}
 
 
 def follow(root: Path, after_row: int = 0) -> int:
-    """Print what happens until the run has ended; 0 finished, 1 failed, 3 stopped.
+    """Print what happens until the run has ended; 0 finished, 1 failed, 3 stopped, 130 left by ctrl+c.
 
     Args:
         root: The run folder.
         after_row: Logged rows up to this one are passed over.
     """
+    try:
+        return _follow(root, after_row)
+    except KeyboardInterrupt:
+        print(f"\n{_left(root)}", file=sys.stderr, flush=True)
+        return INTERRUPTED
+
+
+def _left(root: Path) -> str:
+    """What a person should know who leaves in the middle."""
+    try:
+        ended = read_status(root).state in ENDED
+    except RunDatabaseError:  # it is still starting
+        ended = False
+    name = shlex.quote(str(root))
+    if ended:
+        return f"the run has ended; `grpo-tui status {name}` says how"
+    return f"training goes on; `grpo-tui attach {name}` watches it, `grpo-tui stop {name}` saves and ends it"
+
+
+def _follow(root: Path, after_row: int) -> int:
     reader = _wait_for_database(root)
     row, rewards = after_row, []
+    said = ""
     while True:
-        state = read_status(root, reader).state  # before the rows, so that none is missed at the end
+        look = read_status(root, reader)
+        state = look.state  # before the rows, so that none is missed at the end
         for number, step, values in reader.metric_rows(after_row=row):
             row = number
             line = describe_row(step, values)
@@ -42,9 +67,24 @@ def follow(root: Path, after_row: int = 0) -> int:
                 rewards.append((step, float(reward)))
         if state in ENDED:
             break
+        said, before = _standstill(root, look), said
+        if said and said != before:
+            print(said, flush=True)
         time.sleep(POLL_S)
     _summary(root, reader, state, rewards)
     return EXIT[state]
+
+
+def _standstill(root: Path, look: Status) -> str:
+    """Why a live run does not go on, and what lets it; empty when it goes on."""
+    name = shlex.quote(str(root))
+    reasons = "".join(f": {one_line(alert['message'])}" for alert in look.alerts)
+    if look.state == "paused":
+        return f"paused at step {look.step}{reasons}; `grpo-tui resume {name}` goes on"
+    if look.state == "stalled" and look.reward_func:
+        call = f"reward function {one_line(look.reward_func)} does not return"
+        return f"stalled at step {look.step}: {call}; `grpo-tui abort-reward {name}` gives it up"
+    return f"{look.state} at step {look.step}{reasons}" if reasons or look.state == "stalled" else ""
 
 
 def _wait_for_database(root: Path) -> RunReader:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from grpo_tui import __version__
+from grpo_tui.demo.faults import FAULTS
 
 DESCRIPTION = "A terminal workbench for GRPO with TRL: train, watch every generation live, steer."
 EPILOG = "Without a command, grpo-tui opens the runs of this folder; RUN attaches, CONFIG.yaml starts."
@@ -26,7 +27,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _start_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     demo = commands.add_parser(
-        "demo", help="a real GRPO run of the shipped model, live, on the CPU in a minute"
+        "demo",
+        help="a real GRPO run of the shipped model, live, on the CPU in a minute",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(
+            ["faults to practise on, each met and explained in docs/faults.md:"]
+            + [f"  {fault.name:14} {fault.teaches}" for fault in FAULTS.values()]
+        ),
     )
     demo.add_argument("--headless", action="store_true", help="no screen: a line per step")
     demo.add_argument("--steps", type=_positive, help="optimizer steps (default 120)")
@@ -37,6 +44,9 @@ def _start_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser
         "--device", choices=("cpu", "cuda"), default="cpu", help="default cpu: a shared GPU may be busy"
     )
     demo.add_argument("--seed", type=int, help="random seed of the run")
+    demo.add_argument(
+        "--fault", choices=tuple(FAULTS), metavar="NAME", help="break one thing on purpose; see below"
+    )
 
     train = commands.add_parser("train", help="start or resume a run from a TRL YAML config or a run folder")
     train.add_argument("config", type=Path, metavar="CONFIG_OR_RUN", help="TRL YAML config, or a run folder")

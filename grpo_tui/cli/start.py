@@ -41,16 +41,23 @@ class Start:
 def demo(parsed: Any) -> int:
     """`grpo-tui demo`: the shipped config in the next free folder."""
     from grpo_tui.demo import DEMO_CONFIG
+    from grpo_tui.demo.faults import FAULTS
 
+    fault = FAULTS[parsed.fault] if parsed.fault else None
     steps = parsed.steps or DEMO_STEPS
-    overrides = [f"max_steps={steps}"]
+    if fault is not None and steps < fault.comes_at:
+        raise CommandError(f"{fault.name} comes at step {fault.comes_at}; --steps {steps} ends before it")
+    overrides = [f"max_steps={steps}", *(fault.overrides if fault is not None else ())]
     if parsed.seed is not None:
         overrides.append(f"seed={parsed.seed}")
     if parsed.device == "cuda":
         overrides += ["use_cpu=false", "bf16=true"]
     config = _load(DEMO_CONFIG, overrides)
-    root = parsed.run_dir or next_free(Path("outputs/demo"))
-    start = Start(_fresh(root.absolute()), RunSpec(config.to_json(), compare_prompts=DEMO_PROMPTS), config)
+    name = "demo" if fault is None else f"demo-{fault.name}"
+    root = parsed.run_dir or next_free(Path("outputs") / name)
+    notes = () if fault is None else (f"fault {fault.name}: {fault.expect}",)
+    spec = RunSpec(config.to_json(), compare_prompts=DEMO_PROMPTS, notes=notes)
+    start = Start(_fresh(root.absolute()), spec, config)
     return _go(start, headless=parsed.headless, detach=False)
 
 
@@ -195,6 +202,9 @@ def _fresh(root: Path) -> RunFolder:
 
 
 def _go(start: Start, *, headless: bool, detach: bool, announce: bool = True) -> int:
+    # Imported before anything runs: ctrl+c after the start must find who says that the run goes on.
+    from grpo_tui.cli.headless import follow
+
     folder = start.folder
     if announce:
         _announce(start)
@@ -211,8 +221,6 @@ def _go(start: Start, *, headless: bool, detach: bool, announce: bool = True) ->
         print(f"training in {folder.root}; `grpo-tui attach {folder.root}` watches it")
         return OK
     if headless or not sys.stdout.isatty():
-        from grpo_tui.cli.headless import follow
-
         return follow(folder.root, after_row=known)
     return show(folder.root)
 

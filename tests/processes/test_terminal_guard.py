@@ -9,6 +9,7 @@ import re
 import signal
 import sqlite3
 import struct
+import subprocess
 import sys
 import termios
 from collections.abc import Iterator
@@ -235,6 +236,26 @@ def test_ctrl_c_never_reaches_the_trainer(live: Path, watched: Guarded) -> None:
     assert "training goes on" in watched.parting()
     assert_goes_on(live)
     assert not re.search("KeyboardInterrupt|stopp", (live / "train.log").read_text(errors="replace"))
+
+
+def test_ctrl_c_in_headless_leaves_the_run_going_and_says_how_to_watch_and_stop_it(run: Path) -> None:
+    words = ("demo", "--headless", "--steps", "4000", "--run-dir", str(run))
+    followed = subprocess.Popen(
+        [sys.executable, "-m", "grpo_tui", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert followed.stdout is not None
+    while not followed.stdout.readline().startswith("step "):
+        assert followed.poll() is None
+    os.killpg(followed.pid, signal.SIGINT)  # as the terminal does
+    _, said = followed.communicate(timeout=20)
+    assert followed.returncode == 130
+    assert "Traceback" not in said
+    assert f"training goes on; `grpo-tui attach '{run}'` watches it, `grpo-tui stop '{run}'`" in said
+    at_step(run, read_status(run).step + 2)
 
 
 def test_twenty_killed_screens_cost_no_step_and_no_completion(live: Path) -> None:

@@ -1,0 +1,229 @@
+"""Bad days to practise on: `demo --fault NAME` is the demonstration with one thing broken.
+
+A fault is a few keys of the demonstration's config and, where it takes one, a reward function of this file
+that misbehaves. Everything else is real: a process that is killed is killed. What a resumed run is spared
+(the kill, the full disk) is what a person would have mended before resuming. Standard library only; it does
+not know how a fault is met.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.demo.rewards import completion_text, correctness
+
+HANG_AT, RAISE_FROM, CRASH_AT = 10, 15, 20
+"""Steps at which a fault comes, counted as the run counts them: from 1."""
+DISK_FULL_FROM, DISK_FULL_MET_AT = 8, 12
+FILE_LIMIT_BYTES = 3_000_000
+"""Largest file a full disk allows: the weights take 3.2 MB, and the record stays below it so early."""
+ROOM_POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing broken on purpose."""
+
+    name: str
+    teaches: str
+    """One line for the help."""
+    expect: str
+    """What a person is told at the start: what will happen, and where to look."""
+    overrides: tuple[str, ...]
+    """`K=V` for the demonstration's config."""
+    comes_at: int = 1
+    """The first step on which it can be met."""
+
+
+def _instead_of_correctness(name: str, function: str) -> tuple[str, ...]:
+    return (f"grpo_tui.rewards.0.name={name}", f"grpo_tui.rewards.0.source=faults.py:{function}")
+
+
+FAULTS: dict[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        Fault(
+            "hung-reward",
+            "a judge stops answering at step 10: find which reward hangs, abort the call, go on",
+            "the reward `judge` stops answering at step 10; `a` (or abort-reward) lets the run go on",
+            _instead_of_correctness("judge", "judge_that_hangs"),
+            HANG_AT,
+        ),
+        Fault(
+            "reward-raises",
+            "a parser meets a completion it cannot read at step 15: read the cause, mend, resume",
+            "the reward `parser` raises from step 15 on, on an answer without its tag; the run fails and "
+            "names it",
+            (*_instead_of_correctness("parser", "parser_that_raises"), "save_steps=5"),
+            RAISE_FROM,
+        ),
+        Fault(
+            "crash",
+            "the process is killed at step 20, as by the out-of-memory killer: resume without a gap",
+            "the training process is killed with SIGKILL at step 20, once; --resume continues from step 10",
+            (
+                *_instead_of_correctness("correctness", "correctness_until_killed"),
+                "save_steps=10",
+                "save_total_limit=3",
+            ),
+            CRASH_AT,
+        ),
+        Fault(
+            "full-disk",
+            "a checkpoint does not fit: see which one is whole, make room, resume",
+            "after step 8 no file of the training process may grow beyond 3 MB, in place of a full disk; the "
+            "checkpoint of step 12 does not fit, and the log names the file to delete to make room",
+            (
+                *_instead_of_correctness("correctness", "correctness_on_a_full_disk"),
+                "save_steps=6",
+                "save_total_limit=3",
+            ),
+            DISK_FULL_MET_AT,
+        ),
+        Fault(
+            "flat-rewards",
+            "every completion of a group gets the same reward: nothing is learnt, and nothing says so",
+            "the only reward scores the question instead of the answer: look at flat groups, not at reward",
+            ("grpo_tui.rewards=[{name: question, source: faults.py:scores_the_question}]",),
+        ),
+        Fault(
+            "truncated",
+            "max_completion_length cuts every completion, and cut ones are masked: the loss is 0",
+            "3 tokens are too few for any answer and cut completions are masked: look at the share cut off",
+            ("max_completion_length=3", "mask_truncated_completions=true"),
+        ),
+        Fault(
+            "lr-too-high",
+            "a learning rate destroys the policy within three steps: see it in reward, entropy and length",
+            "the learning rate is 25 times the demonstration's: watch reward, entropy and length",
+            ("learning_rate=5e-3",),
+        ),
+    )
+}
+"""Every fault, by its name."""
+
+
+def judge_that_hangs(completions: Sequence[Any], trainer_state: Any = None, **kwargs: Any) -> list[float]:
+    """Score as `correctness` does, but wait for ever at one step, as for a server that never answers.
+
+    Args:
+        completions: The batch's completions.
+        trainer_state: TRL's own; its `global_step` counts the steps that are done.
+        **kwargs: What else TRL hands over; `answer` among it.
+    """
+    while _step(trainer_state) == HANG_AT:
+        try:
+            time.sleep(60)  # the answer that never comes
+        except Exception:  # such a client tries again whatever happens
+            continue
+    return correctness(completions=completions, **kwargs)
+
+
+def parser_that_raises(
+    completions: Sequence[Any], answer: Sequence[str], trainer_state: Any = None, **kwargs: Any
+) -> list[float]:
+    """Score by a careless parser: from one step on it takes for granted that every answer has its tag.
+
+    Args:
+        completions: The batch's completions.
+        answer: The right sum of each.
+        trainer_state: TRL's own.
+        **kwargs: What else TRL hands over; unused.
+
+    Raises:
+        IndexError: A completion has no `<answer>`.
+    """
+    texts = [completion_text(completion) for completion in completions]
+    if _step(trainer_state) < RAISE_FROM:
+        texts = [text if "<answer>" in text else "<answer>" for text in texts]
+    found = [text.split("<answer>")[1].split("</answer>")[0].strip() for text in texts]
+    return [1.0 if number == gold else 0.0 for number, gold in zip(found, answer, strict=True)]
+
+
+def correctness_until_killed(
+    completions: Sequence[Any], trainer_state: Any = None, **kwargs: Any
+) -> list[float]:
+    """Score as `correctness` does; at one step of a run that was not resumed, kill the process.
+
+    Args:
+        completions: The batch's completions.
+        trainer_state: TRL's own.
+        **kwargs: What else TRL hands over; `answer` among it.
+    """
+    if _started_anew(trainer_state) and _step(trainer_state) == CRASH_AT:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return correctness(completions=completions, **kwargs)
+
+
+def correctness_on_a_full_disk(
+    completions: Sequence[Any], trainer_state: Any = None, **kwargs: Any
+) -> list[float]:
+    """Score as `correctness` does; in a run that was not resumed, fill the disk at one step.
+
+    The kernel refuses to let a file of this process grow beyond a limit, and says `File too large` where a
+    full disk says `No space left on device`. Deleting the file that is named in the log lifts the limit.
+
+    Args:
+        completions: The batch's completions.
+        trainer_state: TRL's own.
+        **kwargs: What else TRL hands over; `answer` among it.
+    """
+    if _started_anew(trainer_state) and _step(trainer_state) == DISK_FULL_FROM:
+        _fill_the_disk()
+    return correctness(completions=completions, **kwargs)
+
+
+def _fill_the_disk() -> None:
+    descriptor, name = tempfile.mkstemp(prefix="grpo-tui-demo-fills-the-disk-")
+    os.write(descriptor, b"Delete this file to make room for the checkpoints of the demonstration.\n")
+    os.close(descriptor)
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, hard))
+    sys.stdout.write(f"fault full-disk: the disk is full now; delete {name} to make room\n")
+    sys.stdout.flush()
+
+    def wait_for_room() -> None:
+        while Path(name).exists():
+            time.sleep(ROOM_POLL_S)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        sys.stdout.write("fault full-disk: there is room again\n")
+        sys.stdout.flush()
+
+    threading.Thread(target=wait_for_room, name="room", daemon=True).start()
+
+
+def scores_the_question(completions: Sequence[Any], answer: Sequence[str], **kwargs: Any) -> list[float]:
+    """Score the question instead of the answer: sums that are even are worth 1, odd ones nothing.
+
+    Args:
+        completions: The batch's completions; they are not looked at, which is the fault.
+        answer: The right sum of each.
+        **kwargs: What else TRL hands over; unused.
+    """
+    return [1.0 if int(gold) % 2 == 0 else 0.0 for gold in answer]
+
+
+_first_step: int | None = None
+
+
+def _started_anew(trainer_state: Any) -> bool:
+    """True in a process whose first rewards were those of step 1, False in one that resumed."""
+    global _first_step
+    if _first_step is None:
+        _first_step = _step(trainer_state)
+    return _first_step == 1
+
+
+def _step(trainer_state: Any) -> int:
+    """The step whose rewards are computed; 0 outside of training."""
+    return 0 if trainer_state is None else int(trainer_state.global_step) + 1

@@ -1,0 +1,154 @@
+"""What is broken on purpose breaks where it says, and nowhere else."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grpo_tui.cli.parser import build_parser
+from grpo_tui.config.resolve import load_config
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.demo.faults import (
+    CRASH_AT,
+    DISK_FULL_FROM,
+    FAULTS,
+    FILE_LIMIT_BYTES,
+    HANG_AT,
+    RAISE_FROM,
+    judge_that_hangs,
+    parser_that_raises,
+    scores_the_question,
+)
+from grpo_tui.rewards.loading import load_rewards
+
+RIGHT = "<think>7+15=22</think><answer>22</answer>"
+
+
+def before(step: int) -> Any:
+    """TRL's state while the rewards of a step are computed."""
+    return SimpleNamespace(global_step=step - 1)
+
+
+@pytest.mark.parametrize("name", list(FAULTS))
+def test_every_fault_is_a_config_that_starts_with_rewards_that_load(name: str) -> None:
+    rewards = load_rewards(load_config(DEMO_CONFIG, FAULTS[name].overrides))
+    assert rewards
+    assert all(callable(reward.func) for reward in rewards)
+
+
+def test_the_help_names_every_fault_and_what_it_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["demo", "--help"])
+    text = capsys.readouterr().out
+    assert all(fault.name in text and fault.teaches in text for fault in FAULTS.values())
+
+
+def test_a_run_that_ends_before_its_fault_is_refused() -> None:
+    from grpo_tui.cli.errors import CommandError
+    from grpo_tui.cli.start import demo
+
+    with pytest.raises(CommandError, match=r"crash comes at step 20; --steps 19 ends before it"):
+        demo(build_parser().parse_args(["demo", "--fault", "crash", "--steps", "19"]))
+
+
+def test_the_judge_hangs_at_its_step_only_and_past_a_broad_except() -> None:
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    def score(step: int) -> list[float]:
+        return judge_that_hangs(completions=[RIGHT], answer=["22"], trainer_state=before(step))
+
+    assert score(HANG_AT - 1) == score(HANG_AT + 1) == [1.0]
+    earlier = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(Interrupted):
+            score(HANG_AT)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, earlier)
+
+
+def test_the_parser_raises_from_its_step_on_and_only_without_the_tag() -> None:
+    texts, gold = [RIGHT, "7+15=12"], ["22", "22"]
+    assert parser_that_raises(texts, answer=gold, trainer_state=before(RAISE_FROM - 1)) == [1.0, 0.0]
+    assert parser_that_raises(texts[:1], answer=gold[:1], trainer_state=before(RAISE_FROM)) == [1.0]
+    with pytest.raises(IndexError):
+        parser_that_raises(texts, answer=gold, trainer_state=before(RAISE_FROM))
+
+
+def test_scores_of_the_question_are_flat_within_every_group() -> None:
+    gold = ["22"] * 4 + ["7"] * 4
+    assert scores_the_question(["1", "22", "x", ""] * 2, answer=gold) == [1.0] * 4 + [0.0] * 4
+
+
+def _python(body: str, folder: Any) -> subprocess.CompletedProcess[str]:
+    setup = """\
+        import errno, os, sys, tempfile, time
+        from types import SimpleNamespace
+        from pathlib import Path
+        from grpo_tui.demo import faults
+        folder = Path(sys.argv[1])
+        tempfile.tempdir = str(folder)
+        def score(function, step):
+            return function(completions=["<answer>22</answer>"], answer=["22"],
+                            trainer_state=SimpleNamespace(global_step=step - 1))
+        """
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(setup) + textwrap.dedent(body), str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_the_kill_comes_once_in_a_fresh_run_and_not_after_a_resume(tmp_path: Any) -> None:
+    fresh = _python(f"for step in (1, 2, {CRASH_AT}): score(faults.correctness_until_killed, step)", tmp_path)
+    assert fresh.returncode == -signal.SIGKILL
+    resumed = _python(f"for step in (11, {CRASH_AT}): score(faults.correctness_until_killed, step)", tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+
+
+def test_the_disk_is_full_from_its_step_until_the_named_file_is_deleted(tmp_path: Any) -> None:
+    body = f"""
+        def grow():
+            (folder / "weights").write_bytes(bytes({FILE_LIMIT_BYTES} + 1))
+        full = faults.correctness_on_a_full_disk
+        assert score(full, 1) == [1.0]
+        grow()
+        assert score(full, {DISK_FULL_FROM}) == [1.0]
+        try:
+            grow()
+        except OSError as error:
+            assert error.errno == errno.EFBIG
+        else:
+            raise SystemExit("it is not full")
+        next(folder.glob("grpo-tui-demo-*")).unlink()
+        for _ in range(50):
+            try:
+                grow()
+                break
+            except OSError:
+                time.sleep(0.1)
+        else:
+            raise SystemExit("it is full for ever")
+        """
+    done = _python(body, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "to make room" in done.stdout
+    again = _python(
+        f"for step in (7, {DISK_FULL_FROM}): score(faults.correctness_on_a_full_disk, step)\n"
+        f"(folder / 'weights').write_bytes(bytes({FILE_LIMIT_BYTES} + 1))",
+        tmp_path,
+    )
+    assert again.returncode == 0, again.stderr
