@@ -15,13 +15,16 @@ from typing import Any
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.launcher import launcher_words, world_size
 from grpo_tui.cli.look import show
+from grpo_tui.cli.summary import summary
 from grpo_tui.config.resolve import load_config, reload_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
+from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.store.checkpoints import Verdict, judge, newest_usable
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, read_spec
+from grpo_tui.store.status import ENDED, read_status
 from grpo_tui.supervisor import RunFolderBusy, launch
 
 DEMO_STEPS = 120
@@ -76,6 +79,8 @@ def open_config(parsed: Any) -> int:
     """`grpo-tui CONFIG.yaml`: say what would run, ask once, then train."""
     start = _new(parsed)
     _announce(start)
+    for line in summary(start.config, start.folder.root, world_size(start.spec.launcher)):
+        print(line)
     if not sys.stdin.isatty():
         raise CommandError(f"`grpo-tui train {parsed.config}` starts it")
     if input("start? [Y/n] ").strip().lower() not in ("", "y", "yes"):
@@ -95,11 +100,7 @@ def next_free(root: Path) -> Path:
 def _new(parsed: Any) -> Start:
     launcher = launcher_words(parsed.launcher)
     config, source = _config(parsed.config, parsed.overrides, world_size(launcher))
-    if parsed.run_dir is None and source is not None:
-        raise CommandError(
-            f"{source.root} holds a run. Continue it with --resume, or start anew with --run-dir FOLDER"
-        )
-    root = parsed.run_dir or _default_root(config)
+    root = parsed.run_dir or (source.root if source is not None else _default_root(config))
     if config.grpo.get("resume_from_checkpoint"):
         return Start(RunFolder(root.absolute()), RunSpec(config.to_json(), launcher=launcher), config)
     return Start(_fresh(root.absolute()), RunSpec(config.to_json(), launcher=launcher), config)
@@ -151,7 +152,9 @@ def _checkpoint(folder: RunFolder, asked: str) -> tuple[Verdict, list[str]]:
         best, passed = newest_usable(folder)
         if best is None:
             reasons = "".join(f"\n  {v.path.name}: {v.reason}" for v in passed)
-            raise CommandError(f"no complete checkpoint in {folder.root}{reasons}")
+            free = not folder.exists() or _made_nothing(folder)
+            anew = "; without --resume it starts anew" if free and not reasons else ""
+            raise CommandError(f"no complete checkpoint in {folder.root}{anew}{reasons}")
         verdict = best
     notes = [f"{v.path.name} passed over: {v.reason}" for v in passed]
     if verdict.reason:
@@ -189,13 +192,36 @@ def _default_root(config: RunConfig) -> Path:
 
 
 def _fresh(root: Path) -> RunFolder:
+    """The folder of a new run: an empty one, or one whose run ended before it made anything."""
     folder = RunFolder(root)
-    if folder.exists() or folder.checkpoints():
-        raise CommandError(
-            f"{root} holds a run already. Continue it with `grpo-tui train {root} --resume`, "
-            "or start anew with --run-dir FOLDER"
-        )
-    return folder
+    if not (folder.exists() or folder.checkpoints()) or _made_nothing(folder):
+        return folder
+    best, _ = newest_usable(folder)
+    run = shell_word(root)
+    raise CommandError(
+        f"{root} holds a run already. Continue it with `grpo-tui train {run} --resume`, or start anew with "
+        "--run-dir FOLDER"
+        if best is not None
+        else f"{root} holds a run already, which has no checkpoint to resume from; start anew with "
+        "--run-dir FOLDER"
+    )
+
+
+def _made_nothing(folder: RunFolder) -> bool:
+    """True for a run that ended before its first generation was recorded: starting it again loses nothing."""
+    if folder.checkpoints():
+        return False
+    try:
+        look = read_status(folder.root)
+        if look.state not in ENDED or look.step:
+            return False
+        reader = RunReader(folder.database)
+    except RunDatabaseError:
+        return False
+    try:
+        return reader.completion_count(superseded=True) == 0
+    finally:
+        reader.close()
 
 
 # -- starting --------------------------------------------------------------------------------------
@@ -218,7 +244,8 @@ def _go(start: Start, *, headless: bool, detach: bool, announce: bool = True) ->
             f"{folder.root}: {error.strerror}; choose another folder with --run-dir"
         ) from error
     if detach:
-        print(f"training in {folder.root}; `grpo-tui attach {folder.root}` watches it")
+        run = shell_word(folder.root)
+        print(f"training in {one_line(str(folder.root))}; `grpo-tui attach {run}` watches it")
         return OK
     if headless or not sys.stdout.isatty():
         return follow(folder.root, after_row=known)

@@ -1,0 +1,25 @@
+"""A config given alone says what it would run before it asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grpo_tui.cli.summary import summary
+from grpo_tui.config.resolve import load_config
+from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+
+
+def test_the_summary_names_model_rewards_batch_and_folder(tmp_path: Path) -> None:
+    assert summary(load_config(DEMO_CONFIG), tmp_path / "run", 1) == [
+        f"model    {DEMO_MODEL}",
+        "rewards  correctness × 2, format × 0.5, incremental × 0.5",
+        "batch    64 completions = 8 prompts × 8; 120 steps",
+        f"folder   {tmp_path / 'run'}",
+    ]
+
+
+def test_epochs_and_ranks_are_counted(tmp_path: Path) -> None:
+    config = load_config(DEMO_CONFIG, ["max_steps=-1", "num_train_epochs=2"], world_size=2)
+    assert (
+        summary(config, tmp_path, 2)[2] == "batch    128 completions = 16 prompts × 8, on 2 ranks; 2 epochs"
+    )
