@@ -14,6 +14,8 @@ from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, REFUSED
 from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.present.formatting import LARGE, compact
+from grpo_tui.present.health_line import way_on
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
@@ -118,7 +120,7 @@ def describe_row(step: int, values: dict[str, Any]) -> str:
         ):
             parts.append(f"{key} {_number(value)}")
         elif key.startswith("rewards/") and key.endswith("/mean"):
-            parts.append(f"{key.split('/')[1]} {_number(value)}")
+            parts.append(f"{one_line(key[len('rewards/') : -len('/mean')])} {_number(value)}")
     return (
         f"step {step:>5}  " + "  ".join(parts)
         if any(p.startswith(("reward ", "eval_reward ")) for p in parts)
@@ -139,11 +141,11 @@ def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int,
         print(f"  {asked:24} gold {answer['gold']}   before {one_line(answer['before'], 60)}")
         print(f"  {'':24} {'':>{5 + len(str(answer['gold']))}}   after  {one_line(answer['after'], 60)}")
     look = read_status(root, reader)
-    print(f"{state} at step {look.step}; {root}")
+    print(f"{state} at step {look.step}; {one_line(str(root))}")
     if look.error:
         print(f"cause: {one_line(str(look.error.get('cause') or look.error.get('message')))}")
-    if state in ("failed", "crashed", "stopped") and any(c.complete for c in look.checkpoints):
-        print(f"`grpo-tui train {root} --resume` continues it")
+    if state in ("failed", "crashed", "stopped"):
+        print(way_on(look, str(root)))
 
 
 def _mean(values: list[float]) -> float:
@@ -151,4 +153,6 @@ def _mean(values: list[float]) -> float:
 
 
 def _number(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, int | float) else str(value)
+    if not isinstance(value, int | float):
+        return str(value)
+    return f"{value:.3f}" if abs(value) < LARGE else compact(value)

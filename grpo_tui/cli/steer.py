@@ -15,6 +15,7 @@ from grpo_tui.cli.errors import OK, REFUSED, TIMED_OUT, USAGE, CommandError
 from grpo_tui.cli.look import run_folder
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.text import safe
+from grpo_tui.present.health_line import way_on
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
@@ -71,7 +72,7 @@ def _assignment(text: str) -> tuple[str, Any]:
 
 def _gone(kind: str, root: Path, look: Status) -> str:
     if kind == "resume":
-        return f"the run is {look.state}, not paused; `grpo-tui train {root} --resume` continues it"
+        return f"the run is {look.state}, not paused. {way_on(look, str(root))}"
     return f"the run is {look.state}: nothing is left to {kind.replace('_', ' ')}"
 
 

@@ -7,6 +7,7 @@ result on as plain text and never as a markup string.
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 from typing import Any
 
@@ -34,6 +35,11 @@ def one_line(text: str, width: int | None = None) -> str:
         text = text[: 4 * width + 16]  # one enormous completion must not cost a whole pass per row
     line = safe(text.replace("\r\n", "\n")).replace("\n", "\u23ce").replace("\t", " ")
     return line if width is None else shorten(line, width)
+
+
+def shell_word(path: object) -> str:
+    """A path as one word of a command line that a person can copy, and safe to show."""
+    return one_line(shlex.quote(str(path)))
 
 
 def shorten(text: str, width: int) -> str:

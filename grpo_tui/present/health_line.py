@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from grpo_tui.core.text import one_line
+from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import fixed, plural
 from grpo_tui.present.series import Recent, Series
 from grpo_tui.present.train_view import Span
-from grpo_tui.store.status import Status
+from grpo_tui.store.status import ENDED, Status
 
 WINDOW = 20
 """Rows that are compared with as many before them."""
@@ -40,7 +40,7 @@ def trend(recent: Sequence[Recent]) -> str | None:
 
 
 def health_spans(
-    status: Status, folder: str, reward: Series, *, kl_logged: bool, beta: float | None, rows: int
+    status: Status, folder: str, reward: Series, *, kl_logged: bool, beta: float | None
 ) -> tuple[Span, ...]:
     """The health line: what matters most first, for what does not fit is left out from the end."""
     state = status.state
@@ -55,11 +55,11 @@ def health_spans(
         spans.append(("⚠ The supervisor is gone: abort and stop at once do not work. ", "attention"))
     elif state == "stopped":
         spans.append((f"◼ Stopped at step {status.step}. ", "strong"))
-        spans.append((f"Go on with `grpo-tui train {folder} --resume`. ", "dim"))
+        spans.append((f"{way_on(status, folder)} ", "dim"))
     if status.dropped:
         spans.append((f"⚠ {plural(status.dropped, 'record')} could not be kept. ", "attention"))
-    spans += _reward_words(state, reward, rows)
-    if rows and not kl_logged:
+    spans += _reward_words(state, reward)
+    if reward.rows and not kl_logged:
         because = "because beta is 0" if not beta else "yet"
         spans.append((f"KL is not computed {because}.", "dim"))
     return tuple(spans)
@@ -70,15 +70,29 @@ def _broken(status: Status, folder: str) -> tuple[Span, ...]:
     cause = one_line(str(error.get("cause") or error.get("message") or "the cause is not known"), 300).strip()
     sentence = cause if cause.endswith((".", "!", "?")) else cause + "."
     word = "Failed" if status.state == "failed" else "Crashed"
-    resume = f"Resume with `grpo-tui train {folder} --resume`."
-    return ((f"✗ {word}: {sentence} ", "bad"), (resume, "text"))
+    return ((f"✗ {word}: {sentence} ", "bad"), (way_on(status, folder), "text"))
 
 
-def _reward_words(state: str, reward: Series, rows: int) -> list[Span]:
-    if not reward.recent:
+def way_on(status: Status, folder: str) -> str:
+    """What starts an ended run again, in a sentence."""
+    run = shell_word(folder)
+    if any(checkpoint.complete for checkpoint in status.checkpoints):
+        return f"`grpo-tui train {run} --resume` goes on from its newest checkpoint."
+    if status.step:
+        return f"There is no checkpoint to resume from; `grpo-tui train {run} --run-dir NEW` starts anew."
+    return f"It made no step; `grpo-tui train {run}` starts it again."
+
+
+def _reward_words(state: str, reward: Series) -> list[Span]:
+    if not reward.rows:
         if state == "starting":
             return [("◌ Loading the model; the first step will show here. ", "dim")]
-        return [("No row holds a reward yet. " if rows else "Waiting for the first step. ", "dim")]
+        return [("Waiting for the first step. " if state not in ENDED else "It made no step. ", "dim")]
+    if reward.gap:
+        rows = "the newest row" if reward.gap == 1 else f"the newest {reward.gap:,} rows"
+        what = "is infinite" if reward.infinite else "is missing"
+        why = "so nothing is learned" if reward.infinite else "every completion got None or NaN"
+        return [(f"⚠ The reward {what} in {rows}: {why}. ", "attention")]
     moves = trend(reward.recent)
     if moves is None:
         rows_so_far = plural(reward.count, "row")

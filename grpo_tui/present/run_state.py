@@ -17,7 +17,7 @@ from grpo_tui.present.delta import RunDelta
 from grpo_tui.present.events import event_rows
 from grpo_tui.present.formatting import is_number
 from grpo_tui.present.group_fold import GroupFold
-from grpo_tui.present.health_line import health_spans
+from grpo_tui.present.health_line import health_spans, way_on
 from grpo_tui.present.series import Series
 from grpo_tui.present.train_view import (
     BeforeAfter,
@@ -117,13 +117,14 @@ class RunState:
             before_after=self._before_after(status),
             settings=self._settings,
             newest_prompt=self._groups.newest_prompt,
-            metric_rows=reward.count,
+            metric_rows=reward.rows,
+            way_on=way_on(status, self.folder) if not status.live else "",
             trouble=trouble,
         )
 
     def _health(self, status: Status, reward: Series) -> tuple[Span, ...]:
         kl_logged, beta = "kl" in self._series, _number(self._config().get("beta"))
-        return health_spans(status, self.folder, reward, kl_logged=kl_logged, beta=beta, rows=reward.count)
+        return health_spans(status, self.folder, reward, kl_logged=kl_logged, beta=beta)
 
     def _events(
         self, status: Status, waiting: Iterable[tuple[Command, Outcome | None]]

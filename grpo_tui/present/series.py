@@ -6,6 +6,7 @@ value, so adding a value costs the same at step 10 and at step 100,000. Knows nu
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -93,11 +94,20 @@ class Series:
         self.last_step: int | None = None
         self.count = 0
         """Values seen, missing ones not counted."""
+        self.rows = 0
+        """Values seen, missing ones too."""
+        self.gap = 0
+        """How many of the newest values are missing."""
+        self.infinite = False
+        """True when the newest value is infinite."""
 
     def append(self, step: int, value: Any) -> None:
         """Add the value logged at a step; None, NaN, infinities and texts are gaps."""
         number = float(value) if is_number(value) else None
         smooth = None
+        self.rows += 1
+        self.gap = 0 if number is not None else self.gap + 1
+        self.infinite = isinstance(value, float) and math.isinf(value)
         if number is not None:
             self._average += SMOOTHING * (number - self._average)
             self._weight += SMOOTHING * (1 - self._weight)

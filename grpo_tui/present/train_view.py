@@ -169,6 +169,8 @@ class TrainView:
     newest_prompt: Any = None
     """The prompt of the newest group, as the dataset gave it."""
     metric_rows: int = 0
+    way_on: str = ""
+    """What starts the ended run again, in a sentence; empty while it lives."""
     trouble: str = ""
     """Why the run cannot be read at the moment."""
 

@@ -168,7 +168,8 @@ def _state(attempt: Attempt | None, heartbeat: Heartbeat | None, rank: RankState
         started = rank.started if rank is not None and rank.pid == attempt.pid else None
         alive = process_alive(attempt.pid, started)
     if not alive:
-        return "crashed"
+        # A supervisor that lives is about to say how the run ended; until then nobody knows.
+        return "stopping" if supervisor_alive else "crashed"
     if rank is None or rank.phase == "load":
         return "starting"
     if rank.phase == "wait":

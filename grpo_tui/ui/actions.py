@@ -131,7 +131,7 @@ def refusal(a: Action, view: TrainView | None) -> str | None:
     if view.state == "finished":
         return "The run is finished and takes no commands."
     if not view.live:
-        return f"The run is {view.state}: nothing listens. `grpo-tui train {view.folder} --resume` goes on."
+        return f"The run is {view.state}: nothing listens. {view.way_on}"
     if a.needs == "running" and view.state == "paused":
         return "The run is paused already; r resumes."
     if a.needs == "paused" and view.state != "paused":

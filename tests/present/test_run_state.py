@@ -12,12 +12,14 @@ from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.present.before_after import read_before_after
 from grpo_tui.present.delta import DeltaReader
+from grpo_tui.present.health_line import health_spans, way_on
 from grpo_tui.present.run_state import RunState
 from grpo_tui.present.runs_view import RunRow, ordered, read_run_row, run_names
+from grpo_tui.present.series import Series
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.status import read_status
+from grpo_tui.store.status import CheckpointNow, Status, read_status
 from tests.ui.recorded_run import HOSTILE, NOW, RecordedRun, recorded
 
 
@@ -138,8 +140,37 @@ def test_a_failure_begins_with_its_cause_and_ends_with_the_way_on(run: RecordedR
     run.end("failed", {"type": "KeyError", "message": "m", "cause": "no column named prompt"})
     view = Watcher(run.folder.root).look()
     assert words(view).startswith("✗ Failed: no column named prompt. ")
-    assert words(view).endswith(f"`grpo-tui train {run.folder.root} --resume`.")
+    assert words(view).endswith(f"`grpo-tui train {run.folder.root} --run-dir NEW` starts anew.")
     assert not view.live
+
+
+def test_the_way_on_is_one_that_works(run: RecordedRun) -> None:
+    folder = "/runs/a run"
+    look = Status("failed")
+    assert way_on(look, folder) == "It made no step; `grpo-tui train '/runs/a run'` starts it again."
+    look = replace(look, step=3)
+    assert "--run-dir NEW" in way_on(look, folder)
+    look = replace(look, checkpoints=(CheckpointNow(2, "p", complete=False),))
+    assert "--run-dir NEW" in way_on(look, folder)
+    look = replace(look, checkpoints=(CheckpointNow(2, "p", complete=True),))
+    assert way_on(look, folder).startswith("`grpo-tui train '/runs/a run' --resume`")
+
+
+@pytest.mark.parametrize(("value", "word"), [(None, "is missing"), (float("inf"), "is infinite")])
+def test_a_reward_that_is_no_number_is_said_and_not_taken_for_no_step(value: float | None, word: str) -> None:
+    reward = Series()
+    assert "Waiting for the first step" in _health_words("training", reward)
+    assert "no step" in _health_words("finished", reward)
+    for step in (1, 2, 3):
+        reward.append(step, value)
+    assert f"The reward {word} in the newest 3 rows" in _health_words("finished", reward)
+    reward.append(4, 0.5)
+    assert "newest" not in _health_words("training", reward)
+
+
+def _health_words(state: str, reward: Series) -> str:
+    spans = health_spans(Status(state), "/run", reward, kl_logged=False, beta=0.0)
+    return "".join(text for text, _ in spans)
 
 
 def test_a_process_that_is_gone_is_a_crash(tmp_path: Path) -> None:

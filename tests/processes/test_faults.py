@@ -48,7 +48,7 @@ def test_a_hung_reward_is_found_by_name_and_aborted(run: Path) -> None:
 def test_a_killed_run_says_so_and_its_resume_passes_the_place(run: Path) -> None:
     said = demo(run, "crash", CRASH_AT + 2, 1)
     assert f"crashed at step {CRASH_AT - 1}" in said
-    assert "--resume` continues it" in said
+    assert "--resume` goes on" in said
     grpo_tui("train", run, "--resume", "--headless")
     assert state(run, "finished").step == CRASH_AT + 2
     assert len(rows(run)) == CRASH_AT + 2
