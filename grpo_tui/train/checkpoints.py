@@ -94,7 +94,7 @@ class Checkpoints:
                 except Exception as error:
                     if not disk.is_full(error, path):
                         raise
-                    problem = str(error) if isinstance(error, disk.DiskFull) else self._no_room(path)
+                    problem = self._no_room(path, error)
                 # Also the point at which every rank has written its part.
                 (failed,) = self._ranks.any_of(bool(problem))
                 if failed:
@@ -106,16 +106,18 @@ class Checkpoints:
         return save_checkpoint
 
     def _look_for_room(self, path: Path) -> None:
-        needed = disk.checkpoint_bytes(self._trainer)
-        if self._ranks.first and disk.free_bytes(path) < needed:
-            raise disk.DiskFull(self._no_room(path, needed))
+        if self._ranks.first and disk.free_bytes(path) < disk.checkpoint_bytes(self._trainer):
+            raise disk.DiskFull(self._no_room(path))
 
-    def _no_room(self, path: Path, needed: int | None = None) -> str:
-        free, about = (
-            disk.readable(disk.free_bytes(path)),
-            disk.readable(needed or disk.checkpoint_bytes(self._trainer)),
-        )
-        return f"no room for {path.name}: it needs about {about}, {free} are free in {path.parent}"
+    def _no_room(self, path: Path, error: Exception | None = None) -> str:
+        """Why a checkpoint was not saved: the bytes that are missing, or the system's words when none are."""
+        if isinstance(error, disk.DiskFull):
+            return str(error)
+        needed, free = disk.checkpoint_bytes(self._trainer), disk.free_bytes(path)
+        if error is not None and free >= needed:
+            return f"no room for {path.name}: {str(error).strip().splitlines()[0][:200]}"
+        about, left = disk.readable(needed), disk.readable(free)
+        return f"no room for {path.name}: it needs about {about}, {left} are free in {path.parent}"
 
     def _not_saved(self, path: Path, problem: str) -> None:
         """A half-written folder stays; it has no marker, so nobody takes it for a checkpoint."""

@@ -84,7 +84,10 @@ def _place(error: BaseException) -> str:
     """` (file.py:12)` of the innermost frame in the user's own code, empty when there is none."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
-        own = "site-packages" not in path.parts and "grpo_tui" not in path.parts and path.suffix == ".py"
-        if own and "lib" not in path.parts:
+        ours = (
+            "grpo_tui" in path.parts and "demo" not in path.parts
+        )  # the demo stands for a person's own code
+        installed = "site-packages" in path.parts or "lib" in path.parts
+        if path.suffix == ".py" and not ours and (not installed or "demo" in path.parts):
             return f" ({path.name}:{frame.lineno})"
     return ""
