@@ -93,15 +93,23 @@ class RewardDesk:
         if threading.current_thread() is threading.main_thread():
             signal.signal(ABORT_SIGNAL, self._on_signal)
 
-    def serve(self, train: Callable[[], Any]) -> Any:
+    def serve(self, train: Callable[[], Any], device: Any = None) -> Any:
         """Run `train` in the training thread and reward calls here, until it returns.
 
         Call from the main thread. What `train` returns or raises comes out of here.
+
+        Args:
+            train: What to run.
+            device: The trainer's device; CUDA's current device is a thread's own and starts at 0.
         """
         box: dict[str, Any] = {}
 
         def run() -> None:
             try:
+                if device is not None and device.type == "cuda":
+                    import torch
+
+                    torch.cuda.set_device(device)
                 box["result"] = train()
             except BaseException as error:
                 box["error"] = error

@@ -84,8 +84,9 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     held = prompts.holdout if spec.compare_prompts else None
     questions = held_rows(held, spec.compare_prompts) if held is not None else []
     before = _first_answers(folder, session, trainer, questions)
+    resume_from = None if checkpoint is None else str(checkpoint)
     session.desk.serve(
-        lambda: trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        lambda: trainer.train(resume_from_checkpoint=resume_from), device=trainer.accelerator.device
     )
     if int(trainer.state.global_step) == 0:
         raise RuntimeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -85,7 +86,13 @@ class Guarded(Screen):
         return self.output[self.output.rindex(b"\x1b[?1049l") :].decode(errors="replace")
 
     def close(self) -> None:
-        """Take the terminal away."""
+        """End what is left of the program, stopped or not, and take the terminal away."""
+        with contextlib.suppress(psutil.Error):
+            guard = psutil.Process(self.pid)
+            for process in (*guard.children(recursive=True), guard):
+                process.kill()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
         for descriptor in (self._fd, self.line):
             os.close(descriptor)
 
