@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 
 from grpo_tui import __version__
@@ -124,10 +125,20 @@ def _run_command(
     parser = commands.add_parser(name, help=text, description=text)
     parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
     parser.add_argument(
-        "--wait", type=float, default=60.0, metavar="S", help="wait so long for it (default 60)"
+        "--wait", type=_seconds, default=60.0, metavar="S", help="wait so long for it (default 60)"
     )
     parser.add_argument("--json", action="store_true", help="the outcome as JSON")
     return parser
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return seconds
 
 
 def _positive(text: str) -> int:

@@ -7,6 +7,7 @@ knows what a command does, or that a trainer exists.
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import time
@@ -66,11 +67,11 @@ class Mailbox:
         if body is None:
             return None
         return Outcome(
-            applied=bool(body["applied"]),
-            step=int(body["step"]),
+            applied=bool(body.get("applied")),
+            step=int(_number(body.get("step"))),
             reason=str(body.get("reason", "")),
             result=body.get("result") or {},
-            at=float(body.get("at", 0.0)),
+            at=_number(body.get("at")),
         )
 
     def wait(self, command: Command, timeout_s: float) -> Outcome | None:
@@ -109,9 +110,14 @@ class Mailbox:
             id=name[:-5],
             kind=body["kind"],
             args=args if isinstance(args, dict) else {},
-            at=float(body.get("at") or 0.0),
+            at=_number(body.get("at")),
             by=str(body.get("by", "you")),
         )
+
+
+def _number(value: Any) -> float:
+    """A number from a file that anyone may have written; 0 for what is none."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
 
 
 def _write(path: Path, body: Mapping[str, Any]) -> None:

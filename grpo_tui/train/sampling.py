@@ -12,7 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from grpo_tui.train.settings import LEAST_TEMPERATURE, MOST_TEMPERATURE, Refused
+
 MAX_COMPLETIONS = 64
+MAX_PROMPT_TOKENS = 32_768
+"""Longer ones would hold the run up for minutes, whatever the model could take."""
 
 
 def sample(trainer: Any, prompt: Any, *, count: int = 4, temperature: float | None = None) -> dict[str, Any]:
@@ -23,20 +27,25 @@ def sample(trainer: Any, prompt: Any, *, count: int = 4, temperature: float | No
         prompt: A string or a list of chat messages. When the run trains on chat prompts a string
             becomes one user message.
         count: Number of completions, 1 to 64.
-        temperature: Sampling temperature, by default that of the run.
+        temperature: Sampling temperature, by default that of the run; 0 takes the likeliest token.
 
     Returns:
         `{"prompt", "rendered", "temperature", "completions": [{"text", "tokens", "truncated"}]}`.
+
+    Raises:
+        Refused: The prompt is too long or none, or there are too many completions, or no such temperature.
     """
     import torch
     from trl.models import unwrap_model_for_generation
 
-    count = max(1, min(MAX_COMPLETIONS, int(count)))
+    if not 1 <= count <= MAX_COMPLETIONS:
+        raise Refused(f"count must be from 1 to {MAX_COMPLETIONS}, not {count}")
     tokenizer = trainer._tokenizer
-    rendered, ids = _encode(trainer, tokenizer, prompt)
     config = _generation_config(trainer, tokenizer)
     if temperature is not None:
-        config.temperature = float(temperature)
+        _set_temperature(config, temperature)
+    rendered, ids = _encode(trainer, tokenizer, prompt)
+    _refuse_long(trainer, len(ids), config.max_new_tokens or 0)
     device = trainer.accelerator.device
     inputs = torch.tensor([ids] * count, device=device)
     ends = {*trainer.eos_token_ids} if hasattr(trainer, "eos_token_ids") else {tokenizer.eos_token_id}
@@ -58,9 +67,35 @@ def sample(trainer: Any, prompt: Any, *, count: int = 4, temperature: float | No
     return {
         "prompt": prompt,
         "rendered": rendered,
-        "temperature": config.temperature,
+        "temperature": config.temperature if config.do_sample else 0.0,
         "completions": completions,
     }
+
+
+def _set_temperature(config: Any, temperature: float) -> None:
+    if temperature == 0:
+        config.do_sample = False
+        config.temperature = config.top_p = 1.0
+        config.top_k = config.min_p = None
+    elif LEAST_TEMPERATURE <= temperature <= MOST_TEMPERATURE:
+        config.temperature = float(temperature)
+    else:
+        raise Refused(
+            f"temperature must be 0 or from {LEAST_TEMPERATURE:g} to {MOST_TEMPERATURE:g}, not {temperature}"
+        )
+
+
+def _refuse_long(trainer: Any, tokens: int, new: int) -> None:
+    """Refuse what the model cannot take, before the run waits for it."""
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    text = model.config.get_text_config() if hasattr(model.config, "get_text_config") else model.config
+    context = getattr(text, "max_position_embeddings", None)
+    limit = min(MAX_PROMPT_TOKENS, context - new if context else MAX_PROMPT_TOKENS)
+    if tokens == 0:
+        raise Refused("the prompt is empty")
+    if tokens > limit:
+        reason = f"the model's context of {context:,} less {new:,} to generate" if context else "the most"
+        raise Refused(f"the prompt has {tokens:,} tokens; {limit:,} can be sampled from ({reason})")
 
 
 @contextmanager

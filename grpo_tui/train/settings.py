@@ -16,6 +16,8 @@ from grpo_tui.core.records import Record, SettingChanged
 from grpo_tui.train import compat
 
 NAMES = ("learning_rate", "temperature", "reward_weights")
+FLOAT32 = 3.4e38
+"""Beyond it a number is infinite for TRL."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0
 
 
@@ -146,6 +148,6 @@ def _number(name: str, value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError):
         raise Refused(f"{name} takes a number, not {value!r}") from None
-    if not math.isfinite(number):
+    if not math.isfinite(number) or abs(number) > FLOAT32:
         raise Refused(f"{name} takes a finite number, not {value!r}")
     return number

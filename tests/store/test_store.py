@@ -300,3 +300,22 @@ def test_a_record_that_cannot_be_handed_over_by_a_rank_is_counted_and_costs_no_o
     records, _ = take_spooled(folder, 1)
     assert [b.batch for b in records if isinstance(b, r.GenerationBatch)] == [0, 1, 2]
     assert sum(d.count for d in records if isinstance(d, r.Dropped)) == 3
+
+
+def test_files_in_the_mailbox_that_are_no_commands_harm_nobody(tmp_path: Path) -> None:
+    box = Mailbox(tmp_path / "commands")
+    command = box.submit("pause")
+    for name, content in (
+        ("a", b"{not json"),
+        ("b", b"[]"),
+        ("c", b"\xff\xfe"),
+        ("d", b'{"kind": 5}'),
+        ("e", b'{"kind": "pause", "args": 5, "at": "x", "by": null}'),
+        ("f", b'{"kind": "pause", "at": 1e999}'),
+    ):
+        (tmp_path / "commands" / f"{name}.json").write_bytes(content)
+    (tmp_path / "commands" / "g.json").mkdir()
+    (tmp_path / "commands" / "e.out.json").write_text('{"step": "x", "result": 3}')
+    assert command in box.pending()
+    assert {c.id for c in box.pending()} == {command.id, "f"}
+    assert {c.id for c, _ in box.history(set())} == {command.id, "e", "f"}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.core.records import Record
+from grpo_tui.train.sampling import sample
 from grpo_tui.train.settings import Refused, Settings
 from tests.train.tiny import make_trainer
 
@@ -21,11 +22,12 @@ pytestmark = pytest.mark.slow
         ("learning_rate", 0, "`pause` holds"),
         ("learning_rate", -1, "above 0"),
         ("learning_rate", "1e400", "finite"),
-        ("temperature", 1e308, "from 0.01 to 100"),
+        ("temperature", 1e30, "from 0.01 to 100"),
         ("temperature", 1e-40, "from 0.01 to 100"),
         ("temperature", False, "takes a number"),
         ("reward_weights", [True, 1], "takes a number"),
         ("reward_weights", [1, "nan"], "finite"),
+        ("reward_weights", [1, 1e39], "finite"),
         ("reward_weights", [1], "takes 2 numbers"),
         ("beta", 0.1, "cannot change in mid-run"),
     ],
@@ -42,3 +44,29 @@ def test_a_value_that_would_break_the_run_is_refused_and_changes_nothing(
         settings.apply({"reward_weights": [2, 2], name: value} if name != "reward_weights" else {name: value})
     assert settings.current() == before
     assert records == []
+
+
+@pytest.mark.parametrize(
+    ("prompt", "more", "reason"),
+    [
+        ("x" * 100_000, {}, "tokens; 236 can be sampled from"),
+        ("hi", {"count": 100_000}, "count must be from 1 to 64"),
+        ("hi", {"count": 0}, "count must be"),
+        ("hi", {"temperature": -1.0}, "temperature must be"),
+        ("hi", {"temperature": float("nan")}, "temperature must be"),
+        ("hi", {"temperature": 1e-40}, "temperature must be"),
+    ],
+)
+def test_a_sample_that_would_hold_the_run_up_is_refused_at_once(
+    tmp_path: Path, prompt: str, more: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(Refused, match=reason):
+        sample(make_trainer(tmp_path), prompt, **more)
+
+
+def test_a_temperature_of_zero_samples_the_likeliest_answer(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path)
+    drawn = sample(trainer, "2+2=?", count=3, temperature=0)
+    assert len({c["text"] for c in drawn["completions"]}) == 1
+    assert drawn["temperature"] == 0
+    assert trainer.generation_config.do_sample
