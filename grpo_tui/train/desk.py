@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from grpo_tui.core.records import Record, RewardCall
 from grpo_tui.core.text import message_text, prompt_text, shorten
+from grpo_tui.rewards.contract import RewardContractError, checked
 from grpo_tui.train.phases import PhaseClock
 
 ABORT_SIGNAL = signal.SIGRTMIN + 3
@@ -153,17 +154,19 @@ class RewardDesk:
         call_id, started_at, start = self._begin(name)
         outcome: Literal["ok", "error", "aborted"] = "error"
         error = ""
+        count = len(kwargs["completions"])  # before the function can change the list
         try:
             try:
                 self._running = call_id
-                result = function(*args, **kwargs)
-                if inspect.isgenerator(result):
-                    result = list(result)
+                result = checked(name, function(*args, **kwargs), count)
             finally:
                 self._running = None
             outcome = "ok"
         except RewardAborted:
-            outcome, result = "aborted", [None] * len(kwargs["completions"])
+            outcome, result = "aborted", [None] * count
+        except RewardContractError as raised:
+            error = str(raised)[:2000]
+            raise
         except BaseException as raised:
             error = f"{type(raised).__name__}: {raised}"[:2000]
             self.failed_function = name
@@ -217,14 +220,18 @@ class RewardDesk:
             call_id, started_at, start = self._begin(name)
             outcome: Literal["ok", "error", "aborted"] = "error"
             error = ""
+            count = len(kwargs["completions"])
             task = self._tasks[call_id] = asyncio.ensure_future(function(*args, **kwargs))
             try:
-                result = await task
+                result = checked(name, await task, count)
                 outcome = "ok"
             except asyncio.CancelledError:
                 if call_id not in self._aborted:
                     raise
-                outcome, result = "aborted", [None] * len(kwargs["completions"])
+                outcome, result = "aborted", [None] * count
+            except RewardContractError as raised:
+                error = str(raised)[:2000]
+                raise
             except BaseException as raised:
                 error = f"{type(raised).__name__}: {raised}"[:2000]
                 self.failed_function = name

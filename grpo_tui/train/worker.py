@@ -66,6 +66,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
         print(f"grpo-tui: {finding.severity}: {finding.message}", flush=True)
 
     from grpo_tui.data.load import load_prompts
+    from grpo_tui.rewards.contract import check_call
     from grpo_tui.rewards.loading import load_rewards
     from grpo_tui.train.answers import compared, held_rows, score
     from grpo_tui.train.build import build_trainer, reward_sources
@@ -73,6 +74,11 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
 
     rewards = load_rewards(config)
     prompts = load_prompts(config)
+    columns = prompts.train.column_names  # a stream may not know its own
+    for reward in rewards:
+        if callable(reward.func) and columns:
+            for warning in check_call(reward.name, reward.func, columns):
+                print(f"grpo-tui: warning: {warning}", flush=True)
     trainer = build_trainer(config, rewards, prompts, folder.root)
     session.join(trainer, reward_sources(rewards, session.attempt))
     session.fact("reproduction", reproduction_record(trainer, Path(config.cwd or ".")))

@@ -1,0 +1,146 @@
+"""What TRL asks of a reward function: the arguments it is called with, and what it may return.
+
+TRL notices most faults late and some without a name: a missing `**kwargs` after the first generation, a
+single number as "'float' object is not iterable". Here each is told with the reward, the value and the fix. A
+return value that TRL can use is passed on as it is. It calls no reward.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from grpo_tui.config.removed import nearest
+from grpo_tui.core.text import shorten
+
+ALWAYS = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")
+"""Keyword arguments of every call in TRL 1.16; the columns of the dataset come on top."""
+NOT_PASSED = ("prompt", "completion", "completion_ids")
+"""Columns that TRL keeps to itself."""
+
+
+class RewardContractError(ValueError):
+    """A reward function does not do what TRL asks of one; the message names it and the fix."""
+
+
+def checked(name: str, result: Any, count: int) -> Any:
+    """Return what a reward function returned, in a form that TRL can use.
+
+    Args:
+        name: the reward's name.
+        result: what it returned; a generator or another iterator becomes a list, the rest stays as it is.
+        count: number of completions it scored.
+
+    Raises:
+        RewardContractError: TRL could not use it.
+    """
+
+    def refuse(what: str) -> RewardContractError:
+        return RewardContractError(
+            f"reward function '{name}' returned {what}; TRL wants one number (or None) for each of the "
+            f"{count} completions"
+        )
+
+    if result is None:
+        raise refuse("None, as a function does that ends without `return`")
+    if isinstance(result, dict | str | bytes | set | frozenset) or not isinstance(result, Iterable):
+        raise refuse(f"{_shown(result)}, which is {_kind(result)}")
+    if getattr(result, "shape", None) == ():
+        raise refuse(f"the single value {_shown(result)}")
+    if not hasattr(result, "__len__"):
+        result = list(result)
+    if len(result) != count:
+        raise refuse(f"{len(result)} value{'s' * (len(result) != 1)}")
+    if not hasattr(result, "shape"):
+        for position, value in enumerate(result):
+            if value is not None and not _is_number(value):
+                raise refuse(f"{_shown(value)}, {_kind(value)}, for completion {position + 1}")
+    return result
+
+
+def check_call(name: str, function: Callable[..., Any], columns: Collection[str]) -> list[str]:
+    """Check a reward function's parameters against what TRL will pass.
+
+    Args:
+        name: the reward's name.
+        function: the function, as TRL will call it.
+        columns: columns of the dataset.
+
+    Returns:
+        Warnings: parameters with the default None that no column fills, so that it stays None.
+
+    Raises:
+        RewardContractError: TRL's call would fail.
+    """
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return []  # built in C: it says nothing of its parameters
+    own = [column for column in columns if column not in NOT_PASSED]
+    passed = [*ALWAYS, *own]
+    kinds = {parameter.kind for parameter in parameters.values()}
+    missing = [
+        p.name
+        for p in parameters.values()
+        if p.default is p.empty
+        and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+        and (p.name not in passed or p.kind is p.POSITIONAL_ONLY)
+    ]
+    if missing:
+        raise RewardContractError(
+            f"reward function '{name}' needs {missing[0]}, which is no column of the dataset; the columns "
+            f"are {', '.join(sorted(columns))}.{_like(missing[0], own)}"
+        )
+    if inspect.Parameter.VAR_KEYWORD not in kinds:
+        unknown = [key for key in passed if key not in parameters]
+        if unknown:
+            taken = ", ".join([*parameters, "**kwargs"])
+            raise RewardContractError(
+                f"reward function '{name}' takes no {unknown[0]}, which TRL passes with every call; write it "
+                f"as `({taken})`{_place(function)}"
+            )
+    return [
+        f"reward '{name}': its parameter {p.name} stays None, for the dataset has no such column."
+        f"{_like(p.name, own)}"
+        for p in parameters.values()
+        if p.default is None and p.name not in passed
+    ]
+
+
+def _like(word: str, columns: Collection[str]) -> str:
+    near = nearest(word, columns, cutoff=0.5)
+    near = near or (next(iter(columns)) if len(columns) == 1 else None)
+    return f" If it means {near}: `grpo_tui.columns: {{{word}: {near}}}`" if near else ""
+
+
+def _place(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})" if code is not None else ""
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, str | bytes):
+        return False  # `float("1.0")` works, TRL's tensor of texts does not
+    try:
+        float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    try:
+        return shorten(repr(value), 60)
+    except Exception:
+        return f"a {type(value).__name__}"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, int | float):
+        return "one number for all" if isinstance(value, bool) or abs(value) < 1e300 else "too large a number"
+    if inspect.iscoroutine(value):
+        return "a coroutine: it must be `async def` itself for TRL to wait for it"
+    if isinstance(value, str):
+        return "a text"
+    return f"of type {type(value).__name__}"
