@@ -27,7 +27,7 @@ class _Scored:
     """One batch between the reward call and the advantages."""
 
     prompts: list[Any]
-    completions: list[Any]
+    answers: list[tuple[str, list[dict[str, Any]] | None]]
     ids: list[list[int]]
     rewards: list[list[float | None]]
     totals: list[float | None]
@@ -62,9 +62,11 @@ class Capture:
     def _around_rewards(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def calculate_rewards(inputs: Any, prompts: Any, completions: Any, ids: Any) -> Any:
             self._desk.returned = {}
+            # Before the rewards: what they change in these lists was never generated.
+            asked, answered = _copied(prompts), [_readable(c) for c in completions]
             with self._phases.during("reward"):
                 rewards = original(inputs, prompts, completions, ids)
-            self._scored = self._score(inputs, prompts, completions, ids, rewards)
+            self._scored = self._score(inputs, asked, answered, ids, rewards)
             return rewards
 
         return calculate_rewards
@@ -103,7 +105,7 @@ class Capture:
 
         return generate_and_score
 
-    def _score(self, inputs: Any, prompts: Any, completions: Any, ids: Any, rewards: Any) -> _Scored:
+    def _score(self, inputs: Any, prompts: Any, answers: Any, ids: Any, rewards: Any) -> _Scored:
         trainer = self._trainer
         count = len(prompts)
         start = int(trainer.accelerator.process_index) * count
@@ -111,7 +113,7 @@ class Capture:
         ends = compat.end_tokens(trainer)
         return _Scored(
             prompts=list(prompts),
-            completions=list(completions),
+            answers=answers,
             ids=ids,
             rewards=self._with_abstentions(local.tolist()),
             totals=compat.totals(trainer, local),
@@ -143,7 +145,7 @@ class Capture:
         for i in range(len(scored.prompts)):
             number = (first + i) // size
             member.setdefault(number, i)
-            text, messages = _readable(scored.completions[i])
+            text, messages = scored.answers[i]
             groups.setdefault(number, []).append(
                 Completion(
                     index=(first + i) % size,
@@ -172,6 +174,15 @@ def _number(value: Any, fallback: float | None) -> float | None:
     return fallback if fallback is not None and math.isinf(fallback) else number
 
 
+def _copied(value: Any) -> Any:
+    """The lists and mappings of a value anew; texts and images in them are not doubled."""
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return value
+
+
 def _readable(completion: Any) -> tuple[str, list[dict[str, Any]] | None]:
     """The text of a completion, and its messages when they say more than one plain answer."""
     if isinstance(completion, str):
@@ -182,4 +193,4 @@ def _readable(completion: Any) -> tuple[str, list[dict[str, Any]] | None]:
         and isinstance(completion[0].get("content"), str)
     )
     text = "\n".join(message_text(message.get("content")) for message in completion)
-    return text, None if plain else list(completion)
+    return text, None if plain else _copied(completion)

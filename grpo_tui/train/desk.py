@@ -107,7 +107,7 @@ class RewardDesk:
 
         def run() -> None:
             try:
-                if device is not None and device.type == "cuda":
+                if device is not None and device.type == "cuda" and device.index is not None:
                     import torch
 
                     torch.cuda.set_device(device)
