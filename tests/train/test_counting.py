@@ -56,6 +56,28 @@ def test_every_completion_is_stored_once_with_its_rewards_and_advantage(name: st
     _check_shape(groups, COMBINATIONS[name])
 
 
+def _rewriting(prompts: Any, completions: Any, **kwargs: Any) -> list[float]:
+    count = len(completions)
+    for prompt, completion in zip(prompts, completions, strict=True):
+        completion[0]["content"] = "rewritten"
+        prompt[-1]["content"] = "rewritten"
+    completions.clear()
+    return [float(i) for i in range(count)]
+
+
+@pytest.mark.slow
+def test_what_a_reward_changes_in_its_arguments_does_not_change_the_record(tmp_path: Path) -> None:
+    plain, changed = tmp_path / "plain", tmp_path / "changed"
+    run_recorded(plain, rewards=[lambda completions, **kw: [1.0] * len(completions)], max_steps=1)
+    run_recorded(changed, rewards=[_rewriting], max_steps=1)
+    kept = [
+        [(g.prompt, [c.text for c in g.completions]) for g in RunReader(RunFolder(folder).database).groups()]
+        for folder in (plain, changed)
+    ]
+    assert kept[0] == kept[1]
+    assert "rewritten" not in str(kept[1])
+
+
 def _check_shape(groups: list[StoredGroup], arguments: dict[str, Any]) -> None:
     assert all(len(g.completions) == 4 for g in groups)
     assert all([c.index for c in g.completions] == [0, 1, 2, 3] for g in groups)
