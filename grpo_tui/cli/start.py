@@ -16,6 +16,7 @@ from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.launcher import launcher_words, world_size
 from grpo_tui.cli.look import show
 from grpo_tui.cli.summary import summary
+from grpo_tui.config.adapters import adapter_mismatch
 from grpo_tui.config.resolve import load_config, reload_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.core.text import one_line, shell_word
@@ -114,6 +115,9 @@ def _resumed(parsed: Any) -> Start:
     if parsed.run_dir is not None and source is not None and parsed.run_dir.absolute() != folder.root:
         raise CommandError("--resume continues a run in its own folder; leave --run-dir out")
     verdict, notes = _checkpoint(folder, parsed.resume)
+    mismatch = adapter_mismatch(verdict.path, config.model_args)
+    if mismatch:
+        raise CommandError(mismatch)
     total = config.grpo.get("max_steps")
     if isinstance(total, int) and 0 < total <= verdict.step:
         raise CommandError(

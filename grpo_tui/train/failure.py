@@ -14,6 +14,10 @@ LIMIT = 2_000
 """Characters kept of a message; the whole of it is in `train.log`."""
 
 
+class NoStepError(RuntimeError):
+    """Training ended without a step, which TRL takes for a success."""
+
+
 def describe(
     error: BaseException, phase: str, reward_function: str | None = None, sample: str = ""
 ) -> dict[str, Any]:
@@ -29,7 +33,9 @@ def describe(
         `{"type", "message", "cause"}`.
     """
     message = str(error).strip()[:LIMIT] or type(error).__name__
-    first = message.splitlines()[0]
+    lines = message.splitlines()
+    # "Error(s) in loading state_dict for Model:" says nothing without what follows.
+    first = " ".join(line.strip() for line in lines[:2]) if lines[0].rstrip().endswith(":") else lines[0]
     place = _place(error)
     if reward_function is not None:
         cause = f"reward function '{reward_function}' failed{place}: {type(error).__name__}: {first}"

@@ -66,7 +66,6 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
         print(f"grpo-tui: {finding.severity}: {finding.message}", flush=True)
 
     from grpo_tui.data.load import load_prompts
-    from grpo_tui.rewards.contract import check_call
     from grpo_tui.rewards.loading import load_rewards
     from grpo_tui.train.answers import compared, held_rows, score
     from grpo_tui.train.build import build_trainer, reward_sources
@@ -74,11 +73,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
 
     rewards = load_rewards(config)
     prompts = load_prompts(config)
-    columns = prompts.train.column_names  # a stream may not know its own
-    for reward in rewards:
-        if callable(reward.func) and columns:
-            for warning in check_call(reward.name, reward.func, columns):
-                print(f"grpo-tui: warning: {warning}", flush=True)
+    _check_rewards(rewards, prompts.train.column_names)
     trainer = build_trainer(config, rewards, prompts, folder.root)
     session.join(trainer, reward_sources(rewards, session.attempt))
     session.fact("reproduction", reproduction_record(trainer, Path(config.cwd or ".")))
@@ -94,11 +89,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     session.desk.serve(
         lambda: trainer.train(resume_from_checkpoint=resume_from), device=trainer.accelerator.device
     )
-    if int(trainer.state.global_step) == 0:
-        raise RuntimeError(
-            "the run ended after 0 steps: the dataset has too few rows for one generation batch "
-            f"({trainer.args.generation_batch_size // trainer.num_generations} prompts)"
-        )
+    _refuse_no_step(trainer, prompts.train)
     state = session.ended_state()
     if questions:
         after = _answers(trainer, questions)
@@ -114,6 +105,29 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     if hasattr(trainer, "end"):
         trainer.end()
     return state
+
+
+def _check_rewards(rewards: Sequence[Any], columns: Sequence[str] | None) -> None:
+    from grpo_tui.rewards.contract import check_call
+
+    if not columns:
+        return  # a stream may not know its own
+    for reward in rewards:
+        if callable(reward.func):
+            for warning in check_call(reward.name, reward.func, columns):
+                print(f"grpo-tui: warning: {warning}", flush=True)
+
+
+def _refuse_no_step(trainer: Any, train: Any) -> None:
+    from grpo_tui.train.failure import NoStepError
+
+    if int(trainer.state.global_step) > 0:
+        return
+    needed = trainer.args.generation_batch_size // trainer.num_generations
+    raise NoStepError(
+        f"the run ended after 0 steps: a generation batch takes {needed:,} prompts, and the dataset has "
+        f"{len(train) if hasattr(train, '__len__') else 'fewer'}. Add rows, or lower per_device_train_batch_size"
+    )
 
 
 def _stop_on_signals(session: Session) -> None:

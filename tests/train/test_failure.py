@@ -31,6 +31,7 @@ CASES: list[tuple[BaseException, str, str]] = [
     (DataError("rows.jsonl has no column prompt"), "load", "rows.jsonl has no column prompt"),
     (ZeroDivisionError("division by zero"), "update", "the update failed (test_failure.py:"),
     (RuntimeError(""), "save", "saving failed"),
+    (RuntimeError("Error(s) in loading Model:\n\tsize mismatch for q"), "load", "Model: size mismatch for q"),
 ]
 
 

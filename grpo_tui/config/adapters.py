@@ -1,0 +1,87 @@
+"""Does a checkpoint's LoRA adapter fit the config that wants to resume from it?
+
+transformers says a mismatch late and misleadingly ("can't find a checkpoint index", a page of tensor sizes).
+It reads `adapter_config.json` only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.trl_fields import load_fields
+
+_SAME = {
+    "r": "lora_r",
+    "lora_alpha": "lora_alpha",
+    "use_rslora": "use_rslora",
+    "use_dora": "use_dora",
+    "target_modules": "lora_target_modules",
+    "modules_to_save": "lora_modules_to_save",
+}
+"""Key of the adapter to the key of the config that has to say the same."""
+
+
+def adapter_mismatch(checkpoint: Path, model_args: Mapping[str, Any]) -> str | None:
+    """Return why the config cannot go on from the checkpoint, with what would; None when it can.
+
+    Args:
+        checkpoint: the checkpoint's folder.
+        model_args: ModelConfig arguments of the config.
+    """
+    adapter = _adapter(checkpoint)
+    use_peft = bool(model_args.get("use_peft"))
+    if adapter is None:
+        if not use_peft:
+            return None
+        return (
+            f"{checkpoint.name} holds a whole model, and this config trains a LoRA adapter; "
+            "--set use_peft=false resumes it"
+        )
+    if not use_peft:
+        if _adapter(Path(str(model_args.get("model_name_or_path")))) is not None:
+            return None  # the model itself is an adapter, which is trained on
+        return (
+            f"{checkpoint.name} holds a LoRA adapter (r {adapter.get('r')}), and this config trains the "
+            "whole model; --set use_peft=true resumes it"
+        )
+    fields = load_fields()
+    wrong = []
+    for key, name in _SAME.items():
+        asked = model_args.get(name, fields[name].default if name in fields else None)
+        saved = adapter.get(key)
+        if asked is not None and not _equal(asked, saved):
+            wrong.append((name, saved, asked))
+    if not wrong:
+        return None
+    said = "; ".join(
+        f"{name} {_word(saved)}, and this config says {_word(asked)}" for name, saved, asked in wrong
+    )
+    fix = " ".join(f"--set {name}={_word(saved)}" for name, saved, _ in wrong)
+    return f"{checkpoint.name} was trained with {said}. An adapter keeps its shape: {fix} resumes it"
+
+
+def _adapter(folder: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _equal(asked: Any, saved: Any) -> bool:
+    if isinstance(asked, list):
+        if asked == ["all-linear"] or not isinstance(saved, list):
+            return True  # PEFT wrote out what the word stands for
+        return sorted(map(str, asked)) == sorted(map(str, saved))
+    if isinstance(asked, str):
+        return True
+    return bool(asked == saved) or (not asked and not saved)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{','.join(sorted(map(str, value)))}]"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,54 @@
+"""A LoRA checkpoint and a config that does not fit it are told apart before anything is loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.config.adapters import adapter_mismatch
+
+SAVED = {
+    "r": 4,
+    "lora_alpha": 32,
+    "target_modules": ["v_proj", "q_proj"],
+    "use_rslora": False,
+    "use_dora": False,
+}
+FITS = {"use_peft": True, "lora_r": 4, "lora_target_modules": ["q_proj", "v_proj"]}
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkpoint-4"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps(SAVED))
+    return folder
+
+
+@pytest.mark.parametrize("more", [{}, {"lora_target_modules": None}, {"lora_target_modules": ["all-linear"]}])
+def test_an_adapter_of_the_same_shape_fits(checkpoint: Path, more: dict[str, Any]) -> None:
+    assert adapter_mismatch(checkpoint, {**FITS, **more}) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "fix"),
+    [
+        ({"lora_r": 8}, "--set lora_r=4 resumes it"),
+        ({"lora_target_modules": ["k_proj"]}, "--set lora_target_modules=[q_proj,v_proj] resumes it"),
+        ({"lora_alpha": 8}, "--set lora_alpha=32"),
+        ({"use_dora": True}, "--set use_dora=false"),
+        ({"use_peft": False}, "--set use_peft=true resumes it"),
+    ],
+)
+def test_an_adapter_of_another_shape_is_refused_with_what_resumes_it(
+    checkpoint: Path, change: dict[str, Any], fix: str
+) -> None:
+    assert fix in (adapter_mismatch(checkpoint, {**FITS, **change}) or "")
+
+
+def test_a_whole_model_does_not_go_on_as_an_adapter(tmp_path: Path) -> None:
+    assert "--set use_peft=false" in (adapter_mismatch(tmp_path, FITS) or "")
+    assert adapter_mismatch(tmp_path, {}) is None
