@@ -124,9 +124,10 @@ def _refuse_no_step(trainer: Any, train: Any) -> None:
     if int(trainer.state.global_step) > 0:
         return
     needed = trainer.args.generation_batch_size // trainer.num_generations
+    rows = len(train) if hasattr(train, "__len__") else "fewer"
     raise NoStepError(
         f"the run ended after 0 steps: a generation batch takes {needed:,} prompts, and the dataset has "
-        f"{len(train) if hasattr(train, '__len__') else 'fewer'}. Add rows, or lower per_device_train_batch_size"
+        f"{rows}. Add rows, or lower per_device_train_batch_size"
     )
 
 
