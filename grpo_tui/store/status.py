@@ -108,6 +108,8 @@ def read_status(root: Path, reader: RunReader | None = None) -> Status:
 
 
 def _before_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: RankState | None) -> Status:
+    if rank is not None and rank.phase != "load" and not folder.database.exists() and rank.alive:
+        return _without_database(folder, heartbeat, rank)
     if heartbeat is not None and heartbeat.supervisor_alive:
         return Status(
             state="starting", phase="load", pid=heartbeat.supervisor, heartbeat_age_s=heartbeat.age_s
@@ -116,6 +118,28 @@ def _before_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: RankS
         raise RunDatabaseError(f"{folder.root}: no run here. `grpo-tui runs` lists the runs it can find.")
     error = {"type": "", "message": "the run ended before it recorded anything", "cause": f"see {folder.log}"}
     return Status(state="crashed", error=error)
+
+
+def _without_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: RankState) -> Status:
+    """A run that trains on while somebody has removed its run.db."""
+    supervised = heartbeat is not None and heartbeat.supervisor_alive
+    message = (
+        "run.db was removed: what is recorded until the run ends is lost. Stop it, it saves a checkpoint"
+    )
+    return Status(
+        state=_state_of_rank(rank),
+        step=rank.step,
+        phase=rank.phase,
+        phase_s=max(0.0, time.time() - rank.phase_since) if rank.phase_since else 0.0,
+        reward_func=rank.reward_function,
+        heartbeat_age_s=None if heartbeat is None else round(heartbeat.age_s, 3),
+        pid=heartbeat.supervisor if heartbeat is not None and supervised else None,
+        ranks=_ranks_now(folder),
+        attempt=rank.attempt,
+        alerts=(_alert("store.removed", message, "stop the run", rank.step),),
+        progress_at=rank.progress_at or None,
+        supervised=supervised,
+    )
 
 
 def _from_database(
@@ -172,6 +196,10 @@ def _state(attempt: Attempt | None, heartbeat: Heartbeat | None, rank: RankState
         return "stopping" if supervisor_alive else "crashed"
     if rank is None or rank.phase == "load":
         return "starting"
+    return _state_of_rank(rank)
+
+
+def _state_of_rank(rank: RankState) -> str:
     if rank.phase == "wait":
         return "paused"
     if rank.stopping:
@@ -207,19 +235,20 @@ def _alerts(rank: RankState | None, step: int) -> tuple[Mapping[str, Any], ...]:
         ),
     ):
         if text:
-            remedies = [{"text": remedy, "field": None, "value": None, "live": True}]
-            found.append(
-                {
-                    "id": name,
-                    "severity": "error",
-                    "first_step": step,
-                    "last_step": step,
-                    "message": text,
-                    "evidence": {},
-                    "remedies": remedies,
-                }
-            )
+            found.append(_alert(name, text, remedy, step))
     return tuple(found)
+
+
+def _alert(name: str, text: str, remedy: str, step: int) -> Mapping[str, Any]:
+    return {
+        "id": name,
+        "severity": "error",
+        "first_step": step,
+        "last_step": step,
+        "message": text,
+        "evidence": {},
+        "remedies": [{"text": remedy, "field": None, "value": None, "live": True}],
+    }
 
 
 def _ranks_now(folder: RunFolder) -> tuple[RankNow, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import write_heartbeat
+from grpo_tui.store.live import RankFile, write_heartbeat
 from grpo_tui.store.status import read_status
 from grpo_tui.store.writer import Writer
 
@@ -44,3 +44,17 @@ def test_the_supervisor_that_saw_the_end_does_not_start_it_anew(tmp_path: Path) 
     folder = _ended_run(tmp_path, time.time() + 60)
     write_heartbeat(folder.heartbeat, os.getpid(), None)
     assert read_status(tmp_path).state == "crashed"
+
+
+def test_a_run_whose_database_was_removed_is_training_and_says_what_is_lost(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    write_heartbeat(folder.heartbeat, os.getpid(), os.getpid())
+    assert read_status(tmp_path).state == "starting"
+    rank = RankFile(folder.rank(0), os.getpid())
+    rank.update(rank=0, phase="load", phase_since=time.time())
+    assert read_status(tmp_path).state == "starting"
+    rank.update(phase="generate", step=7, progress_at=time.time())
+    look = read_status(tmp_path)
+    rank.close()
+    assert (look.state, look.step, look.phase) == ("training", 7, "generate")
+    assert [alert["id"] for alert in look.alerts] == ["store.removed"]
