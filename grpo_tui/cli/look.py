@@ -124,6 +124,7 @@ def describe(look: Status) -> list[str]:
             lines.append(
                 "no supervisor: training and recording go on; abort-reward and stop --now do not work"
             )
+    lines += [f"attention: {alert['message']}" for alert in look.alerts]
     if look.metrics:
         parts = [f"{key} {_number(look.metrics[key])}" for key in _SHOWN if key in look.metrics]
         lines.append("  ".join(parts))

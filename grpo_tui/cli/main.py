@@ -5,6 +5,7 @@ Knows which function serves which word; each lives beside this module.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -17,6 +18,9 @@ from grpo_tui.core.text import safe
 def main(arguments: list[str] | None = None) -> int:
     """Run `grpo-tui`; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows `?`, and no traceback
     parser = build_parser()
     words = _with_implied_command(words)
     parsed = parser.parse_args(words)

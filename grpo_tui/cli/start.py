@@ -202,6 +202,8 @@ def _fresh(root: Path) -> RunFolder:
         return folder
     best, _ = newest_usable(folder)
     run = shell_word(root)
+    if _trains(folder):
+        raise CommandError(f"a run trains in {root} now; `grpo-tui attach {run}` watches it")
     raise CommandError(
         f"{root} holds a run already. Continue it with `grpo-tui train {run} --resume`, or start anew with "
         "--run-dir FOLDER"
@@ -209,6 +211,13 @@ def _fresh(root: Path) -> RunFolder:
         else f"{root} holds a run already, which has no checkpoint to resume from; start anew with "
         "--run-dir FOLDER"
     )
+
+
+def _trains(folder: RunFolder) -> bool:
+    try:
+        return read_status(folder.root).live
+    except RunDatabaseError:
+        return False
 
 
 def _made_nothing(folder: RunFolder) -> bool:
