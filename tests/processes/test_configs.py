@@ -108,5 +108,5 @@ def test_a_dataset_too_small_for_one_step_is_no_success(run: Path, tmp_path: Pat
     )
     words = [word for pair in SMALL for word in ("--set", pair)]
     done = grpo_tui("train", config, "--run-dir", run, "--headless", *words, check=1)
-    assert "too few rows" in done.stdout
+    assert "a generation batch takes 4 prompts, and the dataset has 1. Add rows" in done.stdout
     assert state(run, "failed").step == 0

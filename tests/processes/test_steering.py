@@ -92,13 +92,13 @@ def test_stop_now_ends_at_once_and_leaves_no_process(run: Path) -> None:
     assert steps == list(range(1, len(steps) + 1))
 
 
-def test_a_folder_that_holds_a_run_is_refused_with_the_two_ways_on(run: Path) -> None:
+def test_a_folder_in_which_a_run_trains_is_refused_with_the_two_ways_on(run: Path) -> None:
     start(run, "max_steps=4000")
     at_step(run, 1)
     again = grpo_tui(
         "train", "--run-dir", run, Path("grpo_tui/demo/demo.yaml").absolute(), "--detach", check=2
     )
-    assert "--resume" in again.stderr
+    assert "attach" in again.stderr
     assert "--run-dir" in again.stderr
     busy = grpo_tui("train", run, "--resume", "--detach", check=2)
     assert "no complete checkpoint" in busy.stderr or "another run trains" in busy.stderr
