@@ -204,7 +204,8 @@ def _fresh(root: Path) -> RunFolder:
     run = shell_word(root)
     if _trains(folder):
         raise CommandError(
-            f"a run trains in {root} now; `grpo-tui attach {run}` watches it, and --run-dir FOLDER starts another"
+            f"a run trains in {root} now; `grpo-tui attach {run}` watches it, "
+            "and --run-dir FOLDER starts another"
         )
     raise CommandError(
         f"{root} holds a run already. Continue it with `grpo-tui train {run} --resume`, or start anew with "
