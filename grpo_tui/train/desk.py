@@ -24,6 +24,7 @@ from typing import Any, Literal
 from grpo_tui.core.records import Record, RewardCall
 from grpo_tui.core.text import message_text, prompt_text, shorten
 from grpo_tui.rewards.contract import RewardContractError, checked
+from grpo_tui.train.failure import message_of
 from grpo_tui.train.phases import PhaseClock
 
 ABORT_SIGNAL = signal.SIGRTMIN + 3
@@ -168,7 +169,7 @@ class RewardDesk:
             error = str(raised)[:2000]
             raise
         except BaseException as raised:
-            error = f"{type(raised).__name__}: {raised}"[:2000]
+            error = f"{type(raised).__name__}: {message_of(raised)}"[:2000]
             self.failed_function = name
             self.failed_sample = self._culprit(function, raised, args, kwargs)
             raise
@@ -233,7 +234,7 @@ class RewardDesk:
                 error = str(raised)[:2000]
                 raise
             except BaseException as raised:
-                error = f"{type(raised).__name__}: {raised}"[:2000]
+                error = f"{type(raised).__name__}: {message_of(raised)}"[:2000]
                 self.failed_function = name
                 raise
             finally:

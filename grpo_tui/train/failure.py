@@ -18,6 +18,14 @@ class NoStepError(RuntimeError):
     """Training ended without a step, which TRL takes for a success."""
 
 
+def message_of(error: BaseException) -> str:
+    """What an exception says; a person's own class may fail even at that."""
+    try:
+        return str(error)
+    except Exception:
+        return f"a {type(error).__name__} that cannot be shown"
+
+
 def describe(
     error: BaseException, phase: str, reward_function: str | None = None, sample: str = ""
 ) -> dict[str, Any]:
@@ -32,7 +40,7 @@ def describe(
     Returns:
         `{"type", "message", "cause"}`.
     """
-    message = str(error).strip()[:LIMIT] or type(error).__name__
+    message = message_of(error).strip()[:LIMIT] or type(error).__name__
     lines = message.splitlines()
     # "Error(s) in loading state_dict for Model:" says nothing without what follows.
     first = " ".join(line.strip() for line in lines[:2]) if lines[0].rstrip().endswith(":") else lines[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,9 @@ from grpo_tui.train.session import Session, checkpoint_step
 
 FAILED, STOPPED = 1, 3
 """Exit codes; 0 is a finished run."""
+
+LEAVING_S = 15.0
+"""How long trackers and threads may take after the end of a run was recorded."""
 
 ANSWERS_BEFORE = "answers_before"
 """Fact: the answers to the held-out questions before the first step."""
@@ -177,5 +181,14 @@ def _answers(trainer: Any, questions: Sequence[Any]) -> list[str]:
     return answer(trainer.model, trainer.processing_class, [question["prompt"] for question in questions])
 
 
+def _leave_within(seconds: float, code: int) -> None:
+    """End the process even when a thread a reward started never does."""
+    timer = threading.Timer(seconds, lambda: os._exit(code))
+    timer.daemon = True
+    timer.start()
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_code = main()
+    _leave_within(LEAVING_S, exit_code)
+    sys.exit(exit_code)

@@ -183,6 +183,19 @@ def test_a_reward_that_ends_the_process_is_no_success(run: Path, tmp_path: Path)
     assert "ended with code 0" in ended.error["cause"]
 
 
+def test_a_thread_a_reward_started_does_not_keep_the_process(run: Path, tmp_path: Path) -> None:
+    body = (
+        "import threading, time\n"
+        "def spawn(completions, **kwargs):\n"
+        "    threading.Thread(target=time.sleep, args=(1000,)).start()\n"
+        "    return [float(len(c[0]['content'])) for c in completions]\n"
+    )
+    start(run, "max_steps=2", config=_config(tmp_path / "own", "spawn", body))
+    rank = until(lambda: read_rank(RunFolder(run).rank(0)), "the trainer")
+    assert state(run, "finished").step == 2
+    until(lambda: not psutil.pid_exists(rank.pid), "the end of the trainer", 40)
+
+
 def test_no_process_a_reward_started_outlives_the_run(run: Path, tmp_path: Path) -> None:
     body = (
         "import subprocess\n"

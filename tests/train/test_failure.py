@@ -53,3 +53,11 @@ def test_a_reward_is_named_with_the_line_of_its_own_code(tmp_path: Path) -> None
     described = describe(caught.value, "reward", "judge", 'completion "x" of prompt "p"')
     place = "reward function 'judge' failed (judges.py:2): KeyError: 'missing'"
     assert described["cause"] == f'{place}, on completion "x" of prompt "p"'
+
+
+def test_an_exception_that_cannot_be_shown_is_still_told() -> None:
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    assert "a Broken that cannot be shown" in describe(_raised(Broken()), "update")["cause"]
