@@ -1,6 +1,6 @@
-"""The commands that look at runs: open the screen, attach, list, status.
+"""The commands that look at runs: attach, list, status.
 
-Knows how to ask the store and how to open the screen; starts and changes nothing.
+Knows how to ask the store; starts and changes nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.screen import default_roots, show
 from grpo_tui.core.text import one_line
 from grpo_tui.store.catalog import find_runs
 from grpo_tui.store.connection import RunDatabaseError
@@ -19,18 +20,6 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import Status, read_status
 from grpo_tui.store.values import finite_json
 from grpo_tui.supervisor import adopt
-
-
-def default_roots() -> list[Path]:
-    """Where runs are looked for: `outputs/` and the current folder."""
-    return [path for path in (Path("outputs"), Path(".")) if path.is_dir()]
-
-
-def open_runs(parsed: Any) -> int:
-    """`grpo-tui`: the Runs pane, or the list when there is no terminal."""
-    if not sys.stdout.isatty():
-        return runs(parsed)
-    return show(None)
 
 
 def attach(parsed: Any) -> int:
@@ -42,29 +31,6 @@ def attach(parsed: Any) -> int:
     from grpo_tui.cli.headless import follow
 
     return follow(root)
-
-
-def show(run: Path | None, roots: list[Path] | None = None) -> int:
-    """Open the screen, on a run or on the list of runs; what ends it badly leaves the terminal whole."""
-    from grpo_tui.cli.guard import guarded
-
-    return guarded(lambda: _screen(run, roots or default_roots()), lambda: _going_on(run))
-
-
-def _screen(run: Path | None, roots: list[Path]) -> int:
-    from grpo_tui.ui.app import run_app
-
-    parting = run_app(roots=roots, run=run)
-    if parting:
-        print(parting)
-    return OK
-
-
-def _going_on(run: Path | None) -> str:
-    """What a screen that broke leaves behind, in a sentence; empty when nothing goes on."""
-    if run is None:
-        return "no run was touched by it; `grpo-tui runs` lists them"
-    return f"training goes on; `grpo-tui attach {one_line(str(run))}`" if read_status(run).live else ""
 
 
 def runs(parsed: Any) -> int:

@@ -21,8 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows `?`, and no traceback
-    parser = build_parser()
     words = _with_implied_command(words)
+    parser = build_parser(with_faults="demo" in words)
     parsed = parser.parse_args(words)
     try:
         return _dispatch(parsed)
@@ -69,12 +69,16 @@ def _dispatch(parsed: object) -> int:
         from grpo_tui.cli import start
 
         return {"demo": start.demo, "train": start.train, "open": start.open_config}[command](parsed)
+    if command is None and sys.stdout.isatty():
+        from grpo_tui.cli.screen import show
+
+        return show(None)
     if command in (None, "attach", "runs", "status"):
         from grpo_tui.cli import look
 
-        return {None: look.open_runs, "attach": look.attach, "runs": look.runs, "status": look.status}[
-            command
-        ](parsed)
+        return {None: look.runs, "attach": look.attach, "runs": look.runs, "status": look.status}[command](
+            parsed
+        )
     from grpo_tui.cli import steer
 
     return steer.steer(parsed)

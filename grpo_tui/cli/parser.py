@@ -7,33 +7,46 @@ import math
 from pathlib import Path
 
 from grpo_tui import __version__
-from grpo_tui.demo.faults import FAULTS
 
 DESCRIPTION = "A terminal workbench for GRPO with TRL: train, watch every generation live, steer."
 EPILOG = "Without a command, grpo-tui opens the runs of this folder; RUN attaches, CONFIG.yaml starts."
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def build_parser(*, with_faults: bool = True) -> argparse.ArgumentParser:
+    """The whole command line.
+
+    Args:
+        with_faults: Whether `demo` lists its faults; without them nothing of the demonstration is imported.
+    """
     parser = argparse.ArgumentParser(prog="grpo-tui", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"grpo-tui {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    _start_commands(commands)
+    _start_commands(commands, with_faults)
     _open_command(commands)
     _look_commands(commands)
     _steer_commands(commands)
     return parser
 
 
-def _start_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _faults(wanted: bool) -> dict[str, str]:
+    """Names of the faults and what each teaches."""
+    if not wanted:
+        return {}
+    from grpo_tui.demo.faults import FAULTS
+
+    return {name: fault.teaches for name, fault in FAULTS.items()}
+
+
+def _start_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser], with_faults: bool) -> None:
+    faults = _faults(with_faults)
     demo = commands.add_parser(
         "demo",
         help="a real GRPO run of the shipped model, live, on the CPU in a minute",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(
             ["faults to practise on, each met and explained in docs/faults.md:"]
-            + [f"  {fault.name:14} {fault.teaches}" for fault in FAULTS.values()]
+            + [f"  {name:14} {teaches}" for name, teaches in faults.items()]
         ),
     )
     demo.add_argument("--headless", action="store_true", help="no screen: a line per step")
@@ -46,7 +59,7 @@ def _start_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser
     )
     demo.add_argument("--seed", type=int, help="random seed of the run")
     demo.add_argument(
-        "--fault", choices=tuple(FAULTS), metavar="NAME", help="break one thing on purpose; see below"
+        "--fault", choices=tuple(faults), metavar="NAME", help="break one thing on purpose; see below"
     )
 
     train = commands.add_parser("train", help="start or resume a run from a TRL YAML config or a run folder")

@@ -14,7 +14,7 @@ from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.launcher import launcher_words, world_size
-from grpo_tui.cli.look import show
+from grpo_tui.cli.screen import show
 from grpo_tui.cli.summary import summary
 from grpo_tui.config.adapters import adapter_mismatch
 from grpo_tui.config.resolve import load_config, reload_config

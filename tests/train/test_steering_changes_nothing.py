@@ -189,13 +189,13 @@ def test_settings_come_back_after_a_resume(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "why"),
     [
-        ({"temperature": 0}, "above 0"),
+        ({"temperature": 0}, "from 0.01 to 100"),
         ({"temperature": "warm"}, "takes a number"),
         ({"learning_rate": float("nan")}, "finite"),
         ({"beta": 0.1}, "beta cannot change in mid-run"),
         ({"reward_weights": [1.0]}, "takes 2 numbers, in the order correctness, format"),
         ({"reward_weights.speed": 2}, "no reward function is named speed"),
-        ({"learning_rate": 1e-4, "temperature": -1}, "above 0"),
+        ({"learning_rate": 1e-4, "temperature": -1}, "from 0.01 to 100"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused_and_nothing_changes(
