@@ -7,7 +7,8 @@ runs too, in a pseudo-terminal, and is stopped and continued together with the r
 
     python benchmarks/step_time.py [--steps 1000] [--watched]
 
-Prints the ratio of the summed times with a 95 % bootstrap confidence interval over the pairs.
+Prints the ratio of the summed times with a 95 % bootstrap confidence interval over the pairs; ctrl+c ends
+it early, with the pairs there are.
 """
 
 from __future__ import annotations
@@ -58,6 +59,17 @@ def watch(folder: Path) -> int:
     return pid
 
 
+def collect(plain: Side, recorded: Side, steps: int) -> list[tuple[float, float]]:
+    """Pairs of steps after the warm-up; ctrl+c ends the collecting and keeps what there is."""
+    pairs: list[tuple[float, float]] = []
+    try:
+        while len(pairs) < steps + WARM_UP:
+            pairs.append(pair(plain, recorded))
+    except KeyboardInterrupt:
+        print("interrupted; the figures are those of the pairs so far")
+    return pairs[WARM_UP:]
+
+
 def main() -> None:
     """Run both sides in turns and print the ratio."""
     parser = argparse.ArgumentParser(
@@ -79,7 +91,7 @@ def main() -> None:
             if options.watched:
                 recorded.companions.append(watch(root / "recorded"))
                 time.sleep(3)
-            pairs = [pair(plain, recorded) for _ in range(options.steps + WARM_UP)][WARM_UP:]
+            pairs = collect(plain, recorded, options.steps)
         finally:
             plain.end()
             recorded.end()
