@@ -13,6 +13,7 @@ from typing import Any
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.series import Series
+from grpo_tui.store.catalog import last_written_at
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
@@ -98,13 +99,8 @@ def _row(path: Path, name: str, folder: RunFolder, status: Status, reader: RunRe
 
 def changed_at(folder: RunFolder) -> float | None:
     """When anything in a run folder was written last, None when nothing can be looked at."""
-    times = []
-    for path in (folder.heartbeat, folder.database, folder.root / "run.db-wal", folder.log, folder.spec):
-        try:
-            times.append(path.stat().st_mtime)
-        except OSError:
-            continue
-    return max(times, default=None)
+    files = (folder.heartbeat, folder.database, folder.root / "run.db-wal", folder.log, folder.spec)
+    return last_written_at(files) or None
 
 
 def ordered(rows: Iterable[RunRow]) -> list[RunRow]:

@@ -41,10 +41,20 @@ def _walk(folder: Path, depth: int, found: dict[Path, float]) -> None:
 
 
 def _changed_at(folder: Path) -> float:
-    times = [0.0]
-    for name in ("run.db", "run.db-wal", "run.json"):
+    return last_written_at(folder / name for name in ("run.db", "run.db-wal", "run.json"))
+
+
+def last_written_at(paths: Iterable[Path]) -> float:
+    """When the newest of some files was written, 0 when there is none.
+
+    An empty file does not count: a reader of `run.db` leaves an empty write-ahead log behind.
+    """
+    newest = 0.0
+    for path in paths:
         try:
-            times.append((folder / name).stat().st_mtime)
+            found = path.stat()
         except OSError:
             continue
-    return max(times)
+        if found.st_size:
+            newest = max(newest, found.st_mtime)
+    return newest

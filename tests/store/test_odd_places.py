@@ -127,3 +127,15 @@ def test_a_run_that_was_never_started_has_a_state(tmp_path: Path) -> None:
         read_status(tmp_path)
     (tmp_path / "run.json").write_text("{}")
     assert read_status(tmp_path).state == "crashed"
+
+
+def test_looking_at_an_ended_run_is_no_sign_of_life_of_it(tmp_path: Path) -> None:
+    from grpo_tui.present.runs_view import changed_at
+
+    folder = RunFolder(tmp_path)
+    Writer(open_writer(folder.database)).close()
+    long_ago = time.time() - 5000
+    os.utime(folder.database, (long_ago, long_ago))
+    reader = RunReader(folder.database)
+    assert changed_at(folder) == pytest.approx(long_ago, abs=1)
+    reader.close()
