@@ -220,6 +220,8 @@ def test_a_screen_stopped_without_a_warning_is_painted_anew_and_leaves_by_its_ke
     assert termios.tcgetattr(watched.line) == watched.settings
     watched.forget()
     guard.resume()
+    watched.until("\x1b[?1049h")  # what is typed before that is dropped with the old mode
+    watched.output = watched.output[watched.output.rindex(b"\x1b[?1049h") :]
     watched.until("newest group")
     assert screen.status() != psutil.STATUS_STOPPED
     watched.type("q")
