@@ -89,7 +89,7 @@ ACTIONS: tuple[Action, ...] = (
            footer=2, shown="/"),
     Action("runs.clear", "escape", "", "Clear the filter.", "runs", shown="esc"),
     Action("app.next_part", "tab", "", "Next part of the pane.", "all"),
-    Action("app.theme", "", "light or dark", "Change between light and dark colours.", "all"),
+    Action("app.theme", "T", "light or dark", "Change between light and dark colours.", "all"),
     Action("app.palette", "ctrl+p", "", "Find an action by name.", "all"),
     Action("app.help", "question_mark", "help",
            "Keys, and what the words mean.", "all", footer=20, shown="?"),

@@ -23,9 +23,10 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.glyphs import ascii_locale
 from grpo_tui.ui.actions import bindings, on_pane, refusal
 from grpo_tui.ui.following import FollowingApp
+from grpo_tui.ui.preferences import PreferenceFile
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.terminal import can_be_continued, exit_on_signals, follow_stops, restore_terminal
-from grpo_tui.ui.theme import DARK, LIGHT, THEMES, first_theme
+from grpo_tui.ui.theme import DARK, NAMES, THEMES, first_theme
 
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
@@ -83,7 +84,9 @@ class GrpoApp(FollowingApp):
         self._ended = threading.Event()
         for theme in THEMES:
             self.register_theme(theme)
-        self.theme = first_theme(os.environ)
+        self._preference_file = PreferenceFile()
+        self.preferences, self._trouble = self._preference_file.read()
+        self.theme = NAMES.get(self.preferences.theme) or first_theme(os.environ)
 
     def on_mount(self) -> None:
         """Start the workers; nothing is waited for."""
@@ -91,6 +94,16 @@ class GrpoApp(FollowingApp):
         if self._driver is not None and self._driver.can_suspend:
             follow_stops(self._driver.suspend_application_mode, self._take_terminal)
         self.call_after_refresh(self._start_workers)
+        self._say_trouble(self._trouble)
+
+    def prefer(self, **changes: Any) -> None:
+        """Remember other preferences, named as in `Preferences`."""
+        self.preferences, trouble = self._preference_file.change(**changes)
+        self._say_trouble(trouble)
+
+    def _say_trouble(self, trouble: str) -> None:
+        if trouble:
+            self.notify(one_line(trouble, 300), severity="warning", timeout=10, markup=False)
 
     def _take_terminal(self) -> None:
         if self._driver is not None:
@@ -147,8 +160,10 @@ class GrpoApp(FollowingApp):
         self.screen.focus_next()
 
     def action_app_theme(self) -> None:
-        """Light or dark."""
-        self.theme = LIGHT.name if self.theme == DARK.name else DARK.name
+        """Light or dark, remembered."""
+        chosen = "light" if self.theme == DARK.name else "dark"
+        self.theme = NAMES[chosen]
+        self.prefer(theme=chosen)
 
     def action_app_palette(self) -> None:
         """Find an action by name."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from grpo_tui.core.commands import Outcome
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
+    from grpo_tui.ui.preferences import Preferences
 
 
 class AppShell(Protocol):
@@ -29,10 +30,14 @@ class AppShell(Protocol):
     view_signal: Signal[TrainView | None]
     runs_signal: Signal[tuple[tuple[RunRow, ...], bool]]
     clock: Callable[[], float]
+    preferences: Preferences
 
     @property
     def places(self) -> str:
         """The folders that are looked through, in words."""
+
+    def prefer(self, **changes: Any) -> None:
+        """Remember other preferences, named as in `Preferences`."""
 
     def open_run(self, path: Path) -> None:
         """Follow a run and show it in Train."""

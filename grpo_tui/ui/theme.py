@@ -58,6 +58,8 @@ LIGHT = Theme(
 )
 
 THEMES = (DARK, LIGHT)
+NAMES = {"dark": DARK.name, "light": LIGHT.name}
+"""As a person and the preferences name them."""
 
 
 def first_theme(environment: Mapping[str, str]) -> str:

@@ -1,0 +1,113 @@
+"""What a person likes: colours, charts, title, bell. One small JSON file, replaced whole at a change.
+
+A file that cannot be read gives the defaults and a word about it, never an error; names that this version
+does not know are kept. Knows a file and plain values; knows no screen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+FOLDER_VARIABLE = "GRPO_TUI_CONFIG_DIR"
+FILE = "preferences.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """What is remembered from one start of the program to the next."""
+
+    theme: str = ""
+    """`dark` or `light`; empty: as the terminal says of its background."""
+    title: bool = True
+    """Whether the terminal's title shows state and step."""
+    bell: bool = False
+    """Whether the bell rings once when the open run ends or fails."""
+    charts: tuple[str, ...] = ()
+    """Keys of the metrics chosen for the charts of Train, in their order; empty: the usual ones."""
+
+
+DEFAULTS = Preferences()
+
+
+class PreferenceFile:
+    """The file of preferences.
+
+    Args:
+        folder: Where it lies; by default `GRPO_TUI_CONFIG_DIR`, else the system's folder for such files.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.path = (folder or config_folder()) / FILE
+
+    def read(self) -> tuple[Preferences, str]:
+        """What is remembered, and a word about what could not be read, empty when all could."""
+        try:
+            found, trouble = self._values(), ""
+        except FileNotFoundError:
+            return DEFAULTS, ""
+        except (OSError, ValueError) as error:
+            return DEFAULTS, f"{self.path} cannot be read ({error}); the defaults are used"
+        known: dict[str, Any] = {}
+        for field in fields(Preferences):
+            if field.name not in found:
+                continue
+            value = _fitting(found[field.name], getattr(DEFAULTS, field.name))
+            if value is None:
+                trouble = f"{self.path}: {field.name} is not understood; the default is used"
+            else:
+                known[field.name] = value
+        return replace(DEFAULTS, **known), trouble
+
+    def change(self, **changes: Any) -> tuple[Preferences, str]:
+        """Remember other values of some preferences; what another program changed meanwhile stays.
+
+        Returns:
+            All preferences as they are now, and why they could not be written, empty when they were.
+        """
+        now, _ = self.read()
+        now = replace(now, **changes)
+        try:
+            values = self._values()
+        except (OSError, ValueError):
+            values = {}
+        values |= {name: getattr(now, name) for name in changes}
+        part = self.path.with_name(f"{FILE}.{os.getpid()}.part")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+            part.replace(self.path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            return now, f"not remembered: {self.path} cannot be written ({error.strerror or error})"
+        return now, ""
+
+    def _values(self) -> dict[str, Any]:
+        values = json.loads(self.path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError("it holds no JSON object")
+        return values
+
+
+def config_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """The folder of this program's settings."""
+    chosen = (os.environ if environment is None else environment).get(FOLDER_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    from platformdirs import user_config_path
+
+    return user_config_path("grpo-tui", appauthor=False)
+
+
+def _fitting(value: Any, default: Any) -> Any:
+    """The value when it has the default's type, else None."""
+    if isinstance(default, tuple):
+        whole = isinstance(value, list) and all(isinstance(item, str) for item in value)
+        return tuple(value) if whole else None
+    return value if type(value) is type(default) else None
