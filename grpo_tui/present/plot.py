@@ -10,14 +10,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from grpo_tui.present.dots import Cell, Dots
 from grpo_tui.present.formatting import compact, digits_for, fixed
 from grpo_tui.present.train_view import ChartView
 
-Cell = tuple[str, str]
-"""A character and its role: `line`, `band`, `axis`, `tick`, `mark`, `text`."""
-
-_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
-MARKS = {"checkpoint": "◆", "setting": "▴"}
+LAYERS = {"line": "*", "band": "."}
+"""Layers of a small chart, topmost first; its other roles are `axis`, `tick`, `mark`, `text`."""
+MARKS = {"checkpoint": "◆", "setting": "▴", "resume": "↻"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def plot(chart: ChartView, width: int, height: int, *, braille: bool = True) -> 
         return blank
     first = chart.buckets[0].first
     last = max(chart.buckets[-1].last, chart.end, first + 1)
-    grid = _Dots(inner, rows, braille)
+    grid = Dots(inner, rows, braille, LAYERS)
     _draw(grid, chart, scale, first, last)
     lines: list[list[Cell]] = []
     for row in range(rows):
@@ -98,7 +97,7 @@ def _tick_labels(scale: Scale) -> tuple[str, str, str]:
     return tuple(fixed(v, digits) for v in values)  # type: ignore[return-value]
 
 
-def _draw(grid: _Dots, chart: ChartView, scale: Scale, first: int, last: int) -> None:
+def _draw(grid: Dots, chart: ChartView, scale: Scale, first: int, last: int) -> None:
     def column(middle: float) -> int:
         return round((middle - first) / (last - first) * (grid.columns - 1))
 
@@ -108,7 +107,7 @@ def _draw(grid: _Dots, chart: ChartView, scale: Scale, first: int, last: int) ->
             for x in range(left, right + 1):
                 t = (x - left) / max(1, right - left)
                 low, high = a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])
-                grid.shade(x, scale.row(high, grid.dots), scale.row(low, grid.dots))
+                grid.shade("band", x, scale.row(high, grid.dots), scale.row(low, grid.dots))
     else:
         raw = [None if b.low is None or b.high is None else (b.low, b.high) for b in chart.buckets]
         for left, right, a, b in _stretches(places, raw):
@@ -158,56 +157,3 @@ def _step_labels(inner: int, first: int, last: int) -> list[Cell]:
 
 def _cells(text: str, role: str) -> list[Cell]:
     return [(char, role) for char in text]
-
-
-class _Dots:
-    """Layers of dots under a grid of cells; the line hides the band in the cells it crosses."""
-
-    def __init__(self, width: int, height: int, braille: bool) -> None:
-        self._braille = braille
-        self._across, self._down = (2, 4) if braille else (1, 1)
-        self.columns, self.dots = width * self._across, height * self._down
-        self._width = width
-        self._layers: dict[str, dict[tuple[int, int], int]] = {"line": {}, "band": {}}
-
-    def dot(self, layer: str, x: int, y: int) -> None:
-        cell = (x // self._across, y // self._down)
-        bit = _DOTS[y % 4][x % 2] if self._braille else 1
-        self._layers[layer][cell] = self._layers[layer].get(cell, 0) | bit
-
-    def column(self, layer: str, x: int, top: int, bottom: int) -> None:
-        for y in range(top, bottom + 1):
-            self.dot(layer, x, y)
-
-    def shade(self, x: int, top: int, bottom: int) -> None:
-        """A faint column: every second dot, so that an area reads as grey."""
-        for y in range(top, bottom + 1):
-            if not self._braille or (x + y) % 2 == 0:
-                self.dot("band", x, y)
-
-    def line(self, layer: str, x0: int, y0: int, x1: int, y1: int) -> None:
-        """A straight line of dots (Bresenham)."""
-        dx, dy = abs(x1 - x0), -abs(y1 - y0)
-        sx, sy = (1 if x0 < x1 else -1), (1 if y0 < y1 else -1)
-        error = dx + dy
-        while True:
-            self.dot(layer, x0, y0)
-            if x0 == x1 and y0 == y1:
-                return
-            doubled = 2 * error
-            if doubled >= dy:
-                error += dy
-                x0 += sx
-            if doubled <= dx:
-                error += dx
-                y0 += sy
-
-    def row(self, row: int) -> Iterator[Cell]:
-        for column in range(self._width):
-            for layer, plain in (("line", "*"), ("band", ".")):
-                bits = self._layers[layer].get((column, row), 0)
-                if bits:
-                    yield (chr(0x2800 + bits) if self._braille else plain), layer
-                    break
-            else:
-                yield " ", "text"
