@@ -50,12 +50,13 @@ format: $(STAMP) ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# One thread per process: the suite starts several trainings, and two cores have nothing left to share.
+# One thread per process: the suite starts several trainings, and two cores have nothing left to share. Tests of one
+# file stay together, for they share a run.
 test: export OMP_NUM_THREADS ?= 1
 test: export TOKENIZERS_PARALLELISM = false
 test: export HF_HUB_OFFLINE = 1
 test: lint ## lint, then the whole suite
-	TERM=xterm-256color $(BIN)/python -m pytest
+	TERM=xterm-256color $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 bench: $(STAMP) ## every benchmark in turn
 	@set -e; for file in benchmarks/*.py; do \
