@@ -26,6 +26,11 @@ class RunFolder:
         return self.root / "run.json"
 
     @property
+    def earlier_spec(self) -> Path:
+        """`run.json` as it was before a resume, until the resumed run has made its first step."""
+        return self.root / "run.json.before"
+
+    @property
     def lock(self) -> Path:
         """Held with `flock` by the supervisor and the training process together."""
         return self.root / "run.lock"
@@ -39,6 +44,11 @@ class RunFolder:
     def heartbeat(self) -> Path:
         """Touched by the supervisor once a second; holds who watches whom."""
         return self.root / "heartbeat"
+
+    @property
+    def hardware(self) -> Path:
+        """How the machine is, replaced by the supervisor every two seconds; gone after the end."""
+        return self.root / "hardware.json"
 
     @property
     def log(self) -> Path:

@@ -70,6 +70,8 @@ class RankState:
     """Why nothing can be recorded, empty when all is well."""
     attempt: int = 0
     step_time_s: float | None = None
+    gpu: str | None = None
+    """PCI bus id of its GPU as NVML spells it, or its uuid; None on the CPU."""
 
     @property
     def alive(self) -> bool:

@@ -38,6 +38,7 @@ from grpo_tui.store.spec import read_spec
 from grpo_tui.store.spool import remove, take_spooled
 from grpo_tui.store.writer import LOG_POSITION, Writer
 from grpo_tui.supervisor.verdict import verdict
+from grpo_tui.supervisor.hardware import HardwareWatch
 
 TICK_S = 0.1
 HEARTBEAT_S = 1.0
@@ -72,6 +73,7 @@ class Supervisor:
         self._folder, self._lock = folder, lock
         self._mailbox = Mailbox(folder.commands)
         self._child: subprocess.Popen[bytes] | None = None
+        self._hardware = HardwareWatch(folder)
         self._trainer = trainer
         self._trainer_started = started or (None if trainer is None else process_started(trainer))
         self._own_session = trainer is not None and _is_worker(trainer)
@@ -87,10 +89,12 @@ class Supervisor:
             self._start_trainer()
         self._beat(force=True)
         while self._trainer_lives():
+        self._hardware.start(self._trainer)
             self._beat()
             self._serve()
             time.sleep(TICK_S)
         self._after_end()
+        self._hardware.stop()
         return 0
 
     def _start_trainer(self) -> None:
@@ -230,6 +234,35 @@ class Supervisor:
 
     def _refuse_leftovers(self, reason: str) -> None:
         for command in self._mailbox.pending():
+    def _settle_spec(self, stopped_now: bool) -> None:
+        """Put the earlier `run.json` back when a resume died before its first step: its changes do not work."""
+        try:
+            died = not stopped_now and not self._made_a_step()
+            if settle_earlier(self._folder, restore=died):
+                print(f"grpo-tui: {RESTORED}", flush=True)
+        except (OSError, RunDatabaseError) as error:
+            print(f"grpo-tui: run.json keeps what this attempt changed: {error}", flush=True)
+
+    def _made_a_step(self) -> bool:
+        """True when the attempt that has ended did a step of its own, or ended as it should."""
+        reader = RunReader(self._folder.database)
+        try:
+            last = reader.attempts()[-1:]
+        finally:
+            reader.close()
+        if not last or (self._child is not None and last[0].started_at < self._started_at):
+            return False  # it ended before it could record its own start
+        if last[0].state not in (None, "failed", "crashed"):
+            return True
+        rank = self._first_rank(last[0].attempt)
+        step = max(last[0].step or 0, rank.step if rank is not None else 0)
+        return step > (last[0].resumed_from or 0)
+
+    def _first_rank(self, attempt: int) -> RankState | None:
+        """What the first rank said last, when it said it in this attempt."""
+        rank = read_rank(self._folder.rank(0))
+        return rank if rank is not None and rank.attempt == attempt else None
+
             self._finish(command, False, reason)
 
     def _write_last_word(self, code: int | None, stopped_now: bool) -> None:

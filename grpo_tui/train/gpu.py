@@ -1,13 +1,14 @@
-"""Choose the one GPU a run without a launcher trains on, before anything touches CUDA.
+"""Choose the one GPU a run without a launcher trains on, before anything touches CUDA, and name a rank's GPU.
 
-TRL refuses several visible GPUs in one process, and only after the model is loaded. Knows NVML;
-knows nothing of trainers.
+TRL refuses several visible GPUs in one process, and only after the model is loaded. Knows NVML and
+torch's devices; knows nothing of trainers.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import MutableMapping
+from typing import Any
 
 
 def free_memory_by_gpu() -> list[int]:
@@ -47,3 +48,22 @@ def choose_gpu(environment: MutableMapping[str, str], free: list[int]) -> str:
         f"training on GPU {best} of {len(free)}, the one with the most free memory; choose another with "
         "CUDA_VISIBLE_DEVICES, or several with --launcher"
     )
+
+
+def gpu_of(device: Any) -> str | None:
+    """The GPU behind a torch device: its PCI bus id as NVML spells it, else its uuid; None when it is no GPU.
+
+    An index would not do: `CUDA_VISIBLE_DEVICES` counts anew.
+    """
+    if getattr(device, "type", "") != "cuda":
+        return None
+    import torch
+
+    try:
+        properties: Any = torch.cuda.get_device_properties(device)
+        if hasattr(properties, "pci_bus_id"):
+            domain = getattr(properties, "pci_domain_id", 0)
+            return f"{domain:08X}:{properties.pci_bus_id:02X}:{properties.pci_device_id:02X}.0"
+        return f"GPU-{properties.uuid}"
+    except Exception:  # a name for the screen is no reason to end a run
+        return None

@@ -27,6 +27,7 @@ from grpo_tui.store.rank_errors import (
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spool import SpoolRecorder
 from grpo_tui.train.failure import describe
+from grpo_tui.train.gpu import gpu_of
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks, own_rank, world_size
 
@@ -71,6 +72,7 @@ class Session:
             )
         self._trainer = trainer
         ranks = Ranks(trainer)
+        self._rank_file.update(gpu=gpu_of(trainer.accelerator.device))
         self.desk = RewardDesk(self.put, self.phases, self.attempt, self.folder.abort(self.rank), self.rank)
         self.capture = Capture(trainer, self.put, self.phases, self.desk, self.attempt)
         self.checkpoints = Checkpoints(trainer, self.put, self.phases, self.attempt, ranks)
@@ -139,6 +141,11 @@ class Session:
         return True
 
     def close(self, state: str, error: dict[str, Any] | None = None) -> None:
+    @property
+    def made_a_step(self) -> bool:
+        """True once this attempt has done a step of its own."""
+        return self._trainer is not None and int(self._trainer.state.global_step) > self._resumed_from
+
         """End the attempt and write everything that is left. Later calls do nothing."""
         if self._closed:
             return

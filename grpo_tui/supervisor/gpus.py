@@ -1,0 +1,195 @@
+"""Ask NVML how the GPUs are, each figure on its own, so that one that is refused leaves the others.
+
+Knows NVML's calls and words. Knows nothing of runs: which process is ours it is told, and `hardware` decides
+when to ask.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from grpo_tui.store.hardware import Gpu, GpuProcess
+
+AT_WORK_PERCENT = 5.0
+"""From this use on a GPU counts as at work."""
+REASONS = (
+    (0x20, "heat"),
+    (0x40, "heat"),
+    (0x80, "power brake"),
+    (0x08, "hardware slowdown"),
+    (0x04, "power limit"),
+)
+"""Bits of `nvmlDeviceGetCurrentClocksEventReasons` that hold the clocks down. 0x08 is set together with 0x40
+and 0x80 (nvml.h), so it is said only when neither is."""
+
+Describe = Callable[[int], tuple[str, str | None, bool]]
+"""Name, user and whether it is ours, of a process id."""
+
+
+class NoGpus(Exception):
+    """There is no GPU to ask, and why."""
+
+
+class GpuProbe:
+    """Asks the GPUs of this machine, as far as they can be seen from here.
+
+    Args:
+        nvml: The module to ask through; `pynvml` when left out, imported at the first sample.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, nvml: Any = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._nvml, self._clock = nvml, clock
+        self._devices: list[tuple[Any, Gpu]] | None = None
+        self._worked: dict[int, float] = {}
+
+    def open(self) -> None:
+        """Load the driver's library and name the GPUs; may take seconds when the driver sleeps.
+
+        Raises:
+            NoGpus: There is no driver, or no GPU.
+        """
+        if self._devices is not None:
+            return
+        if self._nvml is None:
+            import pynvml
+
+            self._nvml = pynvml
+        try:
+            self._nvml.nvmlInit()
+            count = int(self._nvml.nvmlDeviceGetCount())
+        except self._nvml.NVMLError as error:
+            raise NoGpus(_words(error)) from error
+        if not count:
+            self.close()
+            raise NoGpus("the driver sees no GPU")
+        self._devices = []
+        for index in range(count):
+            handle = self._ask("nvmlDeviceGetHandleByIndex", index)
+            self._devices.append((handle, self._named(index, handle)))
+
+    def close(self) -> None:
+        """Forget the GPUs; the next `open` begins anew."""
+        self._devices = None
+        if self._nvml is not None:
+            with contextlib.suppress(Exception):
+                self._nvml.nvmlShutdown()
+
+    def sample(self, describe: Describe) -> tuple[Gpu, ...]:
+        """How each GPU is now.
+
+        Args:
+            describe: Says name, user and whether it is ours, of a process id.
+
+        Raises:
+            NoGpus: The driver is gone.
+        """
+        self.open()
+        found = tuple(self._now(handle, named, describe) for handle, named in self._devices or ())
+        if all(gpu.memory_used_bytes is None and gpu.use_percent is None for gpu in found):
+            answers = [handle for handle, _ in self._devices or () if self._ask("nvmlDeviceGetName", handle)]
+            if not answers:
+                self.close()
+                raise NoGpus("the driver has stopped answering")
+        return found
+
+    def _named(self, index: int, handle: Any) -> Gpu:
+        pci = self._ask("nvmlDeviceGetPciInfo", handle)
+        return Gpu(
+            index,
+            uuid=_text(self._ask("nvmlDeviceGetUUID", handle)),
+            pci_bus_id=_text(getattr(pci, "busId", "")).upper(),
+            name=_text(self._ask("nvmlDeviceGetName", handle)),
+        )
+
+    def _now(self, handle: Any, named: Gpu, describe: Describe) -> Gpu:
+        rates = self._ask("nvmlDeviceGetUtilizationRates", handle)
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        use = None if rates is None else float(rates.gpu)
+        sensor = getattr(self._nvml, "NVML_TEMPERATURE_GPU", 0)
+        return Gpu(
+            named.index,
+            uuid=named.uuid,
+            pci_bus_id=named.pci_bus_id,
+            name=named.name,
+            use_percent=use,
+            memory_used_bytes=None if memory is None else int(memory.used),
+            memory_total_bytes=None if memory is None else int(memory.total),
+            temperature_c=_number(self._ask("nvmlDeviceGetTemperature", handle, sensor)),
+            power_w=_watts(self._ask("nvmlDeviceGetPowerUsage", handle)),
+            power_limit_w=_watts(self._ask("nvmlDeviceGetEnforcedPowerLimit", handle)),
+            throttle=self._throttle(handle),
+            idle_s=self._idle(named.index, use),
+            processes=self._processes(handle, describe),
+        )
+
+    def _idle(self, index: int, use: float | None) -> float | None:
+        if use is None:
+            return None
+        now = self._clock()
+        if use >= AT_WORK_PERCENT:
+            self._worked[index] = now
+        return round(now - self._worked.setdefault(index, now), 1)
+
+    def _throttle(self, handle: Any) -> tuple[str, ...] | None:
+        bits = self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        if bits is None:  # the name of older drivers
+            bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        return None if bits is None else throttle_words(int(bits))
+
+    def _processes(self, handle: Any, describe: Describe) -> tuple[GpuProcess, ...] | None:
+        compute = self._ask("nvmlDeviceGetComputeRunningProcesses", handle)
+        graphics = self._ask("nvmlDeviceGetGraphicsRunningProcesses", handle)
+        if compute is None and graphics is None:
+            return None
+        memory: dict[int, int | None] = {}
+        for process in [*(graphics or ()), *(compute or ())]:
+            used = getattr(process, "usedGpuMemory", None)
+            before = memory.get(process.pid)
+            memory[process.pid] = before if used is None else max(int(used), before or 0)
+        found = [
+            GpuProcess(pid, name, used, ours, user)
+            for pid, used in memory.items()
+            for name, user, ours in [describe(pid)]
+        ]
+        return tuple(sorted(found, key=lambda p: (-(p.memory_bytes or 0), p.pid)))
+
+    def _ask(self, call: str, *arguments: Any) -> Any:
+        """What NVML answers, None when it has no such figure here."""
+        if arguments[0] is None:
+            return None
+        try:
+            return getattr(self._nvml, call)(*arguments)
+        except self._nvml.NVMLError:
+            return None
+
+
+def throttle_words(bits: int) -> tuple[str, ...]:
+    """What holds the clocks down, each reason once."""
+    words = dict.fromkeys(word for bit, word in REASONS if bits & bit)
+    if "hardware slowdown" in words and ({"heat", "power brake"} & words.keys()):
+        del words["hardware slowdown"]
+    return tuple(words)
+
+
+def _words(error: Exception) -> str:
+    """NVML's own sentence for an error, as it stands."""
+    return str(error) or type(error).__name__
+
+
+def _text(value: Any) -> str:
+    """Older bindings answer in bytes."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value or "")
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _watts(milliwatts: Any) -> float | None:
+    return None if milliwatts is None else round(float(milliwatts) / 1000, 1)
