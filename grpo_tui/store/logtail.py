@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 from grpo_tui.core.records import LogLine
+from grpo_tui.store.loglevels import Levels
 
-MAX_LINE = 20_000
-"""Characters kept of one line; a longer one is cut, for a log is no place for a megabyte."""
+MAX_LINE = 120_000
+"""Characters kept of one line; of a longer one the rest is counted, and stands in `train.log` alone."""
 
-_LEVEL = re.compile(r"\b(ERROR|CRITICAL|Error|Exception|Traceback|WARNING|Warning|DEBUG)\b")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mKA-G]")
 
 
@@ -26,6 +26,7 @@ class LogTail:
         self._path = path
         self.position = position
         self._partial = ""
+        self._levels = Levels()
         self._open = False  # the last line given out may still be replaced
 
     def read(self, limit_bytes: int = 1 << 20) -> list[LogLine]:
@@ -65,14 +66,8 @@ class LogTail:
         return [line for line in found if line.text.strip()]
 
     def _line(self, text: str, now: float) -> LogLine:
-        text = _COLOUR.sub("", text)[:MAX_LINE]
-        return LogLine(at=now, text=text, level=level_of(text), replaces=self._open)
-
-
-def level_of(text: str) -> str:
-    """`error`, `warning`, `debug` or `info`, by the words a line holds."""
-    found = _LEVEL.search(text)
-    if found is None:
-        return "info"
-    word = found.group(1).lower()
-    return {"warning": "warning", "debug": "debug"}.get(word, "error")
+        text = _COLOUR.sub("", text)
+        level = self._levels.of(text[:MAX_LINE])
+        if len(text) > MAX_LINE:
+            text = f"{text[:MAX_LINE]}… {len(text) - MAX_LINE:,} characters more in {self._path.name}"
+        return LogLine(at=now, text=text, level=level, replaces=self._open)

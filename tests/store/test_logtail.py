@@ -8,7 +8,8 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
-from grpo_tui.store.logtail import LogTail, level_of
+from grpo_tui.store.loglevels import Levels, level_of
+from grpo_tui.store.logtail import MAX_LINE, LogTail
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.writer import Writer
 
@@ -45,14 +46,52 @@ def test_bytes_that_are_no_text_and_colours_do_not_break_a_line(tmp_path: Path) 
     assert _shown(tmp_path, b"\xff\xfe \x1b[31mred\x1b[0m\n") == ["\ufffd\ufffd red"]
 
 
-def test_a_line_of_a_megabyte_is_cut(tmp_path: Path) -> None:
+def test_a_line_of_a_megabyte_is_cut_and_says_how_much_is_missing(tmp_path: Path) -> None:
     (line,) = _shown(tmp_path, b"x" * 1_000_000 + b"\n")
-    assert len(line) == 20_000
+    assert line == "x" * MAX_LINE + "… 880,000 characters more in train.log"
+
+
+TRACEBACK = """\
+starts
+Traceback (most recent call last):
+  File "worker.py", line 3, in main
+    reward(completions)
+KeyError: 'answer'
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "worker.py", line 5, in main
+    raise RuntimeError("no answer")
+RuntimeError: no answer
+  a message of two lines
+goes on
+rewards.py:7: UserWarning: hot
+  warnings.warn("hot")
+  0%|   | 0/3
+""".splitlines()
+
+
+def test_every_line_of_a_traceback_and_of_a_warning_has_its_level() -> None:
+    levels = Levels()
+    found = [levels.of(line) for line in TRACEBACK if line.strip()]
+    assert found == ["info"] + ["error"] * 9 + ["error", "info", "warning", "warning", "info"]
+
+
+def test_tracebacks_of_two_ranks_that_alternate_stay_whole() -> None:
+    levels = Levels()
+    for first, second in zip(TRACEBACK, TRACEBACK, strict=True):
+        if first.strip():
+            one, other = levels.of(f"[rank0]: {first}"), levels.of(f"[rank1]: {second}")
+            assert one == other
+            assert (one == "error") == (first not in ("starts", "goes on") and "arn" not in first
+                                        and "0%" not in first)  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("text", "level"),
-    [("all is well", "info"), ("WARNING: hot", "warning"), ("ValueError: no", "info"), ("Error: no", "error"),
+    [("all is well", "info"), ("WARNING: hot", "warning"), ("ValueError: no", "error"),
+     ("a.py:3: UserWarning: hot", "warning"), ("x.y.NoError: z", "error"), ("no ValueErrors here", "info"), ("Error: no", "error"),
      ("Traceback (most recent call last):", "error"), ("DEBUG x", "debug")],
 )  # fmt: skip
 def test_the_level_of_a_line_is_read_from_its_words(text: str, level: str) -> None:
