@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from grpo_tui.core.records import Record, RewardCall
-from grpo_tui.core.text import message_text, prompt_text, shorten
 from grpo_tui.rewards.contract import RewardContractError, checked
+from grpo_tui.rewards.culprit import guilty_samples, sample_in_words
 from grpo_tui.train.failure import message_of
 from grpo_tui.train.phases import PhaseClock
 
@@ -183,33 +183,21 @@ class RewardDesk:
 
         The run is over, so calling the function again harms nothing; a call that hangs is given up.
         """
-        completions = kwargs.get("completions")
         in_main = threading.current_thread() is threading.main_thread()
-        if args or not in_main or not isinstance(completions, list) or not isinstance(error, Exception):
+        if args or not in_main or not isinstance(error, Exception):
             return ""
         timer = threading.Timer(CULPRIT_LIMIT_S, self._give_up)
         timer.daemon = True
-        guilty: list[int] = []
         try:
             self._running = GIVEN_UP
             timer.start()
-            for i in range(len(completions)):
-                one = slice(i, i + 1)
-                alone = {k: v[one] if _per_sample(v, completions) else v for k, v in kwargs.items()}
-                try:
-                    function(**alone)
-                except type(error):
-                    guilty.append(i)
+            guilty = guilty_samples(function, type(error), kwargs)
         except (RewardAborted, Exception):
             return ""
         finally:
             self._running = None
             timer.cancel()
-        if not guilty or len(guilty) == len(completions):
-            return ""
-        text = message_text(_last(completions[guilty[0]]))
-        prompt = prompt_text((kwargs.get("prompts") or [""])[guilty[0]])
-        return f'completion "{shorten(text, 200)}" of prompt "{shorten(prompt, 100)}"'
+        return sample_in_words(kwargs, guilty[0]) if guilty else ""
 
     def _give_up(self) -> None:
         """Interrupt the search for a culprit from its timer's thread."""
@@ -307,14 +295,6 @@ class RewardDesk:
             task.get_loop().call_soon_threadsafe(task.cancel)
         elif self._running == wanted:
             raise RewardAborted(f"reward call {wanted} was aborted")
-
-
-def _per_sample(value: Any, completions: list[Any]) -> bool:
-    return isinstance(value, list) and len(value) == len(completions)
-
-
-def _last(completion: Any) -> Any:
-    return completion if isinstance(completion, str) else completion[-1].get("content") if completion else ""
 
 
 def is_async(function: Any) -> bool:
