@@ -59,6 +59,36 @@ def shorten(text: str, width: int) -> str:
     return text
 
 
+def wrapped(text: str, width: int) -> list[str]:
+    """One line's words in lines of at most `width` terminal cells; a longer word is cut into pieces."""
+    width = max(2, width)
+    rows, used = [""], 0
+    for word in text.split():
+        cells = sum(map(_cells, word))
+        if used and used + 1 + cells <= width:
+            rows[-1] += f" {word}"
+            used += 1 + cells
+            continue
+        if used:
+            rows.append("")
+        rows[-1], used = word, cells
+        while used > width:
+            rows[-1], rest = _split(rows[-1], width)
+            rows.append(rest)
+            used = sum(map(_cells, rest))
+    return rows
+
+
+def _split(word: str, width: int) -> tuple[str, str]:
+    """The part of a word that fits into `width` cells, and the rest."""
+    used = 0
+    for position, char in enumerate(word):
+        used += _cells(char)
+        if used > width:
+            return word[:position], word[position:]
+    return word, ""
+
+
 def _cells(char: str) -> int:
     if char < "\u0300":
         return 1

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.series import Series
+from grpo_tui.present.formatting import is_number
 from grpo_tui.store.catalog import last_written_at
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.outline import outline
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.status import Status, read_status
+from grpo_tui.store.status import ENDED, Status, read_status
 
 CURVE_POINTS = 48
+CAUSE_CHARACTERS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +42,44 @@ class RunRow:
     config: str = ""
     trouble: str = ""
     """Why it cannot be read, empty when it can."""
+    cause: str = ""
+    """Why it failed, or what needs attention while it lives, in one sentence."""
+    checkpoints: tuple[int, ...] = ()
+    """Steps of the complete checkpoints."""
+    torn: tuple[int, ...] = ()
+    """Steps of checkpoints that were not written to their end."""
+    attempt: int = 0
+    started_at: float | None = None
+    """When its newest attempt began, seconds since the epoch."""
+    phase: str = ""
+    """What a live run does now."""
+    model_path: str = ""
+    config_path: str = ""
 
-    def matches(self, words: str) -> bool:
-        """True when every word stands somewhere in the row's texts."""
-        text = f"{self.name} {self.state} {self.model} {self.config} {self.path}".lower()
-        return all(word in text for word in words.lower().split())
+    @property
+    def ended(self) -> bool:
+        """True when it is over, well or badly."""
+        return self.state in ENDED
 
 
 def read_run_row(path: Path, name: str | None = None) -> RunRow:
     """Look at one run folder; what is wrong with it becomes its row's trouble, never an exception."""
+    return read_run(path, name)[0]
+
+
+def read_run(path: Path, name: str | None = None) -> tuple[RunRow, Status | None]:
+    """A run folder as a row of the list, and its status, None when it cannot be read."""
     shown = one_line(name or path.name, 60)
     folder = RunFolder(path)
     try:
         reader = RunReader(folder.database) if folder.database.exists() else None
     except RunDatabaseError as error:
-        return _unreadable(path, shown, error)
+        return _unreadable(path, shown, error), None
     try:
         status = read_status(path, reader)
-        return _row(path, shown, folder, status, reader)
+        return _row(path, shown, folder, status, reader), status
     except Exception as error:  # one broken folder must not empty the list
-        return _unreadable(path, shown, error)
+        return _unreadable(path, shown, error), None
     finally:
         if reader is not None:
             reader.close()
@@ -77,11 +97,11 @@ def _row(path: Path, name: str, folder: RunFolder, status: Status, reader: RunRe
     if reader is not None:
         fact = reader.fact("config")
         config = fact if isinstance(fact, Mapping) else {}
-        series = Series()
-        for point in reader.series("reward"):
-            series.append(point.step, point.value)
-        reward = series.last
-        curve = _thinned([bucket.mean for bucket in series.buckets])
+        stretches = [
+            [v for v in stretch if is_number(v)] for stretch in outline(reader, "reward", CURVE_POINTS)
+        ]
+        curve = tuple(sum(known) / len(known) if known else None for known in stretches)
+        reward = next((known[-1] for known in reversed(stretches) if known), None)
     return RunRow(
         path=path,
         name=name,
@@ -94,13 +114,43 @@ def _row(path: Path, name: str, folder: RunFolder, status: Status, reader: RunRe
         curve=curve,
         seen_at=time.time() if status.live and status.supervised else changed_at(folder),
         config=one_line(Path(str(config["path"])).name, 40) if config.get("path") else "",
+        cause=_cause(status),
+        checkpoints=tuple(c.step for c in status.checkpoints if c.complete),
+        torn=tuple(c.step for c in status.checkpoints if not c.complete),
+        attempt=status.attempt,
+        started_at=status.started_at,
+        phase=status.phase if status.live else "",
+        model_path=one_line(str(config.get("model") or ""), 200),
+        config_path=one_line(str(config.get("path") or ""), 200),
     )
+
+
+def _cause(status: Status) -> str:
+    if status.error and status.state in ("failed", "crashed"):
+        return one_line(str(status.error.get("cause") or status.error.get("message") or ""), CAUSE_CHARACTERS)
+    return one_line(str(status.alerts[0]["message"]), CAUSE_CHARACTERS) if status.alerts else ""
 
 
 def changed_at(folder: RunFolder) -> float | None:
     """When anything in a run folder was written last, None when nothing can be looked at."""
-    files = (folder.heartbeat, folder.database, folder.root / "run.db-wal", folder.log, folder.spec)
-    return last_written_at(files) or None
+    return last_written_at(_signs(folder)) or None
+
+
+def fingerprint(folder: RunFolder) -> tuple[tuple[int, int] | None, ...]:
+    """Time and size of the files that tell a run's state: equal ones mean that nothing was written."""
+    found: list[tuple[int, int] | None] = []
+    for path in _signs(folder):
+        try:
+            stat = path.stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((stat.st_mtime_ns, stat.st_size))
+    return tuple(found)
+
+
+def _signs(folder: RunFolder) -> tuple[Path, ...]:
+    return (folder.heartbeat, folder.database, folder.root / "run.db-wal", folder.log, folder.spec)
 
 
 def ordered(rows: Iterable[RunRow]) -> list[RunRow]:
@@ -128,9 +178,3 @@ def _short_model(model: str) -> str:
     """A model id, or the last part of a folder's path."""
     is_folder = model.startswith(("/", "~", "."))
     return one_line(Path(model).name if is_folder else model, 40)
-
-
-def _thinned(values: Sequence[float | None]) -> tuple[float | None, ...]:
-    if len(values) <= CURVE_POINTS:
-        return tuple(values)
-    return tuple(values[i * len(values) // CURVE_POINTS] for i in range(CURVE_POINTS))

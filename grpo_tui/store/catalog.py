@@ -12,13 +12,15 @@ MAX_DEPTH = 4
 
 def find_runs(roots: Iterable[Path]) -> list[Path]:
     """Run folders under the roots, each once, newest first by the last change of `run.db`."""
+    starts = list(dict.fromkeys(os.path.abspath(root) for root in roots))
     found: dict[Path, float] = {}
-    for root in roots:
-        _walk(root, MAX_DEPTH, found)
+    for start in starts:
+        # A root inside another one is walked once, from itself: that goes deeper.
+        _walk(start, MAX_DEPTH, found, frozenset(starts) - {start})
     return sorted(found, key=lambda path: found[path], reverse=True)
 
 
-def _walk(folder: Path, depth: int, found: dict[Path, float]) -> None:
+def _walk(folder: str, depth: int, found: dict[Path, float], others: frozenset[str]) -> None:
     try:
         with os.scandir(folder) as scan:
             entries = list(scan)
@@ -26,8 +28,8 @@ def _walk(folder: Path, depth: int, found: dict[Path, float]) -> None:
         return
     names = {entry.name for entry in entries}
     if "run.db" in names or "run.json" in names:
-        resolved = folder.resolve()
-        found[resolved] = _changed_at(folder)
+        path = Path(folder)
+        found[path.resolve()] = _changed_at(path)
         return
     if depth == 0:
         return
@@ -36,8 +38,8 @@ def _walk(folder: Path, depth: int, found: dict[Path, float]) -> None:
             "node_modules",
             "site-packages",
         )
-        if not skipped and entry.is_dir(follow_symlinks=False):
-            _walk(Path(entry.path), depth - 1, found)
+        if not skipped and entry.path not in others and entry.is_dir(follow_symlinks=False):
+            _walk(entry.path, depth - 1, found, others)
 
 
 def _changed_at(folder: Path) -> float:

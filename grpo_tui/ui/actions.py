@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from textual.binding import Binding, BindingType
 
 if TYPE_CHECKING:
+    from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
 
 
@@ -29,7 +30,8 @@ class Action:
     pane: str
     """`all`, `runs` or `train`."""
     needs: str = ""
-    """What the open run must be: `open`, `live`, `running`, `paused` or `reward`; empty for nothing."""
+    """What the open run must be: `open`, `live`, `running`, `paused` or `reward`; in the list of runs
+    `chosen`, `ended` or `marked`; empty for nothing."""
     footer: int = 0
     """Rank in the footer, 1 first; 0 for not there."""
     dangerous: bool = False
@@ -51,6 +53,14 @@ class Action:
     def key_shown(self) -> str:
         """The key as a person reads it."""
         return self.shown or self.key
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What the list of runs has to act on: the run under the cursor, and how many are marked."""
+
+    row: RunRow | None = None
+    marked: int = 0
 
 
 ACTIONS: tuple[Action, ...] = (
@@ -82,12 +92,20 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.hold", "v", "hold view",
            "Hold the view still, or let it go on; training always goes on.", "train",
            needs="open", footer=9),
-    Action("runs.open", "enter", "open", "Open the run in Train.", "runs", footer=1),
+    Action("runs.open", "enter", "open", "Open the run in Train.", "runs", needs="chosen", footer=1),
+    Action("runs.resume", "r", "resume",
+           "Resume an ended run from its newest complete checkpoint.", "runs",
+           needs="ended", footer=2, dangerous=True),
+    Action("runs.filter", "slash", "filter",
+           "Show only some runs: words, state:failed, model:qwen, reward>1, age<2h.", "runs",
+           footer=4, shown="/"),
+    Action("runs.mark", "space", "mark", "Mark the run, or take its mark away.", "runs",
+           needs="chosen", footer=5),
+    Action("runs.sort", "s", "sort", "Sort by last sign of life, reward, name or state, in turn.", "runs",
+           footer=6),
     Action("runs.down", "j", "", "Next run.", "runs"),
     Action("runs.up", "k", "", "Previous run.", "runs"),
-    Action("runs.filter", "slash", "filter", "Show only runs whose line holds these words.", "runs",
-           footer=2, shown="/"),
-    Action("runs.clear", "escape", "", "Clear the filter.", "runs", shown="esc"),
+    Action("runs.clear", "escape", "", "Clear the filter, then the marks.", "runs", shown="esc"),
     Action("app.next_part", "tab", "", "Next part of the pane.", "all"),
     Action("app.theme", "T", "light or dark", "Change between light and dark colours.", "all"),
     Action("app.palette", "ctrl+p", "", "Find an action by name.", "all"),
@@ -120,10 +138,12 @@ def on_pane(pane: str) -> list[Action]:
     return [a for a in ACTIONS if a.pane in (pane, "all")]
 
 
-def refusal(a: Action, view: TrainView | None) -> str | None:
+def refusal(a: Action, view: TrainView | None, listed: Listed | None = None) -> str | None:
     """Why an action cannot be done now, in a sentence; None when it can."""
     if not a.needs:
         return None
+    if a.pane == "runs":
+        return _refusal_in_list(a.needs, listed or Listed())
     if view is None:
         return "No run is open: 1 shows the runs, enter opens one."
     if a.needs == "open":
@@ -141,7 +161,26 @@ def refusal(a: Action, view: TrainView | None) -> str | None:
     return None
 
 
-def for_footer(pane: str, view: TrainView | None) -> list[Action]:
+def _refusal_in_list(needs: str, listed: Listed) -> str | None:
+    row = listed.row
+    if needs == "marked":
+        return None if listed.marked >= 2 else "Mark two runs or more with space first."
+    if row is None:
+        return "No run is listed."
+    if needs == "chosen":
+        return None
+    if row.trouble:
+        return f"The run cannot be read: {row.trouble}"
+    if row.state == "paused":
+        return "The run is paused, not ended: open it with enter, there r goes on."
+    if not row.ended:
+        return f"The run is {row.state}: only a run that ended is resumed."
+    if row.state == "finished":
+        return "The run is finished; `grpo-tui train RUN --resume --set max_steps=N` adds steps."
+    return None
+
+
+def for_footer(pane: str, view: TrainView | None, listed: Listed | None = None) -> list[Action]:
     """What the footer names here and now, most important first."""
-    found: Iterable[Action] = (a for a in on_pane(pane) if a.footer and refusal(a, view) is None)
+    found: Iterable[Action] = (a for a in on_pane(pane) if a.footer and refusal(a, view, listed) is None)
     return sorted(found, key=lambda a: a.footer)

@@ -199,8 +199,9 @@ class GrpoApp(FollowingApp):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: every action that can be done here and now."""
+        listed = screen.listed if isinstance(screen, RunsScreen) else None
         for a in on_pane(self.current_mode):
-            if a.id != "app.palette" and refusal(a, self.view) is None:
+            if a.id != "app.palette" and refusal(a, self.view, listed) is None:
                 keys = f" ({a.key_shown})" if a.key else ""
                 title = (a.label or a.help).capitalize().rstrip(".")
                 yield SystemCommand(title, a.help + keys, partial(self.run_action, a.target))

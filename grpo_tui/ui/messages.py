@@ -8,6 +8,7 @@ from textual.message import Message
 
 if TYPE_CHECKING:
     from grpo_tui.core.commands import Command, Outcome
+    from grpo_tui.present.resume_offer import ResumeOffer
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
 
@@ -50,3 +51,19 @@ class RunsListed(Message):
     def can_replace(self, message: Message) -> bool:
         """A burst of lists collapses to the last one."""
         return isinstance(message, RunsListed)
+
+
+class ResumeOffered(Message):
+    """The checkpoints of an ended run were looked at."""
+
+    def __init__(self, offer: ResumeOffer) -> None:
+        super().__init__()
+        self.offer = offer
+
+
+class ResumeEnded(Message):
+    """The command that resumes a run has answered."""
+
+    def __init__(self, offer: ResumeOffer, started: bool, said: str) -> None:
+        super().__init__()
+        self.offer, self.started, self.said = offer, started, said

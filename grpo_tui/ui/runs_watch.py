@@ -1,22 +1,27 @@
 """Look through the folders for runs, in a thread of its own, again and again.
 
-A run that did not change is not read again. Knows folders and rows; touches no widget.
+A run that did not change is not read again, and folders that take long to walk are walked less often. Knows
+folders and rows; touches no widget.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from textual.message import Message
 
-from grpo_tui.present.runs_view import RunRow, changed_at, ordered, read_run_row, run_names
+from grpo_tui.present.runs_view import RunRow, fingerprint, ordered, read_run_row, run_names
 from grpo_tui.store.catalog import find_runs
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.ui.messages import RunsListed
 
 LOOK_S = 2.0
+WALK_SHARE = 0.02
+"""Most of the time that may go into walking the folders for new runs."""
 FIRST_PAGE = 12
 """So many rows are read before the list is shown for the first time."""
 
@@ -29,7 +34,10 @@ class RunsWatch:
     ) -> None:
         self._roots, self._post = tuple(roots), post
         self._stopped = stopped
-        self._known: dict[Path, tuple[float | None, RunRow]] = {}
+        self._paths: list[Path] = []
+        self._names: dict[Path, str] = {}
+        self._walk_at = float("-inf")
+        self._known: dict[Path, tuple[Any, RunRow]] = {}
         self._shown: tuple[RunRow, ...] | None = None
 
     def run(self) -> None:
@@ -40,23 +48,34 @@ class RunsWatch:
 
     def look(self) -> None:
         """Look once, and post the list when it is another."""
-        paths = find_runs(self._roots)
-        names = run_names(paths)
-        self._known = {path: known for path, known in self._known.items() if path in names}
-        for number, path in enumerate(paths):
+        self._walk()
+        for number, path in enumerate(self._paths):
             if self._stopped.is_set():
                 return
-            changed = changed_at(RunFolder(path))
-            known = self._known.get(path)
-            # A live run can end without a word in its folder, so it is always looked at.
-            if known is None or known[0] != changed or known[1].live:
-                self._known[path] = (changed, read_run_row(path, names[path]))
+            self._read(path)
             if self._shown is None and number + 1 in (FIRST_PAGE, FIRST_PAGE * 6):
                 self._post(RunsListed(self._rows(), complete=False))
         rows = self._rows()
         if rows != self._shown:
             self._shown = rows
             self._post(RunsListed(rows, complete=True))
+
+    def _walk(self) -> None:
+        """Find the run folders, unless the last walk took so long that it is too early for another."""
+        began = time.monotonic()
+        if began < self._walk_at and all(path.is_dir() for path in self._paths):
+            return
+        self._paths = find_runs(self._roots)
+        self._names = run_names(self._paths)
+        self._known = {path: known for path, known in self._known.items() if path in self._names}
+        ended = time.monotonic()
+        self._walk_at = ended + (ended - began) / WALK_SHARE - LOOK_S
+
+    def _read(self, path: Path) -> None:
+        """Read a run that was written to, or that lives: it can end without a word in its folder."""
+        mark, known = fingerprint(RunFolder(path)), self._known.get(path)
+        if known is None or known[0] != mark or known[1].live:
+            self._known[path] = (mark, read_run_row(path, self._names[path]))
 
     def _rows(self) -> tuple[RunRow, ...]:
         return tuple(ordered(row for _, row in self._known.values()))

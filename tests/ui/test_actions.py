@@ -43,7 +43,7 @@ def test_no_function_keys_and_no_alt() -> None:
 
 
 def test_what_is_dangerous_has_a_capital_or_asks_and_says_so() -> None:
-    assert {a.id for a in ACTIONS if a.dangerous} == {"run.stop", "run.stop_now"}
+    assert {a.id for a in ACTIONS if a.dangerous} == {"run.stop", "run.stop_now", "runs.resume"}
 
 
 def test_the_footer_offers_what_can_be_done_now() -> None:

@@ -9,6 +9,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
+from grpo_tui.core.text import wrapped
 from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
 from grpo_tui.ui.screens.dialogs import DialogTitle
@@ -56,11 +57,7 @@ class HelpLines(LineScroll):
 
 
 def _wrapped(word: str, meaning: str, room: int) -> list[Line]:
-    rows = [""]
-    for piece in meaning.split():
-        if rows[-1] and len(rows[-1]) + 1 + len(piece) > room:
-            rows.append("")
-        rows[-1] = f"{rows[-1]} {piece}".strip()
+    rows = wrapped(meaning, room)
     return [[Span(" " + pad(word if i == 0 else "", 16), "strong"), Span(row)] for i, row in enumerate(rows)]
 
 

@@ -1,35 +1,54 @@
-"""Pane 1: what is running, paused, crashed, finished here.
+"""Pane 1: what is running, paused, crashed, finished here, and what happened to it.
 
-Knows the rows it is given and the words of the filter; the folders are looked through by a worker of the app.
+Knows the rows it is given, the filter, the marks; the folders are looked through by a worker of the app.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widgets import Input
 
+from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
-from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.paint import Line, LinePane, Span, spread
+from grpo_tui.present.runs_filter import SYNTAX, read_filter
+from grpo_tui.ui.actions import Action, Listed, action, bindings, refusal
+from grpo_tui.ui.messages import ResumeEnded, ResumeOffered
+from grpo_tui.ui.paint import Line, LinePane, Span, fitting, spread
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.footer import Footer
 from grpo_tui.ui.widgets.header import Header
+from grpo_tui.ui.widgets.run_detail import RunDetail
 from grpo_tui.ui.widgets.runs_table import RunsTable, columns_for, heading
 
 if TYPE_CHECKING:
+    from grpo_tui.present.resume_offer import ResumeOffer
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
 
 
+ORDERS: dict[str, Callable[[RunRow], tuple[Any, ...]]] = {
+    "reward": lambda row: (row.reward is None, -(row.reward or 0.0)),
+    "name": lambda row: (row.name.lower(),),
+    "state": lambda row: (not row.live, row.state, -(row.seen_at or 0.0)),
+}
+"""How rows can be sorted, besides the newest sign of life with live ones on top, in which they come."""
+
+
 class RunsSummary(LinePane):
-    """How many runs there are, and the heading of their columns."""
+    """How many runs there are, what is filtered and marked, and the heading of their columns."""
 
     rows: tuple[RunRow, ...] = ()
     shown: tuple[RunRow, ...] = ()
     words = ""
+    trouble = ""
+    order = ""
+    marked = 0
     complete = False
     places = ""
 
@@ -38,10 +57,19 @@ class RunsSummary(LinePane):
         if not self.rows:
             return [self._empty(), ()]
         live = sum(row.live for row in self.rows)
-        left = [Span(f" {plural(len(self.rows), 'run')}", "strong")]
-        left.append(Span(f"   {live} live", "good" if live else "dim"))
-        if self.words:
-            left.append(Span(f"   {len(self.shown)} hold “{self.words}”; esc shows all", "attention"))
+        parts: list[tuple[int, Line]] = [
+            (0, [Span(plural(len(self.rows), "run"), "strong")]),
+            (4, [Span(f"{live} live", "good" if live else "dim")]),
+        ]
+        if self.trouble:
+            parts.append((1, [Span(self.trouble, "attention")]))
+        elif self.words:
+            parts.append((1, [Span(f"{len(self.shown)} hold “{self.words}”; esc shows all", "attention")]))
+        if self.marked:
+            parts.append((2, [Span(f"● {self.marked} marked", "attention")]))
+        if self.order:
+            parts.append((3, [Span(f"by {self.order}", "accent")]))
+        left = [Span(" "), *fitting(parts, width - 2)]
         right = [Span(f"{self.places} ", "dim")] if self.complete else [Span("still looking … ", "dim")]
         return [spread(left, right, width), heading(columns_for(width - 1, self.shown), width)]
 
@@ -73,13 +101,20 @@ class RunsScreen(Screen[None], Shell):
 
     BINDINGS = bindings("runs")
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._marked: list[Path] = []
+        self._order = ""
+        self._resuming: Path | None = None
+
     def compose(self) -> ComposeResult:
-        """Header, numbers, filter, list, footer."""
+        """Header, numbers, filter, list, what happened to the one under the cursor, footer."""
         yield Header("runs")
         yield RunsSummary(id="runs-summary")
-        yield Input(placeholder="words that must stand in the line", id="runs-filter")
+        yield Input(placeholder=SYNTAX, id="runs-filter")
         yield EmptyRuns(id="runs-empty")
         yield RunsTable(id="runs-table")
+        yield RunDetail(id="run-detail")
         yield Footer("runs")
 
     def on_mount(self) -> None:
@@ -92,6 +127,13 @@ class RunsScreen(Screen[None], Shell):
         self._on_view(self.shell.view)
         self.query_one(RunsTable).focus()
 
+    @property
+    def listed(self) -> Listed:
+        """What there is to act on."""
+        return Listed(self.query_one(RunsTable).selected, len(self._marked))
+
+    # -- showing ---------------------------------------------------------------------------------
+
     def _on_rows(self, listed: tuple[tuple[RunRow, ...], bool]) -> None:
         summary = self.query_one("#runs-summary", RunsSummary)
         summary.rows, summary.complete = listed
@@ -99,20 +141,40 @@ class RunsScreen(Screen[None], Shell):
 
     def _on_view(self, view: TrainView | None) -> None:
         self.query_one(Header).show(view)
-        self.query_one(Footer).show(view)
 
     def _show(self) -> None:
         summary = self.query_one("#runs-summary", RunsSummary)
-        words = self.query_one("#runs-filter", Input).value.strip()
-        shown = tuple(row for row in summary.rows if row.matches(words))
-        summary.shown, summary.words = shown, words
+        words, now = self.query_one("#runs-filter", Input).value.strip(), self.shell.clock()
+        wanted = read_filter(words)
+        shown = wanted.of(summary.rows, now)
+        if self._order:
+            shown = tuple(sorted(shown, key=ORDERS[self._order]))
+        if summary.complete:
+            known = {row.path for row in summary.rows}
+            self._marked = [path for path in self._marked if path in known]
+        summary.shown, summary.words, summary.trouble = shown, one_line(words, 40), wanted.trouble
+        summary.order, summary.marked = self._order, len(self._marked)
         summary.changed()
-        self.query_one(RunsTable).show(shown, self.shell.clock())
+        self.query_one(RunsTable).show(shown, now, frozenset(self._marked))
         self.query_one("#runs-empty").display = summary.complete and not summary.rows
+        self._show_chosen()
+
+    def _show_chosen(self) -> None:
+        """What belongs to the run under the cursor: its story and its keys."""
+        listed = self.listed
+        self.query_one(RunDetail).show(listed.row, self.shell.clock())
+        self.query_one(Footer).show(self.shell.view, listed)
+
+    def on_runs_table_chosen(self, event: RunsTable.Chosen) -> None:
+        """The cursor moved."""
+        self._show_chosen()
 
     def on_resize(self) -> None:
         """The headings stand over columns that depend on the width."""
         self.query_one("#runs-summary", RunsSummary).changed()
+        self.call_after_refresh(self._show_chosen)
+
+    # -- filter, order, marks --------------------------------------------------------------------
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filter as one types."""
@@ -124,13 +186,49 @@ class RunsScreen(Screen[None], Shell):
             event.input.display = False
         self.query_one(RunsTable).focus()
 
+    def action_runs_filter(self) -> None:
+        """Ask for the words."""
+        field = self.query_one("#runs-filter", Input)
+        field.display = True
+        field.focus()
+
+    def action_runs_clear(self) -> None:
+        """Show all runs again; take the marks away when all are shown."""
+        field = self.query_one("#runs-filter", Input)
+        if not field.display and self._marked:
+            self._marked = []
+            self._show()
+        field.value = ""
+        field.display = False
+        self.query_one(RunsTable).focus()
+
+    def action_runs_mark(self) -> None:
+        """Mark the run and go on to the next, as in a list of files."""
+        row = self._allowed(action("runs.mark"))
+        if row is None:
+            return
+        if row.path in self._marked:
+            self._marked.remove(row.path)
+        else:
+            self._marked.append(row.path)
+        self.query_one(RunsTable).move(1)
+        self._show()
+
+    def action_runs_sort(self) -> None:
+        """The next order."""
+        orders = ["", *ORDERS]
+        self._order = orders[(orders.index(self._order) + 1) % len(orders)]
+        self._show()
+
+    # -- the run under the cursor ----------------------------------------------------------------
+
     def on_runs_table_opened(self, event: RunsTable.Opened) -> None:
         """Open by a double click."""
         self.shell.open_run(event.path)
 
     def action_runs_open(self) -> None:
         """Open the chosen run in Train."""
-        row = self.query_one(RunsTable).selected
+        row = self._allowed(action("runs.open"))
         if row is not None:
             self.shell.open_run(row.path)
 
@@ -142,15 +240,66 @@ class RunsScreen(Screen[None], Shell):
         """Previous run."""
         self.query_one(RunsTable).move(-1)
 
-    def action_runs_filter(self) -> None:
-        """Ask for the words."""
-        field = self.query_one("#runs-filter", Input)
-        field.display = True
-        field.focus()
+    def action_runs_resume(self) -> None:
+        """Look for the checkpoint; the question comes when it is found."""
+        row = self._allowed(action("runs.resume"))
+        if row is None:
+            return
+        if self._resuming is not None:
+            self.app.notify(
+                f"{one_line(self._resuming.name, 60)} is being resumed; wait for it.", markup=False
+            )
+            return
+        self.run_worker(
+            partial(self._look_for_checkpoint, row), thread=True, group="resume", exit_on_error=False
+        )
 
-    def action_runs_clear(self) -> None:
-        """Show all runs again."""
-        field = self.query_one("#runs-filter", Input)
-        field.value = ""
-        field.display = False
-        self.query_one(RunsTable).focus()
+    def _look_for_checkpoint(self, row: RunRow) -> None:
+        from grpo_tui.present.resume_offer import read_offer
+
+        self.post_message(ResumeOffered(read_offer(row)))
+
+    def on_resume_offered(self, message: ResumeOffered) -> None:
+        """Ask once, or say why it cannot be."""
+        from grpo_tui.ui.screens.resume import ResumeDialog
+
+        offer = message.offer
+        if offer.refusal:
+            self.app.notify(offer.refusal, severity="warning", timeout=10, markup=False)
+        elif self.app.screen is self:
+
+            def answered(yes: bool | None) -> None:
+                if yes:
+                    self._start(offer)
+
+            self.app.push_screen(ResumeDialog(offer), answered)
+
+    def _start(self, offer: ResumeOffer) -> None:
+        self._resuming = offer.path
+        self.app.notify(f"{offer.name}: starting from {offer.checkpoint} …", markup=False)
+        self.run_worker(partial(self._resume, offer), thread=True, group="resume", exit_on_error=False)
+
+    def _resume(self, offer: ResumeOffer) -> None:
+        from grpo_tui.ui.resuming import resume_run
+
+        self.post_message(ResumeEnded(offer, *resume_run(offer.path)))
+
+    def on_resume_ended(self, message: ResumeEnded) -> None:
+        """Show the run that goes on, or what the command said."""
+        self._resuming = None
+        name, said = message.offer.name, message.said
+        if not message.started:
+            self.app.notify(f"{name} was not resumed: {said}", severity="error", timeout=20, markup=False)
+            return
+        self.app.notify(f"{name}: {said}", markup=False)
+        if self.app.screen is self:
+            self.shell.open_run(message.offer.path)
+
+    def _allowed(self, asked: Action) -> RunRow | None:
+        """The run under the cursor when the action can be done with it; says why when it cannot."""
+        listed = self.listed
+        reason = refusal(asked, self.shell.view, listed)
+        if reason is not None:
+            self.app.notify(reason, severity="warning", markup=False)
+            return None
+        return listed.row

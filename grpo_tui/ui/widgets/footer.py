@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grpo_tui.ui.actions import for_footer
+from grpo_tui.ui.actions import Listed, for_footer
 from grpo_tui.ui.paint import Line, LinePane, Span, width_of
 
 if TYPE_CHECKING:
@@ -18,19 +18,20 @@ class Footer(LinePane):
         super().__init__(classes="bar")
         self._pane = pane
         self._view: TrainView | None = None
+        self._listed: Listed | None = None
         self._shown: tuple[str, ...] | None = None
 
-    def show(self, view: TrainView | None) -> None:
-        """Name what can be done with this view."""
-        self._view = view
-        shown = tuple(a.id for a in for_footer(self._pane, view))
+    def show(self, view: TrainView | None, listed: Listed | None = None) -> None:
+        """Name what can be done with this view, or with what the list of runs has."""
+        self._view, self._listed = view, listed
+        shown = tuple(a.id for a in for_footer(self._pane, view, listed))
         if shown != self._shown:
             self._shown = shown
             self.changed()
 
     def lines(self, width: int, height: int) -> list[Line]:
         """As many keys as fit whole, the help and the way out always."""
-        actions = for_footer(self._pane, self._view)
+        actions = for_footer(self._pane, self._view, self._listed)
         parts = [[Span(f"{a.key_shown} ", "key", a.target), Span(a.label, "dim", a.target)] for a in actions]
         gap = "   " if width >= 100 else "  "
         always = parts[-2:]

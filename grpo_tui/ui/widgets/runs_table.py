@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 STATE_W, STEP_W, REWARD_W, CURVE_W, SEEN_W = 12, 16, 9, 15, 14
-
-
 HEADINGS = {
     "state": ("state", False, 2),
     "name": ("run", False, 0),
@@ -34,19 +32,25 @@ HEADINGS = {
 
 
 class RunsTable(LineScroll):
-    """Runs with a cursor; `Opened` is posted for enter and a double click."""
+    """Runs with a cursor and marks; `Opened` is posted for a double click, `Chosen` when the cursor moved."""
 
     class Opened(Message):
-        """A run was chosen."""
+        """A run was opened."""
 
         def __init__(self, path: Path) -> None:
             super().__init__()
             self.path = path
 
+    class Chosen(Message):
+        """Another run is under the cursor."""
+
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._rows: tuple[RunRow, ...] = ()
         self._now = 0.0
+        self._columns: tuple[int, dict[str, int]] = (-1, {})
+        self._known: dict[Path, tuple[tuple[object, ...], Line]] = {}
+        self.marked: frozenset[Path] = frozenset()
         self.cursor = 0
 
     @property
@@ -54,10 +58,11 @@ class RunsTable(LineScroll):
         """The row under the cursor."""
         return self._rows[self.cursor] if self._rows else None
 
-    def show(self, rows: tuple[RunRow, ...], now: float) -> None:
+    def show(self, rows: tuple[RunRow, ...], now: float, marked: frozenset[Path] = frozenset()) -> None:
         """Show these runs; the cursor stays with its run wherever that moves."""
         chosen = self.selected.path if self.selected else None
-        self._rows, self._now = rows, now
+        self._rows, self._now, self.marked = rows, now, marked
+        self._columns = (-1, {})
         places = [i for i, row in enumerate(rows) if row.path == chosen]
         self.cursor = places[0] if places else min(self.cursor, max(0, len(rows) - 1))
         self.changed()
@@ -73,6 +78,7 @@ class RunsTable(LineScroll):
         elif height and self.cursor >= top + height:
             self.scroll_to(y=self.cursor - height + 1, animate=False)
         self.changed()
+        self.post_message(self.Chosen())
 
     def key_down(self) -> None:
         """Arrow keys move the cursor, not the view."""
@@ -106,15 +112,36 @@ class RunsTable(LineScroll):
         again = row == self.cursor and event.chain > 1
         self.cursor = row
         self.changed()
+        self.post_message(self.Chosen())
         if again and self.selected is not None:
             self.post_message(self.Opened(self.selected.path))
 
     def lines(self, width: int) -> list[Line]:
-        """A line per run."""
-        columns = columns_for(width, self._rows)
-        return [self._line(row, columns, i == self.cursor, width) for i, row in enumerate(self._rows)]
+        """A line per run; those that did not change are not made again."""
+        if self._columns[0] != width:
+            self._columns = (width, columns_for(width, self._rows))
+        columns = self._columns[1]
+        widths, before = tuple(columns.items()), self._known
+        known: dict[Path, tuple[tuple[object, ...], Line]] = {}
+        lines: list[Line] = []
+        for number, row in enumerate(self._rows):
+            here, marked = number == self.cursor, row.path in self.marked
+            seen = moment(row.seen_at, self._now)
+            # The row itself stands in the key: while it is held, no other object can have its id.
+            key = (id(row), row, here, marked, seen, width, widths)
+            held = before.get(row.path)
+            if held is not None and held[0][0] == key[0] and held[0][2:] == key[2:]:
+                line = held[1]
+            else:
+                line = self._line(row, seen, columns, here, marked, width)
+            known[row.path] = (key, line)
+            lines.append(line)
+        self._known = known
+        return lines
 
-    def _line(self, row: RunRow, columns: dict[str, int], here: bool, whole: int) -> Line:
+    def _line(
+        self, row: RunRow, seen: str, columns: dict[str, int], here: bool, marked: bool, whole: int
+    ) -> Line:
         sign, role = state_sign(row.state)
         tail = " selected" if here else ""
         total = f"{row.total_steps:,}" if row.total_steps else ""
@@ -126,10 +153,11 @@ class RunsTable(LineScroll):
             "step": (step, "text", True),
             "reward": (fixed(row.reward) if row.reward is not None else "", "strong", True),
             "curve": ("  " + spark(row.curve, CURVE_W - 4), "line", False),
-            "seen": (moment(row.seen_at, self._now), "dim", False),
+            "seen": (seen, "dim", False),
             "config": (row.config, "dim", False),
         }
-        line = [Span("❙" if here else " ", "accent" + tail)]
+        edge = Span("●", "attention" + tail) if marked else Span("❙" if here else " ", "accent" + tail)
+        line = [edge]
         for name, width in columns.items():
             text, span_role, right = cells[name]
             line.append(Span(pad(text, width - 1, right=right) + " ", span_role + tail))

@@ -1,0 +1,144 @@
+"""Which runs a person wants to see: words, fields and comparisons, read from one line.
+
+Knows the rows of the list and the small language; knows nothing of where the line was typed. The language:
+
+    gsm8k -old            holds the first word, not the second
+    state:failed,crashed  the field holds one of the words; also name: model: config: path:
+    state:live            live runs, state:ended those that are over
+    reward>1  step>=100   numbers; `age<2h` for the last sign of life, in s m h d
+    "two words"           with the blank in it
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grpo_tui.core.text import one_line
+
+if TYPE_CHECKING:
+    from grpo_tui.present.runs_view import RunRow
+
+TEXTS = ("name", "state", "model", "config", "path")
+NUMBERS = ("reward", "step", "age")
+SYNTAX = "words, -word, state:failed, model:qwen, reward>1, step>=100, age<2h"
+
+_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "": 1.0}
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "=": operator.eq,
+}  # fmt: skip
+_PIECE = re.compile(r'-?(?:[a-z_]+:)?"[^"]*"?|\S+')
+_FIELD = re.compile(r"([a-z_]+):(.*)", re.DOTALL)
+_COMPARISON = re.compile(r"([a-z_]+)(>=|<=|>|<|=)(.*)", re.DOTALL)
+_AGE = re.compile(r"([0-9.]+)([smhd]?)")
+
+Test = Callable[["RunRow", float], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsFilter:
+    """What a line asks for; `trouble` says in a sentence what of it is not understood."""
+
+    tests: tuple[Test, ...] = ()
+    trouble: str = ""
+
+    def holds(self, row: RunRow, now: float) -> bool:
+        """True when a run is wanted; `now` is the wall clock, in seconds since the epoch."""
+        return all(test(row, now) for test in self.tests)
+
+    def of(self, rows: Iterable[RunRow], now: float) -> tuple[RunRow, ...]:
+        """The runs that are wanted, in their order."""
+        return tuple(row for row in rows if self.holds(row, now))
+
+
+def read_filter(line: str) -> RunsFilter:
+    """Read a line; a part that is not understood is left out and named in `trouble`."""
+    tests: list[Test] = []
+    troubles: list[str] = []
+    for piece in _PIECE.findall(line.lower()):
+        wanted = not piece.startswith("-")
+        try:
+            test = _test(piece.removeprefix("-"))
+        except ValueError as error:
+            troubles.append(str(error))
+            continue
+        if test is not None:
+            tests.append(test if wanted else _unless(test))
+    return RunsFilter(tuple(tests), troubles[0] if troubles else "")
+
+
+def _test(piece: str) -> Test | None:
+    """What one part asks; None while it is being typed.
+
+    Raises:
+        ValueError: It is not understood.
+    """
+    if found := _FIELD.fullmatch(piece):
+        return _field(found[1], found[2].strip('"'))
+    if found := _COMPARISON.fullmatch(piece):
+        return _comparison(found[1], found[2], found[3])
+    word = piece.strip('"')
+    if not word:
+        return None
+    return lambda row, now: word in f"{row.name} {row.state} {row.model} {row.config} {row.path}".lower()
+
+
+def _field(name: str, value: str) -> Test | None:
+    if name not in TEXTS:
+        known = " ".join(f"{known}:" for known in TEXTS)
+        raise ValueError(f"“{one_line(name, 20)}:” is no field; there are {known}")
+    words = [word for word in value.split(",") if word]
+    if not words:
+        return None
+    if name == "state":
+        return lambda row, now: any(_in_state(row, word) for word in words)
+
+    def holds(row: RunRow, now: float) -> bool:
+        text = {"model": f"{row.model} {row.model_path}", "config": f"{row.config} {row.config_path}"}
+        shown = text.get(name, str(getattr(row, name))).lower()
+        return any(word in shown for word in words)
+
+    return holds
+
+
+def _in_state(row: RunRow, word: str) -> bool:
+    if word in ("live", "ended"):
+        return row.live if word == "live" else row.ended
+    return row.state.startswith(word)
+
+
+def _comparison(name: str, sign: str, value: str) -> Test | None:
+    if name not in NUMBERS:
+        raise ValueError(f"“{one_line(name, 20)}” is no number of a run; there are {', '.join(NUMBERS)}")
+    if not value:
+        return None
+    compare, number = _COMPARE[sign], _number(name, value)
+
+    def holds(row: RunRow, now: float) -> bool:
+        if name == "age":
+            return row.seen_at is not None and compare(max(0.0, now - row.seen_at), number)
+        found = row.reward if name == "reward" else row.step
+        return found is not None and compare(found, number)
+
+    return holds
+
+
+def _number(name: str, text: str) -> float:
+    if name == "age":
+        found = _AGE.fullmatch(text)
+        if found is None:
+            raise ValueError(f"“{one_line(text, 20)}” is no age; write 90s, 10m, 2h or 3d")
+        text, unit = found[1], _UNIT_S[found[2]]
+    else:
+        unit = 1.0
+    try:
+        return float(text) * unit
+    except ValueError:
+        raise ValueError(f"“{one_line(text, 20)}” is no number") from None
+
+
+def _unless(test: Test) -> Test:
+    return lambda row, now: not test(row, now)

@@ -1,0 +1,138 @@
+"""What happened to the run under the cursor: its state in a sentence, its course, and the way on.
+
+Knows a row of the list; reads no file.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grpo_tui.core.text import one_line, shell_word, wrapped
+from grpo_tui.present.formatting import fixed, moment
+from grpo_tui.present.glyphs import spark, state_sign
+from grpo_tui.present.resume_offer import resume_command
+from grpo_tui.ui.paint import Line, LinePane, Span, fitting, pad, ruled
+
+if TYPE_CHECKING:
+    from grpo_tui.present.runs_view import RunRow
+
+LABEL_W = 13
+MOST_CHECKPOINTS = 8
+CURVE_W = 48
+
+
+class RunDetail(LinePane):
+    """A few lines under the list."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._row: RunRow | None = None
+        self._now = 0.0
+
+    def show(self, row: RunRow | None, now: float) -> None:
+        """Tell of this run."""
+        self._row, self._now = row, now
+        if self.display:
+            self.changed()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """What happened first, then its course, its folder, the way on."""
+        row = self._row
+        if row is None:
+            return []
+        lines: list[Line] = [
+            ruled(
+                [[Span(row.name, "title")], _standing(row)],
+                width,
+                [Span(moment(row.seen_at, self._now), "dim")],
+            )
+        ]
+        lines += _story(row, width)
+        if row.reward is not None:
+            lines.append(_course(row, width))
+        lines.append(_labelled("checkpoints", [_checkpoints(row)]))
+        parts = [
+            [Span(text, "text")]
+            for text in (row.model_path, row.config_path, one_line(_short(row.path)))
+            if text
+        ]
+        lines.append(_labelled("from", fitting(list(enumerate(parts)), width - LABEL_W)))
+        lines.append(_way_on(row, width))
+        return lines[:height]
+
+
+def _standing(row: RunRow) -> Line:
+    sign, role = state_sign(row.state)
+    step = f" at step {row.step:,}" if row.step else ""
+    total = f" of {row.total_steps:,}" if row.step and row.total_steps else ""
+    return [Span(f"{sign} {row.state}", role), Span(step + total, "text")]
+
+
+def _story(row: RunRow, width: int) -> list[Line]:
+    """One sentence of what happened, in at most two lines."""
+    if row.trouble or row.cause:
+        role = "bad" if row.state in ("failed", "crashed", "broken") else "attention"
+        rows = wrapped(row.trouble or row.cause, width - 2)
+        if len(rows) > 2:
+            rows = [rows[0], pad(" ".join(rows[1:]), width - 2)]
+        return [[Span(f" {text}", role)] for text in rows]
+    began = f"Began {_when(row.started_at)}" if row.started_at else "Began"
+    again = f", start {row.attempt} of it" if row.attempt > 1 else ""
+    words = {
+        "finished": "made all its steps",
+        "stopped": "was stopped",
+        "paused": "is paused; memory is kept",
+        "stalled": "lives, but has made no progress for long",
+    }.get(row.state, f"now in {row.phase}" if row.phase else row.state)
+    return [[Span(f" {began}{again}; {words}.", "text")]]
+
+
+def _course(row: RunRow, width: int) -> Line:
+    known = [value for value in row.curve if value is not None]
+    line = [Span(f"{fixed(known[0])} → " if known else "", "dim"), Span(fixed(row.reward), "strong")]
+    line.append(Span("   " + spark(row.curve, min(CURVE_W, max(0, width - 40))), "line"))
+    return _labelled("reward", line)
+
+
+def _checkpoints(row: RunRow) -> Span:
+    if not row.checkpoints and not row.torn:
+        return Span("none", "dim")
+    shown = row.checkpoints[-MOST_CHECKPOINTS:]
+    more = len(row.checkpoints) - len(shown)
+    text = f"{more} older, " if more else ""
+    text += ", ".join(f"{step:,}" for step in shown)
+    if row.torn:
+        text += f"{'; ' if shown else ''}not complete: {', '.join(f'{step:,}' for step in row.torn[-3:])}"
+    return Span(text)
+
+
+def _way_on(row: RunRow, width: int) -> Line:
+    path = _short(row.path)
+    if row.trouble:
+        return []
+    if row.live or row.state == "finished" or not row.checkpoints:
+        line = [Span("enter", "key", "screen.runs_open"), Span(" opens it")]
+        if row.ended and row.state != "finished":
+            line.append(Span("; no complete checkpoint to resume from", "dim"))
+            return _labelled("way on", line)
+        return _labelled("way on", [*line, Span(f"   grpo-tui attach {shell_word(path)}", "dim")])
+    line = [Span("r", "key", "screen.runs_resume"), Span(f" resumes from checkpoint-{row.checkpoints[-1]}")]
+    return _labelled("way on", [*line, Span(f"   {resume_command(path)}", "dim")])
+
+
+def _labelled(label: str, line: Line) -> Line:
+    return [Span(" " + pad(label, LABEL_W - 1), "dim"), *line]
+
+
+def _when(at: float) -> str:
+    return time.strftime("%d %b %H:%M", time.localtime(at))
+
+
+def _short(path: Path) -> str:
+    """The folder, from here where it lies below."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
