@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.section import AnswerSpec, Section
-from grpo_tui.data.answers import extract
+from grpo_tui.core.answers import extract
 from grpo_tui.data.sources import DataError
 
 if TYPE_CHECKING:

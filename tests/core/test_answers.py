@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grpo_tui.data.answers import extract
+from grpo_tui.core.answers import extract
 
 
 @pytest.mark.parametrize(
