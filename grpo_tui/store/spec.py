@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from grpo_tui.store.layout import RunFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,40 @@ class RunSpec:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(asdict(self), file, ensure_ascii=False, indent=1, default=str)
         os.replace(beside, path)
+
+
+def keep_earlier(folder: RunFolder) -> None:
+    """Keep `run.json` beside, for the case that what a resume changes in it does not work.
+
+    Raises:
+        OSError: There is no room for it.
+    """
+    if not folder.spec.exists():
+        return
+    beside = folder.earlier_spec.with_name(folder.earlier_spec.name + ".new")
+    shutil.copy(folder.spec, beside)  # with its mode
+    os.replace(beside, folder.earlier_spec)
+
+
+RESTORED = "this attempt made no step; run.json is again as it was before it"
+
+
+def settle_earlier(folder: RunFolder, *, restore: bool) -> bool:
+    """Put the earlier `run.json` back, or forget it; True when it was put back.
+
+    The training process does it when it fails, before it says so; its supervisor when it could not.
+
+    Raises:
+        OSError: It could not be put back.
+    """
+    if not restore:
+        folder.earlier_spec.unlink(missing_ok=True)
+        return False
+    try:
+        os.replace(folder.earlier_spec, folder.spec)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def read_spec(path: Path) -> RunSpec:

@@ -15,7 +15,7 @@ from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import process_alive, read_heartbeat, write_heartbeat
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.spec import RunSpec
+from grpo_tui.store.spec import RunSpec, keep_earlier, settle_earlier
 from grpo_tui.store.status import read_status
 
 LOCK_POLL_S = 0.1
@@ -65,6 +65,10 @@ def launch(folder: RunFolder, spec: RunSpec) -> int:
     """
     lock = take_lock(folder, 0.0 if _lives(folder) else LEAVING_S)
     try:
+        if spec.resume is None:
+            settle_earlier(folder, restore=False)
+        else:
+            keep_earlier(folder)
         spec.write(folder.spec)
         return _start(folder, ["--lock", str(lock)], lock=lock)
     finally:

@@ -22,7 +22,7 @@ import psutil
 from grpo_tui.core.commands import SUPERVISOR_KINDS, Command, Outcome
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact
 from grpo_tui.store.checkpoints import newest_usable
-from grpo_tui.store.connection import open_writer
+from grpo_tui.store.connection import RunDatabaseError, open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import (
     RankState,
@@ -34,11 +34,12 @@ from grpo_tui.store.live import (
 from grpo_tui.store.logtail import LogTail
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.rank_errors import read_errors
-from grpo_tui.store.spec import read_spec
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import RESTORED, read_spec, settle_earlier
 from grpo_tui.store.spool import remove, take_spooled
 from grpo_tui.store.writer import LOG_POSITION, Writer
-from grpo_tui.supervisor.verdict import verdict
 from grpo_tui.supervisor.hardware import HardwareWatch
+from grpo_tui.supervisor.verdict import verdict
 
 TICK_S = 0.1
 HEARTBEAT_S = 1.0
@@ -72,8 +73,8 @@ class Supervisor:
     ) -> None:
         self._folder, self._lock = folder, lock
         self._mailbox = Mailbox(folder.commands)
-        self._child: subprocess.Popen[bytes] | None = None
         self._hardware = HardwareWatch(folder)
+        self._child: subprocess.Popen[bytes] | None = None
         self._trainer = trainer
         self._trainer_started = started or (None if trainer is None else process_started(trainer))
         self._own_session = trainer is not None and _is_worker(trainer)
@@ -88,13 +89,13 @@ class Supervisor:
             self._refuse_leftovers("the run had ended before this command was read")
             self._start_trainer()
         self._beat(force=True)
-        while self._trainer_lives():
         self._hardware.start(self._trainer)
+        while self._trainer_lives():
             self._beat()
             self._serve()
             time.sleep(TICK_S)
-        self._after_end()
         self._hardware.stop()
+        self._after_end()
         return 0
 
     def _start_trainer(self) -> None:
@@ -227,15 +228,14 @@ class Supervisor:
         if stopped_now is not None:
             self._finish(stopped_now[0], True, f"ended at once; {self._way_on()}")
         self._refuse_leftovers("the run has ended")
+        self._settle_spec(stopped_now is not None)
         try:
             self._write_last_word(code, stopped_now is not None)
         except Exception as error:
             print(f"grpo-tui: could not record the end of the run: {error}", flush=True)
 
-    def _refuse_leftovers(self, reason: str) -> None:
-        for command in self._mailbox.pending():
     def _settle_spec(self, stopped_now: bool) -> None:
-        """Put the earlier `run.json` back when a resume died before its first step: its changes do not work."""
+        """Put the earlier `run.json` back when a resume died before its first step."""
         try:
             died = not stopped_now and not self._made_a_step()
             if settle_earlier(self._folder, restore=died):
@@ -263,6 +263,8 @@ class Supervisor:
         rank = read_rank(self._folder.rank(0))
         return rank if rank is not None and rank.attempt == attempt else None
 
+    def _refuse_leftovers(self, reason: str) -> None:
+        for command in self._mailbox.pending():
             self._finish(command, False, reason)
 
     def _write_last_word(self, code: int | None, stopped_now: bool) -> None:
@@ -280,7 +282,7 @@ class Supervisor:
             spooled, files = take_spooled(self._folder, attempt)
             tail = LogTail(self._folder.log, writer.log_position())
             lines = [*tail.read(1 << 24), *tail.flush()]
-            rank = read_rank(self._folder.rank(0))
+            rank = self._first_rank(attempt)
             state, error = verdict(code, stopped_now, self._folder)
             if not stopped_now and (told := read_errors(self._folder)) is not None:
                 state, error = "failed", told

@@ -49,6 +49,7 @@ class Session:
         self.phases = PhaseClock(self._rank_file, self.put, self.attempt, self.rank)
         self.recorder.start()
         self._trainer: Any = None
+        self._resumed_from = resumed_from or 0
         self._closed = False
 
     def join(self, trainer: Any, sources: Sequence[RewardFunctionInfo] | None = None) -> None:
@@ -71,8 +72,8 @@ class Session:
                 f"grpo-tui: this TRL has no GRPOTrainer.{name}; without it there is no {purpose}.", flush=True
             )
         self._trainer = trainer
-        ranks = Ranks(trainer)
         self._rank_file.update(gpu=gpu_of(trainer.accelerator.device))
+        ranks = Ranks(trainer)
         self.desk = RewardDesk(self.put, self.phases, self.attempt, self.folder.abort(self.rank), self.rank)
         self.capture = Capture(trainer, self.put, self.phases, self.desk, self.attempt)
         self.checkpoints = Checkpoints(trainer, self.put, self.phases, self.attempt, ranks)
@@ -140,12 +141,12 @@ class Session:
             self.close("failed", told or {"type": "", "message": gone, "cause": gone})
         return True
 
-    def close(self, state: str, error: dict[str, Any] | None = None) -> None:
     @property
     def made_a_step(self) -> bool:
         """True once this attempt has done a step of its own."""
         return self._trainer is not None and int(self._trainer.state.global_step) > self._resumed_from
 
+    def close(self, state: str, error: dict[str, Any] | None = None) -> None:
         """End the attempt and write everything that is left. Later calls do nothing."""
         if self._closed:
             return

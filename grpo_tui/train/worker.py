@@ -6,6 +6,7 @@ without a terminal. Knows how a run is put together; every part of it lives else
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
-from grpo_tui.store.spec import RunSpec, read_spec
+from grpo_tui.store.spec import RESTORED, RunSpec, read_spec, settle_earlier
 from grpo_tui.train.gpu import choose_gpu, free_memory_by_gpu
 from grpo_tui.train.output import Unbreakable
 from grpo_tui.train.ranks import world_size
@@ -50,10 +51,18 @@ def main(arguments: list[str] | None = None) -> int:
     except BaseException as error:
         traceback.print_exc()
         sys.stderr.flush()
+        if session.rank == 0 and not session.made_a_step:
+            _restore_spec(folder)
         session.failed(error)
         return FAILED
     session.close(state)
     return STOPPED if state == "stopped" else 0
+
+
+def _restore_spec(folder: RunFolder) -> None:
+    with contextlib.suppress(OSError):  # the supervisor tries again
+        if settle_earlier(folder, restore=True):
+            print(f"grpo-tui: {RESTORED}", flush=True)
 
 
 def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:

@@ -103,7 +103,13 @@ def test_a_killed_training_process_is_crashed_with_its_cause(run: Path) -> None:
     assert ended.error is not None
     assert "SIGKILL" in ended.error["message"]
     assert not [p for p in psutil.process_iter() if p.pid == rank.pid and p.status() != psutil.STATUS_ZOMBIE]
+    spec = RunFolder(run).spec.read_bytes()
+    wrong = "grpo_tui.rewards.0.source=rewards.py:missing"
+    failed = grpo_tui("train", run, "--resume", "--headless", "--set", wrong, check=1)
+    assert "there is no missing in it" in failed.stdout
+    assert RunFolder(run).spec.read_bytes() == spec, "what makes a resume fail does not stay"
     done = grpo_tui("train", run, "--resume", "--headless", "--set", "max_steps=12")
+    until(lambda: not RunFolder(run).earlier_spec.exists(), "the end of what was kept for a failure", 20)
     assert "finished at step 12" in done.stdout
     rows = RunReader(RunFolder(run).database).metric_rows(limit=100_000)
     assert [s for _, s, v in rows if "reward" in v] == list(range(1, 13)), (
