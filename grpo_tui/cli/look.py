@@ -94,6 +94,7 @@ def describe(look: Status) -> list[str]:
     if look.metrics:
         parts = [f"{key} {_number(look.metrics[key])}" for key in _SHOWN if key in look.metrics]
         lines.append("  ".join(parts))
+    lines += _machine_lines(look)
     if look.checkpoints:
         names = [f"{c.step}{'' if c.complete else ' (incomplete)'}" for c in look.checkpoints]
         lines.append(f"checkpoints {', '.join(names)}")
@@ -103,6 +104,29 @@ def describe(look: Status) -> list[str]:
         lines.append(f"cause: {look.error.get('cause') or look.error.get('message')}")
     if look.progress_at and look.live:
         lines.append(f"last step ended {time.time() - look.progress_at:.0f} s ago")
+    return lines
+
+
+def _machine_lines(look: Status) -> list[str]:
+    """The machine, a line per GPU and per rank; nothing of a run that nobody samples."""
+    from grpo_tui.present.hardware_view import gpu_line, hardware_view
+    from grpo_tui.present.rank_rows import rank_rows
+
+    machine = hardware_view(look)
+    ranks = rank_rows(look, time.time())
+    lines = []
+    for rank in ranks:
+        since = f" for {time.time() - rank.phase_since:.1f} s" if rank.phase_since else ""
+        place = "" if rank.gpu is None else f"  on GPU {rank.gpu}"
+        behind = "  the others wait for it" if rank.behind else ""
+        lines.append(
+            f"rank {rank.rank}  pid {rank.pid}  step {rank.step}  {rank.phase}{since}{place}{behind}"
+        )
+    if machine is None:
+        return lines if len(ranks) > 1 else []
+    lines += [f"attention: {notice.text}" for notice in machine.warnings]
+    if not machine.old:
+        lines += [gpu_line(gpu) for gpu in machine.gpus] or list(machine.figures[:1])
     return lines
 
 

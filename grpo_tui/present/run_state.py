@@ -17,7 +17,9 @@ from grpo_tui.present.delta import RunDelta
 from grpo_tui.present.events import event_rows
 from grpo_tui.present.formatting import is_number
 from grpo_tui.present.group_fold import GroupFold
+from grpo_tui.present.hardware_view import hardware_view
 from grpo_tui.present.health_line import health_spans, way_on
+from grpo_tui.present.rank_rows import rank_rows
 from grpo_tui.present.series import Series
 from grpo_tui.present.train_view import (
     BeforeAfter,
@@ -104,6 +106,8 @@ class RunState:
             phase_since=rank.phase_since or None if rank is not None and status.live else None,
             reward_function=one_line(status.reward_func, 40) if status.reward_func else None,
             phase_shares=tuple((p, delta.phase_shares[p]) for p in PHASE_ORDER if p in delta.phase_shares),
+            ranks=rank_rows(status, now),
+            hardware=hardware_view(status),
             reward=reward.last,
             reward_change=reward.change(CHANGE_STEPS),
             spread=self._groups.spread_now(),

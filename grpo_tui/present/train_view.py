@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_tui.present.series import Bucket
+
+if TYPE_CHECKING:
+    from grpo_tui.present.hardware_view import HardwareView
+    from grpo_tui.present.rank_rows import RankRow
 
 Span = tuple[str, str]
 """A piece of text and the role of its colour: `text dim strong accent good bad attention`."""
@@ -152,6 +156,9 @@ class TrainView:
     """When the phase began; None when nothing is known of it."""
     reward_function: str | None = None
     phase_shares: tuple[tuple[str, float], ...] = ()
+    ranks: tuple[RankRow, ...] = ()
+    hardware: HardwareView | None = None
+    """The machine, None when nobody samples it."""
     reward: float | None = None
     reward_change: float | None = None
     spread: float | None = None

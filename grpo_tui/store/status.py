@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.hardware import Hardware, read_hardware
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import Heartbeat, RankState, process_alive, read_heartbeat, read_rank
 from grpo_tui.store.reader import Attempt, RunReader
@@ -32,6 +33,12 @@ class RankNow:
     rank: int
     pid: int
     phase: str
+    phase_s: float = 0.0
+    step: int = 0
+    gpu: str | None = None
+    """PCI bus id or uuid of its GPU, None on the CPU."""
+    phase_since: float = 0.0
+    """When its phase began; not part of the JSON, which has `phase_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,8 @@ class Status:
     checkpoints: tuple[CheckpointNow, ...] = ()
     error: Mapping[str, Any] | None = None
     alerts: tuple[Mapping[str, Any], ...] = ()
+    hardware: Hardware | None = None
+    """The machine of a live run, with the age of the sample; None when nobody samples it."""
     progress_at: float | None = None
     """When the last optimizer step ended."""
     started_at: float | None = None
@@ -79,6 +88,8 @@ class Status:
         body = asdict(self)
         for name in ("progress_at", "started_at", "supervised"):
             del body[name]
+        for rank in body["ranks"]:
+            del rank["phase_since"]
         return body
 
 
@@ -112,7 +123,11 @@ def _before_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: RankS
         return _without_database(folder, heartbeat, rank)
     if heartbeat is not None and heartbeat.supervisor_alive:
         return Status(
-            state="starting", phase="load", pid=heartbeat.supervisor, heartbeat_age_s=heartbeat.age_s
+            state="starting",
+            phase="load",
+            pid=heartbeat.supervisor,
+            heartbeat_age_s=heartbeat.age_s,
+            hardware=read_hardware(folder.hardware),
         )
     if not folder.exists():
         raise RunDatabaseError(f"{folder.root}: no run here. `grpo-tui runs` lists the runs it can find.")
@@ -135,6 +150,7 @@ def _without_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: Rank
         heartbeat_age_s=None if heartbeat is None else round(heartbeat.age_s, 3),
         pid=heartbeat.supervisor if heartbeat is not None and supervised else None,
         ranks=_ranks_now(folder),
+        hardware=read_hardware(folder.hardware),
         attempt=rank.attempt,
         alerts=(_alert("store.removed", message, "stop the run", rank.step),),
         progress_at=rank.progress_at or None,
@@ -168,6 +184,7 @@ def _from_database(
         heartbeat_age_s=None if heartbeat is None else round(heartbeat.age_s, 3),
         pid=heartbeat.supervisor if heartbeat is not None and supervisor_alive else None,
         ranks=_ranks_now(folder) if shown_rank else (),
+        hardware=read_hardware(folder.hardware) if state not in ENDED else None,
         attempt=attempt.attempt if attempt else 0,
         metrics=newest[1] if newest else {},
         dropped=sum(reader.dropped().values()),
@@ -253,7 +270,20 @@ def _alert(name: str, text: str, remedy: str, step: int) -> Mapping[str, Any]:
 
 def _ranks_now(folder: RunFolder) -> tuple[RankNow, ...]:
     states = [read_rank(folder.rank(number)) for number in folder.ranks()]
-    return tuple(RankNow(s.rank, s.pid, s.phase) for s in states if s is not None and s.alive)
+    now = time.time()
+    return tuple(
+        RankNow(
+            s.rank,
+            s.pid,
+            s.phase,
+            round(max(0.0, now - s.phase_since), 3) if s.phase_since else 0.0,
+            s.step,
+            s.gpu,
+            s.phase_since,
+        )
+        for s in states
+        if s is not None and s.alive
+    )
 
 
 def _checkpoints(folder: RunFolder, reader: RunReader) -> tuple[CheckpointNow, ...]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from grpo_tui.present.formatting import duration, moment, percent
 from grpo_tui.present.train_view import EventRow, TrainView
 from grpo_tui.ui.paint import Line, LinePane, Span, pad, ruled, width_of
+
+if TYPE_CHECKING:
+    from grpo_tui.present.hardware_view import HardwareView
+    from grpo_tui.present.rank_rows import RankRow
 
 DOING = {
     "load": "loading the model",
@@ -15,10 +21,12 @@ DOING = {
     "eval": "evaluating",
     "wait": "waiting",
 }
+OPENS = "screen.hardware_open"
+"""What a click on the machine does."""
 
 
 class NowLine(LinePane):
-    """The phase and its age, and the share of time each phase takes."""
+    """The phase and its age, the machine, and the share of time each phase takes."""
 
     _view: TrainView | None = None
 
@@ -28,30 +36,74 @@ class NowLine(LinePane):
         self.changed()
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """One ruled line."""
+        """One ruled line: the phase always, then what deserves attention, the figures, the shares."""
         view = self._view
         if view is None:
             return [ruled([[Span("now", "title")]], width)]
-        parts: list[Line] = [[Span("ended" if view.ended else "now", "title")], self._phase(view)]
-        if view.phase_shares and view.state != "paused":
-            shares = [
-                Span(f"{'  ' if i else ''}{name} {percent(share)}", "dim")
-                for i, (name, share) in enumerate(view.phase_shares)
-                if share >= 0.005
-            ]
-            parts.append(shares)
+        head: list[Line] = [[Span("ended" if view.ended else "now", "title")], _phase(view)]
+        shares = _shares(view)
+        for machine in _machine(view.hardware):
+            for parts in ([*head, shares], head) if shares else (head,):
+                if _fits(parts, machine, width):
+                    return [ruled(parts, width, machine)]
+        parts = [*head, shares] if shares else head
         return [ruled(parts, width)]
 
-    def _phase(self, view: TrainView) -> Line:
-        for_s = f" for {duration(view.phase_s)}" if view.phase_s is not None else ""
-        if view.state == "paused":
-            return [Span(paused_words(view), "strong attention")]
-        if view.ended:
-            of = f" of {view.total_steps:,}" if view.total_steps else ""
-            return [Span(f"{view.state} at step {view.step:,}{of}")]
-        if view.phase == "reward" and view.reward_function:
-            return [Span(f"scoring with {view.reward_function}{for_s}")]
-        return [Span(f"{DOING.get(view.phase, view.phase)}{for_s}")]
+
+def _phase(view: TrainView) -> Line:
+    if view.state == "paused":
+        return [Span(paused_words(view), "strong attention")]
+    if view.ended:
+        of = f" of {view.total_steps:,}" if view.total_steps else ""
+        return [Span(f"{view.state} at step {view.step:,}{of}")]
+    behind = [rank for rank in view.ranks if rank.behind]
+    if behind:
+        return _waited_for(view, behind)
+    for_s = f" for {duration(view.phase_s)}" if view.phase_s is not None else ""
+    return [Span(f"{doing(view.phase, view.reward_function)}{for_s}")]
+
+
+def _waited_for(view: TrainView, behind: list[RankRow]) -> Line:
+    """The ranks that the others wait for, by number when it is one."""
+    first = behind[0]
+    since = min((rank.phase_since for rank in behind if rank.phase_since), default=view.now)
+    who = f"rank {first.rank}" if len(behind) == 1 else f"{len(behind)} of {len(view.ranks)} ranks"
+    for_s = duration(max(0.0, view.now - since))
+    return [Span(f"{who} still {doing(first.phase)} for {for_s}")]
+
+
+def doing(phase: str, reward_function: str | None = None) -> str:
+    """What is done in a phase, in words."""
+    if phase == "reward" and reward_function:
+        return f"scoring with {reward_function}"
+    return DOING.get(phase, phase)
+
+
+def _shares(view: TrainView) -> Line:
+    if view.state == "paused":
+        return ()
+    return [
+        Span(f"{'  ' if i else ''}{name} {percent(share)}", "dim")
+        for i, (name, share) in enumerate(view.phase_shares)
+        if share >= 0.005
+    ]
+
+
+def _machine(hardware: HardwareView | None) -> list[Line]:
+    """The machine from the most to the least words: what deserves attention stays when figures go."""
+    if hardware is None:
+        return []
+    figures: list[Line] = [[Span(words, "text", OPENS)] for words in hardware.figures]
+    if not hardware.warnings:
+        return figures
+    first, more = hardware.warnings[0], len(hardware.warnings) - 1
+    sign = Span(f"⚠ {first.short}" + (f" and {more} more" if more else ""), "attention", OPENS)
+    return [*([*line, Span("   "), sign] for line in figures), [sign]]
+
+
+def _fits(parts: list[Line], right: Line, width: int) -> bool:
+    """True when a ruled line shows all of it."""
+    return 2 + sum(map(width_of, parts)) + 4 * (len(parts) - 1) + 1 + width_of(right) + 3 <= width
 
 
 def paused_words(view: TrainView) -> str:
