@@ -14,6 +14,9 @@ from typing import Any
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.screen import default_roots, show
 from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import from_here, plural
+from grpo_tui.present.runs_filter import read_filter
+from grpo_tui.present.runs_view import read_run, run_names
 from grpo_tui.store.catalog import find_runs
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
@@ -34,25 +37,35 @@ def attach(parsed: Any) -> int:
 
 
 def runs(parsed: Any) -> int:
-    """`grpo-tui runs [ROOT…] [--json]`."""
+    """`grpo-tui runs [ROOT…] [--filter WORDS] [--json]`."""
     roots = getattr(parsed, "roots", None) or default_roots()
     for root in roots:
         if not root.is_dir():
             raise CommandError(f"{root}: no such folder")
-    found = [(path, look) for path in find_runs(roots) if (look := _look(path)) is not None]
+    wanted = read_filter(parsed.filter if getattr(parsed, "filter", None) else "")
+    if wanted.trouble:
+        raise CommandError(f"--filter: {wanted.trouble}")
+    paths = find_runs(roots)
+    names, now = run_names(paths), time.time()
+    rows = [read_run(path, names[path]) for path in paths]
+    for row, look in rows:
+        if look is None:
+            print(f"grpo-tui: {row.trouble}", file=sys.stderr)
+    found = [(row.path, look) for row, look in rows if look is not None and wanted.holds(row, now)]
     if getattr(parsed, "json", False):
         print(
             json.dumps([finite_json({"path": str(path), **look.to_json()}) for path, look in found], indent=1)
         )
         return OK
-    if not found:
+    if not found and rows:
+        print(f"none of {plural(len(rows), 'run')} is shown; without --filter all are")
+    elif not found:
         print("no runs here yet; `grpo-tui demo` makes one, `grpo-tui train CONFIG` starts your own")
     for path, look in found:
         total = f"/{look.total_steps}" if look.total_steps else ""
         reward = look.metrics.get("reward")
-        print(
-            f"{look.state:9} step {look.step}{total:6}  reward {_number(reward):>7}  {one_line(_short(path))}"
-        )
+        name = one_line(from_here(path))
+        print(f"{look.state:9} step {look.step}{total:6}  reward {_number(reward):>7}  {name}")
     return OK
 
 
@@ -103,7 +116,9 @@ def describe(look: Status) -> list[str]:
     if look.error:
         lines.append(f"cause: {look.error.get('cause') or look.error.get('message')}")
     if look.progress_at and look.live:
-        lines.append(f"last step ended {time.time() - look.progress_at:.0f} s ago")
+        lines.append(f"last step ended {max(0.0, time.time() - look.progress_at):.0f} s ago")
+    elif look.state in ("training", "stalled"):
+        lines.append("no step has ended yet")
     return lines
 
 
@@ -159,20 +174,5 @@ def run_folder(path: Path) -> Path:
     return root
 
 
-def _look(path: Path) -> Status | None:
-    try:
-        return read_status(path)
-    except RunDatabaseError as error:
-        print(f"grpo-tui: {one_line(str(error))}", file=sys.stderr)
-        return None
-
-
 def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, int | float) else "-" if value is None else str(value)
-
-
-def _short(path: Path) -> str:
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

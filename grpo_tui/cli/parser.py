@@ -12,18 +12,20 @@ DESCRIPTION = "A terminal workbench for GRPO with TRL: train, watch every genera
 EPILOG = "Without a command, grpo-tui opens the runs of this folder; RUN attaches, CONFIG.yaml starts."
 
 
-def build_parser(*, with_faults: bool = True) -> argparse.ArgumentParser:
+def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argparse.ArgumentParser:
     """The whole command line.
 
     Args:
         with_faults: Whether `demo` lists its faults; without them nothing of the demonstration is imported.
+        with_open: Whether the word behind `grpo-tui CONFIG.yaml` is known; nobody types it.
     """
     parser = argparse.ArgumentParser(prog="grpo-tui", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"grpo-tui {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _start_commands(commands, with_faults)
-    _open_command(commands)
+    if with_open:
+        _open_command(commands)
     _look_commands(commands)
     _steer_commands(commands)
     return parser
@@ -105,6 +107,11 @@ def _look_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]
 
     runs = commands.add_parser("runs", help="list the runs under a folder")
     runs.add_argument("roots", type=Path, nargs="*", metavar="ROOT", help="default: outputs/ and this folder")
+    runs.add_argument(
+        "--filter",
+        metavar="WORDS",
+        help="only some: words, -word, state:failed, model:qwen, 'reward>1', 'step>=100', 'age<2h'",
+    )
     runs.add_argument("--json", action="store_true", help="one JSON list")
 
     status = commands.add_parser("status", help="one look at a run")

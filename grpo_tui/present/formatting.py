@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 MISSING = "–"
 """Stands where a value is not known."""
@@ -129,6 +130,11 @@ def clock(at: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at))
 
 
+def date(at: float) -> str:
+    """The local day, with the month in letters."""
+    return time.strftime("%d %b", time.localtime(at))
+
+
 def size(count: float) -> str:
     """Bytes as a person says them: `512 B`, `3.2 MB`, `1.6 GB`."""
     for unit in ("B", "kB", "MB", "GB"):
@@ -136,6 +142,14 @@ def size(count: float) -> str:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def from_here(path: Path) -> str:
+    """A path as one would type it here: relative where it lies below the current folder."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
 
 
 def plural(count: int, noun: str) -> str:

@@ -208,6 +208,8 @@ class GrpoApp(FollowingApp):
 
 
 def _short(path: Path) -> str:
+    if path == Path("."):
+        return "this folder"
     home = str(Path.home())
     return "~" + str(path)[len(home) :] if str(path).startswith(home + os.sep) else str(path)
 

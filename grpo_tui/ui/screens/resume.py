@@ -13,6 +13,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from grpo_tui.core.text import wrapped
+from grpo_tui.present.formatting import from_here
 from grpo_tui.present.resume_offer import ResumeOffer, resume_command
 from grpo_tui.ui.paint import Line, LinePane, Span
 from grpo_tui.ui.screens.dialogs import CLOSE, DialogText, DialogTitle
@@ -35,7 +36,7 @@ class OfferText(LinePane):
         for number, sentence in enumerate(self._offer.lines):
             role = "dim" if number else "strong"
             lines += [[Span(f" {row}", role)] for row in wrapped(sentence, width - 2)]
-        return [*lines, (), [Span(f" {resume_command(self._offer.path)}", "dim")], ()]
+        return [*lines, (), [Span(f" {resume_command(from_here(self._offer.path))}", "dim")], ()]
 
 
 class ResumeDialog(ModalScreen[bool]):

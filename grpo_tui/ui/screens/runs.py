@@ -110,8 +110,8 @@ class RunsScreen(Screen[None], Shell):
     def compose(self) -> ComposeResult:
         """Header, numbers, filter, list, what happened to the one under the cursor, footer."""
         yield Header("runs")
-        yield RunsSummary(id="runs-summary")
         yield Input(placeholder=SYNTAX, id="runs-filter")
+        yield RunsSummary(id="runs-summary")
         yield EmptyRuns(id="runs-empty")
         yield RunsTable(id="runs-table")
         yield RunDetail(id="run-detail")

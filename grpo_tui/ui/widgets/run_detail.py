@@ -6,11 +6,10 @@ Knows a row of the list; reads no file.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_tui.core.text import one_line, shell_word, wrapped
-from grpo_tui.present.formatting import fixed, moment
+from grpo_tui.present.formatting import fixed, from_here, moment
 from grpo_tui.present.glyphs import spark, state_sign
 from grpo_tui.present.resume_offer import resume_command
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, pad, ruled
@@ -42,20 +41,16 @@ class RunDetail(LinePane):
         row = self._row
         if row is None:
             return []
-        lines: list[Line] = [
-            ruled(
-                [[Span(row.name, "title")], _standing(row)],
-                width,
-                [Span(moment(row.seen_at, self._now), "dim")],
-            )
-        ]
+        began = f"began {_when(row.started_at)}   " if row.started_at else ""
+        right = [Span(f"{began}{moment(row.seen_at, self._now)}", "dim")]
+        lines: list[Line] = [ruled([[Span(row.name, "title")], _standing(row)], width, right)]
         lines += _story(row, width)
         if row.reward is not None:
             lines.append(_course(row, width))
         lines.append(_labelled("checkpoints", [_checkpoints(row)]))
         parts = [
             [Span(text, "text")]
-            for text in (row.model_path, row.config_path, one_line(_short(row.path)))
+            for text in (row.model_path, row.config_path, one_line(from_here(row.path)))
             if text
         ]
         lines.append(_labelled("from", fitting(list(enumerate(parts)), width - LABEL_W)))
@@ -78,15 +73,14 @@ def _story(row: RunRow, width: int) -> list[Line]:
         if len(rows) > 2:
             rows = [rows[0], pad(" ".join(rows[1:]), width - 2)]
         return [[Span(f" {text}", role)] for text in rows]
-    began = f"Began {_when(row.started_at)}" if row.started_at else "Began"
-    again = f", start {row.attempt} of it" if row.attempt > 1 else ""
     words = {
-        "finished": "made all its steps",
-        "stopped": "was stopped",
-        "paused": "is paused; memory is kept",
-        "stalled": "lives, but has made no progress for long",
-    }.get(row.state, f"now in {row.phase}" if row.phase else row.state)
-    return [[Span(f" {began}{again}; {words}.", "text")]]
+        "finished": "It made all its steps.",
+        "stopped": "It was stopped.",
+        "paused": "It is paused; memory is kept.",
+        "stalled": "It lives, but has made no progress for long.",
+    }.get(row.state, f"It is in {row.phase} now." if row.phase else f"It is {row.state}.")
+    again = f" This is its start number {row.attempt}." if row.attempt > 1 else ""
+    return [[Span(f" {words}{again}", "text")]]
 
 
 def _course(row: RunRow, width: int) -> Line:
@@ -109,7 +103,7 @@ def _checkpoints(row: RunRow) -> Span:
 
 
 def _way_on(row: RunRow, width: int) -> Line:
-    path = _short(row.path)
+    path = from_here(row.path)
     if row.trouble:
         return []
     if row.live or row.state == "finished" or not row.checkpoints:
@@ -128,11 +122,3 @@ def _labelled(label: str, line: Line) -> Line:
 
 def _when(at: float) -> str:
     return time.strftime("%d %b %H:%M", time.localtime(at))
-
-
-def _short(path: Path) -> str:
-    """The folder, from here where it lies below."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return str(path)

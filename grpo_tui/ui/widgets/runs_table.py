@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
 
 
-STATE_W, STEP_W, REWARD_W, CURVE_W, SEEN_W = 12, 16, 9, 15, 14
+STATE_W, STEP_W, REWARD_W, CURVE_W, SEEN_W = 12, 16, 9, 15, 15
+EDGE_W = 2
+"""Cursor and mark, before the columns."""
 HEADINGS = {
     "state": ("state", False, 2),
     "name": ("run", False, 0),
@@ -25,7 +27,7 @@ HEADINGS = {
     "step": ("step", True, 0),
     "reward": ("reward", True, 0),
     "curve": ("over time", False, 2),
-    "seen": ("last sign", False, 0),
+    "seen": ("last sign", False, 2),
     "config": ("config", False, 0),
 }
 """Column to its heading, whether it stands at the right edge, and how far it is set in."""
@@ -153,15 +155,17 @@ class RunsTable(LineScroll):
             "step": (step, "text", True),
             "reward": (fixed(row.reward) if row.reward is not None else "", "strong", True),
             "curve": ("  " + spark(row.curve, CURVE_W - 4), "line", False),
-            "seen": (seen, "dim", False),
+            "seen": (f"  {seen}", "dim", False),
             "config": (row.config, "dim", False),
         }
-        edge = Span("●", "attention" + tail) if marked else Span("❙" if here else " ", "accent" + tail)
-        line = [edge]
+        line = [
+            Span("❙" if here else " ", "accent" + tail),
+            Span("●" if marked else " ", "attention" + tail),
+        ]
         for name, width in columns.items():
             text, span_role, right = cells[name]
             line.append(Span(pad(text, width - 1, right=right) + " ", span_role + tail))
-        rest = whole - 1 - sum(columns.values())
+        rest = whole - EDGE_W - sum(columns.values())
         return [*line, Span(" " * max(0, rest), "text" + tail)]
 
 
@@ -181,7 +185,7 @@ def columns_for(width: int, rows: tuple[RunRow, ...]) -> dict[str, int]:
         "config": min(configs, 28) if configs > 2 else 0,
     }
     for name in ("config", "model", "curve", "seen", "step", "reward"):
-        if sum(columns.values()) + 1 <= width:
+        if sum(columns.values()) + EDGE_W <= width:
             break
         columns[name] = 0
     return {name: cells for name, cells in columns.items() if cells}
@@ -189,7 +193,7 @@ def columns_for(width: int, rows: tuple[RunRow, ...]) -> dict[str, int]:
 
 def heading(columns: dict[str, int], width: int) -> Line:
     """A rule with each column's name over it."""
-    words, at = [], 1
+    words, at = [], EDGE_W
     for name, cells in columns.items():
         word, right, lead = HEADINGS[name]
         words.append(
