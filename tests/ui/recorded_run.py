@@ -31,10 +31,16 @@ class RecordedRun:
     """A run folder under construction; the process that trains is this one."""
 
     def __init__(
-        self, root: Path, *, total: int = 120, pid: int | None = None, began_at: float | None = None
+        self,
+        root: Path,
+        *,
+        total: int = 120,
+        pid: int | None = None,
+        began_at: float | None = None,
+        step_s: float = STEP_S,
     ) -> None:
         self.folder = RunFolder(root)
-        self.total, self.step = total, 0
+        self.total, self.step, self.step_s = total, 0, step_s
         self.pid = os.getpid() if pid is None else pid
         self.began_at = NOW - 60 if began_at is None else began_at
         self._random = random.Random(7)
@@ -62,7 +68,7 @@ class RecordedRun:
 
     def at(self, step: float) -> float:
         """When a step ended."""
-        return self.began_at + 2.0 + step * STEP_S
+        return self.began_at + 2.0 + step * self.step_s
 
     def advance(self, steps: int, *, missing: tuple[int, ...] = ()) -> None:
         """Train so many steps on; rows of `missing` hold None and infinities."""
@@ -96,7 +102,7 @@ class RecordedRun:
         rank = RankFile(self.folder.rank(0), self.pid)
         rank.update(
             phase=phase, phase_since=NOW - since, step=self.step, progress_at=time.time(), attempt=1,
-            step_time_s=STEP_S, reward_function=reward_function,
+            step_time_s=self.step_s, reward_function=reward_function,
         )  # fmt: skip
         rank.close()
         write_heartbeat(self.folder.heartbeat, os.getpid(), self.pid)
@@ -165,7 +171,7 @@ class RecordedRun:
             "reward_std": 1.1,
             "frac_reward_zero_std": 0.0,
             "entropy": 0.42 * math.exp(-self.step / 25) + 0.03 * wave + 0.05,
-            "step_time": STEP_S + 0.02 * wave,
+            "step_time": self.step_s + 0.02 * wave,
             "epoch": self.step / 100,
         }
         if missing:
