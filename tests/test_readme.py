@@ -104,7 +104,7 @@ def test_a_command_named_in_a_page_can_be_typed(place: str, command: str) -> Non
     words = as_typed(command)
     if len(words) == 1 and words[0] in subcommands() - {"demo", "runs"}:
         return  # named, not spelled out
-    parsed = build_parser().parse_args(words)
+    parsed = build_parser(with_open=True).parse_args(words)
     for change in getattr(parsed, "changes", []):
         assert "=" in change
 

@@ -5,6 +5,7 @@ Knows which function serves which word; each lives beside this module.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from grpo_tui.cli.errors import OK, USAGE, CommandError
 from grpo_tui.cli.parser import build_parser
-from grpo_tui.core.text import safe
+from grpo_tui.core.text import one_line, safe
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,11 +22,10 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows `?`, and no traceback
-    words = _with_implied_command(words)
-    parser = build_parser(with_faults="demo" in words)
-    parsed = parser.parse_args(words)
     try:
-        return _dispatch(parsed)
+        implied = _with_implied_command(words)
+        parser = build_parser(with_faults="demo" in words, with_open=implied != words)
+        return _dispatch(parser.parse_args(implied))
     except CommandError as error:
         print(f"grpo-tui: {safe(str(error))}", file=sys.stderr)
         return error.code
@@ -36,11 +36,21 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        if parsed.debug:
+        if "--debug" in words:
             raise
-        message = str(error).splitlines()[0] if str(error) else "no message"
-        print(f"grpo-tui: {type(error).__name__}: {safe(message)} (--debug shows where)", file=sys.stderr)
+        print(f"grpo-tui: {_sentence(error)}", file=sys.stderr)
         return USAGE
+
+
+def _sentence(error: Exception) -> str:
+    """What went wrong, when nobody had a better word for it."""
+    if isinstance(error, OSError) and error.filename is not None:
+        name = one_line(str(error.filename), 60)
+        if error.errno == errno.ENAMETOOLONG:
+            return f"{name}: the name is too long for this file system; choose a shorter one"
+        return f"{name}: {error.strerror}"
+    message = str(error).splitlines()[0] if str(error) else "no message"
+    return f"{type(error).__name__}: {safe(message)} (--debug shows where)"
 
 
 COMMANDS = (

@@ -67,18 +67,13 @@ def demo(parsed: Any) -> int:
 
 def train(parsed: Any) -> int:
     """`grpo-tui train CONFIG_OR_RUN`."""
-    start = _resumed(parsed) if parsed.resume is not None else _new(parsed)
-    asked = start.config.grpo.get("resume_from_checkpoint")
-    if parsed.resume is None and asked:
-        # TRL only reads this key in its own script; here it means what it says.
-        parsed.resume = "" if asked is True else str(asked)
-        start = _resumed(parsed)
+    start = _resumed(parsed, parsed.resume) if parsed.resume is not None else _anew_or_by_key(parsed)
     return _go(start, headless=parsed.headless, detach=parsed.detach)
 
 
 def open_config(parsed: Any) -> int:
     """`grpo-tui CONFIG.yaml`: say what would run, ask once, then train."""
-    start = _new(parsed)
+    start = _anew_or_by_key(parsed)
     _announce(start)
     for line in summary(start.config, start.folder.root, world_size(start.spec.launcher)):
         print(line)
@@ -98,6 +93,20 @@ def next_free(root: Path) -> Path:
 # -- deciding --------------------------------------------------------------------------------------
 
 
+def _anew_or_by_key(parsed: Any) -> Start:
+    """A new start, or a resume when the config asks for one: TRL reads that key only in its own script."""
+    start = _new(parsed)
+    asked = start.config.grpo.get("resume_from_checkpoint")
+    if not asked:
+        return start
+    try:
+        return _resumed(parsed, "" if asked is True else str(asked), by_key=True)
+    except CommandError as error:
+        where = f"{start.config.path.name}: " if start.config.path is not None else ""
+        key = f"resume_from_checkpoint is {'true' if asked is True else asked}"
+        raise CommandError(f"{error}\n{where}{key}; leave it out to start anew") from error
+
+
 def _new(parsed: Any) -> Start:
     launcher = launcher_words(parsed.launcher)
     config, source = _config(parsed.config, parsed.overrides, world_size(launcher))
@@ -107,14 +116,14 @@ def _new(parsed: Any) -> Start:
     return Start(_fresh(root.absolute()), RunSpec(config.to_json(), launcher=launcher), config)
 
 
-def _resumed(parsed: Any) -> Start:
+def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     earlier = _earlier(parsed.config if parsed.config.is_dir() else parsed.run_dir)
     launcher = launcher_words(parsed.launcher) or earlier.launcher
     config, source = _config(parsed.config, parsed.overrides, world_size(launcher))
     folder = source or RunFolder((parsed.run_dir or _default_root(config)).absolute())
     if parsed.run_dir is not None and source is not None and parsed.run_dir.absolute() != folder.root:
         raise CommandError("--resume continues a run in its own folder; leave --run-dir out")
-    verdict, notes = _checkpoint(folder, parsed.resume)
+    verdict, notes = _checkpoint(folder, asked, by_key)
     mismatch = adapter_mismatch(verdict.path, config.model_args)
     if mismatch:
         raise CommandError(mismatch)
@@ -142,7 +151,7 @@ def _earlier(root: Path | None) -> RunSpec:
         return RunSpec({})
 
 
-def _checkpoint(folder: RunFolder, asked: str) -> tuple[Verdict, list[str]]:
+def _checkpoint(folder: RunFolder, asked: str, by_key: bool) -> tuple[Verdict, list[str]]:
     if asked:
         path = Path(asked) if Path(asked).is_dir() else folder.root / f"checkpoint-{asked}"
         if not path.is_dir():
@@ -157,7 +166,7 @@ def _checkpoint(folder: RunFolder, asked: str) -> tuple[Verdict, list[str]]:
         if best is None:
             reasons = "".join(f"\n  {v.path.name}: {v.reason}" for v in passed)
             free = not folder.exists() or _made_nothing(folder)
-            anew = "; without --resume it starts anew" if free and not reasons else ""
+            anew = "; without --resume it starts anew" if free and not reasons and not by_key else ""
             raise CommandError(f"no complete checkpoint in {folder.root}{anew}{reasons}")
         verdict = best
     notes = [f"{v.path.name} passed over: {v.reason}" for v in passed]

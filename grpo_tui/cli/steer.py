@@ -53,7 +53,7 @@ def _command(parsed: Any) -> tuple[str, dict[str, Any]]:
     if parsed.command == "stop":
         return ("stop_now" if parsed.now else "stop"), {}
     if parsed.command == "set":
-        return "set", dict(_assignment(text) for text in parsed.changes)
+        return "set", _once([_assignment(text) for text in parsed.changes])
     if parsed.command == "sample":
         args = {"prompt": parsed.prompt, "count": parsed.count, "temperature": parsed.temperature}
         return "sample", {key: value for key, value in args.items() if value is not None}
@@ -65,9 +65,19 @@ def _assignment(text: str) -> tuple[str, Any]:
     if not equals or not name:
         raise CommandError(f"{text!r}: write it as name=value, such as learning_rate=2e-4", USAGE)
     try:
-        return name, json.loads(value)
+        return name, json.loads(value, object_pairs_hook=_once)
     except ValueError:
         return name, value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Names and values as a mapping, each name once."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise CommandError(f"{twice} is given twice; which value is meant?", USAGE)
+    return found
 
 
 def _gone(kind: str, root: Path, look: Status) -> str:

@@ -32,7 +32,7 @@ class RecordingCallback(TrainerCallback):
         """The data loader exists: the planned number of steps is known."""
         self._put(TotalSteps(self._attempt, int(state.max_steps)))
         self._phases.step = int(state.global_step)
-        self._phases.tell(step=int(state.global_step), progress_at=time.time())
+        self._phases.tell(step=int(state.global_step))
         self._checkpoints.training_begins()
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

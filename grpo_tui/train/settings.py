@@ -6,6 +6,7 @@ trainer's settings; knows nothing of how a request came in.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import time
@@ -77,6 +78,8 @@ class Settings:
 
     def _merged(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """`reward_weights.NAME=V` entries folded into one list."""
+        if "reward_weights" in changes and any(name.startswith("reward_weights.") for name in changes):
+            raise Refused("reward_weights is given whole and by function; give one of the two")
         merged = {name: value for name, value in changes.items() if not name.startswith("reward_weights.")}
         single = {
             name.split(".", 1)[1]: v for name, v in changes.items() if name.startswith("reward_weights.")
@@ -87,9 +90,7 @@ class Settings:
 
     def _parse(self, name: str, value: Any) -> Any:
         if name not in NAMES:
-            raise Refused(
-                f"{name} cannot change in mid-run; {', '.join(NAMES)} can. Resume with --set {name}=…"
-            )
+            raise Refused(self._why_not(name))
         if name == "reward_weights":
             return self._parse_weights(value)
         number = _number(name, value)
@@ -105,21 +106,35 @@ class Settings:
             raise Refused("the schedule is at 0 just now (warm-up, or its end), so there is nothing to scale")
         return number
 
+    def _why_not(self, name: str) -> str:
+        """Why a name cannot be set, and what would do."""
+        if hasattr(self._trainer.args, name):
+            return f"{name} cannot change in mid-run; {', '.join(NAMES)} can. Resume with --set {name}=…"
+        near = difflib.get_close_matches(name.lower(), NAMES, n=1)
+        meant = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(NAMES)}"
+        return f"there is no setting {name}; {meant}"
+
     def _parse_weights(self, value: Any) -> list[float]:
         names = list(self._trainer.reward_func_names)
+        count = f"{len(names)} number{'' if len(names) == 1 else 's'}"
         if isinstance(value, str):
             try:
                 value = json.loads(value if value.strip().startswith(("[", "{")) else f"[{value}]")
             except ValueError:
-                raise Refused(f"reward_weights takes {len(names)} numbers, not {value!r}") from None
+                raise Refused(f"reward_weights takes {count}, not {value!r}") from None
         if isinstance(value, Mapping):
+            there = f"{'there is' if len(names) == 1 else 'there are'} {', '.join(names)}"
+            if not value:
+                raise Refused(f"reward_weights names no reward function; {there}")
             unknown = [name for name in value if name not in names]
             if unknown:
-                raise Refused(f"no reward function is named {unknown[0]}; there are {', '.join(names)}")
+                near = difflib.get_close_matches(str(unknown[0]), names, n=1)
+                meant = f"did you mean {near[0]}?" if near else there
+                raise Refused(f"no reward function is named {unknown[0]}; {meant}")
             old = self._value("reward_weights")
             value = [value.get(name, weight) for name, weight in zip(names, old, strict=True)]
         if not isinstance(value, list) or len(value) != len(names):
-            raise Refused(f"reward_weights takes {len(names)} numbers, in the order {', '.join(names)}")
+            raise Refused(f"reward_weights takes {count}, in the order {', '.join(names)}")
         return [_number("reward_weights", weight) for weight in value]
 
     def _set(self, name: str, value: Any, by: str) -> dict[str, Any]:

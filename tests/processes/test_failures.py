@@ -239,6 +239,7 @@ def test_a_reward_that_cannot_be_interrupted_is_said_to_be_so_and_stop_now_ends_
     )
     start(run, "max_steps=5", config=_config(tmp_path / "own", "deaf", body))
     until(lambda: (r := read_rank(RunFolder(run).rank(0))) and r.reward_function == "deaf", "the call")
+    assert "no step has ended yet" in grpo_tui("status", run).stdout
     refused = grpo_tui("abort-reward", run, check=3)
     assert "cannot be interrupted; stop at once, there is no checkpoint to resume from" in refused.stderr
     assert command(run, "stop", "--now")["applied"]

@@ -29,7 +29,12 @@ pytestmark = pytest.mark.slow
         ("reward_weights", [1, "nan"], "finite"),
         ("reward_weights", [1, 1e39], "finite"),
         ("reward_weights", [1], "takes 2 numbers"),
+        ("reward_weights", {}, "names no reward function; there are correctness, format_reward"),
+        ("reward_weights", {"corectness": 2}, "did you mean correctness"),
+        ("reward_weights.correctness", 2, "given whole and by function"),
         ("beta", 0.1, "cannot change in mid-run"),
+        ("learning_rte", 0.1, "no setting learning_rte; did you mean learning_rate"),
+        ("colour", 0.1, "no setting colour; the settings are"),
     ],
 )
 def test_a_value_that_would_break_the_run_is_refused_and_changes_nothing(
@@ -37,9 +42,14 @@ def test_a_value_that_would_break_the_run_is_refused_and_changes_nothing(
 ) -> None:
     trainer = make_trainer(tmp_path)
     trainer.create_optimizer_and_scheduler(num_training_steps=4)
+    names = list(trainer.reward_func_names)
     records: list[Record] = []
     settings = Settings(trainer, records.append, 1)
     before = settings.current()
+    trainer.reward_func_names = trainer.reward_func_names[:1]
+    with pytest.raises(Refused, match="takes 1 number, in the order correctness"):
+        settings.apply({"reward_weights": [1, 2]})
+    trainer.reward_func_names = names
     with pytest.raises(Refused, match=reason):
         settings.apply({"reward_weights": [2, 2], name: value} if name != "reward_weights" else {name: value})
     assert settings.current() == before

@@ -1,0 +1,73 @@
+"""What a person typed wrong is answered with a sentence and exit code 2, before any process is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.cli.main import main
+from grpo_tui.demo import DEMO_CONFIG
+
+
+def _said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    try:
+        code = main([str(word) for word in words])
+    except SystemExit as left:
+        code = int(left.code or 0)
+    assert code == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert "Error" not in said
+    return said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", DEMO_CONFIG, "--detach", "--run-dir", "n" * 300),
+        ("status", "n" * 300),
+        ("n" * 300,),
+    ],
+    ids=["as a run folder", "as a run", "alone"],
+)
+def test_a_name_too_long_for_the_file_system_is_said_to_be_so(
+    words: tuple[object, ...],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "the name is too long for this file system; choose a shorter one" in _said(capsys, *words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_word_lists_the_commands_people_type(capsys: pytest.CaptureFixture[str]) -> None:
+    said = _said(capsys, "opne")
+    assert "status" in said
+    assert "'open'" not in said
+
+
+@pytest.mark.parametrize("words", [("train",), ()], ids=["train CONFIG", "CONFIG"])
+def test_a_resume_that_the_config_asks_for_names_its_key_when_there_is_nothing_to_resume(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "own.yaml"
+    text = DEMO_CONFIG.read_text().replace(
+        "model_name_or_path: model", f"model_name_or_path: {DEMO_CONFIG.parent}/model"
+    )
+    text = text.replace("rewards.py:", f"{DEMO_CONFIG.parent}/rewards.py:")
+    text = text.replace("task.py:", f"{DEMO_CONFIG.parent}/task.py:")
+    config.write_text(f"output_dir: {tmp_path / 'run'}\nresume_from_checkpoint: true\n{text}")
+    said = _said(capsys, *words, config)
+    assert "no complete checkpoint in" in said
+    assert "own.yaml: resume_from_checkpoint is true; leave it out to start anew" in said
+    assert "--resume" not in said
+
+
+@pytest.mark.parametrize("change", [("temperature=1", "temperature=2"), ('reward_weights={"a": 1, "a": 2}',)])
+def test_a_setting_given_twice_is_asked_about(
+    change: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "run.db").touch()
+    assert "is given twice; which value is meant?" in _said(capsys, "set", tmp_path, *change)
