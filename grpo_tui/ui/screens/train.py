@@ -134,7 +134,9 @@ class TrainScreen(Screen[None], Shell):
         for name in ("groups", "log", "before-after"):
             self.query_one(f"#{name}").display = name == wanted
         if focused:
-            self.query_one(LogList if wanted == "log" else f"#{wanted}").focus()
+            lower = self.query_one(LogList if wanted == "log" else f"#{wanted}")
+            if self.focused is not lower:  # the focus paints the whole widget anew
+                lower.focus()
 
     def on_resize(self, event: Resize) -> None:
         """Another size shows another number of charts."""
