@@ -28,7 +28,7 @@ class Action:
     help: str
     """One sentence, for the help and the palette."""
     pane: str
-    """`all`, `runs` or `train`."""
+    """`all`, `runs`, `train`, or a screen that opens over Train: `hardware`."""
     needs: str = ""
     """What the open run must be: `open`, `live`, `running`, `paused` or `reward`; in the list of runs
     `chosen`, `ended` or `marked`; empty for nothing."""
@@ -92,6 +92,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.hold", "v", "hold view",
            "Hold the view still, or let it go on; training always goes on.", "train",
            needs="open", footer=9),
+    Action("hardware.open", "u", "machine", "Show GPUs, processes, processor, memory and ranks.", "train",
+           needs="open", footer=10),
+    Action("hardware.back", "escape", "back", "Back to the run.", "hardware", footer=1, shown="esc"),
+    Action("hardware.down", "j", "scroll", "A line on.", "hardware", footer=2, shown="j k"),
+    Action("hardware.up", "k", "", "A line back.", "hardware"),
+    Action("hardware.close", "u", "", "Back to the run, by the key that opened it.", "hardware"),
     Action("runs.open", "enter", "open", "Open the run in Train.", "runs", needs="chosen", footer=1),
     Action("runs.resume", "r", "resume",
            "Resume an ended run from its newest complete checkpoint.", "runs",

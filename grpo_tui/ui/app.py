@@ -200,7 +200,7 @@ class GrpoApp(FollowingApp):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: every action that can be done here and now."""
         listed = screen.listed if isinstance(screen, RunsScreen) else None
-        for a in on_pane(self.current_mode):
+        for a in on_pane(getattr(screen, "PANE", self.current_mode)):
             if a.id != "app.palette" and refusal(a, self.view, listed) is None:
                 keys = f" ({a.key_shown})" if a.key else ""
                 title = (a.label or a.help).capitalize().rstrip(".")

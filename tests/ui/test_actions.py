@@ -9,12 +9,18 @@ import pytest
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import ACTIONS, Action, for_footer, on_pane, refusal
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.train import TrainScreen
 from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.recorded_run import RecordedRun
 
-OWNERS: dict[str, type] = {"all": GrpoApp, "runs": RunsScreen, "train": TrainScreen}
+OWNERS: dict[str, type] = {
+    "all": GrpoApp,
+    "runs": RunsScreen,
+    "train": TrainScreen,
+    "hardware": HardwareScreen,
+}
 
 
 def view_of(state: str, phase: str = "update") -> TrainView:
@@ -32,7 +38,7 @@ def test_bindings_are_those_of_the_table(pane: str) -> None:
     assert bound == {a.id: a.key for a in ACTIONS if a.pane == pane and a.key}
 
 
-@pytest.mark.parametrize("pane", ["runs", "train"])
+@pytest.mark.parametrize("pane", [pane for pane in OWNERS if pane != "all"])
 def test_no_key_has_two_meanings_on_one_pane(pane: str) -> None:
     keys = Counter(a.key for a in on_pane(pane) if a.key)
     assert max(keys.values()) == 1

@@ -14,7 +14,7 @@ from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
 from grpo_tui.ui.screens.dialogs import DialogTitle
 
-PANES = (("train", "4 Train"), ("runs", "1 Runs"), ("all", "everywhere"))
+PANES = (("train", "4 Train"), ("hardware", "u machine"), ("runs", "1 Runs"), ("all", "everywhere"))
 
 WORDS = (
     ("reward", "mean of the weighted total over a step's completions: the signal of progress"),

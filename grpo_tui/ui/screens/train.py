@@ -178,6 +178,12 @@ class TrainScreen(Screen[None], Shell):
         self._held = None if self._held is not None else self.shell.view
         self._on_view(self.shell.view)
 
+    def action_hardware_open(self) -> None:
+        """The machine over the whole screen."""
+        from grpo_tui.ui.screens.hardware import HardwareScreen
+
+        self.app.push_screen(HardwareScreen())
+
     # -- steering --------------------------------------------------------------------------------
 
     def action_run_pause(self) -> None:
