@@ -45,23 +45,26 @@ class Start:
 def demo(parsed: Any) -> int:
     """`grpo-tui demo`: the shipped config in the next free folder."""
     from grpo_tui.demo import DEMO_CONFIG
-    from grpo_tui.demo.faults import FAULTS
+    from grpo_tui.demo.faults import BALLAST, FAULTS
 
     fault = FAULTS[parsed.fault] if parsed.fault else None
     steps = parsed.steps or DEMO_STEPS
     if fault is not None and steps < fault.comes_at:
         raise CommandError(f"{fault.name} comes at step {fault.comes_at}; --steps {steps} ends before it")
-    overrides = [f"max_steps={steps}", *(fault.overrides if fault is not None else ())]
+    root = (
+        parsed.run_dir or next_free(Path("outputs") / ("demo" if fault is None else f"demo-{fault.name}"))
+    ).absolute()
+    overrides = [f"max_steps={steps}", *(fault.overrides_in(root) if fault is not None else ())]
     if parsed.seed is not None:
         overrides.append(f"seed={parsed.seed}")
     if parsed.device == "cuda":
         overrides += ["use_cpu=false", "bf16=true"]
     config = _load(DEMO_CONFIG, overrides)
-    name = "demo" if fault is None else f"demo-{fault.name}"
-    root = parsed.run_dir or next_free(Path("outputs") / name)
-    notes = () if fault is None else (f"fault {fault.name}: {fault.expect}",)
+    notes = () if fault is None else (f"fault {fault.name}: {fault.expected_in(root)}",)
     spec = RunSpec(config.to_json(), compare_prompts=DEMO_PROMPTS, notes=notes)
-    start = Start(_fresh(root.absolute()), spec, config)
+    start = Start(_fresh(root), spec, config)
+    if fault is not None and fault.needs_ballast:
+        print(f"to make room: rm {shell_word(root / BALLAST)}", flush=True)
     return _go(start, headless=parsed.headless, detach=False)
 
 

@@ -43,7 +43,7 @@ def variance_shares(
     on its own mean, so the shares sum to 1 (the covariance decomposition of a sum's variance).
 
     Args:
-        groups: per group, per completion, the rewards in function order.
+        groups: per group, per completion, the rewards in function order; a missing one counts as 0.
         weights: one weight per function.
 
     Returns:
@@ -52,10 +52,7 @@ def variance_shares(
     covariance = [0.0] * len(weights)
     variance = 0.0
     for group in groups:
-        rows = [
-            [w * (r if r is not None and math.isfinite(r) else 0.0) for w, r in zip(weights, c, strict=False)]
-            for c in group
-        ]
+        rows = [[w * _given(c, k) for k, w in enumerate(weights)] for c in group]
         if len(rows) < 2:
             continue
         totals = [sum(row) for row in rows]
@@ -68,3 +65,9 @@ def variance_shares(
     if variance <= 1e-12:
         return [None] * len(weights)
     return [c / variance for c in covariance]
+
+
+def _given(rewards: Sequence[float | None], function: int) -> float:
+    """What a function gave, 0 when it abstained, gave no finite number, or nothing was kept of it."""
+    value = rewards[function] if function < len(rewards) else None
+    return value if value is not None and math.isfinite(value) else 0.0

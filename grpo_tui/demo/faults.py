@@ -8,11 +8,11 @@ not know how a fault is met.
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -28,6 +28,8 @@ DISK_FULL_FROM, DISK_FULL_MET_AT = 8, 12
 FILE_LIMIT_BYTES = 3_000_000
 """Largest file a full disk allows: the weights take 3.2 MB, and the record stays below it so early."""
 ROOM_POLL_S = 0.5
+BALLAST = "delete-me-to-make-room"
+"""The file in the run folder that stands for what fills the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,18 @@ class Fault:
     """`K=V` for the demonstration's config."""
     comes_at: int = 1
     """The first step on which it can be met."""
+    needs_ballast: bool = False
+    """Whether its reward is told which file in the run folder takes the room."""
+
+    def overrides_in(self, root: Path) -> tuple[str, ...]:
+        """The overrides of a run in this folder."""
+        if not self.needs_ballast:
+            return self.overrides
+        return (*self.overrides, f"grpo_tui.rewards.0.params={json.dumps({'ballast': str(root / BALLAST)})}")
+
+    def expected_in(self, root: Path) -> str:
+        """What a person is told at the start of a run in this folder."""
+        return self.expect.replace("{ballast}", str(root / BALLAST))
 
 
 def _instead_of_correctness(name: str, function: str) -> tuple[str, ...]:
@@ -82,13 +96,14 @@ FAULTS: dict[str, Fault] = {
             "full-disk",
             "a checkpoint does not fit: see which one is whole, make room, resume",
             "after step 8 no file of the training process may grow beyond 3 MB, in place of a full disk; the "
-            "checkpoint of step 12 does not fit, and the log names the file to delete to make room",
+            "checkpoint of step 12 does not fit; deleting {ballast} makes room",
             (
                 *_instead_of_correctness("correctness", "correctness_on_a_full_disk"),
                 "save_steps=6",
                 "save_total_limit=3",
             ),
             DISK_FULL_MET_AT,
+            needs_ballast=True,
         ),
         Fault(
             "flat-rewards",
@@ -166,34 +181,33 @@ def correctness_until_killed(
 
 
 def correctness_on_a_full_disk(
-    completions: Sequence[Any], trainer_state: Any = None, **kwargs: Any
+    completions: Sequence[Any], ballast: str, trainer_state: Any = None, **kwargs: Any
 ) -> list[float]:
     """Score as `correctness` does; in a run that was not resumed, fill the disk at one step.
 
     The kernel refuses to let a file of this process grow beyond a limit, and says `File too large` where a
-    full disk says `No space left on device`. Deleting the file that is named in the log lifts the limit.
+    full disk says `No space left on device`. Deleting the ballast lifts the limit.
 
     Args:
         completions: The batch's completions.
+        ballast: The file to delete.
         trainer_state: TRL's own.
         **kwargs: What else TRL hands over; `answer` among it.
     """
     if _started_anew(trainer_state) and _step(trainer_state) == DISK_FULL_FROM:
-        _fill_the_disk()
+        _fill_the_disk(Path(ballast))
     return correctness(completions=completions, **kwargs)
 
 
-def _fill_the_disk() -> None:
-    descriptor, name = tempfile.mkstemp(prefix="grpo-tui-demo-fills-the-disk-")
-    os.write(descriptor, b"Delete this file to make room for the checkpoints of the demonstration.\n")
-    os.close(descriptor)
+def _fill_the_disk(ballast: Path) -> None:
+    ballast.write_text("Delete this file to make room for the checkpoints of the demonstration.\n")
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, hard))
-    sys.stdout.write(f"fault full-disk: the disk is full now; delete {name} to make room\n")
+    sys.stdout.write(f"fault full-disk: the disk is full now; delete {ballast} to make room\n")
     sys.stdout.flush()
 
     def wait_for_room() -> None:
-        while Path(name).exists():
+        while ballast.exists():
             time.sleep(ROOM_POLL_S)
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         sys.stdout.write("fault full-disk: there is room again\n")

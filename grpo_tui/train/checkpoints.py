@@ -53,7 +53,9 @@ class Checkpoints:
             for path in Path(self._trainer.args.output_dir).glob(f"checkpoint-*/{MARKER}")
             if json.loads(path.read_text(encoding="utf-8")).get("requested")
         }
-        compat.keep_from_rotation(lambda path: path.resolve() in self._kept)
+        compat.keep_from_rotation(
+            str(self._trainer.args.output_dir), lambda path: path.resolve() in self._kept
+        )
 
     def save(self, *, requested: bool) -> Path:
         """Save at the current step, unless this step is saved already; returns the folder.

@@ -148,17 +148,31 @@ def restore_logging(trainer: Any, state: dict[str, Any]) -> None:
         trainer._globalstep_last_logged = state["last_logged"]
 
 
-def keep_from_rotation(is_kept: Callable[[Path], bool]) -> bool:
-    """Hide some checkpoints from `save_total_limit`; False when transformers has no such function."""
+_KEPT: dict[str, Callable[[Path], bool]] = {}
+"""By output folder: which of its checkpoints are kept from rotation."""
+
+
+def keep_from_rotation(output_dir: str, is_kept: Callable[[Path], bool]) -> bool:
+    """Hide some checkpoints from `save_total_limit`; False when transformers has no such function.
+
+    Args:
+        output_dir: Whose checkpoints; a later trainer of this process that saves there takes its place.
+        is_kept: True for a checkpoint that must not be deleted.
+    """
     from transformers import trainer, trainer_utils
 
     original = getattr(trainer_utils, "sort_checkpoints", None)
     if original is None:
         return False
+    _KEPT[output_dir] = is_kept
+    if getattr(original, "hides_kept", False):
+        return True
 
     def visible(*args: Any, **kwargs: Any) -> list[str]:
-        return [path for path in original(*args, **kwargs) if not is_kept(Path(path))]
+        found = original(*args, **kwargs)
+        return [path for path in found if not any(kept(Path(path)) for kept in _KEPT.values())]
 
+    visible.hides_kept = True  # type: ignore[attr-defined]
     trainer_utils.sort_checkpoints = visible
     trainer.sort_checkpoints = visible
     return True

@@ -31,3 +31,10 @@ def test_variance_shares_sum_to_one_and_follow_the_weights() -> None:
     assert variance_shares(groups, [1.0, 1.0]) == pytest.approx([0.5, 0.5])
     assert variance_shares(groups, [2.0, 1.0]) == pytest.approx([0.8, 0.2])
     assert variance_shares([[[1.0, 2.0], [1.0, 2.0]]], [1.0, 1.0]) == [None, None]
+
+
+def test_a_completion_with_fewer_rewards_than_functions_counts_as_abstained() -> None:
+    whole = [[[1.0, 0.0], [0.0, None], [0.0, 1.0]]]
+    assert variance_shares([[[1.0, 0.0], [0.0], [0.0, 1.0, 9.0]]], [1.0, 1.0]) == variance_shares(
+        whole, [1.0, 1.0]
+    )

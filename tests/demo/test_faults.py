@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from grpo_tui.cli.parser import build_parser
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.demo.faults import (
+    BALLAST,
     CRASH_AT,
     DISK_FULL_FROM,
     FAULTS,
@@ -37,7 +39,7 @@ def before(step: int) -> Any:
 
 @pytest.mark.parametrize("name", list(FAULTS))
 def test_every_fault_is_a_config_that_starts_with_rewards_that_load(name: str) -> None:
-    rewards = load_rewards(load_config(DEMO_CONFIG, FAULTS[name].overrides))
+    rewards = load_rewards(load_config(DEMO_CONFIG, FAULTS[name].overrides_in(Path("a run"))))
     assert rewards
     assert all(callable(reward.func) for reward in rewards)
 
@@ -55,6 +57,19 @@ def test_a_run_that_ends_before_its_fault_is_refused() -> None:
 
     with pytest.raises(CommandError, match=r"crash comes at step 20; --steps 19 ends before it"):
         demo(build_parser().parse_args(["demo", "--fault", "crash", "--steps", "19"]))
+
+
+def test_the_file_that_fills_the_disk_is_named_before_the_run_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from grpo_tui.cli import start
+
+    monkeypatch.setattr(start, "_go", lambda start, **how: print(*start.spec.notes) or 0)
+    words = ["demo", "--fault", "full-disk", "--run-dir", str(tmp_path / "a run")]
+    assert start.demo(build_parser().parse_args(words)) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"to make room: rm '{tmp_path / 'a run' / BALLAST}'\n")
+    assert f"deleting {tmp_path / 'a run' / BALLAST} makes room" in said
 
 
 def test_the_judge_hangs_at_its_step_only_and_past_a_broad_except() -> None:
@@ -93,12 +108,12 @@ def test_scores_of_the_question_are_flat_within_every_group() -> None:
 
 def _python(body: str, folder: Any) -> subprocess.CompletedProcess[str]:
     setup = """\
-        import errno, os, sys, tempfile, time
+        import errno, os, sys, time
+        from functools import partial
         from types import SimpleNamespace
         from pathlib import Path
         from grpo_tui.demo import faults
         folder = Path(sys.argv[1])
-        tempfile.tempdir = str(folder)
         def score(function, step):
             return function(completions=["<answer>22</answer>"], answer=["22"],
                             trainer_state=SimpleNamespace(global_step=step - 1))
@@ -123,7 +138,7 @@ def test_the_disk_is_full_from_its_step_until_the_named_file_is_deleted(tmp_path
     body = f"""
         def grow():
             (folder / "weights").write_bytes(bytes({FILE_LIMIT_BYTES} + 1))
-        full = faults.correctness_on_a_full_disk
+        full = partial(faults.correctness_on_a_full_disk, ballast=str(folder / faults.BALLAST))
         assert score(full, 1) == [1.0]
         grow()
         assert score(full, {DISK_FULL_FROM}) == [1.0]
@@ -133,7 +148,7 @@ def test_the_disk_is_full_from_its_step_until_the_named_file_is_deleted(tmp_path
             assert error.errno == errno.EFBIG
         else:
             raise SystemExit("it is not full")
-        next(folder.glob("grpo-tui-demo-*")).unlink()
+        (folder / faults.BALLAST).unlink()
         for _ in range(50):
             try:
                 grow()
@@ -145,9 +160,10 @@ def test_the_disk_is_full_from_its_step_until_the_named_file_is_deleted(tmp_path
         """
     done = _python(body, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "to make room" in done.stdout
+    assert f"delete {tmp_path / BALLAST} to make room" in done.stdout
     again = _python(
-        f"for step in (7, {DISK_FULL_FROM}): score(faults.correctness_on_a_full_disk, step)\n"
+        f"full = partial(faults.correctness_on_a_full_disk, ballast=str(folder / faults.BALLAST))\n"
+        f"for step in (7, {DISK_FULL_FROM}): score(full, step)\n"
         f"(folder / 'weights').write_bytes(bytes({FILE_LIMIT_BYTES} + 1))",
         tmp_path,
     )

@@ -139,3 +139,25 @@ def test_sizes_read_well() -> None:
     assert [readable(n) for n in (0, 999, 1_000, 9_812_345, 3_200_000_000_000)] == [
         "0 bytes", "999 bytes", "1.0 kB", "9.8 MB", "3200 GB",
     ]  # fmt: skip
+
+
+def test_several_trainers_in_one_process_hide_their_kept_checkpoints_without_piling_up(
+    tmp_path: Path,
+) -> None:
+    from transformers import trainer, trainer_utils
+
+    from grpo_tui.train import compat
+
+    for name in ("checkpoint-1", "checkpoint-2", "checkpoint-3"):
+        (tmp_path / name).mkdir()
+    compat.keep_from_rotation("elsewhere", lambda path: path.name == "checkpoint-1")
+    wrapped = trainer_utils.sort_checkpoints
+    for _ in range(3):
+        compat.keep_from_rotation(str(tmp_path), lambda path: path.name == "checkpoint-2")
+    assert trainer_utils.sort_checkpoints is trainer.sort_checkpoints is wrapped
+    left = trainer_utils.sort_checkpoints(output_dir=str(tmp_path))
+    assert [Path(path).name for path in left] == ["checkpoint-3"]
+    compat.keep_from_rotation(str(tmp_path), lambda path: False)
+    left = trainer_utils.sort_checkpoints(output_dir=str(tmp_path))
+    assert [Path(path).name for path in left] == ["checkpoint-2", "checkpoint-3"], "the newest word counts"
+    compat.keep_from_rotation("elsewhere", lambda path: False)
