@@ -14,17 +14,19 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
 from grpo_tui.core.text import safe, shorten
 from grpo_tui.present.glyphs import to_ascii
+from grpo_tui.ui.differing import differing
 
 ROLES = (
     "text", "dim", "strong", "accent", "good", "bad", "attention", "title", "rule", "key",
-    "line", "band", "axis", "tick", "mark", "selected", "here",
+    "line", "band", "axis", "tick", "mark", "selected", "here", "match",
+    "line2", "line3", "line4", "line5", "line6", "cursor",
 )  # fmt: skip
 COMPONENTS = {f"role--{role}" for role in ROLES}
 
@@ -209,24 +211,6 @@ class LinePane(Painter):
         return self.painted(lines[y] if y < len(lines) else (), size.width)
 
 
-def differing(old: Sequence[Line], new: Sequence[Line], size: Size) -> list[Region]:
-    """Where two lots of lines differ, from the first other span of a line to its end."""
-    regions = []
-    for y in range(size.height):
-        a, b = old[y] if y < len(old) else (), new[y] if y < len(new) else ()
-        x = 0
-        for one, other in zip(a, b, strict=False):
-            if one != other:
-                break
-            x += cell_len(one.text)
-        else:
-            if len(a) == len(b):
-                continue
-        if x < size.width:
-            regions.append(Region(x, y, size.width - x, 1))
-    return regions
-
-
 class LineScroll(ScrollView, Painter, can_focus=True):
     """A list of any length, of which only the visible lines are painted."""
 
@@ -238,10 +222,10 @@ class LineScroll(ScrollView, Painter, can_focus=True):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._lines: list[Line] = []
+        self._lines: Sequence[Line] = []
         self._laid_width = -1
 
-    def lines(self, width: int) -> list[Line]:
+    def lines(self, width: int) -> Sequence[Line]:
         """All lines for this width."""
         raise NotImplementedError
 
