@@ -1,12 +1,14 @@
 """Make text from models, datasets, logs and exceptions safe to show, and short enough to read.
 
-Such text may hold control bytes that a terminal would obey (ESC, OSC 52, C1). Here they become
-visible glyphs. Nothing here knows about widgets; markup is the caller's concern, who must hand the
-result on as plain text and never as a markup string.
+Such text may hold control bytes that a terminal would obey (ESC, OSC 52, C1), and signs that reorder or hide
+what stands beside them (bidirectional controls, zero-width signs, piles of accents). Here they become visible
+glyphs. Nothing here knows about widgets; markup is the caller's concern, who must hand the result on as plain
+text and never as a markup string.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 import unicodedata
 from typing import Any
@@ -15,18 +17,49 @@ _TABLE: dict[int, str] = {code: chr(0x2400 + code) for code in range(0x20) if co
 _TABLE[0x7F] = "\u2421"
 _TABLE.update({code: f"\u241b{chr(code - 0x40)}" for code in range(0x80, 0xA0)})
 _TABLE.update(dict.fromkeys(range(55296, 57344), "�"))
-# Bidirectional controls and invisible separators reorder or hide what follows them on screen.
-_TABLE.update(
-    {code: f"<U+{code:04X}>" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029)}
-)
+# What reorders, or takes no cell on some terminals and one on others: bidirectional controls, zero-width and
+# filler signs, line separators, interlinear notes, tags and the selectors that can carry hidden bytes.
+_UNSEEN = (
+    0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x200B, 0x200E, 0x200F,
+    *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0x3164, *range(0xFE00, 0xFE0E), 0xFEFF, 0xFFA0,
+    *range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE01F0),
+)  # fmt: skip
+_TABLE.update({code: f"<U+{code:04X}>" for code in _UNSEEN})
+
+_MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+MOST_MARKS = 4
+"""Accents kept on one character; a pile of them covers the lines above and below."""
+_PILE = re.compile(f"([{_MARKS}]{{{MOST_MARKS}}})([{_MARKS}]+)")
+_JOINERS = re.compile("[\u200c\u200d\ufe0e\ufe0f]")
 
 
 def safe(text: str) -> str:
     """Return `text` with every control character made visible; newlines and tabs are kept.
 
-    Lone surrogates become the replacement character, so that the result can always be encoded.
+    Lone surrogates become the replacement character, so that the result can always be encoded. What only
+    chooses between pictures of one sign (selectors and joiners in emoji) is left out, because terminals
+    disagree on the cells that it takes.
     """
-    return text.translate(_TABLE)
+    shown = text.translate(_TABLE)
+    if shown.isascii():
+        return shown
+    if _JOINERS.search(shown):
+        shown = _JOINERS.sub(_joiner, shown)
+    return (
+        _PILE.sub(lambda pile: f"{pile[1]}<+{len(pile[2])} marks>", shown) if _PILE.search(shown) else shown
+    )
+
+
+def _joiner(found: re.Match[str]) -> str:
+    """A joiner or selector: kept or left out where a script or an emoji asks for it, visible elsewhere."""
+    before = found.string[found.start() - 1] if found.start() else ""
+    if found[0] == "\u200c" and "\u0590" <= before <= "\u109f":
+        return found[0]
+    if before >= "\u0590" or (
+        found[0] >= "\ufe00" and before in ("#", "*", "\u00a9", "\u00ae", *"0123456789")
+    ):
+        return ""
+    return f"<U+{ord(found[0]):04X}>"
 
 
 def one_line(text: str, width: int | None = None) -> str:
@@ -92,7 +125,7 @@ def _split(word: str, width: int) -> tuple[str, str]:
 def _cells(char: str) -> int:
     if char < "\u0300":
         return 1
-    if unicodedata.combining(char):
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grpo_tui.core.text import one_line, prompt_text, safe, shorten
+from grpo_tui.core.text import one_line, prompt_text, safe, shorten, wrapped
 
 
 def test_no_control_character_survives_but_newline_and_tab() -> None:
@@ -23,11 +23,31 @@ def test_no_control_character_survives_but_newline_and_tab() -> None:
         ("[/INST] [@click=app.quit]x[/]", "[/INST] [@click=app.quit]x[/]"),
         ("\ud800", "\ufffd"),
         ("\u202eevil", "<U+202E>evil"),
+        ("a\u200bb\ufeff\u00ad\u200f", "a<U+200B>b<U+FEFF><U+00AD><U+200F>"),
+        ("a\U000e0041", "a<U+E0041>"),
+        ("pass\u200dword\u200c", "pass<U+200D>word<U+200C>"),
+        ("\u26a0\ufe0f 1\ufe0f\u20e3 \U0001f468\u200d\U0001f469", "\u26a0 1\u20e3 \U0001f468\U0001f469"),
+        ("\u0645\u06cc\u200c\u062e", "\u0645\u06cc\u200c\u062e"),
+        ("e" + "\u0301" * 3, "e" + "\u0301" * 3),
+        ("e" + "\u0301" * 99 + "x", "e" + "\u0301" * 4 + "<+95 marks>x"),
     ],
 )
 def test_what_a_terminal_would_obey_becomes_visible(text: str, shown: str) -> None:
     assert safe(text) == shown
     safe(text).encode("utf-8")
+
+
+def test_making_safe_twice_changes_nothing_more() -> None:
+    everything = "".join(map(chr, range(0x3000))) + "\u26a0\ufe0f\U000e0041" + "\u0301" * 40
+    assert safe(safe(everything)) == safe(everything)
+
+
+def test_words_are_wrapped_by_cells_and_none_is_lost() -> None:
+    text = "a bc 日本語 " + "x" * 25 + " end"
+    rows = wrapped(text, 8)
+    assert "".join(rows).replace(" ", "") == text.replace(" ", "")
+    assert all(sum(2 if c > "\u3000" else 1 for c in row) <= 8 for row in rows)
+    assert wrapped("", 8) == [""]
 
 
 def test_one_line_shows_breaks_and_cuts_with_an_ellipsis() -> None:
