@@ -28,7 +28,8 @@ class Action:
     help: str
     """One sentence, for the help and the palette."""
     pane: str
-    """`all`, `runs`, `train`, or a screen that opens over Train: `hardware`."""
+    """`all`, `runs`, `train`, or a screen that opens over them: `hardware`, `chart`, `overlay`, and `zoom` for
+    what the last two share."""
     needs: str = ""
     """What the open run must be: `open`, `live`, `running`, `paused` or `reward`; in the list of runs
     `chosen`, `ended` or `marked`; empty for nothing."""
@@ -98,6 +99,36 @@ ACTIONS: tuple[Action, ...] = (
     Action("hardware.down", "j", "scroll", "A line on.", "hardware", footer=2, shown="j k"),
     Action("hardware.up", "k", "", "A line back.", "hardware"),
     Action("hardware.close", "u", "", "Back to the run, by the key that opened it.", "hardware"),
+    Action("chart.open", "enter", "enlarge", "Show the focused chart over the whole screen.", "train",
+           needs="open", footer=6),
+    Action("chart.pick", "x", "metrics", "Choose a metric for the focused chart, among all of the run.",
+           "train", needs="open", footer=11),
+    Action("zoom.back", "escape", "back", "Back to where the chart was opened.", "zoom", footer=1, shown="esc"),
+    Action("zoom.in", "plus,equals_sign", "zoom", "Half the width, around the cursor.", "zoom",
+           footer=3, shown="+"),
+    Action("zoom.out", "minus", "", "Twice the width, around the cursor.", "zoom", shown="-"),
+    Action("zoom.whole", "0", "whole run", "Show the whole run and follow it.", "zoom", footer=4),
+    Action("zoom.left", "left", "", "Move the cursor back; its values stand below.", "zoom", shown="←"),
+    Action("zoom.right", "right", "cursor", "Move the cursor on.", "zoom", footer=2, shown="← →"),
+    Action("zoom.far_left", "shift+left,ctrl+left", "", "Move the cursor ten places back.", "zoom",
+           shown="shift+←"),
+    Action("zoom.far_right", "shift+right,ctrl+right", "", "Move the cursor ten places on.", "zoom",
+           shown="shift+→"),
+    Action("zoom.oldest", "home", "", "Put the cursor on the first value.", "zoom"),
+    Action("zoom.newest", "end", "", "Go to the newest value and along with it.", "zoom"),
+    Action("zoom.earlier", "h", "", "Pan back by a quarter.", "zoom"),
+    Action("zoom.later", "l", "pan", "Pan on by a quarter.", "zoom", footer=8, shown="h l"),
+    Action("zoom.smooth", "f", "smooth", "Smooth the line: off, light, strong, in turn.", "zoom", footer=6),
+    Action("zoom.time", "t", "steps or time", "Steps or time along the axis.", "zoom", footer=9),
+    Action("zoom.log", "y", "log scale", "A linear or a logarithmic axis of values.", "zoom", footer=10),
+    Action("zoom.previous", "left_square_bracket", "", "Show the metric before.", "zoom", shown="["),
+    Action("zoom.next", "right_square_bracket", "metric", "Show the next metric.", "zoom",
+           footer=5, shown="[ ]"),
+    Action("zoom.pick", "x", "metrics", "Choose among all metrics of the run.", "zoom", footer=7),
+    Action("chart.together", "i", "eval", "Show training and evaluation together, or one alone.", "chart",
+           footer=11),
+    Action("overlay.table", "d", "settings", "Show all settings in which the runs differ, or none.", "overlay",
+           footer=8),
     Action("runs.open", "enter", "open", "Open the run in Train.", "runs", needs="chosen", footer=1),
     Action("runs.resume", "r", "resume",
            "Resume an ended run from its newest complete checkpoint.", "runs",
@@ -116,7 +147,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("app.theme", "T", "light or dark", "Change between light and dark colours.", "all"),
     Action("app.palette", "ctrl+p", "", "Find an action by name.", "all"),
     Action("app.help", "question_mark", "help",
-           "Keys, and what the words mean.", "all", footer=20, shown="?"),
+           "Keys, and what the words mean; on a chart, what its metric means.", "all", footer=20, shown="?"),
     Action("app.suspend", "ctrl+z", "",
            "Stop the screen for the shell; fg brings it back, a run goes on.", "all"),
     Action("app.leave", "q", "leave", "Leave; a run goes on without the screen.", "all", footer=21),
@@ -141,7 +172,8 @@ def bindings(pane: str) -> list[BindingType]:
 
 def on_pane(pane: str) -> list[Action]:
     """The actions of a pane and those that are everywhere."""
-    return [a for a in ACTIONS if a.pane in (pane, "all")]
+    own = (pane, "zoom") if pane in ("chart", "overlay") else (pane,)
+    return [a for a in ACTIONS if a.pane in (*own, "all")]
 
 
 def refusal(a: Action, view: TrainView | None, listed: Listed | None = None) -> str | None:

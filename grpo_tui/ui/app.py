@@ -170,9 +170,12 @@ class GrpoApp(FollowingApp):
         self.action_command_palette()
 
     def action_app_help(self) -> None:
-        """Keys and words."""
+        """Keys and words, unless what has the focus has a meaning of its own."""
         from grpo_tui.ui.screens.help import HelpScreen
 
+        asked = getattr(self.screen, "help_here", None)
+        if asked is not None and asked():
+            return
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen())
 

@@ -18,6 +18,8 @@ from grpo_tui.core.text import one_line
 if TYPE_CHECKING:
     from grpo_tui.core.commands import Outcome
     from grpo_tui.present.train_view import TrainView
+    from grpo_tui.store.layout import RunFolder
+    from grpo_tui.store.layout import RunFolder
     from grpo_tui.ui.messages import CommandEnded, CommandLost, RunAdvanced
     from grpo_tui.ui.poller import Poller
 
@@ -35,12 +37,20 @@ class FollowingApp(App[str]):
 
     # -- the run ---------------------------------------------------------------------------------
 
+    @property
+    def run_folder(self) -> RunFolder | None:
+        """The folder of the open run."""
+        return self._poller.folder if self._poller is not None else None
+
     def open_run(self, path: Path) -> None:
         """Follow a run and show it in Train."""
         if self._poller is None or self._poller.folder.root != path:
             self.view = None
             self.view_signal.publish(None)
             self._follow(path)
+            self.switch_mode("train")
+            while len(self.screen_stack) > 1:  # a chart of the run before
+                self.pop_screen()
         self.switch_mode("train")
 
     def _follow(self, path: Path) -> None:
@@ -57,6 +67,11 @@ class FollowingApp(App[str]):
         if message.source is self._poller:
             self.view = message.view
             self.view_signal.publish(message.view)
+
+    @property
+    def run_folder(self) -> RunFolder | None:
+        """The open run's folder."""
+        return None if self._poller is None else self._poller.folder
 
     @property
     def farewell(self) -> str:

@@ -8,6 +8,7 @@ from textual.message import Message
 
 if TYPE_CHECKING:
     from grpo_tui.core.commands import Command, Outcome
+    from grpo_tui.present.big_chart import BigChartView
     from grpo_tui.present.resume_offer import ResumeOffer
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
@@ -67,3 +68,15 @@ class ResumeEnded(Message):
     def __init__(self, offer: ResumeOffer, started: bool, said: str) -> None:
         super().__init__()
         self.offer, self.started, self.said = offer, started, said
+
+
+class WindowLoaded(Message):
+    """A part of a run, or of several, was read for a full-screen chart; None before anything was logged."""
+
+    def __init__(self, view: BigChartView | None, wish: object, trouble: str = "") -> None:
+        super().__init__()
+        self.view, self.wish, self.trouble = view, wish, trouble
+
+    def can_replace(self, message: Message) -> bool:
+        """Only the newest is worth painting."""
+        return isinstance(message, WindowLoaded)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
@@ -112,6 +112,18 @@ def headed(words: Sequence[tuple[int, str, str]], width: int) -> list[Span]:
         at = start + cell_len(word) + 1
     line.append(Span("─" * max(0, width - at), "rule"))
     return line
+
+
+def wrapped(text: str, room: int) -> list[str]:
+    """The text in rows of at most `room` cells, line breaks kept; nothing is left out."""
+    rows: list[str] = []
+    for row in safe(text).split("\n"):
+        row = row.expandtabs(4)
+        if row.isascii():
+            rows += [row[i : i + room] for i in range(0, max(1, len(row)), room)]
+        else:
+            rows += chop_cells(row, room) if cell_len(row) > room else [row]
+    return rows
 
 
 @lru_cache(maxsize=256)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from grpo_tui.core.commands import Outcome
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
+    from grpo_tui.store.layout import RunFolder
+    from grpo_tui.store.layout import RunFolder
     from grpo_tui.ui.preferences import Preferences
 
 
@@ -36,8 +38,19 @@ class AppShell(Protocol):
     def places(self) -> str:
         """The folders that are looked through, in words."""
 
+    @property
+    def run_folder(self) -> RunFolder | None:
+        """The open run's folder."""
+
+    def copy(self, what: str, text: str) -> None:
+        """Put a text into the clipboard of the person's own machine, and say so."""
+
     def prefer(self, **changes: Any) -> None:
         """Remember other preferences, named as in `Preferences`."""
+
+    @property
+    def run_folder(self) -> RunFolder | None:
+        """The folder of the open run."""
 
     def open_run(self, path: Path) -> None:
         """Follow a run and show it in Train."""

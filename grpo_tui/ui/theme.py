@@ -30,6 +30,11 @@ DARK = Theme(
         "band": "#4a5a6d",
         "strong": "#f0f3f6",
         "selection": "#263445",
+        "line2": "#c792ea",
+        "line3": "#4fd1c5",
+        "line4": "#f49ac2",
+        "line5": "#b8bb5a",
+        "line6": "#c0c6ce",
     },
 )
 
@@ -54,6 +59,11 @@ LIGHT = Theme(
         "band": "#a9bacd",
         "strong": "#000000",
         "selection": "#d5e4f5",
+        "line2": "#7a3fb0",
+        "line3": "#00767a",
+        "line4": "#b0347c",
+        "line5": "#6b6b00",
+        "line6": "#4a5560",
     },
 )
 

@@ -14,7 +14,15 @@ from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
 from grpo_tui.ui.screens.dialogs import DialogTitle
 
-PANES = (("train", "4 Train"), ("hardware", "u machine"), ("runs", "1 Runs"), ("all", "everywhere"))
+PANES = (
+    ("train", "4 Train"),
+    ("zoom", "a chart over the whole screen"),
+    ("chart", "a chart of one run"),
+    ("overlay", "a chart of several runs"),
+    ("hardware", "u machine"),
+    ("runs", "1 Runs"),
+    ("all", "everywhere"),
+)
 
 WORDS = (
     ("reward", "mean of the weighted total over a step's completions: the signal of progress"),
@@ -26,7 +34,7 @@ WORDS = (
     ("entropy", "how undecided the policy is about the next token; near 0 it always says the same"),
     ("loss", "no progress signal: advantages are centred, so near 0 or below is healthy"),
     ("chart", "bright: moving average; faint: raw values, for the reward the mean ± spread"),
-    ("◆ ▴", "on a chart's axis: a checkpoint, a changed setting"),
+    ("◆ ▴ ↻", "on a chart's axis: a checkpoint, a changed setting, a resume (in the large chart)"),
 )
 
 

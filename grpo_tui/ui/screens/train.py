@@ -11,12 +11,11 @@ from textual.events import Resize
 from textual.screen import Screen
 
 from grpo_tui.core.commands import Outcome
-from grpo_tui.present.charts import TITLES
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import Action, action, bindings, refusal
 from grpo_tui.ui.paint import LineScroll
 from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SampleResult, SetDialog
-from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.screens.train_charts import ChartSlots
 from grpo_tui.ui.widgets.before_after_list import BeforeAfterList
 from grpo_tui.ui.widgets.chart import Chart
 from grpo_tui.ui.widgets.footer import Footer
@@ -27,20 +26,14 @@ from grpo_tui.ui.widgets.log_list import LogList, LogSection
 from grpo_tui.ui.widgets.now_lines import EventLines, NowLine
 from grpo_tui.ui.widgets.summary import HealthLine, RewardLine
 
-CHARTS = 5
-"""Most charts that any size shows; the stylesheet hides those without room."""
-FIRST_TITLES = tuple(TITLES.get(key, key) for key in ("reward", "completions/mean_length", "entropy"))
-"""What stands over the charts that every run will have, before its first step."""
 
-
-class TrainScreen(Screen[None], Shell):
+class TrainScreen(Screen[None], ChartSlots):
     """The open run."""
 
     BINDINGS = bindings("train")
 
     def __init__(self) -> None:
         super().__init__()
-        self._offset = 0
         self._bottom = ""
         self._held: TrainView | None = None
 
@@ -73,6 +66,10 @@ class TrainScreen(Screen[None], Shell):
         self._on_view(self.shell.view)
         self.query_one("#groups").focus()
 
+    def charts_shown(self) -> TrainView | None:
+        """The held view while it is held."""
+        return self._held or self.shell.view
+
     # -- showing ---------------------------------------------------------------------------------
 
     def _on_view(self, view: TrainView | None) -> None:
@@ -88,7 +85,7 @@ class TrainScreen(Screen[None], Shell):
             return
         self.query_one(RewardLine).show(view)
         self.query_one(HealthLine).show(view)
-        self._show_charts(view)
+        self.show_charts(view, _waits_for_steps(view))
         self.query_one(FunctionTable).show(view.functions, seen=view.metric_rows > 0)
         self.query_one(GroupList).show(view.groups, _waits_for_groups(view))
         self.query_one(LogList).show(view.log)
@@ -96,32 +93,6 @@ class TrainScreen(Screen[None], Shell):
         self.query_one(NowLine).show(view)
         self.query_one(EventLines).show(view)
         self._show_bottom(view)
-
-    def _show_charts(self, view: TrainView) -> None:
-        charts = view.charts
-        visible = self._visible_charts()
-        if not charts:
-            for place, widget in enumerate(visible):
-                title = FIRST_TITLES[place] if place < len(FIRST_TITLES) else ""
-                widget.show(None, title=title, waits=_waits_for_steps(view) if place == 0 else "")
-            return
-        # With room for several the first keeps its place: the reward is the signal of progress.
-        fixed = 1 if len(visible) > 1 else 0
-        turning = charts[fixed:]
-        for place, widget in enumerate(visible):
-            if place < fixed:
-                widget.show(charts[0])
-            elif turning:
-                at = self._offset + place - fixed
-                fits = place - fixed < len(turning)
-                widget.show(turning[at % len(turning)] if fits else None)
-            else:
-                widget.show(None)
-
-    def _visible_charts(self) -> list[Chart]:
-        """The charts for which this size has room."""
-        charts = (self.query_one(f"#chart-{i}", Chart) for i in range(CHARTS))
-        return [c for c in charts if c.display and all(a.display for a in c.ancestors)]
 
     def _show_bottom(self, view: TrainView | None) -> None:
         """The lower part: what was asked for, else before and after once a run has them, else the groups."""
@@ -143,25 +114,6 @@ class TrainScreen(Screen[None], Shell):
         self.call_after_refresh(self._show, self._held or self.shell.view)
 
     # -- the view --------------------------------------------------------------------------------
-
-    def action_chart_next(self) -> None:
-        """Turn to the next charts."""
-        self._turn(1)
-
-    def action_chart_previous(self) -> None:
-        """Turn to the charts before."""
-        self._turn(-1)
-
-    def _turn(self, direction: int) -> None:
-        view = self._held or self.shell.view
-        if view is None or not view.charts:
-            return
-        visible = len(self._visible_charts())
-        by = max(1, visible - 1)
-        turning = len(view.charts) - (1 if visible > 1 else 0)
-        if turning > 0:
-            self._offset = (self._offset + direction * by) % turning
-        self._show_charts(view)
 
     def action_view_log(self) -> None:
         """Groups, log, and the answers before and after where there are some, in turn."""

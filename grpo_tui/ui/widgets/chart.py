@@ -16,8 +16,8 @@ from grpo_tui.ui.paint import Line, LinePane, Span, ruled
 _ROLES = {"line": "line", "band": "band", "axis": "axis", "tick": "tick", "mark": "mark", "text": "text"}
 
 
-class Chart(LinePane):
-    """A title line with the newest value, and the plot below it."""
+class Chart(LinePane, can_focus=True):
+    """A title line with the newest value, and the plot below it; a click on the title enlarges it."""
 
     DEFAULT_CSS = "Chart { height: 1fr; }"
 
@@ -31,6 +31,19 @@ class Chart(LinePane):
         if (chart, title, waits) != (self._chart, self._title, self._waits):
             self._chart, self._title, self._waits = chart, title, waits
             self.changed()
+
+    @property
+    def key(self) -> str | None:
+        """TRL's key of the metric shown; None before there is one."""
+        return self._chart.key if self._chart is not None else None
+
+    def on_focus(self) -> None:
+        """Show that keys are about this chart."""
+        self.changed()
+
+    def on_blur(self) -> None:
+        """Keys are about something else."""
+        self.changed()
 
     def lines(self, width: int, height: int) -> list[Line]:
         """Title and plot."""
@@ -50,7 +63,12 @@ class Chart(LinePane):
         if chart.note:
             note = chart.note if len(chart.title) + len(chart.note) + 20 < width else chart.note_short
             right.append(Span(f"   {note}", "dim"))
-        return ruled([[Span(chart.title, "title")]], width, right)
+        place = (self.id or "").rpartition("-")[2]
+        enlarge = f"screen.chart_enlarge({place})" if place.isdigit() else ""
+        title = [Span(chart.title, "title", enlarge)]
+        if self.has_focus:
+            title = [Span("▸ ", "key"), Span(chart.title, "key", enlarge)]
+        return ruled([title], width, right)
 
     def _plot(self, chart: ChartView, width: int, height: int) -> list[Line]:
         if not any(bucket.smooth is not None for bucket in chart.buckets):

@@ -1,0 +1,244 @@
+"""Read what a full-screen chart shows from the `run.db` of one run or of several.
+
+Asks for as many stretches as there are columns of dots, whatever the length of the run. Their edges are
+multiples of a power of two, so that they stay where they are while a run goes on. Knows no widget and no thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.big_chart import BigChartView, ChartLine, Happening, Stretch, moving_average
+from grpo_tui.present.charts import axis_end
+from grpo_tui.present.formatting import setting
+from grpo_tui.present.zoom import Extent, Window, average_span, shown_range
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.extent import RunExtent, newest_value, run_extent
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import Status, read_status
+
+SPREAD = "grpo_tui/spread"
+COARSE = 256
+"""Stretches of the look over the whole run that finds which steps belong to a stretch of time."""
+LEAD = 3
+"""Spans of the moving average that are read before the window, for its first value to be the right one."""
+
+
+class RunSource:
+    """One run to read charts from; use it from one thread at a time."""
+
+    def __init__(self, folder: Path, name: str = "") -> None:
+        self.folder = folder
+        self.name = one_line(name or folder.name, 40)
+        self.trouble = ""
+        self.status: Status | None = None
+        self.extent: RunExtent | None = None
+        self._reader: RunReader | None = None
+
+    def look(self) -> bool:
+        """Open the run when there is something to open, and say whether anything is new in it."""
+        try:
+            if self._reader is None:
+                self._reader = RunReader(RunFolder(self.folder).database)
+            changed = self._reader.changed()
+            before = self.status
+            if changed or before is None or before.live:
+                self.status = read_status(self.folder, self._reader)
+                self.extent = run_extent(self._reader)
+            moved = changed or before is None or before.live != (self.status is not None and self.status.live)
+            moved |= bool(self.trouble)
+            self.trouble = ""
+        except RunDatabaseError as error:
+            return self._failed(str(error))
+        except Exception as error:  # a file that vanishes or is locked is a passing trouble, not an end
+            return self._failed(f"run.db cannot be read: {error}")
+        return moved
+
+    def _failed(self, why: str) -> bool:
+        before, self.trouble = self.trouble, one_line(why, 200)
+        self.close()
+        return before != self.trouble
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._reader is not None:
+            with contextlib.suppress(Exception):
+                self._reader.close()
+        self._reader = None
+
+    @property
+    def reader(self) -> RunReader | None:
+        """The open run; None while it cannot be read."""
+        return self._reader
+
+    @property
+    def started_at(self) -> float:
+        """When the run began; 0 before its first row."""
+        return self.extent.started_at if self.extent is not None else 0.0
+
+    def reach(self, x: str) -> Extent | None:
+        """How far the run goes on an axis of steps or of seconds; None before its first row."""
+        if self.extent is None:
+            return None
+        live = self.status is not None and self.status.live
+        if x == "time":
+            newest = max(1.0, self.extent.newest_at - self.extent.started_at)
+            return Extent(0.0, newest, float(axis_end(int(newest) + 1, None, live=live)) if live else newest)
+        total = self.status.total_steps if self.status is not None else None
+        end = axis_end(self.extent.newest_step, total, live=live)
+        first = min(1, self.extent.first_step)
+        return Extent(float(first), float(self.extent.newest_step), float(max(end, first + 1)))
+
+    def line(
+        self, key: str, name: str, x: str, first: float, last: float, columns: int, span: str
+    ) -> ChartLine:
+        """The stretches of a metric between two places of the axis, with their moving average."""
+        empty = ChartLine(key, name, started_at=self.started_at, trouble=self.trouble)
+        if self._reader is None or self.extent is None:
+            return empty
+        low, high = self._steps(key, x, first, last)
+        width = _width(high - low + 1, columns)
+        stretches = self._stretches(key, x, low, high, width, 0)
+        lead = LEAD * average_span(span, sum(s.count for s in stretches))
+        if low > self.extent.first_step and span != "off":
+            stretches = self._stretches(key, x, low, high, width, lead)
+        averages = moving_average(
+            ((s.mean, s.count) for s in stretches),
+            average_span(span, sum(s.count for s in stretches if s.last >= low)),
+        )
+        done = tuple(replace(s, smooth=a) for s, a in zip(stretches, averages, strict=True))
+        value, step = self._newest(key)
+        return replace(
+            empty, stretches=tuple(s for s in done if s.last >= low), newest=value, newest_step=step
+        )
+
+    def _steps(self, key: str, x: str, first: float, last: float) -> tuple[int, int]:
+        """The steps that an axis spans."""
+        assert self.extent is not None
+        if x == "step":
+            return max(0, int(first)), int(last) + 1
+        start = self.extent.started_at
+        low, high = self.extent.first_step, self.extent.newest_step
+        if first <= 0 and last >= self.extent.newest_at - start:
+            return low, high
+        assert self._reader is not None
+        for bucket in self._reader.series_window(key, buckets=COARSE):
+            if bucket.last_at - start < first:
+                low = bucket.last
+            if bucket.first_at - start > last:
+                return low, min(high, bucket.last)
+        return low, high
+
+    def _stretches(self, key: str, x: str, low: int, high: int, width: int, lead: int) -> list[Stretch]:
+        assert self._reader is not None
+        begin = max(0, low - lead) // width * width
+        count = (high - begin) // width + 1
+        found = self._reader.series_window(
+            key, first_step=begin, last_step=begin + count * width - 1, buckets=count
+        )
+        spreads = self._spreads(begin, count, width) if key == "reward" else {}
+        start = self.started_at
+        return [
+            Stretch(
+                first=b.first,
+                last=b.last,
+                x=(b.first + b.last) / 2 if x == "step" else (b.first_at + b.last_at) / 2 - start,
+                at=b.last_at,
+                low=b.low,
+                high=b.high,
+                mean=b.mean,
+                smooth=None,
+                count=b.known,
+                missing=b.missing,
+                spread=spreads.get(b.first // width),
+            )
+            for b in found
+        ]
+
+    def _spreads(self, begin: int, count: int, width: int) -> dict[int, float]:
+        """Mean spread inside a group, by number of the stretch."""
+        assert self._reader is not None
+        found = self._reader.series_window(
+            SPREAD, first_step=begin, last_step=begin + count * width - 1, buckets=count
+        )
+        return {b.first // width: b.mean for b in found if b.mean is not None}
+
+    def _newest(self, key: str) -> tuple[float | None, int | None]:
+        assert self._reader is not None
+        return newest_value(self._reader, key)
+
+    def happenings(self, x: str) -> tuple[Happening, ...]:
+        """Checkpoints, changed settings and resumes, by step."""
+        reader = self._reader
+        if reader is None:
+            return ()
+        found = [
+            Happening(
+                c.step, self._place(x, c.step, c.at), "checkpoint", one_line(f"checkpoint-{c.step} saved")
+            )
+            for c in reader.checkpoints()
+            if c.complete
+        ]
+        for change in reader.settings():
+            text = f"{change.name} {setting(change.old)} → {setting(change.new)}"
+            place = self._place(x, change.step, change.at)
+            found.append(Happening(change.step, place, "setting", one_line(text, 100)))
+        for attempt in reader.attempts():
+            if attempt.attempt > 1 and attempt.resumed_from is not None:
+                place = self._place(x, attempt.resumed_from, attempt.started_at)
+                text = f"resumed from step {attempt.resumed_from:,}"
+                found.append(Happening(attempt.resumed_from, place, "resume", text))
+        return tuple(sorted(found, key=lambda h: h.step))
+
+    def _place(self, x: str, step: int, at: float) -> float:
+        return float(step) if x == "step" else at - self.started_at
+
+
+def _width(steps: int, columns: int) -> int:
+    """Steps of one stretch: a power of two, so that its edges stay where they are."""
+    width = 1
+    while steps > width * max(1, columns):
+        width *= 2
+    return width
+
+
+def load_window(
+    sources: Sequence[RunSource], keys: Sequence[tuple[str, str]], window: Window, columns: int
+) -> BigChartView | None:
+    """What a chart of `columns` dots shows; None before anything was logged.
+
+    Args:
+        sources: One run with several keys, or several runs with one key.
+        keys: Keys of the metrics, each with the name of its line; an empty name stands for the run's own.
+        window: The part to show.
+        columns: Dots across the plot.
+    """
+    reaches = [reach for source in sources if (reach := source.reach(window.x)) is not None]
+    if not reaches:
+        return None
+    extent = Extent(
+        min(r.first for r in reaches), max(r.newest for r in reaches), max(r.end for r in reaches)
+    )
+    first, last = shown_range(window, extent)
+    lines = tuple(
+        source.line(key, name or source.name, window.x, first, last, columns, window.smoothing)
+        for source in sources
+        for key, name in keys
+    )
+    values = max((sum(s.count for s in line.stretches) for line in lines), default=0)
+    return BigChartView(
+        key=keys[0][0],
+        lines=lines,
+        x=window.x,
+        first=first,
+        last=last,
+        extent=extent,
+        happenings=sources[0].happenings(window.x) if len(sources) == 1 else (),
+        smoothing_span=average_span(window.smoothing, values),
+        live=any(source.status is not None and source.status.live for source in sources),
+    )

@@ -1,0 +1,225 @@
+"""Every metric of a run to choose from: search as one types, with the newest value and a small curve.
+
+Knows the rows and the run's folder; hands back the key that was chosen, and decides nothing about it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.events import Click
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from grpo_tui.core.metrics import COMPUTED, describe
+from grpo_tui.core.text import safe, wrapped
+from grpo_tui.present.glyphs import spark
+from grpo_tui.present.metric_rows import MetricRow, matching, metric_row, rows_of_charts
+from grpo_tui.present.train_view import TrainView
+from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, pad
+from grpo_tui.ui.screens.dialogs import DialogTitle
+from grpo_tui.ui.shell import Shell
+
+TREND = 24
+"""Stretches that a small curve is made of, when Train has none."""
+
+
+class MetricList(LineScroll, can_focus=False):
+    """The rows that fit what was typed."""
+
+    class Chosen(Message):
+        """A row was clicked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[MetricRow] = []
+        self.selected = 0
+
+    def show(self, rows: list[MetricRow], selected: int) -> None:
+        """Show these rows, one of them selected."""
+        self.rows, self.selected = rows, max(0, min(selected, len(rows) - 1))
+        self.changed()
+        self._keep_in_sight()
+
+    def _keep_in_sight(self) -> None:
+        top, height = self.scroll_offset.y, max(1, self.scrollable_content_region.height)
+        if self.selected < top or self.selected >= top + height:
+            self.scroll_to(y=max(0, self.selected - height // 2), animate=False)
+
+    def lines(self, width: int) -> list[Line]:
+        """Title, key, value, curve."""
+        curve = 12 if width >= 60 else 0
+        key = min(34, max(0, (width - 46 - curve))) if width >= 64 else 0
+        title = width - key - curve - 10 - 5
+        lines: list[Line] = []
+        for index, row in enumerate(self.rows):
+            here = " selected" if index == self.selected else ""
+            line = [Span(" " + pad(row.title, title) + " ", ("strong" if here else "text") + here)]
+            if key:
+                line.append(Span(pad(row.shown_key, key) + " ", "dim" + here))
+            line.append(Span(pad(row.value, 10, right=True) + "  ", "text" + here))
+            if curve:
+                line.append(Span(pad(spark(row.trend, curve), curve), "line" + here))
+            lines.append(line)
+        return lines
+
+    def on_click(self, event: Click) -> None:
+        """Select, and choose at the second click."""
+        row = int(event.y) + self.scroll_offset.y
+        if row < len(self.rows):
+            self.show(self.rows, row)
+            if event.chain > 1:
+                self.post_message(self.Chosen())
+
+
+class MetricWords(LinePane):
+    """What the selected metric means, in a few lines."""
+
+    DEFAULT_CSS = "MetricWords { height: 4; margin: 1 0 0 0; }"
+    row: MetricRow | None = None
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """Its meaning and its healthy shape, as far as they fit."""
+        if self.row is None:
+            return [[Span(" No metric holds these words.", "attention")]]
+        healthy = safe(describe(self.row.key).healthy)
+        lines: list[Line] = [[Span(f" {text}")] for text in wrapped(self.row.meaning, width - 2)]
+        lines += [[Span(f" {text}", "dim")] for text in wrapped(f"Healthy: {healthy}", width - 2)]
+        return lines[:height]
+
+
+class MetricPicker(ModalScreen[str | None], Shell):
+    """Choose a metric by what it is called or what it means.
+
+    Args:
+        folders: The runs whose metrics are offered.
+        key: The metric shown now.
+        purpose: What choosing does, for the title.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape", "close", "close"),
+        Binding("up", "move(-1)", "up", priority=True),
+        Binding("down", "move(1)", "down", priority=True),
+        Binding("pageup", "move(-10)", "page up", priority=True),
+        Binding("pagedown", "move(10)", "page down", priority=True),
+        Binding("question_mark", "meaning", "meaning", priority=True),
+    ]
+
+    def __init__(self, folders: Sequence[Path], key: str, purpose: str = "enter show") -> None:
+        super().__init__()
+        self._folders, self._key, self._purpose = tuple(folders), key, purpose
+        self._rows: dict[str, MetricRow] = {}
+        self._gone = threading.Event()
+
+    def compose(self) -> ComposeResult:
+        """The words, the rows, and what the selected one means."""
+        with Vertical(classes="dialog -large"):
+            yield DialogTitle("metrics", f"{self._purpose}   ? meaning   esc back")
+            yield Input(placeholder="words of its title, key or meaning", id="metric-words")
+            yield MetricList()
+            yield MetricWords()
+
+    def on_mount(self) -> None:
+        """Start with what Train has; the rest is read beside it."""
+        self.shell.view_signal.subscribe(self, self._on_view)
+        self._on_view(self.shell.view)
+        self.query_one(Input).focus()
+        self.call_after_refresh(self._show, self._key)
+        self.app.run_worker(self._read, thread=True, group="metrics", exit_on_error=False)
+
+    def on_unmount(self) -> None:
+        """End the thread."""
+        self._gone.set()
+
+    def _on_view(self, view: TrainView | None) -> None:
+        if view is not None and any(str(folder) == view.folder for folder in self._folders):
+            self._rows |= rows_of_charts(view.charts)
+            if self.is_mounted:
+                self._show(self._selected_key())
+
+    def _read(self) -> None:
+        """Find the metrics that have no chart in Train, with values and curves."""
+        from grpo_tui.store.extent import newest_value
+        from grpo_tui.store.layout import RunFolder
+        from grpo_tui.store.reader import RunReader
+
+        for folder in self._folders:
+            try:
+                reader = RunReader(RunFolder(folder).database)
+            except Exception:  # a run that cannot be read has no metrics to offer
+                continue
+            try:
+                for key in [*reader.metric_keys(), *COMPUTED]:
+                    if self._gone.is_set():
+                        return
+                    if key in self._rows:
+                        continue
+                    buckets = reader.series_window(key, buckets=TREND)
+                    means = [bucket.mean for bucket in buckets]
+                    row = metric_row(key, newest_value(reader, key)[0], means)
+                    self.app.call_from_thread(self._take, row)
+            finally:
+                reader.close()
+
+    def _take(self, row: MetricRow) -> None:
+        self._rows.setdefault(row.key, row)
+        if self.is_mounted:
+            self._show(self._selected_key())
+
+    def _selected_key(self) -> str:
+        found = self.query_one(MetricList)
+        return found.rows[found.selected].key if found.rows else self._key
+
+    def _show(self, select: str) -> None:
+        rows = matching(self._rows.values(), self.query_one(Input).value)
+        keys = [row.key for row in rows]
+        found = self.query_one(MetricList)
+        found.show(rows, keys.index(select) if select in keys else 0)
+        words = self.query_one(MetricWords)
+        words.row = rows[found.selected] if rows else None
+        words.changed()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Search as one types, the best one selected."""
+        self._show(self._key if not event.value.strip() else "")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Choose the selected one."""
+        self._choose()
+
+    def on_metric_list_chosen(self, event: MetricList.Chosen) -> None:
+        """Choose by a double click."""
+        self._choose()
+
+    def on_resize(self) -> None:
+        """Keep the selected row in sight."""
+        self.call_after_refresh(self._show, self._selected_key())
+
+    def _choose(self) -> None:
+        found = self.query_one(MetricList)
+        if found.rows:
+            self.dismiss(found.rows[found.selected].key)
+
+    def action_move(self, by: int) -> None:
+        """Another row."""
+        found = self.query_one(MetricList)
+        if found.rows:
+            self._show(found.rows[max(0, min(len(found.rows) - 1, found.selected + by))].key)
+
+    def action_meaning(self) -> None:
+        """The whole meaning of the selected one."""
+        from grpo_tui.ui.screens.meaning import MeaningScreen
+
+        self.app.push_screen(MeaningScreen(self._selected_key()))
+
+    def action_close(self) -> None:
+        """Choose nothing."""
+        self.dismiss(None)

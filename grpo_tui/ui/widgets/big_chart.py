@@ -1,0 +1,248 @@
+"""The full-screen chart: title, how it is drawn, the plot, and what is under the cursor.
+
+Knows the frozen view and cells; what a key or the mouse changes is decided by the screen, which it tells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from textual.events import MouseDown, MouseMove, MouseScrollDown, MouseScrollUp, MouseUp
+from textual.message import Message
+
+from grpo_tui.core.metrics import is_computed
+from grpo_tui.core.text import one_line
+from grpo_tui.present.big_chart import BigChartView, ChartLine, stretch_at
+from grpo_tui.present.big_plot import LINE_ROLES, MOST_LINES, Drawing, draw, line_sign
+from grpo_tui.present.big_reading import (
+    cursor_place,
+    happened_words,
+    number,
+    range_words,
+    short_value,
+    smoothing_words,
+    title_of,
+    value_words,
+    where_words,
+)
+from grpo_tui.present.zoom import Window
+from grpo_tui.ui.paint import Line, LinePane, Span, fitting, ruled
+
+HEADING, READING = 2, 2
+"""Lines above and below the plot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a person wants the chart."""
+
+    key: str
+    window: Window = field(default_factory=Window)
+    cursor: float | None = None
+    """Place on the axis; None goes along with the newest value."""
+    logarithmic: bool = False
+    together: bool = False
+    """Train and evaluation as two lines."""
+
+
+class BigChart(LinePane, can_focus=True):
+    """One chart over the whole pane."""
+
+    DEFAULT_CSS = "BigChart { height: 1fr; }"
+
+    class Pointed(Message):
+        """The mouse points at a place of the axis; `zoom` is the factor of the width, None for a click."""
+
+        def __init__(self, place: float, zoom: float | None = None) -> None:
+            super().__init__()
+            self.place, self.zoom = place, zoom
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._wish: Wish | None = None
+        self._view: BigChartView | None = None
+        self._waits = ""
+        self._drawing: Drawing | None = None
+        self._dragging = False
+
+    def show(self, view: BigChartView | None, wish: Wish, waits: str = "") -> None:
+        """Show a view as wished; without one, what is waited for."""
+        if (view, wish, waits) != (self._view, self._wish, self._waits):
+            self._view, self._wish, self._waits = view, wish, waits
+            self.changed()
+
+    @property
+    def columns(self) -> int:
+        """Dots across the widest plot there can be: the number of stretches worth reading."""
+        plain = bool(getattr(self.app, "ascii_only", False))
+        return max(16, (self.size.width or self.app.size.width) * (1 if plain else 2))
+
+    # -- lines -----------------------------------------------------------------------------------
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """Heading, plot, reading."""
+        wish, view = self._wish, self._view
+        if wish is None:
+            return []
+        if view is None or view.key != wish.key:
+            heading = ruled([[Span(title_of(wish.key), "title")]], width)
+            return [heading, [Span(f"  {self._waits or 'Reading the run …'}", "dim")]]
+        plain = bool(getattr(self.app, "ascii_only", False))
+        place = cursor_place(view, wish.cursor)
+        self._drawing = draw(
+            view,
+            width,
+            height - HEADING - READING,
+            braille=not plain,
+            logarithmic=wish.logarithmic,
+            cursor=place if wish.cursor is not None else None,
+        )
+        top = [self._title(view, width, plain), self._how(view, wish, width)]
+        if self._drawing is None:
+            return [*top, (), [Span(f"  {self._nothing(view)}", "dim")]]
+        plot = [
+            [Span("".join(char for char, _ in run), role) for role, run in groupby(row, key=lambda c: c[1])]
+            for row in self._drawing.rows
+        ]
+        return [*top, *plot, *self._reading(view, place, width, plain)]
+
+    def _nothing(self, view: BigChartView) -> str:
+        for line in view.lines:
+            if line.trouble:
+                return line.trouble
+        if any(line.stretches for line in view.lines):
+            return "Only missing values here: 0 shows the whole run."
+        return "No values of this metric here: [ and ] turn to others, x shows all."
+
+    def _title(self, view: BigChartView, width: int, plain: bool) -> Line:
+        parts: list[Line] = [[Span(title_of(view.key), "title")]]
+        if len(view.lines) > 1:
+            parts += [self._named(i, line, plain) for i, line in enumerate(view.lines[:MOST_LINES])]
+            left_out = len(view.lines) - MOST_LINES
+            return ruled(parts, width, [Span(f"{left_out} more not shown", "dim")] if left_out > 0 else ())
+        who = "computed here" if is_computed(view.key) else "in TRL"
+        parts.append([Span(f"{one_line(view.key, 48)} {who}", "dim")])
+        if any(s.spread is not None for s in view.lines[0].stretches):
+            parts.append([Span("band: spread inside a group", "dim")])
+        return ruled(parts, width, self._newest(view.lines[0]))
+
+    def _named(self, index: int, line: ChartLine, plain: bool) -> Line:
+        role = LINE_ROLES[index]
+        return [
+            Span(f"{line_sign(index, ascii_only=plain)} ", role),
+            Span(f"{line.name} ", role),
+            Span(number(line.newest), "strong"),
+        ]
+
+    def _newest(self, line: ChartLine) -> Line:
+        if line.newest_step is None:
+            return ()
+        return [Span(number(line.newest), "strong"), Span(f" at step {line.newest_step:,}", "dim")]
+
+    def _how(self, view: BigChartView, wish: Wish, width: int) -> Line:
+        if not wish.window.following:
+            edge = Span("standing still, end follows", "attention", "screen.zoom_newest")
+        elif view.live:
+            edge = Span("following", "good")
+        else:
+            edge = Span("the run has ended", "dim")
+        scale = "logarithmic" if wish.logarithmic and view.positive else "linear"
+        if wish.logarithmic and not view.positive:
+            scale = "linear: not all values are above 0"
+        parts: list[tuple[int, Line]] = [
+            (0, [edge]),
+            (1, [Span(range_words(view), "dim")]),
+            (2, _keyed("f", smoothing_words(view.smoothing_span), "screen.zoom_smooth")),
+            (3, _keyed("t", "time" if view.x == "time" else "steps", "screen.zoom_time")),
+            (4, _keyed("y", scale, "screen.zoom_log")),
+        ]
+        return [Span(" "), *fitting(parts, width - 2)]
+
+    def _reading(self, view: BigChartView, place: float | None, width: int, plain: bool) -> list[Line]:
+        """Two lines: where and what the cursor stands on, and what happened there."""
+        if place is None:
+            return [(), ()]
+        if len(view.lines) > 1:
+            return self._readings(view, place, width, plain)
+        line = view.lines[0]
+        stretch = stretch_at(line, place)
+        if stretch is None:
+            return [(), ()]
+        parts: list[tuple[int, Line]] = [
+            (rank, [Span(text, role)])
+            for rank, (text, role) in zip(
+                (0, 6, 1, 2, 3, 4, 5),
+                [*where_words(view, stretch, line), *value_words(stretch)],
+                strict=False,
+            )
+        ]
+        happened: list[tuple[int, Line]] = [
+            (i, [Span(text, role)]) for i, (text, role) in enumerate(happened_words(view, place))
+        ]
+        return [[Span(" "), *fitting(parts, width - 2)], [Span(" "), *fitting(happened, width - 2)]]
+
+    def _readings(self, view: BigChartView, place: float, width: int, plain: bool) -> list[Line]:
+        found = [(i, line, stretch_at(line, place)) for i, line in enumerate(view.lines[:MOST_LINES])]
+        known = next(((line, s) for _, line, s in found if s is not None), None)
+        where: list[tuple[int, Line]] = []
+        if known is not None:
+            where = [(i, [Span(*w)]) for i, w in enumerate(where_words(view, known[1], known[0]))]
+            if len({line.started_at for line in view.lines}) > 1:
+                where = where[:1]  # each run has a clock of its own
+            where += [(9, [Span(*w)]) for w in happened_words(view, place)]
+        values: list[tuple[int, Line]] = [
+            (
+                i,
+                [
+                    Span(f"{line_sign(i, ascii_only=plain)} {line.name} ", LINE_ROLES[i]),
+                    Span(short_value(s), "strong"),
+                ],
+            )
+            for i, line, s in found
+        ]
+        return [[Span(" "), *fitting(where, width - 2)], [Span(" "), *fitting(values, width - 2)]]
+
+    # -- the mouse -------------------------------------------------------------------------------
+
+    def _place(self, x: float, y: float) -> float | None:
+        """The place under the mouse, None outside the plot."""
+        drawing = self._drawing
+        if drawing is None or not HEADING <= y < HEADING + len(drawing.rows):
+            return None
+        return drawing.frame.place(int(x)) if x >= drawing.frame.left else None
+
+    def on_mouse_down(self, event: MouseDown) -> None:
+        """Set the cursor, and let it follow the mouse while the button is held."""
+        place = self._place(event.x, event.y)
+        if place is not None:
+            self._dragging = True
+            self.capture_mouse()
+            self.post_message(self.Pointed(place))
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        """Drag the cursor."""
+        if self._dragging and self._drawing is not None:
+            self.post_message(self.Pointed(self._drawing.frame.place(int(event.x))))
+
+    def on_mouse_up(self, event: MouseUp) -> None:
+        """Leave the cursor where it is."""
+        self._dragging = False
+        self.release_mouse()
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        """Zoom in around the mouse."""
+        self._wheel(event.x, event.y, 0.8)
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        """Zoom out around the mouse."""
+        self._wheel(event.x, event.y, 1.25)
+
+    def _wheel(self, x: float, y: float, factor: float) -> None:
+        place = self._place(x, y)
+        if place is not None:
+            self.post_message(self.Pointed(place, factor))
+
+
+def _keyed(key: str, words: str, action: str) -> Line:
+    return [Span(f"{key} ", "key", action), Span(words, "dim", action)]
