@@ -69,6 +69,8 @@ class RankState:
     trouble: str = ""
     """Why nothing can be recorded, empty when all is well."""
     attempt: int = 0
+    usual_s: float | None = None
+    """How long a stretch of this phase usually lasts; None while that is not known."""
     step_time_s: float | None = None
     gpu: str | None = None
     """PCI bus id of its GPU as NVML spells it, or its uuid; None on the CPU."""

@@ -20,8 +20,10 @@ from grpo_tui.store.reader import Attempt, RunReader
 
 ENDED = frozenset({"finished", "stopped", "failed", "crashed"})
 STALL_FACTOR = 20.0
-"""A run is stalled when it has made no progress for this many of its usual step times."""
-STALL_AT_LEAST_S = 300.0
+"""A run is stalled when it has been in a phase for this many of its usual durations, and no step ended."""
+STALL_AT_LEAST_S = 30.0
+STALL_UNKNOWN_S = 300.0
+"""The least patience with a phase of which nothing is known yet."""
 START_TIME_EARLY_S = 1.0
 """How much too early the start time of a process can be: the system tells its own boot in whole seconds."""
 
@@ -235,8 +237,10 @@ def _starts_anew(attempt: Attempt, heartbeat: Heartbeat | None) -> bool:
 
 
 def _stalled(rank: RankState) -> bool:
-    usual = rank.step_time_s or 0.0
-    patience = max(STALL_AT_LEAST_S, STALL_FACTOR * usual)
+    if rank.usual_s is not None:
+        patience = max(STALL_AT_LEAST_S, STALL_FACTOR * rank.usual_s)
+    else:  # a first generation or a first save may take as long as it likes, almost
+        patience = max(STALL_UNKNOWN_S, STALL_FACTOR * (rank.step_time_s or 0.0))
     return time.time() - max(rank.progress_at, rank.phase_since) > patience
 
 

@@ -6,12 +6,17 @@ Knows nothing of TRL; the hooks say when a phase begins.
 from __future__ import annotations
 
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from grpo_tui.core.records import PhaseSpan, Record
 from grpo_tui.store.live import RankFile
+
+REMEMBERED = 50
+"""Stretches of each phase that its usual duration is told from."""
+KNOWN_FROM = 3
 
 
 class PhaseClock:
@@ -27,6 +32,7 @@ class PhaseClock:
         self._step_ended = 0.0
         self._step_time_s: float | None = None
         self._waited_s = 0.0
+        self._stretches: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=REMEMBERED))
         self.tell(attempt=attempt, phase=self.phase, phase_since=self._since)
 
     def tell(self, **changes: Any) -> None:
@@ -40,8 +46,18 @@ class PhaseClock:
         if self.phase == "wait":
             self._waited_s += duration_s
         self._put(PhaseSpan(self._attempt, self._rank, self.phase, self.step, self._since, duration_s))
+        self._stretches[self.phase].append(duration_s)
         self.phase, self._since = phase, now
-        self.tell(phase=phase, phase_since=now)
+        self.tell(phase=phase, phase_since=now, usual_s=self.usual_s(phase))
+
+    def usual_s(self, phase: str) -> float | None:
+        """How long a stretch of a phase usually lasts, in seconds; None when too few were seen.
+
+        The upper quartile of the newest ones: a phase goes on for a moment after another one within it, and
+        such a rest must not count as usual, nor a call that hung.
+        """
+        known = sorted(self._stretches[phase])
+        return known[3 * len(known) // 4] if len(known) >= KNOWN_FROM else None
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:

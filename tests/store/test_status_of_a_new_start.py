@@ -7,6 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
@@ -58,3 +60,30 @@ def test_a_run_whose_database_was_removed_is_training_and_says_what_is_lost(tmp_
     rank.close()
     assert (look.state, look.step, look.phase) == ("training", 7, "generate")
     assert [alert["id"] for alert in look.alerts] == ["store.removed"]
+
+
+@pytest.mark.parametrize(
+    ("usual_s", "in_it_s", "state"),
+    [
+        (0.2, 25, "training"),
+        (0.2, 35, "stalled"),
+        (4.0, 75, "training"),
+        (4.0, 85, "stalled"),
+        (None, 290, "training"),
+        (None, 310, "stalled"),
+    ],
+)
+def test_a_run_is_stalled_after_many_times_what_its_phase_usually_takes(
+    usual_s: float | None, in_it_s: float, state: str, tmp_path: Path
+) -> None:
+    folder = RunFolder(tmp_path)
+    writer = Writer(open_writer(folder.database))
+    writer.write([AttemptStarted(1, time.time() - 1000, "here", os.getpid())])
+    writer.close()
+    rank = RankFile(folder.rank(0), os.getpid())
+    since = time.time() - in_it_s
+    rank.update(attempt=1, step=7, progress_at=since - 5, phase="reward", phase_since=since, usual_s=usual_s)
+    assert read_status(tmp_path).state == state
+    rank.update(progress_at=time.time())
+    assert read_status(tmp_path).state == "training", "a step that ended is progress"
+    rank.close()

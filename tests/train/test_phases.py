@@ -1,0 +1,39 @@
+"""What is usual for a phase, told from the phases a rank has been through."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.core.records import PhaseSpan
+from grpo_tui.store.live import RankFile, read_rank
+from grpo_tui.train import phases
+from grpo_tui.train.phases import PhaseClock
+
+
+def test_the_usual_duration_of_a_phase_passes_over_rests_and_a_call_that_hung(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(phases.time, "time", lambda: now)
+    spans: list[PhaseSpan] = []
+    file = RankFile(tmp_path / "rank-0.json", os.getpid())
+    clock = PhaseClock(file, spans.append, 1)  # type: ignore[arg-type]
+    told: list[float | None] = []
+    for step in range(12):
+        clock.enter("generate")
+        now += 10.0
+        with clock.during("reward"):
+            told.append(read_rank(tmp_path / "rank-0.json").usual_s)  # type: ignore[union-attr]
+            now += 3_000.0 if step == 5 else 2.0
+        now += 0.01  # advantages
+        clock.enter("update")
+        now += 4.0
+        clock.step_ended(step + 1)
+    file.close()
+    assert told == [None] * 3 + [2.0] * 9
+    assert clock.usual_s("generate") == 10.0
+    assert clock.usual_s("update") == 4.0
+    assert clock.usual_s("save") is None
