@@ -12,7 +12,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from grpo_tui.store.schema import SCHEMA_VERSION, TABLES
+from grpo_tui.store import spans
+from grpo_tui.store.schema import INDEXES, LATER_COLUMNS, SCHEMA_VERSION, TABLES
 
 NETWORK_FILESYSTEMS = frozenset(
     {"nfs", "nfs4", "lustre", "gpfs", "cifs", "smb2", "smbfs", "beegfs", "ceph", "fuseblk"}
@@ -62,6 +63,9 @@ def open_writer(path: Path) -> sqlite3.Connection:
             connection.executescript(f"BEGIN;{TABLES};PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
         else:
             _check_version(path, version)
+            _add_columns(connection)
+        connection.executescript(INDEXES)
+        spans.prepare(connection)
     except sqlite3.DatabaseError as error:
         connection.close()
         raise RunDatabaseError(f"{path}: {error}. Is another program using it, or the disk full?") from error
@@ -98,6 +102,12 @@ def open_reader(path: Path) -> sqlite3.Connection:
         raise RunDatabaseError(f"{path}: the run has not written anything yet.")
     _check_version(path, version)
     return connection
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    for table, column, kind in LATER_COLUMNS:
+        if column not in {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.commands import Command, Outcome
@@ -20,8 +19,14 @@ from grpo_tui.core.records import (
     RewardFunctionInfo,
     SettingChanged,
 )
-from grpo_tui.store.connection import open_reader
+from grpo_tui.store.group_stats import GroupStat, GroupStatQueries, StepStat
+from grpo_tui.store.series import Point, SeriesStart
+from grpo_tui.store.stretches import SeriesBucket
 from grpo_tui.store.values import from_column, from_json
+
+__all__ = [
+    "Attempt", "GroupStat", "Point", "RunReader", "SeriesBucket", "SeriesStart", "StepStat", "StoredGroup",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,38 +67,12 @@ class StoredGroup:
     completions: tuple[Completion, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One value of a metric's series; `row` orders values that share a step."""
-
-    row: int
-    step: int
-    at: float
-    value: Any
-
-
-class RunReader:
-    """Reads one run. Use it from one thread at a time.
+class RunReader(GroupStatQueries):
+    """Reads one run: metrics and figures of groups, as inherited, completions, and what happened.
 
     Raises:
         RunDatabaseError: From the constructor, when there is no readable `run.db`.
     """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._db = open_reader(path)
-        self._version: int | None = None
-
-    def close(self) -> None:
-        """Close the file."""
-        self._db.close()
-
-    def changed(self) -> bool:
-        """True when anything was written since the last call; costs some 70 microseconds."""
-        version = self._one("PRAGMA data_version")[0]
-        changed = version != self._version
-        self._version = version
-        return bool(changed)
 
     # -- the run ---------------------------------------------------------------------------------
 
@@ -131,55 +110,6 @@ class RunReader:
         return {
             r["kind"]: r["n"] for r in self._all("SELECT kind, sum(count) AS n FROM dropped GROUP BY kind")
         }
-
-    # -- metrics ---------------------------------------------------------------------------------
-
-    def metric_keys(self) -> list[str]:
-        """Every metric key that was ever logged, in the order of first sight."""
-        return [row["key"] for row in self._all("SELECT key FROM metric_key ORDER BY id")]
-
-    def series(self, key: str, after_row: int = 0, limit: int = 1_000_000) -> list[Point]:
-        """The values of one metric after a row, superseded steps left out."""
-        rows = self._all(
-            "SELECT m.row, r.step, r.at, m.value FROM metric m JOIN metric_row r ON r.id = m.row"
-            " WHERE m.key = (SELECT id FROM metric_key WHERE key = ?) AND m.row > ? AND r.superseded = 0"
-            " ORDER BY m.row LIMIT ?",
-            key,
-            after_row,
-            limit,
-        )
-        return [Point(r["row"], r["step"], r["at"], from_column(r["value"])) for r in rows]
-
-    def metric_rows(self, after_row: int = 0, limit: int = 1000) -> list[tuple[int, int, dict[str, Any]]]:
-        """Whole logged rows as (row, step, values), superseded ones left out."""
-        rows = self._all(
-            "SELECT id, step FROM metric_row WHERE id > ? AND superseded = 0 ORDER BY id LIMIT ?",
-            after_row,
-            limit,
-        )
-        return [(row["id"], row["step"], self.metric_row(row["id"])) for row in rows]
-
-    def metric_row(self, row: int) -> dict[str, Any]:
-        """The values of one logged row."""
-        found = self._all(
-            "SELECT k.key, m.value FROM metric_key k JOIN metric m ON m.key = k.id AND m.row = ?"
-            " ORDER BY k.id",
-            row,
-        )
-        return {r["key"]: from_column(r["value"]) for r in found}
-
-    def last_training_row(self) -> tuple[int, dict[str, Any]] | None:
-        """Step and values of the newest row that holds a training reward."""
-        row = self._one(
-            "SELECT r.id, r.step FROM metric_row r JOIN metric m ON m.row = r.id"
-            " AND m.key = (SELECT id FROM metric_key WHERE key = 'reward')"
-            " WHERE r.superseded = 0 ORDER BY r.id DESC LIMIT 1"
-        )
-        return None if row is None else (row["step"], self.metric_row(row["id"]))
-
-    def last_metric_row_id(self) -> int:
-        """Id of the newest logged row, 0 when there is none."""
-        return int(self._one("SELECT coalesce(max(id), 0) FROM metric_row")[0])
 
     # -- generations -----------------------------------------------------------------------------
 
@@ -219,6 +149,38 @@ class RunReader:
         )
         completions = self._completions([row["id"] for row in rows])
         return [_group(row, completions.get(row["id"], [])) for row in rows]
+
+    def older_groups(self, group: int, limit: int = 100) -> list[StoredGroup]:
+        """The training groups that come after one when the newest batch is first, in that order.
+
+        Args:
+            group: Id of a group.
+            limit: Size of the page.
+        """
+        key = self._one("SELECT attempt, batch, rank, idx FROM generation_group WHERE id = ?", group)
+        if key is None:
+            return []
+        rows = self._all(
+            "SELECT * FROM generation_group WHERE mode = 'train' AND superseded = 0"
+            " AND (attempt, batch) <= (?1, ?2)"
+            " AND ((attempt, batch) < (?1, ?2) OR (rank, idx) > (?3, ?4))"
+            " ORDER BY attempt DESC, batch DESC, rank, idx LIMIT ?5",
+            *key,
+            limit,
+        )
+        completions = self._completions([row["id"] for row in rows])
+        return [_group(row, completions.get(row["id"], [])) for row in rows]
+
+    def newer_groups(self, group: int) -> int:
+        """How many training groups belong to later batches than this one."""
+        return int(
+            self._one(
+                "SELECT count(*) FROM generation_group g, (SELECT * FROM generation_group WHERE id = ?) k"
+                " WHERE g.mode = 'train' AND g.superseded = 0"
+                " AND (g.attempt, g.batch) > (k.attempt, k.batch)",
+                group,
+            )[0]
+        )
 
     def completion_count(self, *, superseded: bool = False) -> int:
         """Number of completions recorded."""
@@ -309,12 +271,6 @@ class RunReader:
         """The newest lines of output, oldest first."""
         rows = self._all("SELECT * FROM (SELECT * FROM log ORDER BY id DESC LIMIT ?) ORDER BY id", limit)
         return [LogLine(at=r["at"], text=r["text"], level=r["level"]) for r in rows]
-
-    def _all(self, query: str, *values: Any) -> list[sqlite3.Row]:
-        return self._db.execute(query, values).fetchall()
-
-    def _one(self, query: str, *values: Any) -> Any:
-        return self._db.execute(query, values).fetchone()
 
 
 def _group(row: sqlite3.Row, completions: Sequence[Completion]) -> StoredGroup:

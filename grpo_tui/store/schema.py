@@ -31,7 +31,7 @@ CREATE TABLE generation_group (
     id INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, batch INTEGER NOT NULL, rank INTEGER NOT NULL,
     idx INTEGER NOT NULL, mode TEXT NOT NULL, step INTEGER NOT NULL, last_step INTEGER NOT NULL,
     at REAL NOT NULL, prompt TEXT NOT NULL, prompt_key TEXT NOT NULL, columns TEXT NOT NULL,
-    mean REAL, std REAL, superseded INTEGER NOT NULL DEFAULT 0,
+    mean REAL, std REAL, superseded INTEGER NOT NULL DEFAULT 0, low REAL, high REAL,
     UNIQUE (attempt, batch, rank, idx));
 CREATE INDEX group_by_step ON generation_group (step, id);
 CREATE INDEX group_by_prompt ON generation_group (prompt_key, step);
@@ -71,3 +71,13 @@ CREATE TABLE log (id INTEGER PRIMARY KEY, at REAL NOT NULL, level TEXT NOT NULL,
 CREATE TABLE dropped (
     attempt INTEGER NOT NULL, kind TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (attempt, kind));
 """
+
+INDEXES = """
+CREATE INDEX IF NOT EXISTS group_spread
+    ON generation_group (mode, superseded, step, std, low, high, at);
+CREATE INDEX IF NOT EXISTS metric_row_superseded ON metric_row (id) WHERE superseded = 1;
+"""
+"""What makes a long run quick to look at. A writer adds them where they lack; readers do without."""
+
+LATER_COLUMNS = (("generation_group", "low", "REAL"), ("generation_group", "high", "REAL"))
+"""Columns that a file may lack: a writer adds them, a reader takes them as NULL."""

@@ -14,7 +14,8 @@ from typing import Any
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
-from grpo_tui.core.statistics import mean, std
+from grpo_tui.core.statistics import mean, scored, std
+from grpo_tui.store import spans
 from grpo_tui.store.values import clean, from_json, to_column, to_json
 
 LOG_POSITION = "log_position"
@@ -143,11 +144,15 @@ class Writer:
         )
         if record.resumed_from is not None:
             # Steps past the checkpoint are done again; the first doing stays, but queries pass it over.
+            again = "step > ? AND attempt < ? AND superseded = 0"
+            bounds = (record.resumed_from, record.attempt)
+            rows = self._db.execute(
+                f"SELECT min(id), max(id) FROM metric_row WHERE {again}", bounds
+            ).fetchone()
             for table in ("metric_row", "generation_group"):
-                self._db.execute(
-                    f"UPDATE {table} SET superseded = 1 WHERE step > ? AND attempt < ?",
-                    (record.resumed_from, record.attempt),
-                )
+                self._db.execute(f"UPDATE {table} SET superseded = 1 WHERE {again}", bounds)
+            if rows[0] is not None:
+                spans.rows_superseded(self._db, *rows)
 
     def _attempt_ended(self, record: r.AttemptEnded) -> None:
         self._db.execute(
@@ -188,6 +193,7 @@ class Writer:
             "INSERT INTO metric (key, row, value) VALUES (?, ?, ?)",
             [(self._key(key), row, to_column(value)) for key, value in record.values.items()],
         )
+        spans.row_written(self._db, row or 0)
 
     def _key(self, key: str) -> int:
         number = self._keys.get(key)
@@ -199,10 +205,11 @@ class Writer:
     def _batch(self, record: r.GenerationBatch) -> None:
         for group in record.groups:
             totals = [completion.total for completion in group.completions]
+            known = scored(totals)
             inserted = self._db.execute(
                 "INSERT OR IGNORE INTO generation_group"
                 " (attempt, batch, rank, idx, mode, step, last_step, at, prompt, prompt_key,"
-                " columns, mean, std) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " columns, mean, std, low, high) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     record.attempt,
                     record.batch,
@@ -215,8 +222,10 @@ class Writer:
                     to_json(group.prompt),
                     prompt_key(group.prompt),
                     to_json(group.columns),
-                    mean(totals),
-                    std(totals),
+                    mean(known),
+                    std(known),
+                    min(known, default=None),
+                    max(known, default=None),
                 ),
             )
             if inserted.rowcount == 0:

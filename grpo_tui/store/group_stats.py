@@ -1,0 +1,153 @@
+"""Answer questions about groups without reading a completion: spread, flat or not and at which end, by step.
+
+A group is flat as `core.statistics.is_flat` has it: no completion got a finite total, or their totals do not
+differ. Flat at the top means that all of them got the highest total seen in the run, at the bottom the
+lowest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_tui.store.series import SeriesQueries
+from grpo_tui.store.stretches import SeriesBucket, gathered, of_points
+
+SAME = 1e-8
+"""Totals that differ by less are one; as in `core.statistics`."""
+_COLUMNS = {
+    "grpo_tui/spread": "spread",
+    "grpo_tui/flat_share": "flat",
+    "grpo_tui/flat_top": "top",
+    "grpo_tui/flat_bottom": "bottom",
+}
+MOST_STEPS = 16_384
+"""More steps than these are gathered by SQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStat:
+    """What a group's totals come to."""
+
+    id: int
+    step: int
+    mode: str
+    mean: float | None
+    std: float | None
+    flat: str
+    """Empty when the totals differ, else `top`, `bottom`, `unscored`, or `level` for anything in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepStat:
+    """What the groups of one step come to; shares are between 0 and 1."""
+
+    step: int
+    at: float
+    groups: int
+    spread: float | None
+    """Mean of the groups' standard deviations, None when no group was scored."""
+    flat: float
+    top: float | None
+    """Share of groups flat at the highest total of the run; None while all totals of the run are one."""
+    bottom: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    step: int
+    at: float
+    value: Any
+
+
+class GroupStatQueries(SeriesQueries):
+    """The part of the reader that knows the figures of groups."""
+
+    def total_range(self, mode: str = "train") -> tuple[float, float] | None:
+        """The lowest and the highest total of any completion, None while they are not known to differ."""
+        if not self._has("generation_group", "high"):
+            return None
+        low, high = self._one(
+            "SELECT min(low), max(high) FROM generation_group WHERE mode = ? AND superseded = 0", mode
+        )
+        return None if low is None or high - low < SAME else (float(low), float(high))
+
+    def group_stats(self, after_id: int = 0, limit: int = 100_000) -> list[GroupStat]:
+        """Figures of the groups recorded after one, in order of recording; no text is read."""
+        ranges = {mode: self.total_range(mode) for mode in ("train", "eval")}
+        ends = "low, high" if self._has("generation_group", "high") else "NULL AS low, NULL AS high"
+        rows = self._all(
+            f"SELECT id, step, mode, mean, std, {ends} FROM generation_group"
+            " WHERE id > ? AND superseded = 0 ORDER BY id LIMIT ?",
+            after_id,
+            limit,
+        )
+        return [
+            GroupStat(r["id"], r["step"], r["mode"], r["mean"], r["std"], _kind(r, ranges.get(r["mode"])))
+            for r in rows
+        ]
+
+    def step_stats(
+        self,
+        first_step: int = 0,
+        last_step: int = 1 << 62,
+        *,
+        mode: str = "train",
+        totals: tuple[float, float] | None = None,
+    ) -> list[StepStat]:
+        """Figures of the groups of each step that has any, by step.
+
+        Args:
+            first_step, last_step: Inclusive.
+            mode: `train` or `eval`.
+            totals: Lowest and highest total of the run, when `total_range` was asked already.
+        """
+        rows = self._all(f"{self._per_step(totals or self.total_range(mode))}", mode, first_step, last_step)
+        return [StepStat(*row) for row in rows]
+
+    def step_stat_stretches(self, key: str, width: int, *, mode: str = "train") -> list[SeriesBucket]:
+        """One of the computed metrics of groups over the whole run, in stretches of so many steps."""
+        column = _COLUMNS[key]
+        rows = self._all(
+            f"SELECT min(step), max(step), min(at), max(at), min({column}), max({column}), avg({column}),"
+            f" count(*), count({column}) FROM ({self._per_step(self.total_range(mode))})"
+            f" GROUP BY step / {int(width)} ORDER BY 1",
+            mode,
+            0,
+            1 << 62,
+        )
+        return [SeriesBucket(*row) for row in rows]
+
+    def _group_window(
+        self, key: str, first_step: int | None, last_step: int | None, buckets: int
+    ) -> list[SeriesBucket]:
+        column = _COLUMNS[key]
+        stats = self.step_stats(first_step or 0, 1 << 62 if last_step is None else last_step)
+        values = [_Value(s.step, s.at, getattr(s, column)) for s in stats]
+        return gathered(of_points(values), first_step, last_step, buckets)
+
+    def _per_step(self, totals: tuple[float, float] | None) -> str:
+        """SQL for the figures by step; its values are mode, first and last step."""
+        known = self._has("generation_group", "high")
+        flat = f"(low IS NULL OR high - low < {SAME})" if known else f"(std IS NULL OR std < {SAME})"
+        top = bottom = "NULL"
+        if totals is not None:
+            low, high = totals
+            top = f"avg(coalesce({flat} AND high > {high!r} - {SAME}, 0))"
+            bottom = f"avg(coalesce({flat} AND low < {low!r} + {SAME}, 0))"
+        return (
+            f"SELECT step, min(at) AS at, count(*) AS groups, avg(std) AS spread, avg({flat}) AS flat,"
+            f" {top} AS top, {bottom} AS bottom FROM generation_group"
+            " WHERE mode = ? AND superseded = 0 AND step BETWEEN ? AND ? GROUP BY step ORDER BY step"
+        )
+
+
+def _kind(row: Any, totals: tuple[float, float] | None) -> str:
+    low, high, std = row["low"], row["high"], row["std"]
+    if std is None:
+        return "unscored"
+    if (std if low is None else high - low) >= SAME:
+        return ""
+    if totals is None or low is None:
+        return "level"
+    return "top" if high > totals[1] - SAME else "bottom" if low < totals[0] + SAME else "level"
