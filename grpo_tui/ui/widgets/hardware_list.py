@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from grpo_tui.present.rank_rows import RankRow
     from grpo_tui.present.train_view import TrainView
 
-FIGURES = 57
+FIGURES = 58
 """Cells of a GPU's line without its two bars."""
+CLOCKS = 16
+"""Cells more, in a wide terminal, for what holds the clocks down."""
+ROOMY = 100
 BARS = (4, 30)
 """Shortest and longest bar."""
+LABEL = 6
 LATE_S = 5.0
 """From this age on a sample's age is said."""
 
@@ -78,26 +82,27 @@ def _gpus(hardware: HardwareView, width: int) -> list[Line]:
     title.append([Span(cards)])
     late = max(hardware.gpu_age_s, hardware.age_s)
     right = [Span(f"as of {duration(late)} ago", "attention")] if late > LATE_S else []
-    bar = min(BARS[1], max(BARS[0], (width - FIGURES) // 2))
+    bar, roomy = _bar_cells(width), width >= ROOMY
     heading = (
-        Span("    " + pad("use", bar + 8), "dim"),
+        Span("     " + pad("use", bar + 8), "dim"),
         Span(pad("memory", bar + 15), "dim"),
-        Span(pad("heat", 7, right=True), "dim"),
+        Span(pad("temp", 7, right=True), "dim"),
         Span(pad("power", 15, right=True), "dim"),
         Span("  ranks", "dim"),
     )
-    return [ruled(title, width, right), heading, *(_gpu(gpu, bar) for gpu in hardware.gpus)]
+    return [ruled(title, width, right), heading, *(_gpu(gpu, bar, roomy=roomy) for gpu in hardware.gpus)]
 
 
-def _gpu(gpu: GpuRow, bar: int) -> Line:
+def _gpu(gpu: GpuRow, bar: int, *, roomy: bool) -> Line:
     plain = "text" if gpu.ours else "dim"
 
     def role(figure: str) -> str:
         return "attention" if figure in gpu.attention else plain
 
     sign = Span("⚠", "attention") if gpu.attention else Span(" ")
-    clocks = f"  {gpu.throttle}" if gpu.throttle else ""
+    clocks = f"  {gpu.throttle}" if gpu.throttle and roomy else ""
     return [
+        Span(" "),
         sign,
         Span(pad(str(gpu.index), 2, right=True), "strong" if gpu.ours else "dim"),
         Span(" "),
@@ -110,6 +115,11 @@ def _gpu(gpu: GpuRow, bar: int) -> Line:
         Span("  " + (", ".join(map(str, gpu.ranks)) or ("" if gpu.ours else MISSING)), plain),
         Span(clocks, "attention" if "throttle" in gpu.attention else "dim"),
     ]
+
+
+def _bar_cells(width: int) -> int:
+    room = width - FIGURES - (CLOCKS if width >= ROOMY else 0)
+    return min(BARS[1], max(BARS[0], room // 2))
 
 
 def _bar(share: float | None, cells: int, role: str) -> list[Span]:
@@ -125,27 +135,30 @@ def _notices(hardware: HardwareView) -> list[Line]:
 
 
 def _machine(hardware: HardwareView, width: int) -> list[Line]:
-    bar = min(BARS[1], max(BARS[0], (width - FIGURES) // 2))
+    bar = _bar_cells(width)
     cores = plural(len(hardware.cores), "core") if hardware.cores else "the cores"
     lines: list[Line] = [
         ruled([[Span("machine", "title")], [Span(hardware.host or MISSING)]], width),
         _figure("CPU", hardware.cpu, bar, f"of {cores}", f"this run {hardware.run_cpu}"),
-        _figure("RAM", hardware.ram, bar, hardware.ram_text, f"this run {hardware.run_ram}"),
     ]
     if len(hardware.cores) > 1:
-        room = max(8, width - 8)
-        lines.append([Span("     "), Span(spark(hardware.cores, room, 0.0, 1.0), "line")])
-    words = [Span("    load "), Span(hardware.load or MISSING)]
+        room = max(8, width - LABEL - 1)
+        lines.append([_label(""), Span(spark(hardware.cores, room, 0.0, 1.0), "line")])
+    lines.append(_figure("RAM", hardware.ram, bar, hardware.ram_text, f"this run {hardware.run_ram}"))
+    words = [_label("load"), Span(hardware.load or MISSING)]
     if hardware.disk_free_bytes is not None:
-        words += [Span("   disk of the run "), Span(f"{size(hardware.disk_free_bytes)} free")]
+        words += [Span("    disk ", "dim"), Span(f"{size(hardware.disk_free_bytes)} free for the run")]
     lines.append(words)
     return lines
 
 
+def _label(name: str) -> Span:
+    return Span(pad(f" {name}", LABEL), "dim")
+
+
 def _figure(name: str, share: float | None, bar: int, of: str, own: str) -> Line:
     return [
-        Span(pad(f" {name}", 4), "strong"),
-        Span(" "),
+        _label(name),
         *_bar(share, bar, "text"),
         Span(pad(percent(share), 6, right=True) + "  "),
         Span(pad(of, 18)),
@@ -189,7 +202,9 @@ def _process(index: int, process: ProcessRow, width: int) -> Line:
 def _ranks(view: TrainView, width: int) -> list[Line]:
     if not view.ranks:
         return []
-    lines: list[Line] = [ruled([[Span("ranks", "title")], [Span(plural(len(view.ranks), "process"))]], width)]
+    lines: list[Line] = [
+        ruled([[Span("ranks", "title")], [Span(f"{len(view.ranks)} on this machine")]], width)
+    ]
     return [*lines, *(_rank(rank, view) for rank in view.ranks)]
 
 
