@@ -1,4 +1,4 @@
-"""A full-screen chart as frozen data: lines of stretches, what happened along them, and the place of the cursor.
+"""A full-screen chart as frozen data: lines of stretches, what happened along them, where the cursor stands.
 
 All names and texts are safe to show here. Knows numbers and words, neither files nor cells.
 """
@@ -133,8 +133,8 @@ def moving_average(values: Iterable[tuple[float | None, int]], span: int) -> lis
     """Bias-corrected exponential moving average of stretches given as (mean, number of values).
 
     With `a = 2 / (span + 1)`, each value x turns the sum s into `(1 - a) s + a x`, and the average is
-    `s / (1 - (1 - a) ** n)` after n values, so that it does not start near zero (Kingma and Ba 2015, section 3).
-    A stretch counts as that many values equal to its mean. A missing value leaves a gap and changes nothing.
+    `s / (1 - (1 - a) ** n)` after n values, so that it does not start near zero (Kingma and Ba 2015,
+    section 3). A stretch counts as that many values equal to its mean. A missing value leaves a gap and changes nothing.
     """
     keep = 1 - 2 / (span + 1)
     total = weight = 0.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from grpo_tui.present.axes import (
     ValueAxis,
@@ -162,7 +163,7 @@ def _joined(view: BigChartView, line: ChartLine) -> list[tuple[Stretch, Stretch]
     On the axis of time, neighbours many times farther apart than usual stay apart: the run stood still there.
     """
     inside = [s for s in line.stretches if view.first <= s.x <= view.last]
-    apart = sorted(b.x - a.x for a, b in zip(inside, inside[1:], strict=False))
+    apart = sorted(b.x - a.x for a, b in pairwise(inside))
     most = 20 * apart[len(apart) // 2] if apart and view.x == "time" else float("inf")
     pairs: list[tuple[Stretch, Stretch]] = []
     alone = True
@@ -188,7 +189,7 @@ def _under_cursor(cells: list[Cell], at: int | None) -> list[Cell]:
 
 
 def _ticks(view: BigChartView, frame: Frame) -> list[tuple[int, str]]:
-    """Columns and labels of the ticks that stand under the axis, those at the ends left to their own words."""
+    """Columns and labels of the round places along the axis."""
     most = max(1, frame.width // 14)
     if view.x == "time":
         return [(frame.column(t), time_label(t)) for t in time_ticks(view.first, view.last, most)]

@@ -1,7 +1,7 @@
 """A grid of dots under a grid of cells: layers of lines, columns and shades, read out as characters.
 
-A cell is two by four braille dots; where only ASCII is to be had, it is one character. Knows dots and the name
-of each layer, not what a line means.
+A cell is two by four braille dots; where only ASCII is to be had, it is one character. Knows dots and the
+name of each layer, not what a line means.
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ Cell = tuple[str, str]
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
-PATTERNS: tuple[tuple[int, ...], ...] = ((1,), (1, 1, 1, 1, 0, 0, 0), (1, 0, 0), (1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0))
-"""Which dots along a line are set, so that lines are told apart without colour: solid, dashed, dotted, dash-dot."""
+PATTERNS: tuple[tuple[int, ...], ...] = (
+    (1,),
+    (1, 1, 1, 1, 0, 0, 0),
+    (1, 0, 0),
+    (1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0),
+)
+"""Which dots along a line are set, to tell lines apart without colour: solid, dashed, dotted, dash-dot."""
 
 
 class Dots:

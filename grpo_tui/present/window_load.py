@@ -1,7 +1,7 @@
 """Read what a full-screen chart shows from the `run.db` of one run or of several.
 
 Asks for as many stretches as there are columns of dots, whatever the length of the run. Their edges are
-multiples of a power of two, so that they stay where they are while a run goes on. Knows no widget and no thread.
+multiples of a power of two, so that they stay where they are while a run goes on. Knows no widget, no thread.
 """
 
 from __future__ import annotations

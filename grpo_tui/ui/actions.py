@@ -37,6 +37,8 @@ class Action:
     """Rank in the footer, 1 first; 0 for not there."""
     dangerous: bool = False
     """Asks once before it is done."""
+    part: str = ""
+    """The lower part of Train that must show for the footer to name it."""
     shown: str = ""
     """How the key is written, when not as it is named."""
 
@@ -90,6 +92,26 @@ ACTIONS: tuple[Action, ...] = (
            needs="open", footer=6, shown="]"),
     Action("view.log", "l", "log", "Switch between the newest groups and the log.", "train",
            needs="open", footer=7),
+    Action("log.search", "slash", "search", "Find words in the whole log.", "train",
+           needs="open", footer=1, part="log", shown="/"),
+    Action("log.next", "n", "next", "Next line of the log that holds the words.", "train",
+           needs="open", footer=2, part="log"),
+    Action("log.previous", "N", "", "Line before that holds the words.", "train", needs="open"),
+    Action("log.level", "w", "levels", "Log: all lines, warnings and errors, errors, in turn.", "train",
+           needs="open", footer=3, part="log"),
+    Action("view.events", "e", "events", "Show everything that happened to the run, or go back.", "train",
+           needs="open", footer=12),
+    Action("view.groups", "g", "groups", "Show the newest groups over the whole pane, or go back.", "train",
+           needs="open", footer=10),
+    Action("view.large", "z", "", "Give the lower part the whole pane, or make it small again.", "train",
+           needs="open"),
+    Action("view.back", "escape", "", "End the search, then go back to the small part, to the groups.", "train",
+           needs="open", shown="esc"),
+    Action("part.end", "", "newest", "Go to the newest group, line or event, and follow.", "train",
+           needs="open"),
+    Action("part.copy", "y", "copy",
+           "Copy what is chosen (completion, log line, event) to the clipboard, over SSH too.", "train",
+           needs="open", footer=13),
     Action("view.hold", "v", "hold view",
            "Hold the view still, or let it go on; training always goes on.", "train",
            needs="open", footer=9),
@@ -103,7 +125,8 @@ ACTIONS: tuple[Action, ...] = (
            needs="open", footer=6),
     Action("chart.pick", "x", "metrics", "Choose a metric for the focused chart, among all of the run.",
            "train", needs="open", footer=11),
-    Action("zoom.back", "escape", "back", "Back to where the chart was opened.", "zoom", footer=1, shown="esc"),
+    Action("zoom.back", "escape", "back", "Back to where the chart was opened.", "zoom",
+           footer=1, shown="esc"),
     Action("zoom.in", "plus,equals_sign", "zoom", "Half the width, around the cursor.", "zoom",
            footer=3, shown="+"),
     Action("zoom.out", "minus", "", "Twice the width, around the cursor.", "zoom", shown="-"),
@@ -127,7 +150,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("zoom.pick", "x", "metrics", "Choose among all metrics of the run.", "zoom", footer=7),
     Action("chart.together", "i", "eval", "Show training and evaluation together, or one alone.", "chart",
            footer=11),
-    Action("overlay.table", "d", "settings", "Show all settings in which the runs differ, or none.", "overlay",
+    Action("overlay.table", "d", "settings", "Show more of the settings that differ, or fewer.", "overlay",
            footer=8),
     Action("runs.open", "enter", "open", "Open the run in Train.", "runs", needs="chosen", footer=1),
     Action("runs.resume", "r", "resume",

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from grpo_tui.core.commands import Outcome
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.store.layout import RunFolder
-    from grpo_tui.store.layout import RunFolder
     from grpo_tui.ui.messages import CommandEnded, CommandLost, RunAdvanced
     from grpo_tui.ui.poller import Poller
 
@@ -36,11 +35,6 @@ class FollowingApp(App[str]):
         self._then: dict[str, list[Callable[[Outcome], None]]] = {}
 
     # -- the run ---------------------------------------------------------------------------------
-
-    @property
-    def run_folder(self) -> RunFolder | None:
-        """The folder of the open run."""
-        return self._poller.folder if self._poller is not None else None
 
     def open_run(self, path: Path) -> None:
         """Follow a run and show it in Train."""

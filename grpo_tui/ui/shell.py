@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.store.layout import RunFolder
-    from grpo_tui.store.layout import RunFolder
     from grpo_tui.ui.preferences import Preferences
 
 
@@ -47,10 +46,6 @@ class AppShell(Protocol):
 
     def prefer(self, **changes: Any) -> None:
         """Remember other preferences, named as in `Preferences`."""
-
-    @property
-    def run_folder(self) -> RunFolder | None:
-        """The folder of the open run."""
 
     def open_run(self, path: Path) -> None:
         """Follow a run and show it in Train."""

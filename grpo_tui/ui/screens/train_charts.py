@@ -156,7 +156,7 @@ def arranged(charts: Sequence[ChartView], chosen: Sequence[str]) -> list[ChartVi
 
 
 def chosen_charts(shown: Sequence[str], place: int, key: str, before: Sequence[str]) -> tuple[str, ...]:
-    """The choice after `key` was put into a place: what is shown stays, a chart shown already changes places."""
+    """The choice after `key` was put into a place; what is shown stays, one shown already changes places."""
     after = list(shown)
     if key in after:
         after[after.index(key)] = after[place]
