@@ -132,7 +132,9 @@ class Terminal:
     def press(self, key: Key, *, patience_s: float = 10.0) -> float:
         """Press a key; seconds until it was painted."""
         if (key.text in self.shown()) == key.there:
-            raise RuntimeError(f"before {key.press!r} the screen is as after it: {key.text!r}\n{self.shown()}")
+            raise RuntimeError(
+                f"before {key.press!r} the screen is as after it: {key.text!r}\n{self.shown()}"
+            )
         pressed_at = time.perf_counter()
         self.type(key.press.encode())
         time.sleep(SETTLE_S)
@@ -209,5 +211,3 @@ class Terminal:
         self._reader.join(2)
         with contextlib.suppress(OSError):
             os.close(self._fd)
-
-

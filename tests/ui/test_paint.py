@@ -44,7 +44,10 @@ def test_only_what_differs_is_painted_again() -> None:
 
 
 def test_another_colour_alone_is_a_difference() -> None:
-    old, new = [[Span("▲ 0.53", "good"), Span(" end")]], [[Span("▲ ", "good"), Span("0.53", "bad"), Span(" end")]]
+    old, new = (
+        [[Span("▲ 0.53", "good"), Span(" end")]],
+        [[Span("▲ ", "good"), Span("0.53", "bad"), Span(" end")]],
+    )
     assert differing(old, new, Size(20, 1)) == [Region(2, 0, 4, 1)]
 
 
