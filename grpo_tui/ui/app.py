@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import SystemCommand
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.signal import Signal
 from textual.worker import Worker, WorkerState
 
-from grpo_tui.core.text import one_line
+from grpo_tui.core.text import one_line, safe
 from grpo_tui.present.glyphs import ascii_locale
 from grpo_tui.ui.actions import bindings, on_pane, refusal
 from grpo_tui.ui.following import FollowingApp
+from grpo_tui.ui.frugal import FrugalDriver
 from grpo_tui.ui.preferences import PreferenceFile
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.terminal import can_be_continued, exit_on_signals, follow_stops, restore_terminal
@@ -88,6 +91,11 @@ class GrpoApp(FollowingApp):
         self.preferences, self._trouble = self._preference_file.read()
         self.theme = NAMES.get(self.preferences.theme) or first_theme(os.environ)
 
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's choice, in the form that sends fewer bytes."""
+        found = super().get_driver_class()
+        return FrugalDriver if found is LinuxDriver else found
+
     def on_mount(self) -> None:
         """Start the workers; nothing is waited for."""
         exit_on_signals(self.action_app_leave)
@@ -100,6 +108,25 @@ class GrpoApp(FollowingApp):
         """Remember other preferences, named as in `Preferences`."""
         self.preferences, trouble = self._preference_file.change(**changes)
         self._say_trouble(trouble)
+
+    def copy(self, what: str, text: str) -> None:
+        """Put a text into the clipboard of the person's own machine, by way of the terminal, and say so."""
+        from grpo_tui.ui.clipboard import fitting
+
+        kept, whole = fitting(text), safe(text)
+        self.copy_to_clipboard(kept)
+        count = f"{len(kept):,} characters"
+        if len(kept) < len(whole):
+            count = f"the first {len(kept):,} of {len(whole):,} characters; a clipboard takes no more"
+        self.notify(f"Copied {one_line(what, 60)}: {count}.", markup=False)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Write the sequence that a terminal takes into its clipboard, also from inside tmux or screen."""
+        from grpo_tui.ui.clipboard import sequences
+
+        self._clipboard = text
+        if self._driver is not None:
+            self._driver.write(sequences(text, os.environ))
 
     def _say_trouble(self, trouble: str) -> None:
         if trouble:
