@@ -125,7 +125,7 @@ def _split(word: str, width: int) -> tuple[str, str]:
 def _cells(char: str) -> int:
     if char < "\u0300":
         return 1
-    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+    if unicodedata.category(char) in ("Mn", "Me", "Mc", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 
