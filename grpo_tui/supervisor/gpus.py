@@ -158,11 +158,12 @@ class GpuProbe:
         return tuple(sorted(found, key=lambda p: (-(p.memory_bytes or 0), p.pid)))
 
     def _ask(self, call: str, *arguments: Any) -> Any:
-        """What NVML answers, None when it has no such figure here."""
-        if arguments[0] is None:
+        """What NVML answers, None when it has no such figure here, or these bindings no such call."""
+        function = getattr(self._nvml, call, None)
+        if arguments[0] is None or function is None:
             return None
         try:
-            return getattr(self._nvml, call)(*arguments)
+            return function(*arguments)
         except self._nvml.NVMLError:
             return None
 
