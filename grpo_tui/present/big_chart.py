@@ -134,7 +134,8 @@ def moving_average(values: Iterable[tuple[float | None, int]], span: int) -> lis
 
     With `a = 2 / (span + 1)`, each value x turns the sum s into `(1 - a) s + a x`, and the average is
     `s / (1 - (1 - a) ** n)` after n values, so that it does not start near zero (Kingma and Ba 2015,
-    section 3). A stretch counts as that many values equal to its mean. A missing value leaves a gap and changes nothing.
+    section 3). A stretch counts as that many values equal to its mean. A missing value leaves a gap and
+    changes nothing.
     """
     keep = 1 - 2 / (span + 1)
     total = weight = 0.0

@@ -16,8 +16,8 @@ from grpo_tui.ui.screens.dialogs import DialogTitle
 
 DRAWN = (
     "The line is a bias-corrected exponential moving average, as f chooses: with a = 2 / (N + 1) over N "
-    "values, s becomes (1 - a) s + a x, divided by 1 - (1 - a)^n after n values. The faint band holds the lowest and "
-    "highest raw values; for the reward it is the mean ± the standard deviation inside a group."
+    "values, s becomes (1 - a) s + a x, divided by 1 - (1 - a)^n after n values. The faint band holds the "
+    "lowest and highest raw values; for the reward it is the mean ± the standard deviation inside a group."
 )
 
 
