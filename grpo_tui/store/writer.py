@@ -290,7 +290,14 @@ class Writer:
         self._db.execute(
             "INSERT INTO phase (attempt, rank, phase, step, started_at, duration_s)"
             " VALUES (?, ?, ?, ?, ?, ?)",
-            (record.attempt, record.rank, record.phase, record.step, record.started_at, record.duration_s),
+            (
+                record.attempt,
+                record.rank,
+                clean(record.phase),
+                record.step,
+                record.started_at,
+                record.duration_s,
+            ),
         )
 
     def _checkpoint(self, record: r.CheckpointSaved) -> None:
@@ -299,7 +306,7 @@ class Writer:
             (
                 record.step,
                 record.attempt,
-                record.path,
+                clean(record.path),
                 record.at,
                 int(record.complete),
                 int(record.requested),
@@ -314,10 +321,10 @@ class Writer:
                 record.attempt,
                 record.step,
                 record.at,
-                record.name,
+                clean(record.name),
                 to_json(record.old),
                 to_json(record.new),
-                record.by,
+                clean(record.by),
             ),
         )
 
@@ -353,5 +360,12 @@ class Writer:
         )
         self._db.execute(
             "INSERT OR REPLACE INTO command VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (command.id, command.kind, to_json(dict(command.args)), clean(command.by), command.at, *decided),
+            (
+                clean(command.id),
+                clean(command.kind),
+                to_json(dict(command.args)),
+                clean(command.by),
+                command.at,
+                *decided,
+            ),
         )
