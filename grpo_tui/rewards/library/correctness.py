@@ -1,0 +1,245 @@
+r"""Is the answer right? Exact, numeric, mathematical, multiple choice, JSON by schema.
+
+Each takes the answer out of the completion first and keeps what it compared beside the completions
+(`log_extra` columns `<name>_extracted` and `<name>_gold`), for a reward that cannot be looked into cannot be
+trusted. A gold answer that cannot be read gives None: it says nothing about the completion.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from grpo_tui.core.answers import extract
+from grpo_tui.rewards.library.base import Reward, column, completion_text, require
+from grpo_tui.rewards.library.numbers import last_number, parse_number
+
+WAYS = ("tag", "boxed", "gsm8k", "regex", "last_number", "whole")
+
+
+class AnswerReward(Reward):
+    r"""A reward that compares the answer in a completion with a column of the dataset.
+
+    Args:
+        column: dataset column that holds the gold answer.
+        answer_in: where the answer stands in a completion: `tag` (`<answer>…</answer>`), `boxed`
+            (`\boxed{…}`), `gsm8k` (after `####`), `regex` (first group of `pattern`), `last_number` or `whole`.
+        tag: name of the tag.
+        pattern: the expression for `regex`.
+        single: several answers in a completion count as none, so that listing all candidates wins nothing;
+            for `tag` and `boxed`.
+        right, wrong: the two values; no answer found is `wrong`.
+        name: see `Reward`.
+
+    Range: `wrong` to `right`, or None where the gold answer cannot be read.
+    """
+
+    def __init__(
+        self,
+        *,
+        column: str = "answer",
+        answer_in: str = "tag",
+        tag: str = "answer",
+        pattern: str | None = None,
+        single: bool = True,
+        right: float = 1.0,
+        wrong: float = 0.0,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name=name)
+        require(answer_in in WAYS, f"answer_in is one of {', '.join(WAYS)}, not {answer_in!r}")
+        require(answer_in != "regex" or pattern is not None, "answer_in='regex' needs a pattern")
+        self.column, self.answer_in, self.tag, self.single = column, answer_in, tag.strip("<>"), single
+        self.pattern = re.compile(pattern, re.DOTALL) if pattern is not None else None
+        self.right, self.wrong = right, wrong
+
+    def extracted(self, text: str) -> str | None:
+        """The answer that stands in a completion's text, None when there is none."""
+        if self.answer_in == "whole":
+            return text.strip() or None
+        if self.answer_in == "last_number":
+            return last_number(text)
+        if self.pattern is not None and self.answer_in == "regex":
+            return extract(text, "regex", pattern=self.pattern.pattern)
+        if self.single and self._count(text) > 1:
+            return None
+        return extract(text, self.answer_in, tag=self.tag)
+
+    def _count(self, text: str) -> int:
+        if self.answer_in == "tag":
+            return max(text.count(f"<{self.tag}>"), text.count(f"</{self.tag}>"))
+        return len(re.findall(r"\\boxed\s*\{", text)) if self.answer_in == "boxed" else 1
+
+    @abstractmethod
+    def equal(self, answer: str, gold: Any) -> bool | None:
+        """True when the answer is right, None when the gold answer cannot be read."""
+
+    def __call__(self, completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
+        """See `Reward.__call__`."""
+        golds = column(self.column, kwargs, self.__name__)
+        answers = [self.extracted(completion_text(completion)) for completion in completions]
+        keep: Callable[[str, list[Any]], None] | None = kwargs.get("log_extra")
+        if keep is not None:
+            keep(f"{self.__name__}_extracted", ["none" if answer is None else answer for answer in answers])
+            keep(f"{self.__name__}_gold", [str(gold) for gold in golds])
+        return [self._value(answer, gold) for answer, gold in zip(answers, golds, strict=True)]
+
+    def _value(self, answer: str | None, gold: Any) -> float | None:
+        same = None if gold is None else self.equal("" if answer is None else answer, gold)
+        if same is None:
+            return None
+        return self.right if same and answer is not None else self.wrong
+
+
+class ExactAnswer(AnswerReward):
+    """1 where the answer is the gold answer, letter for letter once both are trimmed.
+
+    Args:
+        ignore_case: whether `Paris` equals `paris`.
+        **options: see `AnswerReward`.
+    """
+
+    def __init__(self, *, ignore_case: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.ignore_case = ignore_case
+
+    def equal(self, answer: str, gold: Any) -> bool | None:
+        """See `AnswerReward.equal`."""
+        return self._plain(answer) == self._plain(str(gold)) if str(gold).strip() else None
+
+    def _plain(self, text: str) -> str:
+        plain = " ".join(text.split())
+        return plain.casefold() if self.ignore_case else plain
+
+
+class NumericAnswer(AnswerReward):
+    """1 where the answer is the same number as the gold one, however both are written.
+
+    `1,000`, `$1000` and `1000.0` are one number, so are `1/2` and `0.5`. A worked gold solution in the style
+    of GSM8K is read from behind its `####`.
+
+    Args:
+        tolerance: largest difference that still counts, relative to the gold number where that is above 1.
+        units: whether a word may follow the number, which is not looked at.
+        **options: see `AnswerReward`.
+    """
+
+    def __init__(self, *, tolerance: float = 1e-6, units: bool = True, **options: Any) -> None:
+        super().__init__(**options)
+        require(tolerance >= 0, f"tolerance is a distance, not {tolerance}")
+        self.tolerance, self.units = Fraction(tolerance), units
+
+    def equal(self, answer: str, gold: Any) -> bool | None:
+        """See `AnswerReward.equal`."""
+        text = str(gold)
+        wanted = parse_number(extract(text, "gsm8k") or text, units=True)
+        if wanted is None:
+            return None
+        found = parse_number(answer, units=self.units)
+        return found is not None and abs(found - wanted) <= self.tolerance * max(Fraction(1), abs(wanted))
+
+
+class MathAnswer(AnswerReward):
+    r"""1 where the answer equals the gold one as mathematics, judged by the package math-verify.
+
+    Its parser sets SIGALRM and so needs the main thread, where training and playground call rewards.
+
+    Args:
+        **options: see `AnswerReward`; `answer_in` is `whole`, for math-verify finds the answer itself.
+
+    Raises:
+        ImportError: math-verify is not installed.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"answer_in": "whole", **options})
+        try:
+            from math_verify import parse, verify
+        except ImportError as error:
+            raise ImportError("MathAnswer needs math-verify: pip install 'math-verify>=0.8'") from error
+        self._parse, self._verify = parse, verify
+
+    def equal(self, answer: str, gold: Any) -> bool | None:
+        """See `AnswerReward.equal`."""
+        text = str(gold)
+        wanted = self._parse(text if "\\boxed" in text or "$" in text else f"${text}$")
+        if not wanted:
+            return None
+        if self.answer_in != "whole" and "\\boxed" not in answer:
+            answer = f"${answer}$"
+        return bool(self._verify(wanted, self._parse(answer)))
+
+
+class MultipleChoice(AnswerReward):
+    """1 where the letter chosen is the gold letter; `B`, `(b)`, `B.`, `B) because`, `answer: B` are one.
+
+    Args:
+        letters: the choices there are. A gold answer that is a number is a place in them, from 0.
+        **options: see `AnswerReward`.
+    """
+
+    def __init__(self, *, letters: str = "ABCDE", **options: Any) -> None:
+        super().__init__(**options)
+        require(len(letters) > 1, "there is no choice with fewer than two letters")
+        self.letters = letters.upper()
+
+    def equal(self, answer: str, gold: Any) -> bool | None:
+        """See `AnswerReward.equal`."""
+        wanted = self._gold(gold)
+        return None if wanted is None else self._choice(answer) == wanted
+
+    def _gold(self, gold: Any) -> str | None:
+        if isinstance(gold, int) and not isinstance(gold, bool):
+            return self.letters[gold] if 0 <= gold < len(self.letters) else None
+        return self._choice(str(gold))
+
+    def _choice(self, text: str) -> str | None:
+        found = set(re.findall(rf"(?<![^\W_])([{re.escape(self.letters)}])(?![^\W_])", text.upper()))
+        # "A" is also a word: where the text begins with a choice, that one counts.
+        first = re.match(rf"\W*([{re.escape(self.letters)}])(?![^\W_])", text.upper())
+        if first is not None and (len(found) == 1 or re.match(r"\W*[A-Z]\s*[).:,]", text.upper())):
+            return first[1]
+        return found.pop() if len(found) == 1 else None
+
+
+class JsonSchema(AnswerReward):
+    """1 where the answer is JSON that fits a JSON schema.
+
+    Args:
+        schema: one schema for all; without it the column holds the schema of each row, as text or mapping.
+        **options: see `AnswerReward`; `answer_in` is `whole` by default.
+
+    Raises:
+        ImportError: jsonschema is not installed.
+    """
+
+    def __init__(self, *, schema: Mapping[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(**{"answer_in": "whole", "column": "schema", **options})
+        try:
+            import jsonschema
+        except ImportError as error:
+            raise ImportError("JsonSchema needs jsonschema: pip install 'jsonschema>=4.20'") from error
+        self._make = jsonschema.Draft202012Validator
+        self.schema = None if schema is None else dict(schema)
+
+    def __call__(self, completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
+        """See `Reward.__call__`."""
+        if self.schema is not None:
+            kwargs = {**kwargs, self.column: [self.schema] * len(completions)}
+        return super().__call__(completions, **kwargs)
+
+    def equal(self, answer: str, gold: Any) -> bool | None:
+        """See `AnswerReward.equal`; a schema that is none gives None."""
+        try:
+            schema = json.loads(gold) if isinstance(gold, str) else gold
+            self._make.check_schema(schema)
+        except Exception:  # whatever is wrong with a schema, it says nothing about the completion
+            return None
+        try:
+            return bool(self._make(schema).is_valid(json.loads(answer)))
+        except (ValueError, RecursionError):
+            return False

@@ -1,0 +1,294 @@
+"""The library's rewards: what they give, what they refuse, and what they cannot be fooled by."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grpo_tui.rewards import library as lib
+from grpo_tui.rewards.library.numbers import last_number, parse_number
+from grpo_tui.rewards.naming import callable_name
+
+
+def one(reward: lib.Reward, text: str, **columns: Any) -> float | None:
+    """The value of one completion, given as text and as messages, which must be the same."""
+    batch = {key: [value] for key, value in columns.items()}
+    plain = reward(completions=[text], prompts=["p"], **batch)
+    chat = reward(completions=[[{"role": "assistant", "content": text}]], prompts=[[]], **batch)
+    assert plain == chat
+    return plain[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1,000", 1000), ("$1,200.50", 1200.5), ("1/2", 0.5), (r"\frac{1}{2}", 0.5), (r"\dfrac{3}{4}", 0.75),
+        ("−5", -5), ("+ 3", 3), (".5", 0.5), ("5 apples", 5), ("3 km/h", 3), ("50 %", 50), (r"50\%", 50),
+        ("1e3", 1000), ("12.", 12), (r"5\text{ cm}", 5), ("$42$", 42),
+    ],
+)  # fmt: skip
+def test_a_number_is_read_however_it_is_written(text: str, value: float) -> None:
+    found = parse_number(text)
+    assert found is not None
+    assert float(found) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["", "none", "1,00", "1/0", "12 13", "4 or 5", "4 5", "3 to 4", "9" * 500, "1e999", "x=4", "²"]
+)
+def test_what_is_no_number_is_none(text: str) -> None:
+    assert parse_number(text) is None
+
+
+def test_the_last_number_of_a_text_is_found() -> None:
+    assert last_number("3 + 4 = 7, so it costs $1,250.") == "1,250"
+    assert last_number("nothing") is None
+
+
+def test_a_numeric_answer_is_right_in_every_form() -> None:
+    reward = lib.NumericAnswer()
+    for text in ("0.5", "1/2", ".50", r"\frac{1}{2}"):
+        assert one(reward, f"<think>x</think><answer>{text}</answer>", answer="0.5") == 1.0
+    assert one(reward, "<answer>0.51</answer>", answer="0.5") == 0.0
+    assert one(reward, "<answer>4</answer>", answer="Two and two.\n#### 4") == 1.0
+
+
+def test_listing_all_candidates_or_contradicting_oneself_wins_nothing() -> None:
+    reward = lib.NumericAnswer()
+    assert one(reward, "<answer>3</answer><answer>4</answer>", answer="4") == 0.0
+    assert one(reward, "<answer>4</answer> or rather <answer>5</answer>", answer="4") == 0.0
+    assert one(reward, "<answer>3 or 4</answer>", answer="4") == 0.0
+    assert one(lib.MultipleChoice(), "<answer>A, B, C, D</answer>", answer="B") == 0.0
+
+
+def test_a_gold_answer_that_cannot_be_read_says_nothing() -> None:
+    for gold in ("", "see above", None):
+        assert one(lib.NumericAnswer(), "<answer>4</answer>", answer=gold) is None
+    assert one(lib.ExactAnswer(), "<answer>x</answer>", answer=" ") is None
+
+
+def test_no_answer_is_wrong_even_when_the_gold_is_empty_looking() -> None:
+    assert one(lib.NumericAnswer(wrong=-1.0), "the answer is 4", answer="4") == -1.0
+
+
+def test_what_was_compared_is_kept_beside_the_completions() -> None:
+    kept: dict[str, list[Any]] = {}
+    lib.NumericAnswer(name="right")(
+        ["<answer>7</answer>", "no"],
+        answer=["7", "8"],
+        log_extra=lambda key, values: kept.update({key: values}),
+    )
+    assert kept == {"right_extracted": ["7", "none"], "right_gold": ["7", "8"]}
+
+
+def test_a_missing_column_is_named_with_those_there_are() -> None:
+    with pytest.raises(lib.MissingColumnError, match=r"numeric_answer reads the column 'answer'.*solution"):
+        lib.NumericAnswer()(["x"], solution=["4"], completion_ids=[[1]])
+
+
+@pytest.mark.parametrize("text", ["B", "(b)", "B.", "B) because A is wrong", "**B**", "answer: B"])
+def test_a_choice_is_read_however_it_is_written(text: str) -> None:
+    assert one(lib.MultipleChoice(), f"<answer>{text}</answer>", answer="B") == 1.0
+    assert one(lib.MultipleChoice(), f"<answer>{text}</answer>", answer=1) == 1.0
+    assert one(lib.MultipleChoice(), f"<answer>{text}</answer>", answer="C") == 0.0
+
+
+def test_mathematics_is_judged_by_math_verify() -> None:
+    pytest.importorskip("math_verify")
+    reward = lib.MathAnswer()
+    assert one(reward, r"So it is $\boxed{\frac{1}{2}}$", answer="0.5") == 1.0
+    assert one(reward, r"So it is $\boxed{3}$", answer="0.5") == 0.0
+
+
+def test_json_is_judged_by_its_schema() -> None:
+    pytest.importorskip("jsonschema")
+    schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+    reward = lib.JsonSchema(schema=schema)
+    assert one(reward, '{"n": 3}') == 1.0
+    assert one(reward, '{"n": "3"}') == 0.0
+    assert one(reward, "no json") == 0.0
+    assert one(lib.JsonSchema(), '{"n": 3}', schema={"type": 5}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("<think>a\nb</think>\n<answer>4</answer>", 1.0),
+        ("<think>a</think><answer>4</answer> and so on", 0.0),
+        ("<think></think><answer>4</answer>", 0.0),
+        ("<think> </think><answer>4</answer>", 0.0),
+        ("<think><think>a</think></think><answer>4</answer>", 0.0),
+        ("<answer>4</answer><think>a</think>", 0.0),
+        ("<think>a</think><answer>4</answer><answer>5</answer>", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_the_whole_format_counts_once_and_in_order(text: str, value: float) -> None:
+    assert one(lib.TagFormat(), text) == value
+
+
+def test_a_tag_that_the_template_wrote_is_not_asked_for_again() -> None:
+    assert one(lib.TagFormat(), "two</think><answer>4</answer>") == 0.0
+    assert one(lib.TagFormat(prefilled="<think>"), "two</think><answer>4</answer>") == 1.0
+    assert one(lib.IncrementalTags(prefilled="<think>"), "nothing") == 0.0
+    assert one(lib.IncrementalTags(prefilled="<think>"), "a</think><answer>4</answer>") == 1.0
+
+
+def test_text_around_the_tags_is_allowed_when_it_need_not_be_strict() -> None:
+    assert one(lib.TagFormat(strict=False), "So: <think>a</think> then <answer>4</answer> done") == 1.0
+
+
+def test_every_tag_earns_its_share_and_trailing_text_costs() -> None:
+    reward = lib.IncrementalTags()
+    assert one(reward, "<think>a") == 0.25
+    assert one(reward, "<think>a</think>") == 0.5
+    assert one(reward, "<think>a</think><answer>4</answer>\n") == 1.0
+    assert one(reward, "<think><think>a</think><answer>4</answer>") == 0.75
+    assert one(reward, "<think>a</think><answer>4</answer>" + "x" * 100) == pytest.approx(0.9)
+    assert one(reward, "<think>a</think><answer>4</answer>" + "x" * 9999) == 0.5
+    assert one(reward, "") == 0.0
+
+
+def test_json_and_patterns() -> None:
+    assert one(lib.JsonFormat(), '{"a": 1}') == 1.0
+    assert one(lib.JsonFormat(), "[1]") == 0.0
+    assert one(lib.JsonFormat(kind="any"), "[" * 100_000) == 0.0
+    assert one(lib.JsonFormat(fence=True), '```json\n{"a": 1}\n```') == 1.0
+    assert one(lib.FullPattern(pattern="a.c"), "a\nc") == 1.0
+    assert one(lib.FullPattern(pattern="a.c"), "a\nc!") == 0.0
+    assert one(lib.FullPattern(pattern="a.c", anywhere=True), "xa\nc!") == 1.0
+
+
+def test_lengths_are_counted_in_tokens_where_trl_passes_them() -> None:
+    reward = lib.TargetLength(target=10, slack=2, reach=12)
+    ids = [[1] * n for n in (10, 12, 17, 22, 99, 0)]
+    assert reward([""] * 6, completion_ids=ids) == [1.0, 1.0, 0.5, 0.0, 0.0, pytest.approx(0.2)]
+    with pytest.raises(ValueError, match="completion_ids"):
+        reward(["a"])
+    soft = lib.SoftLengthLimit(limit=100, start=80)
+    assert soft([""] * 4, completion_ids=[[1] * n for n in (80, 90, 100, 200)]) == [0.0, -0.5, -1.0, -1.0]
+    assert one(lib.TargetLength(target=3, unit="words"), "one two three") == 1.0
+
+
+def test_repetition_and_forbidden_words_cost() -> None:
+    assert one(lib.Repetition(), "a b c d e f g h") == 0.0
+    assert one(lib.Repetition(), "the " * 500) == pytest.approx(-1.0, abs=0.01)
+    assert one(lib.Repetition(), "!" * 2000) == pytest.approx(-1.0, abs=0.01)
+    assert one(lib.Repetition(), "") == 0.0
+    words = lib.ForbiddenWords(words=["wait", "as an AI"], penalty=0.25)
+    assert one(words, "Wait, as an AI model I waited") == -0.5
+    assert one(words, "awaited") == 0.0
+
+
+def test_diversity_is_measured_inside_each_group() -> None:
+    reward = lib.GroupDiversity()
+    values = reward(["a b c", "a b c", "x y z", "a b c"], prompts=["p", "p", "q", "p"])
+    assert values == [0.0, 0.0, None, None]
+    assert reward(["a b c", "d e f"], prompts=["p", "p"]) == [1.0, 1.0]
+
+
+def test_code_is_run_against_its_tests() -> None:
+    reward = lib.PassesTests(timeout_s=2, workers=2)
+    tests = ["assert add(2, 3) == 5", "assert add(-1, 1) == 0"]
+    right = "Here:\n```python\ndef add(a, b):\n    return a + b\n```"
+    half = "```python\ndef add(a, b):\n    return 5\n```"
+    assert reward([right, half, "no code", right], tests=[tests, tests, tests, None]) == [1.0, 0.5, 0.0, None]
+    assert lib.PassesTests(all_or_nothing=True)([half], tests=[tests]) == [0.0]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os; os._exit(0)",
+        "import sys; sys.exit(0)",
+        "print('passed'); raise SystemExit",
+        "while True: pass",
+        "x = 'a' * (1 << 34)",
+        "import os\nwhile os.fork(): pass\nos._exit(0)",
+        "import os\nif os.fork(): os._exit(0)",
+        "def add(a, b): return type('A', (), {'__eq__': lambda s, o: False})()",
+    ],
+)
+def test_code_that_exits_hangs_or_hogs_passes_nothing(code: str) -> None:
+    assert lib.PassesTests(timeout_s=1).passes(code, "assert add(2, 3) == 5") is False
+
+
+def test_wrappers_change_what_the_reward_inside_gives() -> None:
+    def inside(completions: list[str], **_: Any) -> list[float | None]:
+        return [None if text == "none" else float(text) for text in completions]
+
+    assert lib.Clip(inside, low=0, high=1)(["-2", "0.5", "9", "none"]) == [0.0, 0.5, 1.0, None]
+    gate = lib.Gate(inside, when=lib.FullPattern(pattern="[2-9]"), otherwise=-1.0)
+    assert gate(["1", "2"]) == [-1.0, 2.0]
+    assert callable_name(gate) == "inside"
+
+    logged: dict[str, float] = {}
+    schedule = lib.ScheduledWeight(inside, points=[[0, 0.0], [100, 1.0]])
+    for step, weight in ((0, 0.0), (50, 0.5), (200, 1.0)):
+        state = SimpleNamespace(global_step=step)
+        assert schedule(["2"], trainer_state=state, log_metric=logged.__setitem__) == [2 * weight]
+        assert logged == {"weight/inside": weight}
+
+
+def test_an_adaptive_weight_rises_with_failure_falls_with_success_and_is_remembered() -> None:
+    reward = lib.AdaptiveWeight(lib.FullPattern(pattern="x"), up=2.0, down=0.5, maximum=3.0)
+    assert reward(["x", "a", "a", "a", "a"])[0] == 1.0
+    assert reward.weight == 2.0
+    assert reward(["a"] * 4) == [0.0] * 4
+    assert reward.weight == 3.0
+    assert reward(["x"] * 4) == [3.0] * 4
+    assert reward.weight == 1.5
+    assert reward(["x", "a"]) == [1.5, 0.0]
+    assert reward.weight == 1.5
+
+    again = lib.AdaptiveWeight(lib.FullPattern(pattern="x"))
+    again.load_state_dict(reward.state_dict())
+    assert again.weight == 1.5
+    plain = lib.AdaptiveWeight(lib.FullPattern(pattern="x"), name="form")
+    state = SimpleNamespace(global_step=9, log_history=[{"weight/form": 2.5}, {"loss": 0.0}])
+    assert plain(["x", "a"], trainer_state=state)[0] == 2.5
+
+
+def test_a_config_can_write_the_reward_inside_a_wrapper() -> None:
+    inner = {"source": "grpo_tui.rewards.library.TagFormat", "params": {"tags": ["plan", "reply"]}}
+    gate = lib.Gate("grpo_tui.rewards.library.JsonFormat", when=inner)
+    assert one(gate, "{}") == 0.0
+    with pytest.raises(TypeError, match="source"):
+        lib.Clip({"source": "x.y", "weight": 2}, low=0)
+
+
+def test_a_wrapper_refuses_what_it_cannot_call() -> None:
+    async def judge(completions: list[str], **_: Any) -> list[float]:
+        return [1.0]
+
+    for wrong in (judge, lib.TagFormat, 5):
+        with pytest.raises(TypeError):
+            lib.Clip(wrong, low=0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: lib.NumericAnswer(answer_in="somewhere"),
+        lambda: lib.ExactAnswer(answer_in="regex"),
+        lambda: lib.TagFormat(tags=[]),
+        lambda: lib.TagFormat(tags=["a", "a"]),
+        lambda: lib.SoftLengthLimit(limit=10, start=10),
+        lambda: lib.TargetLength(target=0),
+        lambda: lib.ForbiddenWords(words=[]),
+        lambda: lib.AdaptiveWeight(lib.TagFormat(), low=0.9, high=0.8),
+        lambda: lib.ScheduledWeight(lib.TagFormat(), points=[[0, 1], [0, 2]]),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(make: Any) -> None:
+    with pytest.raises(ValueError):
+        make()
+
+
+def test_the_library_brings_in_nothing_of_the_ml_stack() -> None:
+    code = "import sys, grpo_tui.rewards.library; print({'torch', 'trl', 'transformers'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
