@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -42,17 +43,16 @@ def differing(old: Sequence[Line], new: Sequence[Line], size: Size) -> list[Regi
 
 def _stretches(a: Line, b: Line, width: int) -> Iterator[tuple[int, int]]:
     """First and last cell, exclusive, of what differs between two lines."""
-    cells, others = _cells(a), _cells(b)
-    if cells is None or others is None or max(len(cells), len(others)) > width:
-        start = _same_spans(a, b)
-        if start < width:
-            yield start, width
+    same, first = _same_spans(a, b)
+    cells, others = _cells(a[same:], width - first), _cells(b[same:], width - first)
+    if cells is None or others is None:
+        yield min(first, width - 1), width  # the last cell may hold the sign of a cut
         return
     longest = max(len(cells), len(others))
     for short in (cells, others):
         short.extend([("", "", "")] * (longest - len(short)))
     start = end = -1
-    for x, (one, other) in enumerate(zip(cells, others, strict=True)):
+    for x, (one, other) in enumerate(zip(cells, others, strict=True), first):
         if one == other:
             continue
         if start < 0:
@@ -65,21 +65,26 @@ def _stretches(a: Line, b: Line, width: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _cells(line: Line) -> list[tuple[str, str, str]] | None:
-    """Each cell's character, role and action; None when some character may take another number of cells."""
+def _cells(line: Line, room: int) -> list[tuple[str, str, str]] | None:
+    """Each cell's character, role and action.
+
+    None when some character may take another number of cells, or when there are too many for the room and the
+    line is cut.
+    """
     cells: list[tuple[str, str, str]] = []
-    for span in line:
-        if ONE_CELL_EACH.fullmatch(span.text) is None:
+    for text, role, action in line:
+        if ONE_CELL_EACH.fullmatch(text) is None:
             return None
-        cells += [(char, span.role, span.action) for char in span.text]
-    return cells
+        cells += zip(text, repeat(role), repeat(action), strict=False)
+    return cells if len(cells) <= room else None
 
 
-def _same_spans(a: Line, b: Line) -> int:
-    """Cells of the spans that both lines begin with."""
-    x = 0
+def _same_spans(a: Line, b: Line) -> tuple[int, int]:
+    """How many spans both lines begin with, and their cells."""
+    count = x = 0
     for one, other in zip(a, b, strict=False):
         if one != other:
             break
+        count += 1
         x += cell_len(one.text)
-    return x
+    return count, x
