@@ -66,4 +66,5 @@ def test_text_whose_cells_cannot_be_counted_off_is_painted_to_the_end_of_the_lin
 def test_a_line_that_is_cut_is_painted_with_its_cut() -> None:
     old, new = [[Span("12345678")]], [[Span("123456789")]]
     assert differing(old, new, Size(8, 1)) == [Region(0, 0, 8, 1)]
-    assert differing([[Span("12345678")]], [[Span("12345678"), Span("9")]], Size(8, 1)) == [Region(7, 0, 1, 1)]
+    whole, longer = [[Span("12345678")]], [[Span("12345678"), Span("9")]]
+    assert differing(whole, longer, Size(8, 1)) == [Region(7, 0, 1, 1)]
