@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_tui.core.commands import Command, Outcome
-from grpo_tui.core.records import CheckpointSaved, LogLine, RewardFunctionInfo, SettingChanged
+from grpo_tui.core.records import CheckpointSaved, RewardFunctionInfo, SettingChanged
 from grpo_tui.store.reader import Attempt, Point, RunReader, StoredGroup
 
 NEWEST_GROUPS = 64
@@ -19,7 +19,6 @@ NEW_PAGE = 256
 OLDER_PAGE = 128
 MOST_OLDER = 4_096
 """Groups before the first look whose spread is still fetched, a page at each look."""
-LOG_LINES = 400
 FACTS = ("config", "before_after")
 
 
@@ -41,7 +40,6 @@ class RunDelta:
     settings: tuple[SettingChanged, ...] = ()
     checkpoints: tuple[CheckpointSaved, ...] = ()
     phase_shares: Mapping[str, float] = field(default_factory=dict)
-    log: tuple[LogLine, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
     more: bool = False
     """True when an older page is still to come."""
@@ -85,7 +83,6 @@ class DeltaReader:
             settings=tuple(reader.settings()),
             checkpoints=tuple(reader.checkpoints()),
             phase_shares=reader.phase_shares(),
-            log=tuple(reader.log(LOG_LINES)),
             dropped=reader.dropped(),
             more=self._oldest_step is not None or len(groups) >= NEW_PAGE,
         )

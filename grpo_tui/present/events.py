@@ -11,10 +11,12 @@ from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.records import CheckpointSaved, SettingChanged
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.formatting import plural, setting, size
+from grpo_tui.present.glyphs import state_sign
 from grpo_tui.present.train_view import EventRow
-from grpo_tui.store.reader import Attempt
+from grpo_tui.store.reader import Attempt, RunReader
 
 MOST_EVENTS = 60
+MOST_COMMANDS = 5_000
 
 DONE = {
     "pause": "paused",
@@ -45,8 +47,9 @@ def event_rows(
     attempts: Sequence[Attempt],
     *,
     live: bool,
+    most: int | None = MOST_EVENTS,
 ) -> tuple[EventRow, ...]:
-    """Everything that happened, newest first, at most `MOST_EVENTS` rows."""
+    """Everything that happened, newest first, at most `most` rows."""
     rows = [_setting_row(change) for change in settings]
     rows += [_checkpoint_row(saved) for saved in checkpoints]
     rows += [_attempt_row(a) for a in attempts if a.resumed_from is not None]
@@ -58,7 +61,35 @@ def event_rows(
         if outcome is not None and outcome.applied and (command.kind, outcome.step) in told:
             continue
         rows.append(command_row(command, outcome, live=live))
-    return tuple(sorted(rows, key=lambda row: row.at, reverse=True)[:MOST_EVENTS])
+    return tuple(sorted(rows, key=lambda row: row.at, reverse=True)[:most])
+
+
+def whole_history(reader: RunReader, *, live: bool) -> tuple[EventRow, ...]:
+    """Everything that happened, how each start of the run ended too, newest first.
+
+    Args:
+        reader: The run; all of its commands are read.
+        live: Whether the run goes on, so that a command may still be taken.
+    """
+    attempts = reader.attempts()
+    rows = event_rows(
+        reader.commands(MOST_COMMANDS),
+        reader.settings(),
+        reader.checkpoints(),
+        attempts,
+        live=live,
+        most=None,
+    )
+    ends = [_end_row(attempt) for attempt in attempts if attempt.ended_at]
+    return tuple(sorted((*rows, *ends), key=lambda row: row.at, reverse=True))
+
+
+def _end_row(attempt: Attempt) -> EventRow:
+    state = attempt.state or "ended"
+    sign, role = state_sign(state)
+    cause = (attempt.error or {}).get("cause") or (attempt.error or {}).get("message")
+    why = f": {one_line(str(cause), 400)}" if cause else ""
+    return EventRow(attempt.ended_at or 0.0, attempt.step, sign, role, f"{state}{why}")
 
 
 def command_row(command: Command, outcome: Outcome | None, *, live: bool = True) -> EventRow:

@@ -83,7 +83,7 @@ class GroupFold:
     def views(self) -> tuple[GroupView, ...]:
         """The newest groups, newest first; those of one step in the order of its batch."""
         ordered = sorted(self._newest, key=lambda g: (-g.attempt, -g.batch, g.rank, g.index))
-        return tuple(_group_view(group) for group in ordered[:SHOWN_GROUPS])
+        return tuple(group_view(group) for group in ordered[:SHOWN_GROUPS])
 
     def _count(self, group: StoredGroup) -> None:
         total = self._by_step.setdefault(group.step, [0.0, 0.0])
@@ -103,7 +103,8 @@ def gold_of(columns: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _group_view(group: StoredGroup) -> GroupView:
+def group_view(group: StoredGroup) -> GroupView:
+    """A group as it is shown, its texts safe."""
     return GroupView(
         id=group.id,
         step=group.step,
@@ -114,7 +115,7 @@ def _group_view(group: StoredGroup) -> GroupView:
         spread=group.std,
         flat=is_flat([c.total for c in group.completions]),
         completions=tuple(
-            CompletionRow(safe(c.text[:MOST_TEXT]), c.total, c.advantage, c.tokens, c.truncated)
+            CompletionRow(safe(c.text[:MOST_TEXT]), c.total, c.advantage, c.tokens, c.truncated, c.rewards)
             for c in group.completions
         ),
     )

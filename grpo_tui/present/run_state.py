@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from grpo_tui.core.commands import Command, Outcome
-from grpo_tui.core.text import one_line, safe
+from grpo_tui.core.text import one_line
 from grpo_tui.present.before_after import read_before_after
 from grpo_tui.present.charts import CHANGE_STEPS, axis_end, chart_keys, chart_view
 from grpo_tui.present.delta import RunDelta
@@ -26,7 +26,6 @@ from grpo_tui.present.train_view import (
     ChartView,
     EventRow,
     FunctionRow,
-    LogRow,
     Mark,
     Span,
     TrainView,
@@ -67,7 +66,6 @@ class RunState:
         self._settings = self._settings_in_force()
         self._functions = self._function_rows()
         self._group_views = self._groups.views()
-        self._log = tuple(LogRow(line.at, line.level, safe(line.text)) for line in self._delta.log)
         self._charts: tuple[ChartView, ...] | None = None
 
     def view(
@@ -117,7 +115,10 @@ class RunState:
             functions=self._functions,
             groups=self._group_views,
             events=self._events(status, waiting),
-            log=self._log,
+            alerts=tuple(
+                EventRow(now, step, "⚠", "attention", one_line(str(alert["message"]), 400))
+                for alert in status.alerts
+            ),
             before_after=self._before_after(status),
             settings=self._settings,
             newest_prompt=self._groups.newest_prompt,

@@ -74,6 +74,8 @@ class CompletionRow:
     advantage: float
     tokens: int
     truncated: bool
+    rewards: tuple[float | None, ...] = ()
+    """What each reward function returned, in TRL's order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +102,6 @@ class EventRow:
     step: int | None
     sign: str
     role: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class LogRow:
-    """A line of the training process's output, safe."""
-
-    at: float
-    level: str
     text: str
 
 
@@ -169,7 +162,8 @@ class TrainView:
     groups: tuple[GroupView, ...] = ()
     """Newest first."""
     events: tuple[EventRow, ...] = ()
-    log: tuple[LogRow, ...] = ()
+    alerts: tuple[EventRow, ...] = ()
+    """What is wrong at this moment."""
     before_after: BeforeAfter | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Values in force of what a person can set, by name."""

@@ -91,8 +91,8 @@ class LogReader:
 
     def find(self, words: str, *, start: int, forward: bool, level: str = "all") -> int | None:
         """Number of the nearest line that holds the words (of any case), after or before line `start`."""
-        bounds = (start + 1, None) if forward else (None, start - 1)
-        where, values = _where(*bounds, level)
+        first, last = (start + 1, None) if forward else (None, start - 1)
+        where, values = _where(first, last, level)
         row = self._one(
             f"SELECT id FROM log{_and(where)} instr(lower(text), lower(?)) > 0"
             f" ORDER BY id {'ASC' if forward else 'DESC'} LIMIT 1",
@@ -101,9 +101,11 @@ class LogReader:
         )
         return None if row is None else int(row["id"])
 
-    def count(self, words: str = "", *, level: str = "all", last: int | None = None) -> int:
-        """How many lines hold the words, up to line `last`."""
-        where, values = _where(None, last, level)
+    def count(
+        self, words: str = "", *, level: str = "all", first: int | None = None, last: int | None = None
+    ) -> int:
+        """How many lines hold the words, from line `first` up to line `last`."""
+        where, values = _where(first, last, level)
         if words:
             where, values = f"{_and(where)} instr(lower(text), lower(?)) > 0", [*values, words]
         return int(self._one(f"SELECT count(*) FROM log{where}", *values)[0])

@@ -31,7 +31,8 @@ class Action:
     """`all`, `runs`, `train`, or a screen that opens over them: `hardware`, `chart`, `overlay`, and `zoom` for
     what the last two share."""
     needs: str = ""
-    """What the open run must be: `open`, `live`, `running`, `paused` or `reward`; in the list of runs
+    """What the open run must be: `open`, `process` (it has one), `live` (and takes commands), `running`,
+    `paused` or `reward`; in the list of runs
     `chosen`, `ended` or `marked`; empty for nothing."""
     footer: int = 0
     """Rank in the footer, 1 first; 0 for not there."""
@@ -81,7 +82,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("run.stop", "s", "stop", "Finish the step, save a checkpoint, exit.", "train",
            needs="live", footer=4, dangerous=True),
     Action("run.stop_now", "S", "stop now", "Stop at once, without saving.", "train",
-           needs="live", dangerous=True),
+           needs="process", dangerous=True),
     Action("run.set", "equals_sign", "set", "Change learning rate, temperature or reward weights.", "train",
            needs="live", footer=5, shown="="),
     Action("run.sample", "m", "sample", "Sample a prompt from the policy as it is now.", "train",
@@ -213,6 +214,8 @@ def refusal(a: Action, view: TrainView | None, listed: Listed | None = None) -> 
         return "The run is finished and takes no commands."
     if not view.live:
         return f"The run is {view.state}: nothing listens. {view.way_on}"
+    if view.state == "starting" and a.needs != "process":
+        return "The model is loading: possible after loading, once the first step is done. S stops at once."
     if a.needs == "running" and view.state == "paused":
         return "The run is paused already; r resumes."
     if a.needs == "paused" and view.state != "paused":
@@ -241,7 +244,11 @@ def _refusal_in_list(needs: str, listed: Listed) -> str | None:
     return None
 
 
-def for_footer(pane: str, view: TrainView | None, listed: Listed | None = None) -> list[Action]:
-    """What the footer names here and now, most important first."""
-    found: Iterable[Action] = (a for a in on_pane(pane) if a.footer and refusal(a, view, listed) is None)
-    return sorted(found, key=lambda a: a.footer)
+def for_footer(
+    pane: str, view: TrainView | None, listed: Listed | None = None, part: str = ""
+) -> list[Action]:
+    """What the footer names here and now, most important first, what belongs to the shown part before all."""
+    found: Iterable[Action] = (
+        a for a in on_pane(pane) if a.footer and a.part in ("", part) and refusal(a, view, listed) is None
+    )
+    return sorted(found, key=lambda a: (not a.part, a.footer))

@@ -13,28 +13,28 @@ from textual.screen import Screen
 from grpo_tui.core.commands import Outcome
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import Action, action, bindings, refusal
-from grpo_tui.ui.paint import LineScroll
 from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SampleResult, SetDialog
 from grpo_tui.ui.screens.train_charts import ChartSlots
+from grpo_tui.ui.screens.train_parts import LowerParts
 from grpo_tui.ui.widgets.before_after_list import BeforeAfterList
 from grpo_tui.ui.widgets.chart import Chart
+from grpo_tui.ui.widgets.event_list import EventSection
 from grpo_tui.ui.widgets.footer import Footer
 from grpo_tui.ui.widgets.functions import FunctionTable
 from grpo_tui.ui.widgets.groups import GroupList
 from grpo_tui.ui.widgets.header import Header
-from grpo_tui.ui.widgets.log_list import LogList, LogSection
+from grpo_tui.ui.widgets.log_section import LogSection
 from grpo_tui.ui.widgets.now_lines import EventLines, NowLine
 from grpo_tui.ui.widgets.summary import HealthLine, RewardLine
 
 
-class TrainScreen(Screen[None], ChartSlots):
+class TrainScreen(Screen[None], ChartSlots, LowerParts):
     """The open run."""
 
     BINDINGS = bindings("train")
 
     def __init__(self) -> None:
         super().__init__()
-        self._bottom = ""
         self._held: TrainView | None = None
 
     def compose(self) -> ComposeResult:
@@ -54,6 +54,7 @@ class TrainScreen(Screen[None], ChartSlots):
                 yield Chart(id="chart-4")
         yield GroupList(id="groups")
         yield LogSection(id="log")
+        yield EventSection(id="event-list")
         yield BeforeAfterList(id="before-after")
         yield NowLine(id="now")
         yield EventLines(id="events")
@@ -61,10 +62,14 @@ class TrainScreen(Screen[None], ChartSlots):
 
     def on_mount(self) -> None:
         """Start with what is known, and follow what comes."""
-        self._show_bottom(None)
+        self.choose_part(None)
         self.shell.view_signal.subscribe(self, self._on_view)
         self._on_view(self.shell.view)
         self.query_one("#groups").focus()
+
+    def on_unmount(self) -> None:
+        """Read no more pages."""
+        self.close_pages()
 
     def charts_shown(self) -> TrainView | None:
         """The held view while it is held."""
@@ -87,43 +92,16 @@ class TrainScreen(Screen[None], ChartSlots):
         self.query_one(HealthLine).show(view)
         self.show_charts(view, _waits_for_steps(view))
         self.query_one(FunctionTable).show(view.functions, seen=view.metric_rows > 0)
-        self.query_one(GroupList).show(view.groups, _waits_for_groups(view))
-        self.query_one(LogList).show(view.log)
-        self.query_one(BeforeAfterList).show(view.before_after)
         self.query_one(NowLine).show(view)
         self.query_one(EventLines).show(view)
-        self._show_bottom(view)
-
-    def _show_bottom(self, view: TrainView | None) -> None:
-        """The lower part: what was asked for, else before and after once a run has them, else the groups."""
-        ready = view is not None and view.before_after is not None
-        wanted = self._bottom or ("before-after" if ready else "groups")
-        if wanted == "before-after" and not ready:
-            wanted = "groups"
-        self.set_class(wanted == "before-after", "-after")
-        focused = isinstance(self.focused, LineScroll)
-        for name in ("groups", "log", "before-after"):
-            self.query_one(f"#{name}").display = name == wanted
-        if focused:
-            lower = self.query_one(LogList if wanted == "log" else f"#{wanted}")
-            if self.focused is not lower:  # the focus paints the whole widget anew
-                lower.focus()
+        self.choose_part(view)
+        self.show_parts(view)
 
     def on_resize(self, event: Resize) -> None:
         """Another size shows another number of charts."""
         self.call_after_refresh(self._show, self._held or self.shell.view)
 
     # -- the view --------------------------------------------------------------------------------
-
-    def action_view_log(self) -> None:
-        """Groups, log, and the answers before and after where there are some, in turn."""
-        view = self._held or self.shell.view
-        order = ["groups", "log"]
-        if view is not None and view.before_after is not None:
-            order = ["before-after", "groups", "log"]
-        now = self._bottom if self._bottom in order else order[0]
-        self._bottom = order[(order.index(now) + 1) % len(order)]
-        self._show_bottom(view)
 
     def action_view_hold(self) -> None:
         """Hold the view, or let it go on."""
@@ -219,7 +197,3 @@ def _waits_for_steps(view: TrainView) -> str:
     if view.phase == "load":
         return "Loading the model; the charts begin with the first step."
     return "The charts begin when the first step ends."
-
-
-def _waits_for_groups(view: TrainView) -> str:
-    return "No completion was recorded." if view.ended else "Waits for the first generation."

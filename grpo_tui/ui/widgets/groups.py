@@ -1,100 +1,268 @@
-"""The newest groups: the prompt, the right answer, and every completion with its advantage and reward."""
+"""The newest groups: the prompt, the right answer, and every completion with its advantage and rewards.
+
+Newest first; it stays where a person reads, and older groups are fetched as one comes near the last. Knows
+groups as they are shown; the layout of one group stands in group_lines.
+"""
 
 from __future__ import annotations
 
-from rich.cells import cell_len
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import fixed
-from grpo_tui.present.train_view import CompletionRow, GroupView
-from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, width_of
+from textual.binding import Binding, BindingType
+from textual.events import Click
 
-INDENT = 24
-"""Cells before a completion's text."""
+from grpo_tui.present.formatting import plural
+from grpo_tui.present.group_fold import group_view
+from grpo_tui.present.train_view import CompletionRow, GroupView, TrainView
+from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
+from grpo_tui.ui.screens.text import TextScreen
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.widgets.group_lines import Look, completion_lines, heading, names_line
+
+if TYPE_CHECKING:
+    from grpo_tui.store.reader import RunReader
+    from grpo_tui.ui.pages import Pages
+
+PAGE = 24
+MOST_GROUPS = 240
+MOST_CHARACTERS = 2_000_000
+"""Groups and characters of text kept at once."""
 MOST_LINES_EACH = 12
 
 
-class GroupList(LineScroll):
+class Place(NamedTuple):
+    """A completion, or with number -1 the heading of a group."""
+
+    group: int
+    number: int
+
+
+class GroupList(LineScroll, Shell):
     """Groups, newest first; with room to spare a long completion takes several lines."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "open", show=False),
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("home", "first", "newest", show=False),
+    ]
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._groups: tuple[GroupView, ...] = ()
+        self._newest: tuple[GroupView, ...] = ()
+        self._names: tuple[str, ...] = ()
         self._waits = ""
+        self._pages: Pages | None = None
+        self._starts: list[tuple[int, Place]] = []
+        """First line of each heading and completion."""
+        self._cache: dict[tuple[int, int, int, int, bool], list[Line]] = {}
+        self._more = True
+        self.cursor: Place | None = None
+        self.unseen = 0
+        """Newer groups than the first one here."""
 
-    def show(self, groups: tuple[GroupView, ...], waits: str = "") -> None:
-        """Show these groups, or say what is waited for."""
-        if groups != self._groups or waits != self._waits:
-            self._groups, self._waits = groups, waits
+    # -- what there is ---------------------------------------------------------------------------
+
+    def follow(self, pages: Pages | None) -> None:
+        """Show the groups of another run."""
+        self._pages = pages
+        self._groups, self.cursor, self.unseen, self._more = (), None, 0, True
+        self._cache.clear()
+
+    def show(self, view: TrainView, waits: str = "") -> None:
+        """Take in the newest groups, or say what is waited for; nothing moves that is read further down."""
+        names = tuple(function.name for function in view.functions)
+        self._newest = view.groups
+        same = (names, waits) == (self._names, self._waits)
+        self._names, self._waits = names, waits
+        if not same:
+            self._cache.clear()
+        if self.follows:
+            if view.groups != self._groups or not same:
+                self._groups, self.unseen, self._more = view.groups, 0, True
+                self._layout()
+            return
+        if self._pages is not None and self._groups:
+            first = self._groups[0].id
+            self._pages.ask("groups new", lambda stores: stores.run.newer_groups(first), self._count_unseen)
+
+    @property
+    def follows(self) -> bool:
+        """True at the top: new groups then come in."""
+        at_first = self.cursor is None or not self._groups or self.cursor.group == self._groups[0].id
+        return not self._groups or (self.scroll_offset.y == 0 and at_first)
+
+    @property
+    def selected(self) -> tuple[GroupView, CompletionRow] | None:
+        """The completion under the cursor, else the first one."""
+        wanted = self.cursor
+        for group in self._groups:
+            for index, row in enumerate(group.completions):
+                if wanted is None or wanted == (group.id, index):
+                    return group, row
+        return None
+
+    def _count_unseen(self, count: int) -> None:
+        if count != self.unseen and not self.follows:
+            self.unseen = count
+            self._layout()
+
+    def _older(self, asked: int, found: tuple[GroupView, ...]) -> None:
+        if not self._groups or self._groups[-1].id != asked:
+            return
+        self._more = len(found) == PAGE
+        kept = [*self._groups, *found]
+        spare = sum(len(row.text) for group in kept for row in group.completions) - MOST_CHARACTERS
+        while len(kept) > MOST_GROUPS or (spare > 0 and len(kept) > 2 * PAGE):
+            spare -= sum(len(row.text) for row in kept[0].completions)
+            del kept[0]
+        self._groups = tuple(kept)
+        self._layout()
+
+    # -- where a person reads --------------------------------------------------------------------
+
+    def action_first(self) -> None:
+        """The newest group; new ones come in from here on."""
+        self._groups, self.cursor, self.unseen, self._more = self._newest, None, 0, True
+        self.scroll_to(y=0, animate=False, force=True)
+        self.changed()
+
+    def action_move(self, by: int) -> None:
+        """Another completion."""
+        places = [place for _, place in self._starts if place.number >= 0]
+        if not places:
+            return
+        at = places.index(self.cursor) + by if self.cursor in places else 0
+        self.cursor = places[min(len(places) - 1, max(0, at))]
+        self.changed()
+        self._into_sight(self.cursor)
+        self._reach()
+
+    def action_open(self) -> None:
+        """The whole text of the completion."""
+        self._whole(lambda what, text: self.app.push_screen(TextScreen(what, text)))
+
+    def copy(self) -> None:
+        """Copy the whole text of the completion."""
+        self._whole(self.shell.copy)
+
+    def _whole(self, then: Callable[[str, str], object]) -> None:
+        chosen = self.selected
+        if chosen is None or self._pages is None:
+            return
+        group, row = chosen
+        index = group.completions.index(row)
+        what = f"completion {index + 1} of “{group.prompt}”, step {group.step:,}"
+        self._pages.ask("group text", lambda stores: _text(stores.run, group.id, index), partial(then, what))
+
+    def on_click(self, event: Click) -> None:
+        """A click chooses, a second one opens."""
+        line = event.y + self.scroll_offset.y
+        found = [place for start, place in self._starts if start <= line]
+        if found and found[-1].number >= 0:
+            again = self.cursor == found[-1] and event.chain > 1
+            self.cursor = found[-1]
             self.changed()
+            if again:
+                self.action_open()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Asks for older groups near the last one."""
+        super().watch_scroll_y(old_value, new_value)
+        if new_value > old_value:
+            self._reach()
+
+    def on_focus(self) -> None:
+        """The cursor shows."""
+        self.changed()
+
+    def on_blur(self) -> None:
+        """The cursor hides."""
+        self.changed()
+
+    def _reach(self) -> None:
+        near = self.scroll_offset.y + 3 * max(1, self.size.height) >= len(self._lines)
+        if near and self._more and self._groups and self._pages is not None:
+            last = self._groups[-1].id
+            self._pages.ask(
+                "groups older", lambda stores: _older(stores.run, last), partial(self._older, last)
+            )
+
+    def _into_sight(self, place: Place) -> None:
+        height = max(1, self.scrollable_content_region.height)
+        starts = [start for start, _ in self._starts] + [len(self._lines)]
+        at = next((i for i, (_, found) in enumerate(self._starts) if found == place), 0)
+        first, end = starts[at], starts[at + 1]
+        if place.number == 0 and at:
+            first = starts[at - 1]  # with its heading
+        if first < self.scroll_offset.y:
+            self.scroll_to(y=first, animate=False, force=True)
+        elif end > self.scroll_offset.y + height:
+            self.scroll_to(y=min(first, end - height) if end - first > height else end - height,
+                           animate=False, force=True)  # fmt: skip
+
+    # -- layout ----------------------------------------------------------------------------------
+
+    def _layout(self) -> None:
+        """Lay out anew; what stood at the top stays there."""
+        if self.follows or not self._starts:
+            self.changed()
+            return
+        top = self.scroll_offset.y
+        start, place = next((s for s in reversed(self._starts) if s[0] <= top), self._starts[0])
+        self.changed()
+        moved = next((line for line, found in self._starts if found == place), None)
+        if moved is not None:
+            self.scroll_to(y=moved + top - start, animate=False, force=True)
 
     def lines(self, width: int) -> list[Line]:
         """Every group with its heading."""
+        self._starts = []
         if not self._groups:
             return [ruled([[Span("newest group", "title")]], width), [Span(f"  {self._waits}", "dim")]]
+        if len(self._cache) > 8 * MOST_GROUPS:
+            self._cache.clear()
+        large = self.screen.has_class("-large")
         lines: list[Line] = []
         for number, group in enumerate(self._groups):
-            lines.append(_heading(group, width, first=number == 0))
-            each = self._lines_each(group) if number == 0 else 1
-            for completion in group.completions:
-                lines += _completion(completion, width, each)
+            self._starts.append((len(lines), Place(group.id, -1)))
+            lines.append(heading(group, width, first=number == 0, newer=self._newer() if number == 0 else ()))
+            look = Look(self._names, width, self._lines_each(group, first=number == 0), large)
+            if (large or number == 0) and look.columns:
+                lines.append(names_line(look))
+            for index, row in enumerate(group.completions):
+                place = Place(group.id, index)
+                self._starts.append((len(lines), place))
+                lines += self._completion(place, row, look)
         return lines
 
-    def _lines_each(self, group: GroupView) -> int:
+    def _completion(self, place: Place, row: CompletionRow, look: Look) -> list[Line]:
+        if self.has_focus and place == self.cursor:
+            return completion_lines(row, look, here=True)
+        key = (*place, look.width, look.most, look.large)
+        if key not in self._cache:
+            self._cache[key] = completion_lines(row, look)
+        return self._cache[key]
+
+    def _newer(self) -> Line:
+        if not self.unseen:
+            return ()
+        return [Span(f"{plural(self.unseen, 'newer group')}, home shows", "attention", "screen.part_end")]
+
+    def _lines_each(self, group: GroupView, *, first: bool) -> int:
+        if not first:
+            return 1
         room = max(1, self.scrollable_content_region.height - 1)
         return max(1, min(MOST_LINES_EACH, room // max(1, len(group.completions))))
 
 
-def _heading(group: GroupView, width: int, *, first: bool) -> Line:
-    parts: list[Line] = []
-    if first:
-        parts.append([Span("newest group", "title")])
-    parts.append([Span(f"step {group.step:,}", "text" if first else "dim")])
-    place = len(parts)
-    parts.append([])
-    if group.gold is not None:
-        parts.append([Span("gold ", "dim"), Span(one_line(group.gold, 24))])
-    parts.append([Span("mean ", "dim"), Span(fixed(group.mean))])
-    if group.flat:
-        parts.append([Span("flat: teaches nothing", "attention")])
-    else:
-        parts.append([Span("spread ", "dim"), Span(fixed(group.spread))])
-    # The prompt takes what the others leave; where that is too little, the last of them go.
-    while (room := width - _cells(parts) - 3) < min(24, cell_len(group.prompt)) and len(parts) > place + 2:
-        parts.pop()
-    parts[place] = [Span(f"“{one_line(group.prompt, max(8, room))}”", "strong" if first else "text")]
-    return ruled(parts, width)
+def _older(reader: RunReader, group: int) -> tuple[GroupView, ...]:
+    return tuple(group_view(found) for found in reader.older_groups(group, PAGE))
 
 
-def _cells(parts: list[Line]) -> int:
-    """Cells of a ruled heading with an empty prompt."""
-    return 2 + sum(width_of(part) for part in parts) + 4 * (len(parts) - 1) + 1
-
-
-def _completion(row: CompletionRow, width: int, most: int) -> list[Line]:
-    sign, role = _sign(row.advantage)
-    head = [
-        Span(f" {sign} ", role),
-        Span(pad(fixed(abs(row.advantage)), 4, right=True), role),
-        Span(pad(fixed(row.total), 8, right=True), "strong"),
-        Span(pad(str(row.tokens), 5, right=True), "dim"),
-        Span(" ✂ " if row.truncated else "   ", "attention"),
-    ]
-    used = sum(len(span.text) for span in head)
-    room = max(1, width - used - 1)
-    text = one_line(row.text)
-    lines: list[Line] = []
-    for number in range(most):
-        rest = text[number * room :]
-        if not rest or (number and not rest.strip()):
-            break
-        cut = number == most - 1 or len(rest) <= room
-        piece = one_line(rest, room) if cut else one_line(rest[:room], room)
-        lines.append([*head, Span(piece)] if number == 0 else [Span(" " * used), Span(piece)])
-    return lines or [[*head, Span("(empty)", "dim")]]
-
-
-def _sign(advantage: float) -> tuple[str, str]:
-    if abs(advantage) < 0.005:
-        return "·", "dim"
-    return ("▲", "good") if advantage > 0 else ("▼", "bad")
+def _text(reader: RunReader, group: int, index: int) -> str:
+    found = reader.groups(after_id=group - 1, superseded=True, limit=1)
+    return found[0].completions[index].text

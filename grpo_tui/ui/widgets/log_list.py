@@ -1,69 +1,239 @@
-"""The output of the training process, newest line at the bottom."""
+"""The output of the training process: all of it, newest line at the bottom, with levels and a search.
+
+Shows a window on the stored lines and says when it needs more; pages are read by the one who gives them.
+"""
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
-from textual.containers import Vertical
-from textual.events import Show
+import time
 
-from grpo_tui.present.formatting import clock
-from grpo_tui.present.train_view import LogRow
-from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
+from rich.cells import cell_len
+from textual.message import Message
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import clock, date
+from grpo_tui.present.log_window import LogPage, LogQuestion, LogWindow
+from grpo_tui.store.log_reader import StoredLine
+from grpo_tui.ui.paint import Line, Span
+from grpo_tui.ui.rows import CursorList, LazyLines
 
 _ROLES = {"error": "bad", "warning": "attention", "debug": "dim"}
+NEAR = 60
+"""So near to an end of the window the next page is asked for."""
+DATE_WIDTH = 96
+"""From this width on, lines of another day carry their date."""
 
 
-class LogTitle(LinePane):
-    """The ruled line over the log."""
+class LogList(CursorList):
+    """A window on the output; it follows the end until a person goes elsewhere."""
 
-    DEFAULT_CSS = "LogTitle { height: 1; }"
+    class Wants(Message):
+        """A page of lines is needed."""
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        """What the lines below are."""
-        return [ruled([[Span("log", "title")], [Span("train.log, its last lines", "dim")]], width)]
+        def __init__(self, question: LogQuestion) -> None:
+            super().__init__()
+            self.question = question
 
+    class Turned(Message):
+        """What the title says of the list has changed."""
 
-class LogList(LineScroll):
-    """Stays at the end unless a person scrolled up."""
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.window = LogWindow()
+        self.level, self.words = "all", ""
+        self.follows = True
+        self.unseen = 0
+        """Lines that came at the end since a person left it."""
+        self._seen = 0
+        self._now = 0.0
+        self._loaded = False
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._rows: tuple[LogRow, ...] = ()
-        self._follows = True
+    @property
+    def count(self) -> int:
+        """Lines in the window."""
+        return len(self.window.lines)
 
-    def show(self, rows: tuple[LogRow, ...]) -> None:
-        """Show these lines."""
-        if rows == self._rows:
+    @property
+    def selected(self) -> StoredLine | None:
+        """The line under the cursor."""
+        return self.window.lines[self.cursor] if self.cursor < self.count else None
+
+    # -- pages -----------------------------------------------------------------------------------
+
+    def look(self, now: float) -> None:
+        """Ask for what is new at the end."""
+        self._now = now
+        if not self._loaded:
+            self.ask("end")
+        elif self.follows and self.window.lines:
+            self.ask("newer", self.window.lines[-1].id)
+        elif self.follows:
+            self.ask("end")
+        else:
+            self.ask("count", self._seen)
+
+    def ask(self, where: str, line: int = 0) -> None:
+        """Ask for a page."""
+        self.post_message(self.Wants(LogQuestion(where, line, self.level, self.words, self._seen)))
+
+    def take(self, page: LogPage, chosen: int | None = None) -> None:
+        """Take in a page; stays at the line that is read, or goes to line `chosen`."""
+        if (page.asked.level, page.asked.words) != (self.level, self.words):
+            return  # asked before the choice changed; the answer to the new one is on its way
+        if page.asked.where == "count":
+            self._count_unseen(page.unseen)
             return
-        if self.size.height:
-            self._follows = self.scroll_offset.y >= self.max_scroll_y - 1
-        self._rows = rows
+        self._loaded = True
+        top = self._line_at(self.scroll_offset.y)
+        here = self.selected.id if self.selected is not None else 0
+        before = [(line.id, line.text, line.level) for line in self.window.lines]
+        self.window.take(page)
+        if self.follows and not self.window.newer:
+            self._seen = self.window.lines[-1].id if self.window.lines else 0
+            self._count_unseen(0)
+            if before != [(line.id, line.text, line.level) for line in self.window.lines]:
+                self.put(self.count - 1)
+            else:
+                self.changed()
+            return
+        self.cursor = min(self.window.index(chosen or here), max(0, self.count - 1))
         self.changed()
-        self._to_end()
+        if chosen:
+            self.scroll_to(y=max(0, self.cursor - self._height // 3), animate=False, force=True)
+            self.put(self.cursor)
+        else:
+            self.scroll_to(y=self.window.index(top), animate=False, force=True)
+        self._count_unseen(page.unseen if page.asked.where == "around" else self.unseen)
 
-    def on_show(self, event: Show) -> None:
-        """A log that was hidden begins at its end."""
+    def begin(self) -> None:
+        """Begin anew, with another run."""
+        self.window, self.words, self.follows = LogWindow(), "", True
+        self.cursor = self.unseen = self._seen = 0
+        self._loaded = False
         self.changed()
-        self._to_end()
 
-    def _to_end(self) -> None:
-        if self._follows:
-            self.call_after_refresh(self.scroll_end, animate=False)
+    def choose(self, level: str, words: str) -> None:
+        """Show other levels, or mark other words; stays near the line that is read."""
+        self.level, self.words = level, words
+        at = self.selected.id if self.selected is not None and not self.follows else 0
+        self.ask("around" if at else "end", at)
 
-    def lines(self, width: int) -> list[Line]:
-        """A time and a text per line."""
-        if not self._rows:
-            return [[Span("  The process has printed nothing yet.", "dim")]]
-        return [
-            [Span(f" {clock(row.at)}  ", "dim"), Span(row.text, _ROLES.get(row.level, "text"))]
-            for row in self._rows
-        ]
+    def show_line(self, line: int) -> None:
+        """Go to a line wherever it is."""
+        self._leave_end()
+        place = self.window.index(line)
+        if place < self.count and self.window.lines[place].id == line:
+            self.put(place)
+            self.moved()
+        else:
+            self.ask("around", line)
+
+    # -- where a person reads --------------------------------------------------------------------
+
+    def action_last(self) -> None:
+        """The newest line; follows the end from here on."""
+        self.follows = True
+        if self.window.newer:
+            self.ask("end")
+        self.put(self.count - 1)
+        self.look(self._now)
+
+    def moved(self) -> None:
+        """Follows when the cursor stands at the very end; asks for more near either end of the window."""
+        if self.cursor >= self.count - 1 and not self.window.newer:
+            if not self.follows:
+                self.follows = True
+                self.look(self._now)
+        else:
+            self._leave_end()
+        self._reach(self.cursor)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Asks for more lines near an end of the window."""
+        super().watch_scroll_y(old_value, new_value)
+        if self._loaded:
+            self._reach(int(new_value) if new_value < old_value else int(new_value) + self._height)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Turning the wheel back leaves the end."""
+        if self.max_scroll_y > 0:
+            self._leave_end()
+
+    def on_mouse_scroll_down(self) -> None:
+        """At the very end the list follows again."""
+        self.call_after_refresh(self._back_at_end)
+
+    def _back_at_end(self) -> None:
+        if not self.follows and not self.window.newer and self.scroll_offset.y >= self.max_scroll_y:
+            self.action_last()
+
+    def _leave_end(self) -> None:
+        if self.follows:
+            self.follows = False
+            self.post_message(self.Turned())
+
+    def _reach(self, place: int) -> None:
+        if place < NEAR and self.window.older and self.window.lines:
+            self.ask("older", self.window.lines[0].id)
+        elif place > self.count - NEAR and self.window.newer:
+            self.ask("newer", self.window.lines[-1].id)
+
+    def _line_at(self, place: int) -> int:
+        return self.window.lines[min(place, self.count - 1)].id if self.count else 0
+
+    def _count_unseen(self, unseen: int) -> None:
+        if unseen != self.unseen:
+            self.unseen = unseen
+        self.post_message(self.Turned())
+
+    # -- painting --------------------------------------------------------------------------------
+
+    def lines(self, width: int) -> LazyLines:
+        """A time and a text per line, laid out when it is in sight."""
+        if not self.window.lines:
+            word = "Reading the log." if not self._loaded else self._nothing()
+            return LazyLines(1, lambda _: [Span(f"  {word}", "dim")])
+        rows, words = tuple(self.window.lines), self.words
+        cursor = self.cursor if self.has_focus else -1
+        dated = width >= DATE_WIDTH and not _same_day(rows[0].at, self._now)
+        return LazyLines(len(rows), lambda i: row_line(rows[i], width, words, dated=dated, here=i == cursor))
+
+    def _nothing(self) -> str:
+        if self.level != "all":
+            return f"No {'errors' if self.level == 'error' else 'warnings and no errors'}; w shows all lines."
+        return "The process has printed nothing yet."
 
 
-class LogSection(Vertical):
-    """The log under its title."""
+def row_line(row: StoredLine, width: int, words: str, *, dated: bool, here: bool) -> Line:
+    """A line of output, cut to the width around the words looked for, which are marked."""
+    tail = " selected" if here else ""
+    when = f"{date(row.at)} {clock(row.at)}" if dated else clock(row.at)
+    head = [Span("❙" if here else " ", "accent" + tail), Span(f"{when}  ", "dim" + tail)]
+    role = _ROLES.get(row.level, "text") + tail
+    room = max(1, width - 1 - len(when) - 2)
+    text = one_line(row.text[: 4 * room + 400])
+    start = row.start > 0
+    hit = text.lower().find(words.lower()) if words else -1
+    if hit + len(words) > room:  # the words come first, and some cells of what stands before them
+        text, start = text[max(0, hit - room // 3) :], True
+    if start:
+        text = "…" + text
+    line = [*head, *_marked(text, words, role)]
+    fill = width - sum(cell_len(span.text) for span in line)
+    return [*line, Span(" " * fill, role)] if here and fill > 0 else line
 
-    def compose(self) -> ComposeResult:
-        """Title and lines."""
-        yield LogTitle()
-        yield LogList()
+
+def _marked(text: str, words: str, role: str) -> list[Span]:
+    if not words:
+        return [Span(text, role)]
+    spans: list[Span] = []
+    low, wanted, at = text.lower(), words.lower(), 0
+    while len(low) == len(text) and (hit := low.find(wanted, at)) >= 0 and len(spans) < 100:
+        spans += [Span(text[at:hit], role), Span(text[hit : hit + len(words)], f"{role} match")]
+        at = hit + len(words)
+    return [*(span for span in spans if span.text), Span(text[at:], role)]
+
+
+def _same_day(at: float, now: float) -> bool:
+    one, other = time.localtime(at), time.localtime(now)
+    return (one.tm_year, one.tm_yday) == (other.tm_year, other.tm_yday)

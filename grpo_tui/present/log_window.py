@@ -1,0 +1,145 @@
+"""The part of a run's output that is on the screen: a window on all stored lines that moves and stays small.
+
+Knows stored lines and questions to their reader; knows no widget and no file.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+from grpo_tui.store.log_reader import LogReader, StoredLine
+
+PAGE = 400
+MOST = 2_400
+"""Lines kept at once."""
+LEVELS = ("all", "warning", "error")
+LEVEL_WORDS = {"all": "all levels", "warning": "warnings and errors", "error": "errors"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuestion:
+    """Which lines are wanted."""
+
+    where: str
+    """`end`, `older`, `newer`, `around` a line; `count` wants no lines, only how many are unseen."""
+    line: int = 0
+    level: str = "all"
+    words: str = ""
+    seen: int = 0
+    """The last line a person has seen at the end; later ones are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Lines for a window, and what lies around them."""
+
+    asked: LogQuestion
+    lines: tuple[StoredLine, ...]
+    older: bool
+    """True when there are lines before these."""
+    newer: bool
+    """True when there are lines after these."""
+    unseen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A line that holds the words looked for."""
+
+    words: str
+    line: int | None
+    place: int = 0
+    """Counted from the oldest, from 1."""
+    count: int = 0
+    around_end: bool = False
+    """True when the search went on at the other end."""
+
+
+def load(reader: LogReader, asked: LogQuestion) -> LogPage:
+    """Answer a question about lines."""
+    level, words = asked.level, asked.words
+    if asked.where == "count":
+        return LogPage(asked, (), True, True, _unseen(reader, asked))
+    if asked.where == "newer":
+        # From the last known line on, not after it: a progress bar changes in place.
+        found = reader.page(first=asked.line, level=level, words=words, limit=PAGE)
+        return LogPage(asked, tuple(found), True, len(found) == PAGE, _unseen(reader, asked))
+    if asked.where == "older":
+        found = reader.page(last=asked.line - 1, level=level, words=words, newest=True, limit=PAGE)
+        return LogPage(asked, tuple(found), len(found) == PAGE, True)
+    if asked.where == "around":
+        before = reader.page(last=asked.line - 1, level=level, words=words, newest=True, limit=PAGE // 2)
+        after = reader.page(first=asked.line, level=level, words=words, limit=PAGE // 2)
+        more = len(before) == PAGE // 2, len(after) == PAGE // 2
+        return LogPage(asked, (*before, *after), *more, unseen=_unseen(reader, asked))
+    found = reader.page(level=level, words=words, newest=True, limit=PAGE)
+    return LogPage(asked, tuple(found), len(found) == PAGE, False)
+
+
+def _unseen(reader: LogReader, asked: LogQuestion) -> int:
+    if not asked.seen:
+        return 0
+    return reader.count(level=asked.level, first=asked.seen + 1)
+
+
+def find(reader: LogReader, words: str, level: str, start: int, *, forward: bool, here: bool = False) -> Hit:
+    """The next line that holds the words, going on at the other end when there is none in this direction.
+
+    Args:
+        reader: The run's output.
+        words: What to look for, in any case.
+        level: Levels that are shown.
+        start: The line to start from.
+        forward: Towards newer lines.
+        here: Whether the line itself may be the hit.
+    """
+    count = reader.count(words, level=level)
+    if not count:
+        return Hit(words, None)
+    first = start + (0 if not here else -1 if forward else 1)
+    line = reader.find(words, start=first, forward=forward, level=level)
+    around = line is None
+    if line is None:
+        line = reader.find(words, start=0 if forward else 1 << 62, forward=forward, level=level)
+    place = reader.count(words, level=level, last=line) if line is not None else 0
+    return Hit(words, line, place, count, around)
+
+
+@dataclass(slots=True)
+class LogWindow:
+    """Lines in their order; what comes in at one end pushes out at the other."""
+
+    lines: list[StoredLine] = field(default_factory=list)
+    older: bool = False
+    newer: bool = False
+
+    def take(self, page: LogPage) -> None:
+        """Take in a page; one that does not join on is passed over."""
+        if page.asked.where == "newer":
+            self._append(page)
+        elif page.asked.where == "older":
+            if self.lines and page.asked.line == self.lines[0].id:
+                self.lines[:0] = page.lines
+                self.older = page.older
+                if len(self.lines) > MOST:
+                    del self.lines[MOST:]
+                    self.newer = True
+        else:
+            self.lines, self.older, self.newer = list(page.lines), page.older, page.newer
+
+    def _append(self, page: LogPage) -> None:
+        if not self.lines:
+            self.lines, self.older = list(page.lines), False
+        elif page.lines and self.lines[-1].id == page.asked.line:
+            if page.lines[0].id == page.asked.line:
+                self.lines.pop()
+            self.lines += page.lines
+        self.newer = page.newer
+        if len(self.lines) > MOST:
+            del self.lines[:-MOST]
+            self.older = True
+
+    def index(self, line: int) -> int:
+        """Where a line stands, or the next one after it."""
+        return bisect_left(self.lines, line, key=lambda stored: stored.id)

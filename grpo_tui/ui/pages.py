@@ -1,0 +1,116 @@
+"""Ask the store for pages in a thread, so that scrolling and searching never make the screen wait.
+
+Of one kind of question only the newest is answered. Knows readers and callbacks; knows no widget.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from grpo_tui.store.log_reader import LogReader
+from grpo_tui.store.reader import RunReader
+
+T = TypeVar("T")
+
+
+class Stores:
+    """The readers of one run, opened when they are first asked."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._log: LogReader | None = None
+        self._run: RunReader | None = None
+        self._file: tuple[int, int] | None = None
+
+    @property
+    def log(self) -> LogReader:
+        """The output."""
+        if self._log is None:
+            self._log = LogReader(self._database)
+        return self._log
+
+    @property
+    def run(self) -> RunReader:
+        """All else."""
+        if self._run is None:
+            self._run = RunReader(self._database)
+        return self._run
+
+    def refresh(self) -> None:
+        """Let go of a file that another one has replaced."""
+        stat = os.stat(self._database)
+        file = (stat.st_dev, stat.st_ino)
+        if file != self._file:
+            self.close()
+            self._file = file
+
+    def close(self) -> None:
+        """Close what is open."""
+        for reader in (self._log, self._run):
+            if reader is not None:
+                with contextlib.suppress(Exception):
+                    reader.close()
+        self._log = self._run = None
+
+
+class Pages:
+    """Answers questions about one run; `run` is the body of the thread.
+
+    Args:
+        database: The run's `run.db`; it need not exist yet.
+        deliver: Runs a callback in the thread of the screen.
+    """
+
+    def __init__(self, database: Path, deliver: Callable[[Callable[[], object]], object]) -> None:
+        self._stores, self._deliver = Stores(database), deliver
+        self._waiting: dict[str, tuple[Callable[[Stores], Any], Callable[[Any], object]]] = {}
+        self._changed = threading.Condition()
+        self._stopped = False
+
+    def ask(self, kind: str, question: Callable[[Stores], T], then: Callable[[T], object]) -> None:
+        """Have a question answered; an older one of the same kind that still waits is given up.
+
+        Args:
+            kind: What the question is about.
+            question: Asks the store, in the thread.
+            then: Gets the answer, in the thread of the screen; not called when the store cannot be read.
+        """
+        with self._changed:
+            self._waiting.pop(kind, None)
+            self._waiting[kind] = (question, then)
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """End the thread soon; what still waits is not answered."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+
+    def run(self) -> None:
+        """Answer until stopped."""
+        try:
+            while (asked := self._next()) is not None:
+                question, then = asked
+                try:
+                    self._stores.refresh()
+                    answer = question(self._stores)
+                except Exception:  # the poller says what is wrong with the file; the next question may do
+                    self._stores.close()
+                    continue
+                if not self._stopped:
+                    self._deliver(lambda then=then, answer=answer: then(answer))  # type: ignore[misc]
+        finally:
+            self._stores.close()
+
+    def _next(self) -> tuple[Callable[[Stores], Any], Callable[[Any], object]] | None:
+        with self._changed:
+            while not self._waiting and not self._stopped:
+                self._changed.wait()
+            if self._stopped:
+                return None
+            return self._waiting.pop(next(iter(self._waiting)))

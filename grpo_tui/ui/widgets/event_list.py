@@ -1,0 +1,157 @@
+"""Everything that happened to the run, newest first: commands, outcomes, checkpoints, settings, resumes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from grpo_tui.present.events import whole_history
+from grpo_tui.present.formatting import clock, date, moment, plural
+from grpo_tui.present.train_view import EventRow, TrainView
+from grpo_tui.ui.paint import Line, LinePane, Span, pad, ruled
+from grpo_tui.ui.rows import CursorList, LazyLines
+from grpo_tui.ui.screens.text import TextScreen
+from grpo_tui.ui.shell import Shell
+
+if TYPE_CHECKING:
+    from grpo_tui.ui.pages import Pages
+
+
+class EventTitle(LinePane):
+    """The ruled line over the events."""
+
+    DEFAULT_CSS = "EventTitle { height: 1; }"
+
+    shown: EventList
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """How many there are, and how many came meanwhile."""
+        new = self.shown.unseen
+        right = (
+            [Span(f"{plural(new, 'new event')}, home shows", "attention", "screen.part_end")] if new else ()
+        )
+        count = [Span(f"{plural(self.shown.count, 'event')}, newest first", "dim")]
+        return [ruled([[Span("events", "title")], count], width, right)]
+
+
+class EventList(CursorList):
+    """Events; the newest comes in at the top and moves nothing that is read further down."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._events: tuple[EventRow, ...] = ()
+        self._now = 0.0
+        self.unseen = 0
+
+    @property
+    def count(self) -> int:
+        """How many events."""
+        return len(self._events)
+
+    @property
+    def selected(self) -> EventRow | None:
+        """The event under the cursor."""
+        return self._events[self.cursor] if self.cursor < self.count else None
+
+    def show(self, events: tuple[EventRow, ...], now: float) -> None:
+        """Show these events."""
+        new = len(events) - len(self._events) if self._events else 0
+        at_top = self.cursor == 0 and self.scroll_offset.y == 0
+        self._events, self._now = events, now
+        if at_top or new <= 0:
+            self.unseen = 0 if at_top else self.unseen
+            self.changed()
+            return
+        self.unseen += new
+        self.cursor = min(self.cursor + new, len(events) - 1)
+        self.changed()
+        self.scroll_to(y=self.scroll_offset.y + new, animate=False, force=True)
+
+    def moved(self) -> None:
+        """At the top everything was seen."""
+        if self.cursor == 0:
+            self.unseen = 0
+
+    def lines(self, width: int) -> LazyLines:
+        """Sign, step, words, how long ago, and the clock."""
+        if not self._events:
+            word = "Commands, checkpoints and changed settings will show here."
+            return LazyLines(1, lambda _: [Span(f"  {word}", "dim")])
+        events, now, cursor = self._events, self._now, self.cursor if self.has_focus else -1
+        return LazyLines(len(events), lambda i: event_line(events[i], now, width, here=i == cursor))
+
+
+def event_line(event: EventRow, now: float, width: int, *, here: bool = False) -> Line:
+    """An event with its times at the right; the words give way first."""
+    tail = " selected" if here else ""
+    step = f"step {event.step:,}" if event.step is not None else "now"
+    when = moment(event.at, now)
+    exact = f"{date(event.at)} {clock(event.at)}"
+    ago = when if when.endswith("ago") or when == "now" else ""
+    right = f"{ago:>10}  {exact}" if width >= 76 else f"{when:>10}"
+    room = max(8, width - 15 - cell_len(right) - 2)
+    role = "bad" if event.role == "bad" else "text"
+    return [
+        Span("❙" if here else " ", "accent" + tail),
+        Span(f"{event.sign} ", event.role + tail),
+        Span(pad(step, 12), "dim" + tail),
+        Span(pad(event.text, room), role + tail),
+        Span(f"  {right} ", "dim" + tail),
+    ]
+
+
+class EventSection(Vertical, Shell):
+    """The events under their title."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.event_list = EventList()
+        self._title = EventTitle()
+        self._title.shown = self.event_list
+        self._pages: Pages | None = None
+        self._now = 0.0
+
+    def compose(self) -> ComposeResult:
+        """Title and events."""
+        yield self._title
+        yield self.event_list
+
+    def follow(self, pages: Pages | None) -> None:
+        """Show the events of another run."""
+        self._pages = pages
+        self.event_list.cursor = 0
+        self._take((), ())
+
+    def look(self, view: TrainView) -> None:
+        """Show what is new, when the list is on the screen."""
+        if not self.display or self._pages is None:
+            return
+        self._now = view.now
+        live, waits = view.live, tuple(e for e in view.events if e.step is None) + view.alerts
+        self._pages.ask(
+            "events", lambda stores: whole_history(stores.run, live=live), partial(self._take, waits)
+        )
+
+    def _take(self, waits: tuple[EventRow, ...], events: tuple[EventRow, ...]) -> None:
+        known = {(event.at, event.text) for event in events}
+        first = tuple(event for event in waits if (event.at, event.text) not in known)
+        self.event_list.show((*first, *events), self._now)
+        self._title.changed()
+
+    def copy(self) -> None:
+        """Copy the event under the cursor."""
+        row = self.event_list.selected
+        if row is not None:
+            self.shell.copy("event", row.text)
+
+    @on(CursorList.Opened)
+    def _open(self, event: CursorList.Opened) -> None:
+        event.stop()
+        row = self.event_list.selected
+        if row is not None:
+            self.app.push_screen(TextScreen(f"event, {date(row.at)} {clock(row.at)}", row.text))

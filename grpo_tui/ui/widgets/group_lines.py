@@ -1,0 +1,122 @@
+"""Lay out a group of completions: its heading, and each completion as lines of a width.
+
+Knows groups as they are shown, and cells; knows nothing of scrolling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import fixed
+from grpo_tui.present.train_view import CompletionRow, GroupView
+from grpo_tui.ui.paint import Line, Span, pad, ruled, width_of, wrapped
+
+COLUMNS_FROM = 116
+"""From this width on, what each reward function returned has a column."""
+COLUMN_W = 9
+MOST_COLUMNS = 6
+MOST_LINES_LARGE = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How completions are laid out."""
+
+    names: tuple[str, ...]
+    """The reward functions."""
+    width: int
+    most: int
+    """Most lines of a completion in the small list."""
+    large: bool
+    """Whether texts are wrapped whole, line breaks kept."""
+
+    @property
+    def columns(self) -> int:
+        """How many reward functions have a column."""
+        room = (self.width - 76) // COLUMN_W if self.width >= COLUMNS_FROM else 0
+        return min(len(self.names), MOST_COLUMNS, max(0, room))
+
+
+def heading(group: GroupView, width: int, *, first: bool, newer: Line = ()) -> Line:
+    """The rule over a group: step, prompt, right answer, mean and spread."""
+    parts: list[Line] = []
+    if first:
+        parts.append([Span("newest group", "title")] if not newer else list(newer))
+    parts.append([Span(f"step {group.step:,}", "text" if first else "dim")])
+    place = len(parts)
+    parts.append([])
+    if group.gold is not None:
+        parts.append([Span("gold ", "dim"), Span(one_line(group.gold, 24))])
+    parts.append([Span("mean ", "dim"), Span(fixed(group.mean))])
+    if group.flat:
+        parts.append([Span("flat: teaches nothing", "attention")])
+    else:
+        parts.append([Span("spread ", "dim"), Span(fixed(group.spread))])
+    # The prompt takes what the others leave; where that is too little, the last of them go.
+    while (room := width - _cells(parts) - 3) < min(24, cell_len(group.prompt)) and len(parts) > place + 2:
+        parts.pop()
+    parts[place] = [Span(f"“{one_line(group.prompt, max(8, room))}”", "strong" if first else "text")]
+    return ruled(parts, width)
+
+
+def _cells(parts: list[Line]) -> int:
+    """Cells of a ruled heading with an empty prompt."""
+    return 2 + sum(width_of(part) for part in parts) + 4 * (len(parts) - 1) + 1
+
+
+def names_line(look: Look) -> Line:
+    """What stands in the columns."""
+    words = f" {'adv':>6}{'total':>8}"
+    for name in look.names[: look.columns]:
+        words += pad(" " + name, COLUMN_W, right=True)
+    return [Span(f"{words} tokens", "dim")]
+
+
+def completion_lines(row: CompletionRow, look: Look, *, here: bool = False) -> list[Line]:
+    """A completion: advantage, total, rewards, tokens, and its text in the room that is left."""
+    tail = " selected" if here else ""
+    head = _head(row, look, here, tail)
+    used = width_of(head)
+    room = max(1, look.width - used - 1)
+    texts = wrapped(row.text, room)[:MOST_LINES_LARGE] if look.large else _few(row.text, room, look.most)
+    if not any(texts):
+        return [[*head, Span("(empty)", "dim" + tail)]]
+    lines: list[Line] = []
+    for number, text in enumerate(texts):
+        start = head if number == 0 else [Span("❙" if here else " ", "accent" + tail), Span(" " * (used - 1))]
+        lines.append([*start, Span(text, "text" + tail)])
+    return lines
+
+
+def _head(row: CompletionRow, look: Look, here: bool, tail: str) -> list[Span]:
+    sign, role = advantage_sign(row.advantage)
+    head = [
+        Span("❙" if here else " ", "accent" + tail),
+        Span(f"{sign} ", role + tail),
+        Span(pad(fixed(abs(row.advantage)), 4, right=True), role + tail),
+        Span(pad(fixed(row.total), 8, right=True), "strong" + tail),
+    ]
+    for index in range(look.columns):
+        value = row.rewards[index] if index < len(row.rewards) else None
+        head.append(Span(pad(fixed(value), COLUMN_W, right=True), "text" + tail))
+    head.append(Span(pad(str(row.tokens), 7 if look.columns else 5, right=True), "dim" + tail))
+    head.append(Span(" ✂ " if row.truncated else "   ", "attention" + tail))
+    return head
+
+
+def _few(text: str, room: int, most: int) -> list[str]:
+    """The text as one line that goes on in at most so many rows, the last one cut."""
+    rows = wrapped(one_line(text), room)
+    if len(rows) <= most:
+        return [row for row in rows if row.strip()] or rows[:1]
+    return [*rows[: most - 1], one_line(rows[most - 1] + rows[most], room)]
+
+
+def advantage_sign(advantage: float) -> tuple[str, str]:
+    """Sign and role of an advantage."""
+    if abs(advantage) < 0.005:
+        return "·", "dim"
+    return ("▲", "good") if advantage > 0 else ("▼", "bad")
