@@ -27,7 +27,8 @@ class AnswerReward(Reward):
     Args:
         column: dataset column that holds the gold answer.
         answer_in: where the answer stands in a completion: `tag` (`<answer>…</answer>`), `boxed`
-            (`\boxed{…}`), `gsm8k` (after `####`), `regex` (first group of `pattern`), `last_number` or `whole`.
+            (`\boxed{…}`), `gsm8k` (after `####`), `regex` (first group of `pattern`), `last_number`,
+            or `whole`.
         tag: name of the tag.
         pattern: the expression for `regex`.
         single: several answers in a completion count as none, so that listing all candidates wins nothing;
