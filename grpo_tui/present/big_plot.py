@@ -116,11 +116,10 @@ def _value_axis(view: BigChartView, rows: int, *, logarithmic: bool) -> ValueAxi
             highs.append(s.high)
             if s.spread is not None:
                 highs.append(s.mean + s.spread)
-                lows.append(max(0.0, s.mean - s.spread) if s.low >= 0 else s.mean - s.spread)
+                if not logarithmic:  # a band that reaches zero has no lower end there
+                    lows.append(max(0.0, s.mean - s.spread) if s.low >= 0 else s.mean - s.spread)
     if not lows:
         lows, highs = [0.0], [1.0]
-    if logarithmic:
-        lows = [v for v in lows if v > 0]
     most = 7 if rows >= 24 else 6 if rows >= 14 else 5 if rows >= 9 else 3 if rows >= 4 else 2
     return value_axis(min(lows), max(highs), most, logarithmic=logarithmic)
 

@@ -69,6 +69,11 @@ def where_words(view: BigChartView, stretch: Stretch, line: ChartLine) -> list[S
     return [(steps, "strong"), (f"{moment} after the start, {clock}", "dim")]
 
 
+def place_words(view: BigChartView, place: float) -> str:
+    """A place that several lines share; each run has a clock of its own."""
+    return f"{time_label(place)} after the start" if view.x == "time" else f"step {place:,.0f}"
+
+
 def value_words(stretch: Stretch | None) -> list[Span]:
     """The values of a stretch: mean or raw, smoothed, and its extremes."""
     if stretch is None:

@@ -28,6 +28,10 @@ class MeaningLines(LineScroll):
         super().__init__()
         self._key = key
 
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """As many as there are."""
+        return len(self.lines(width))
+
     def lines(self, width: int) -> list[Line]:
         """Key, meaning, healthy shape, how it is drawn."""
         metric = describe(self._key)

@@ -56,7 +56,7 @@ class MetricList(LineScroll, can_focus=False):
     def lines(self, width: int) -> list[Line]:
         """Title, key, value, curve."""
         curve = 12 if width >= 60 else 0
-        key = min(34, max(0, (width - 46 - curve))) if width >= 64 else 0
+        key = min(36, width - 62) if width >= 84 else 0
         title = width - key - curve - 10 - 5
         lines: list[Line] = []
         for index, row in enumerate(self.rows):
@@ -164,6 +164,8 @@ class MetricPicker(ModalScreen[str | None], Shell):
                         continue
                     buckets = reader.series_window(key, buckets=TREND)
                     means = [bucket.mean for bucket in buckets]
+                    if key in COMPUTED and not any(mean is not None for mean in means):
+                        continue
                     row = metric_row(key, newest_value(reader, key)[0], means)
                     self.app.call_from_thread(self._take, row)
             finally:

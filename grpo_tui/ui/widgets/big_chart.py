@@ -12,13 +12,14 @@ from textual.events import MouseDown, MouseMove, MouseScrollDown, MouseScrollUp,
 from textual.message import Message
 
 from grpo_tui.core.metrics import is_computed
-from grpo_tui.core.text import one_line
+from grpo_tui.core.text import one_line, shorten
 from grpo_tui.present.big_chart import BigChartView, ChartLine, stretch_at
 from grpo_tui.present.big_plot import LINE_ROLES, MOST_LINES, Drawing, draw, line_sign
 from grpo_tui.present.big_reading import (
     cursor_place,
     happened_words,
     number,
+    place_words,
     range_words,
     short_value,
     smoothing_words,
@@ -27,7 +28,7 @@ from grpo_tui.present.big_reading import (
     where_words,
 )
 from grpo_tui.present.zoom import Window
-from grpo_tui.ui.paint import Line, LinePane, Span, fitting, ruled
+from grpo_tui.ui.paint import Line, LinePane, Span, fitting, ruled, width_of
 
 HEADING, READING = 2, 2
 """Lines above and below the plot."""
@@ -118,20 +119,26 @@ class BigChart(LinePane, can_focus=True):
     def _title(self, view: BigChartView, width: int, plain: bool) -> Line:
         parts: list[Line] = [[Span(title_of(view.key), "title")]]
         if len(view.lines) > 1:
-            parts += [self._named(i, line, plain) for i, line in enumerate(view.lines[:MOST_LINES])]
-            left_out = len(view.lines) - MOST_LINES
-            return ruled(parts, width, [Span(f"{left_out} more not shown", "dim")] if left_out > 0 else ())
+            shown = view.lines[:MOST_LINES]
+            # Every line is named, if need be in few letters: the names stand in full in the reading below.
+            room = (width - width_of(parts[0]) - 4) // len(shown) - 8
+            names = [shorten(line.name, max(3, room - len(number(line.newest)))) for line in shown]
+            parts += [
+                self._named(i, line, name, plain)
+                for i, (line, name) in enumerate(zip(shown, names, strict=True))
+            ]
+            return ruled(parts, width)
         who = "computed here" if is_computed(view.key) else "in TRL"
         parts.append([Span(f"{one_line(view.key, 48)} {who}", "dim")])
         if any(s.spread is not None for s in view.lines[0].stretches):
             parts.append([Span("band: spread inside a group", "dim")])
         return ruled(parts, width, self._newest(view.lines[0]))
 
-    def _named(self, index: int, line: ChartLine, plain: bool) -> Line:
+    def _named(self, index: int, line: ChartLine, name: str, plain: bool) -> Line:
         role = LINE_ROLES[index]
         return [
             Span(f"{line_sign(index, ascii_only=plain)} ", role),
-            Span(f"{line.name} ", role),
+            Span(f"{name} ", role),
             Span(number(line.newest), "strong"),
         ]
 
@@ -184,13 +191,8 @@ class BigChart(LinePane, can_focus=True):
 
     def _readings(self, view: BigChartView, place: float, width: int, plain: bool) -> list[Line]:
         found = [(i, line, stretch_at(line, place)) for i, line in enumerate(view.lines[:MOST_LINES])]
-        known = next(((line, s) for _, line, s in found if s is not None), None)
-        where: list[tuple[int, Line]] = []
-        if known is not None:
-            where = [(i, [Span(*w)]) for i, w in enumerate(where_words(view, known[1], known[0]))]
-            if len({line.started_at for line in view.lines}) > 1:
-                where = where[:1]  # each run has a clock of its own
-            where += [(9, [Span(*w)]) for w in happened_words(view, place)]
+        where: list[tuple[int, Line]] = [(0, [Span(place_words(view, place), "strong")])]
+        where += [(9, [Span(*w)]) for w in happened_words(view, place)]
         values: list[tuple[int, Line]] = [
             (
                 i,
