@@ -1,16 +1,19 @@
 """Which metrics make a chart, in which order, and what stands in its title.
 
-Knows TRL's metric keys and their meaning; the words of the interface for them start here.
+Knows which metrics a person asks for first; what they mean stands in `core.metrics`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from grpo_tui.core.metrics import EVAL, GROUPS, METRICS, describe
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, digits_for, fixed, percent
-from grpo_tui.present.series import Bucket, Series
+from grpo_tui.present.series import Series
+from grpo_tui.present.step_fold import FLAT, FLAT_BOTTOM, FLAT_TOP, SPREAD, band_around
 from grpo_tui.present.train_view import ChartView, Mark
+from grpo_tui.store.series import TOKENS_PER_SECOND
 
 CHANGE_STEPS = 20
 
@@ -21,25 +24,14 @@ FIRST = (
     "kl",
     "step_time",
     "grad_norm",
+    FLAT,
+    TOKENS_PER_SECOND,
     "learning_rate",
     "loss",
 )
-"""The charts a person looks at first, in this order; every other key follows as it was first logged."""
+"""The charts a person looks at first, in this order; every other key follows in the catalogue's order."""
 
-TITLES: Mapping[str, str] = {
-    "completions/mean_length": "completion length, tokens",
-    "kl": "KL",
-    "step_time": "step time, s",
-    "grad_norm": "gradient norm",
-    "learning_rate": "learning rate",
-    "reward_std": "reward std over the batch",
-    "frac_reward_zero_std": "share of flat groups, as TRL counts",
-    "completions/clipped_ratio": "share of completions cut off",
-}
-NOTES: Mapping[str, tuple[str, str]] = {
-    "loss": ("no progress signal: near 0 is healthy", "no progress signal"),
-}
-
+_PLACES = {metric.key: place for place, metric in enumerate(METRICS)}
 _NO_CHART = frozenset({"epoch", "total_flos", "train_loss", "train_runtime"})
 _NO_CHART_PREFIXES = ("train_", "eval_runtime", "eval_samples_per", "eval_steps_per")
 
@@ -50,34 +42,55 @@ def chart_keys(keys: Iterable[str]) -> list[str]:
     rest = [
         k for k in known if k not in FIRST and k not in _NO_CHART and not k.startswith(_NO_CHART_PREFIXES)
     ]
-    return [k for k in FIRST if k in known] + rest
+    return [k for k in FIRST if k in known] + sorted(rest, key=_place)
 
 
-def chart_view(
-    key: str, series: Mapping[str, Series], spreads: Mapping[int, float], marks: Sequence[Mark], end: int
-) -> ChartView:
+def _place(key: str) -> tuple[bool, int, int, str]:
+    """Training before evaluation, then as the catalogue has it; a run's own metrics come last, by name."""
+    metric = describe(key)
+    plain = key.removeprefix(EVAL)
+    return plain != key, GROUPS.index(metric.group), _PLACES.get(plain, len(_PLACES)), key
+
+
+def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], end: int) -> ChartView:
     """One metric as a chart; `end` is the last step of its axis."""
     own = series[key]
     change = own.change(CHANGE_STEPS)
     digits = digits_for([own.last])
-    note, short = NOTES.get(key, ("", ""))
-    if key == "completions/mean_length":
-        cut = series["completions/clipped_ratio"].last if "completions/clipped_ratio" in series else None
-        note = short = f"cut {percent(cut)}" if cut is not None else ""
+    note, short = _note(key, series)
     buckets = own.buckets
     return ChartView(
         key=key,
-        title=one_line(TITLES.get(key, key), 48),
+        title=one_line(describe(key).title, 48),
         value=compact(own.last),
         change=change,
         change_text="" if change is None else _change_text(change, own.last, digits),
         note=note,
         note_short=short,
         buckets=buckets,
-        band=_band(buckets, spreads) if key == "reward" else (),
+        band=band_around(buckets, series[SPREAD].buckets) if key == "reward" and SPREAD in series else (),
         marks=tuple(marks),
         end=end,
     )
+
+
+def _note(key: str, series: Mapping[str, Series]) -> tuple[str, str]:
+    """What stands beside a chart's value, in full and in a word or two."""
+    if key == "loss":
+        return "no progress signal: near 0 is healthy", "no progress signal"
+    if key == "completions/mean_length":
+        cut = _last(series, "completions/clipped_ratio")
+        return ("", "") if cut is None else (f"cut {percent(cut)}", f"cut {percent(cut)}")
+    if key == FLAT:
+        top, bottom = _last(series, FLAT_TOP), _last(series, FLAT_BOTTOM)
+        if top is None or bottom is None:
+            return "", ""
+        return f"{percent(top)} at the highest total, {percent(bottom)} at the lowest", f"{percent(top)} top"
+    return "", ""
+
+
+def _last(series: Mapping[str, Series], key: str) -> float | None:
+    return series[key].last if key in series else None
 
 
 def axis_end(step: int, total: int | None, *, live: bool) -> int:
@@ -97,18 +110,3 @@ def _change_text(change: float, last: float | None, digits: int) -> str:
     if last is not None and 0 < abs(last) < 0.001:
         return compact(abs(change))
     return fixed(abs(change), digits)
-
-
-def _band(buckets: Sequence[Bucket], spreads: Mapping[int, float]) -> tuple[tuple[float, float] | None, ...]:
-    """Mean reward ± the mean spread inside a group, per bucket; None where no group is known."""
-    if not spreads:
-        return ()
-    band: list[tuple[float, float] | None] = []
-    for bucket in buckets:
-        known = [spreads[s] for s in range(bucket.first, bucket.last + 1) if s in spreads]
-        if not known or bucket.mean is None:
-            band.append(None)
-            continue
-        spread = sum(known) / len(known)
-        band.append((bucket.mean - spread, bucket.mean + spread))
-    return tuple(band)

@@ -1,4 +1,4 @@
-"""Fold groups of completions: the newest ones whole, of all others only their spread.
+"""Fold groups of completions: the newest ones, whole.
 
 Knows stored groups and group statistics; text leaves here safe to show.
 """
@@ -18,7 +18,6 @@ KEPT_GROUPS = 64
 SHOWN_GROUPS = 12
 MOST_TEXT = 6_000
 """Characters of a completion that are shown in a group."""
-MOST_STEPS = 8_192
 GOLD_COLUMNS = ("answer", "solution", "ground_truth", "target", "gold", "label")
 
 
@@ -27,29 +26,17 @@ class GroupFold:
 
     def __init__(self) -> None:
         self._newest: deque[StoredGroup] = deque(maxlen=KEPT_GROUPS)
-        self._by_step: dict[int, list[float]] = {}
 
     def add(self, groups: Iterable[StoredGroup]) -> None:
         """Take in groups that came after all others."""
         for group in groups:
             if group.mode == "train":
                 self._newest.append(group)
-                self._count(group)
-
-    def add_older(self, groups: Iterable[StoredGroup]) -> None:
-        """Take in groups from before the newest ones; only their spread is kept."""
-        for group in groups:
-            if group.mode == "train" and len(self._by_step) < MOST_STEPS:
-                self._count(group)
 
     @property
     def newest_prompt(self) -> Any:
         """The prompt of the newest group, as the dataset gave it."""
         return self._newest[-1].prompt if self._newest else None
-
-    def spreads(self) -> dict[int, float]:
-        """Step to the mean, over its groups, of the standard deviation of the total inside a group."""
-        return {step: total / count for step, (total, count) in self._by_step.items() if count}
 
     def newest_step(self) -> list[StoredGroup]:
         """The groups of the newest step."""
@@ -84,14 +71,6 @@ class GroupFold:
         """The newest groups, newest first; those of one step in the order of its batch."""
         ordered = sorted(self._newest, key=lambda g: (-g.attempt, -g.batch, g.rank, g.index))
         return tuple(group_view(group) for group in ordered[:SHOWN_GROUPS])
-
-    def _count(self, group: StoredGroup) -> None:
-        total = self._by_step.setdefault(group.step, [0.0, 0.0])
-        if group.std is not None:
-            total[0] += group.std
-            total[1] += 1
-        if len(self._by_step) > MOST_STEPS:
-            del self._by_step[min(self._by_step)]
 
 
 def gold_of(columns: Mapping[str, Any]) -> str | None:

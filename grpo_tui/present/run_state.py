@@ -21,6 +21,8 @@ from grpo_tui.present.hardware_view import hardware_view
 from grpo_tui.present.health_line import health_spans, way_on
 from grpo_tui.present.rank_rows import rank_rows
 from grpo_tui.present.series import Series
+from grpo_tui.present.step_fold import StepFold
+from grpo_tui.present.step_looks import StepLook
 from grpo_tui.present.train_view import (
     BeforeAfter,
     ChartView,
@@ -44,22 +46,34 @@ class RunState:
     def __init__(self, name: str, folder: str) -> None:
         self.name, self.folder = one_line(name), one_line(folder)
         self._series: dict[str, Series] = {}
-        self._groups = GroupFold()
+        self._groups, self._steps = GroupFold(), StepFold()
         self._delta = RunDelta(fresh=True)
         self._settle()
 
     def fold(self, delta: RunDelta) -> None:
         """Take in what is new. A fresh delta starts over: a resume may have superseded steps."""
         if delta.fresh:
-            self._series, self._groups = {}, GroupFold()
+            self._series, self._groups, self._steps = {}, GroupFold(), StepFold()
+        for key, start in delta.starts.items():
+            series = self._series[key] = Series()
+            series.begin(start.opening, start.past)
+            for point in start.points:
+                series.append(point.step, point.value, point.at)
         for key, points in delta.points.items():
             series = self._series.setdefault(key, Series())
             for point in points:
-                series.append(point.step, point.value)
+                series.append(point.step, point.value, point.at)
         self._groups.add(delta.groups)
-        self._groups.add_older(delta.older_groups)
+        if delta.steps is not None:
+            self._take_steps(delta.steps)
         self._delta = delta
         self._settle()
+
+    def _take_steps(self, look: StepLook) -> None:
+        if look.anew:
+            self._steps.begin(look.past)
+        self._steps.take(look.stats, look.settled)
+        self._series.update(self._steps.series())
 
     def _settle(self) -> None:
         """Work out once what stays the same until the next delta; views come more often than deltas."""
@@ -143,9 +157,8 @@ class RunState:
             return self._charts
         marks = [Mark(saved.step, "checkpoint") for saved in self._delta.checkpoints if saved.complete]
         marks += [Mark(change.step, "setting") for change in self._delta.settings]
-        spreads = self._groups.spreads()
         keys = chart_keys(self._series)
-        self._charts = tuple(chart_view(key, self._series, spreads, marks, end) for key in keys)
+        self._charts = tuple(chart_view(key, self._series, marks, end) for key in keys)
         return self._charts
 
     def _function_rows(self) -> tuple[FunctionRow, ...]:

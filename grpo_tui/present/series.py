@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 from grpo_tui.present.formatting import is_number
+from grpo_tui.store.reader import SeriesBucket
 
 MOST_BUCKETS = 512
 SMOOTHING = 0.25
@@ -33,6 +36,9 @@ class Bucket:
     """Mean of the moving average over the stretch."""
     mean: float | None
     count: int
+    first_at: float = 0.0
+    """When its first value was logged, seconds since the epoch; 0 when that is not known."""
+    last_at: float = 0.0
 
     @property
     def middle(self) -> float:
@@ -52,17 +58,19 @@ class Recent:
 class _Open:
     """A stretch that still takes values in; a frozen one for every value would cost ten times as much."""
 
-    __slots__ = ("count", "first", "high", "known", "last", "low", "smooths", "values")
+    __slots__ = ("count", "first", "first_at", "high", "known", "last", "last_at", "low", "smooths", "values")
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, at: float) -> None:
         self.first = self.last = step
+        self.first_at = self.last_at = at
         self.low: float | None = None
         self.high: float | None = None
         self.smooths = self.values = 0.0
         self.known = self.count = 0
 
-    def add(self, step: int, number: float | None, smooth: float | None) -> None:
+    def add(self, step: int, at: float, number: float | None, smooth: float | None) -> None:
         self.last = max(self.last, step)
+        self.last_at = max(self.last_at, at)
         self.count += 1
         if number is None or smooth is None:
             return
@@ -75,7 +83,8 @@ class _Open:
     def bucket(self) -> Bucket:
         smooth = self.smooths / self.known if self.known else None
         mean = self.values / self.known if self.known else None
-        return Bucket(self.first, self.last, self.low, self.high, smooth, mean, self.count)
+        ends = (self.first_at, self.last_at)
+        return Bucket(self.first, self.last, self.low, self.high, smooth, mean, self.count, *ends)
 
 
 class Series:
@@ -101,7 +110,40 @@ class Series:
         self.infinite = False
         """True when the newest value is infinite."""
 
-    def append(self, step: int, value: Any) -> None:
+    def begin(self, opening: Iterable[float], past: Iterable[SeriesBucket]) -> None:
+        """Start with a past that is known in stretches; the mean of a stretch is smooth already.
+
+        Args:
+            opening: The first values that are numbers.
+            past: Stretches of many values each, by step.
+        """
+        self.opening = list(opening)[:KEPT_OPENING]
+        for stretch in past:
+            if stretch.mean is not None:
+                kept = (1 - SMOOTHING) ** stretch.known
+                self._average = kept * self._average + (1 - kept) * stretch.mean
+                self._weight = kept * self._weight + (1 - kept)
+            self.rows += stretch.count
+            self.count += stretch.known
+            self.gap = 0 if stretch.known else self.gap + stretch.count
+            self.last_step = stretch.last
+            self._closed.append(
+                Bucket(stretch.first, stretch.last, stretch.low, stretch.high, stretch.mean, stretch.mean,
+                       stretch.count, stretch.first_at, stretch.last_at)
+            )  # fmt: skip
+        if len(self._closed) >= MOST_BUCKETS:
+            self._widen()
+
+    def copy(self) -> Series:
+        """The same series, to be added to without changing this one."""
+        twin = copy(self)
+        twin._closed = list(self._closed)
+        twin._open = copy(self._open)
+        twin.recent = deque(self.recent, maxlen=KEPT_RECENT)
+        twin.opening = list(self.opening)
+        return twin
+
+    def append(self, step: int, value: Any, at: float = 0.0) -> None:
         """Add the value logged at a step; None, NaN, infinities and texts are gaps."""
         number = float(value) if is_number(value) else None
         smooth = None
@@ -118,7 +160,7 @@ class Series:
             if len(self.opening) < KEPT_OPENING:
                 self.opening.append(number)
         self.last_step = step
-        self._gather(step, number, smooth)
+        self._gather(step, at, number, smooth)
 
     @property
     def buckets(self) -> tuple[Bucket, ...]:
@@ -146,14 +188,14 @@ class Series:
         past = before[-1] if before else self.recent[0]
         return None if past is newest else newest.smooth - past.smooth
 
-    def _gather(self, step: int, number: float | None, smooth: float | None) -> None:
+    def _gather(self, step: int, at: float, number: float | None, smooth: float | None) -> None:
         """Count a value into the newest stretch, which stays open for its next ones."""
         stretch = self._open
         if stretch is None or stretch.first // self._width != step // self._width:
             self._close()
-            self._open = _Open(step)
+            self._open = _Open(step, at)
             stretch = self._open
-        stretch.add(step, number, smooth)
+        stretch.add(step, at, number, smooth)
         if len(self._closed) >= MOST_BUCKETS:
             self._close()
             self._widen()
@@ -188,6 +230,8 @@ def _merged(a: Bucket, b: Bucket) -> Bucket:
         smooth=_weighted(a.smooth, a.count, b.smooth, b.count),
         mean=_weighted(a.mean, a.count, b.mean, b.count),
         count=count,
+        first_at=min(a.first_at, b.first_at),
+        last_at=max(a.last_at, b.last_at),
     )
 
 

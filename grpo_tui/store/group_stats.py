@@ -105,18 +105,28 @@ class GroupStatQueries(SeriesQueries):
         rows = self._all(f"{self._per_step(totals or self.total_range(mode))}", mode, first_step, last_step)
         return [StepStat(*row) for row in rows]
 
-    def step_stat_stretches(self, key: str, width: int, *, mode: str = "train") -> list[SeriesBucket]:
-        """One of the computed metrics of groups over the whole run, in stretches of so many steps."""
-        column = _COLUMNS[key]
+    def step_stretches(
+        self,
+        width: int,
+        *,
+        last_step: int = 1 << 62,
+        mode: str = "train",
+        totals: tuple[float, float] | None = None,
+    ) -> dict[str, list[SeriesBucket]]:
+        """The computed metrics of groups from the start, in stretches of so many steps, by key."""
+        figures = ", ".join(f"min({c}), max({c}), avg({c}), count(*), count({c})" for c in _COLUMNS.values())
         rows = self._all(
-            f"SELECT min(step), max(step), min(at), max(at), min({column}), max({column}), avg({column}),"
-            f" count(*), count({column}) FROM ({self._per_step(self.total_range(mode))})"
-            f" GROUP BY step / {int(width)} ORDER BY 1",
+            f"SELECT min(step), max(step), min(at), max(at), {figures}"
+            f" FROM ({self._per_step(totals or self.total_range(mode))})"
+            f" GROUP BY step / {max(1, int(width))} ORDER BY 1",
             mode,
             0,
-            1 << 62,
+            last_step,
         )
-        return [SeriesBucket(*row) for row in rows]
+        return {
+            key: [SeriesBucket(*tuple(row)[:4], *tuple(row)[start : start + 5]) for row in rows]
+            for key, start in zip(_COLUMNS, range(4, 24, 5), strict=True)
+        }
 
     def _group_window(
         self, key: str, first_step: int | None, last_step: int | None, buckets: int

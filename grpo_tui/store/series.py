@@ -143,7 +143,9 @@ class SeriesQueries(Queries):
         past = self._stretches(key, level, 0, covered) if covered else []
         opening: tuple[float, ...] = ()
         if past:
-            first = self.series(key, limit=OPENING_ROWS, last_row=covered)
+            # Rates are worked out row by row, so they are not asked for over the whole run.
+            upto = min(covered, 4 * OPENING_ROWS) if key == TOKENS_PER_SECOND else covered
+            first = self.series(key, limit=OPENING_ROWS, last_row=upto)
             opening = tuple(float(p.value) for p in first if is_finite(p.value))
         points = self.series(key, covered, last_row=newest)
         return SeriesStart(newest, opening, tuple(past), tuple(points))

@@ -206,7 +206,7 @@ def test_flat_groups_are_told_apart_by_the_totals_of_the_run(tmp_path: Path) -> 
     assert [s.spread for s in steps][4] is None
     (whole,) = reader.series_window("grpo_tui/flat_share", buckets=1)
     assert (whole.mean, whole.first, whole.last) == (pytest.approx(5 / 6), 1, 6)
-    (stretch,) = reader.step_stat_stretches("grpo_tui/flat_top", 100)
+    (stretch,) = reader.step_stretches(100)["grpo_tui/flat_top"]
     assert (stretch.mean, stretch.count) == (pytest.approx(2 / 6), 6)
 
 

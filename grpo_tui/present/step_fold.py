@@ -1,0 +1,77 @@
+"""Fold the figures of groups, step by step, into the series that are computed here: spread and flat shares.
+
+The newest steps may still get groups of ranks that are late, so they are asked for again at every look and
+kept apart from those that are settled. Knows figures of steps, not completions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from grpo_tui.present.series import Bucket, Series
+from grpo_tui.store.reader import SeriesBucket, StepStat
+
+SPREAD = "grpo_tui/spread"
+FLAT = "grpo_tui/flat_share"
+FLAT_TOP = "grpo_tui/flat_top"
+FLAT_BOTTOM = "grpo_tui/flat_bottom"
+_FIELDS = {SPREAD: "spread", FLAT: "flat", FLAT_TOP: "top", FLAT_BOTTOM: "bottom"}
+
+
+class StepFold:
+    """The computed series of a run's training groups."""
+
+    def __init__(self) -> None:
+        self._settled = {key: Series() for key in _FIELDS}
+        self._newest: tuple[StepStat, ...] = ()
+
+    def begin(self, past: Mapping[str, Sequence[SeriesBucket]]) -> None:
+        """Start over with the settled part of the run in stretches."""
+        self._settled = {key: Series() for key in _FIELDS}
+        for key, stretches in past.items():
+            self._settled[key].begin((), stretches)
+
+    def take(self, stats: Iterable[StepStat], settled: int) -> None:
+        """Take the steps after those settled before; those up to `settled` will not be given again."""
+        newest = []
+        for stat in stats:
+            if stat.step > settled:
+                newest.append(stat)
+                continue
+            for key, series in self._settled.items():
+                series.append(stat.step, getattr(stat, _FIELDS[key]), stat.at)
+        self._newest = tuple(newest)
+
+    def series(self) -> dict[str, Series]:
+        """The series up to now, by key; one that never had a number is left out."""
+        found = {}
+        for key, settled in self._settled.items():
+            series = settled.copy()
+            for stat in self._newest:
+                series.append(stat.step, getattr(stat, _FIELDS[key]), stat.at)
+            if series.count:
+                found[key] = series
+        return found
+
+
+def band_around(
+    buckets: Sequence[Bucket], spread: Sequence[Bucket]
+) -> tuple[tuple[float, float] | None, ...]:
+    """Mean ± the mean spread inside a group, per bucket; None where no group is known."""
+    if not spread:
+        return ()
+    band: list[tuple[float, float] | None] = []
+    start = 0
+    for bucket in buckets:
+        while start < len(spread) and spread[start].last < bucket.first:
+            start += 1
+        total, count, at = 0.0, 0, start
+        while at < len(spread) and spread[at].first <= bucket.last:
+            width = spread[at].mean
+            if width is not None:
+                total += width * spread[at].count
+                count += spread[at].count
+            at += 1
+        mean = bucket.mean
+        band.append(None if not count or mean is None else (mean - total / count, mean + total / count))
+    return tuple(band)
