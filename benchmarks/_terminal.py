@@ -164,6 +164,12 @@ class Terminal:
         self._stream.feed(data)
         return at
 
+    def pass_over(self) -> None:
+        """Forget what was read without emulating it; the screen is right again after the next whole paint."""
+        while self._emulated < len(self._read):
+            self._read[self._emulated] = (self._read[self._emulated][0], b"")
+            self._emulated += 1
+
     # -- what a person does ----------------------------------------------------------------------
 
     def type(self, data: bytes) -> None:
@@ -173,7 +179,6 @@ class Terminal:
 
     def resize(self, columns: int, lines: int) -> None:
         """Give it another size."""
-        self.shown()
         self._screen.resize(lines, columns)
         self._resize_kernel((columns, lines))
         os.kill(self.pid, signal.SIGWINCH)
