@@ -39,7 +39,7 @@ class Action:
     dangerous: bool = False
     """Asks once before it is done."""
     part: str = ""
-    """The lower part of Train that must show for the footer to name it."""
+    """The lower part of Train that must show for the footer to name it; `chart`: a chart has the focus."""
     shown: str = ""
     """How the key is written, when not as it is named."""
 
@@ -122,8 +122,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("hardware.down", "j", "scroll", "A line on.", "hardware", footer=2, shown="j k"),
     Action("hardware.up", "k", "", "A line back.", "hardware"),
     Action("hardware.close", "u", "", "Back to the run, by the key that opened it.", "hardware"),
-    Action("chart.open", "enter", "enlarge", "Show the focused chart over the whole screen.", "train",
-           needs="open", footer=6),
+    Action("chart.open", "enter", "enlarge",
+           "Show the chart over the whole screen that has the focus by tab or a click.", "train",
+           needs="open", footer=1, part="chart"),
     Action("chart.pick", "x", "metrics", "Choose a metric for the focused chart, among all of the run.",
            "train", needs="open", footer=11),
     Action("zoom.back", "escape", "back", "Back to where the chart was opened.", "zoom",

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from textual.events import DescendantFocus
+
 from grpo_tui.present.train_view import ChartView, TrainView
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.chart import Chart
+from grpo_tui.ui.widgets.footer import Footer
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -66,6 +69,12 @@ class ChartSlots(Shell):
     def _focused_chart(self) -> Chart | None:
         focused = self._owner.focused
         return focused if isinstance(focused, Chart) and focused.key is not None else None
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Name the keys of a chart while it has the focus."""
+        footer = self._owner.query_one(Footer)
+        footer.focused = "chart" if isinstance(event.widget, Chart) else ""
+        footer.show(self.shell.view)
 
     # -- keys ------------------------------------------------------------------------------------
 

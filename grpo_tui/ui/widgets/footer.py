@@ -19,6 +19,8 @@ class Footer(LinePane):
         self._pane = pane
         self.part = ""
         """The lower part of Train that shows."""
+        self.focused = ""
+        """`chart` while a chart of Train has the focus."""
         self._view: TrainView | None = None
         self._listed: Listed | None = None
         self._shown: tuple[str, ...] | None = None
@@ -26,14 +28,14 @@ class Footer(LinePane):
     def show(self, view: TrainView | None, listed: Listed | None = None) -> None:
         """Name what can be done with this view, or with what the list of runs has."""
         self._view, self._listed = view, listed
-        shown = tuple(a.id for a in for_footer(self._pane, view, listed, self.part))
+        shown = tuple(a.id for a in for_footer(self._pane, view, listed, self.focused or self.part))
         if shown != self._shown:
             self._shown = shown
             self.changed()
 
     def lines(self, width: int, height: int) -> list[Line]:
         """As many keys as fit whole, the help and the way out always."""
-        actions = for_footer(self._pane, self._view, self._listed, self.part)
+        actions = for_footer(self._pane, self._view, self._listed, self.focused or self.part)
         parts = [[Span(f"{a.key_shown} ", "key", a.target), Span(a.label, "dim", a.target)] for a in actions]
         gap = "   " if width >= 100 else "  "
         always = parts[-2:]
