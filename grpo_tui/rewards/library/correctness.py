@@ -18,6 +18,8 @@ from grpo_tui.core.answers import extract
 from grpo_tui.rewards.library.base import Reward, column, completion_text, require
 from grpo_tui.rewards.library.numbers import last_number, parse_number
 
+_BOLD = re.compile(r"(\*\*|__|`)(.*)\1", re.DOTALL)
+_BOX = re.compile(r"\$?\s*\\(?:boxed|fbox)\s*\{(.*)\}\s*\$?", re.DOTALL)
 WAYS = ("tag", "boxed", "gsm8k", "regex", "last_number", "whole")
 
 
@@ -96,8 +98,16 @@ class AnswerReward(Reward):
         return self.right if same and answer is not None else self.wrong
 
 
+def bare(answer: str) -> str:
+    """An answer without the bold, code or box marks around it."""
+    for marks, inside in ((_BOLD, 2), (_BOX, 1)):
+        found = marks.fullmatch(answer.strip())
+        answer = found[inside] if found else answer
+    return answer.strip()
+
+
 class ExactAnswer(AnswerReward):
-    """1 where the answer is the gold answer, letter for letter once both are trimmed.
+    """1 where the answer is the gold answer, letter for letter once white space and marks around both are gone.
 
     Args:
         ignore_case: whether `Paris` equals `paris`.
@@ -113,7 +123,7 @@ class ExactAnswer(AnswerReward):
         return self._plain(answer) == self._plain(str(gold)) if str(gold).strip() else None
 
     def _plain(self, text: str) -> str:
-        plain = " ".join(text.split())
+        plain = " ".join(bare(text).split())
         return plain.casefold() if self.ignore_case else plain
 
 
@@ -140,7 +150,7 @@ class NumericAnswer(AnswerReward):
         wanted = parse_number(extract(text, "gsm8k") or text, units=True)
         if wanted is None:
             return None
-        found = parse_number(answer, units=self.units)
+        found = parse_number(bare(answer), units=self.units)
         return found is not None and abs(found - wanted) <= self.tolerance * max(Fraction(1), abs(wanted))
 
 

@@ -1,0 +1,116 @@
+"""Probes: what is made from a row, and who is fooled by what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from grpo_tui.rewards.form import Form, find_form
+from grpo_tui.rewards.library import IncrementalTags, NumericAnswer, TagFormat
+from grpo_tui.rewards.probe_report import aspect, by_kind, judge
+from grpo_tui.rewards.probes import Probe, ProbeRow, make_probes, wrong_answer
+
+TAGS = Form("tags", "think", "answer")
+ROW = ProbeRow("What is 2+2?", "4", "5", ("7", "9"))
+
+
+def fooled(reward: Callable[[str], float], form: Form = TAGS, row: ProbeRow = ROW) -> dict[str, set[str]]:
+    """Kinds of probes that fool a reward, and those it is unfair to."""
+    probes = make_probes(row, form)
+    verdicts = judge(probes, {"it": [reward(probe.text) for probe in probes]})
+    return {fault: {v.kind for v in verdicts if v.fault == fault} for fault in ("fooled", "unfair")}
+
+
+def library(reward: NumericAnswer | TagFormat | IncrementalTags) -> Callable[[str], float]:
+    return lambda text: reward([text], answer=["4"], prompts=["p"])[0] or 0.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "wrong"),
+    [
+        ("4", "5"),
+        ("1,000", "1001"),
+        ("1/2", "1.5"),
+        ("yes", "no"),
+        ("True", "False"),
+        ("B", "C"),
+        ("Paris", "Rome"),
+    ],
+)
+def test_a_wrong_answer_is_of_the_same_kind_and_wrong(gold: str, wrong: str) -> None:
+    assert wrong_answer(gold, ("Paris", "Rome")) == wrong
+
+
+@pytest.mark.parametrize("gold", ["4", "-12", "1500", "0.5", "3/4", "Paris", "B", "yes", "", "a b c"])
+@pytest.mark.parametrize("form", [TAGS, Form("boxed"), Form("hashes"), Form(), Form("tags", None)])
+def test_probes_are_made_for_any_gold_answer_and_form(gold: str, form: Form) -> None:
+    probes = make_probes(ProbeRow("p", gold, wrong_answer(gold)), form)
+    kinds = [probe.kind for probe in probes]
+    assert len(set(kinds)) == len(kinds)
+    assert {"right", "wrong", "formless", "empty", "echo", "list of candidates", "padding"} <= set(kinds)
+    assert all(probe.answer in ("right", "wrong", "none") for probe in probes)
+
+
+def test_the_form_is_found_in_the_prompt_or_in_the_rewards() -> None:
+    assert find_form(["Use <reasoning></reasoning><answer></answer>"]) == Form("tags", "reasoning", "answer")
+    assert find_form(["2+2"], [r're.match("<think>.*</think>", c)', "#### "]) == Form("hashes", "think")
+    assert find_form([r"Put it in \boxed{}"]).style == "boxed"
+    assert find_form(["Q\n<think>\n"], ["<answer>"]).prefilled
+    assert find_form(["2+2"]) == Form()
+
+
+def test_a_completion_is_written_as_the_form_wants_it() -> None:
+    assert TAGS.write("r", "4") == "<think>\nr\n</think>\n<answer>4</answer>"
+    assert Form("tags", "think", prefilled=True).write("r", "4") == "r\n</think>\n<answer>4</answer>"
+    assert Form("hashes").write("r", "4") == "r\n#### 4"
+
+
+def test_a_reward_that_looks_for_the_gold_anywhere_is_fooled() -> None:
+    found = fooled(lambda text: float("4" in text))
+    assert {"list of candidates", "wrong, gold in the reasoning", "hedged", "gold inside another"} <= found[
+        "fooled"
+    ]
+    assert found["unfair"] == set()
+
+
+def test_a_reward_that_compares_texts_is_unfair_to_other_spellings() -> None:
+    def exact(text: str) -> float:
+        match = re.search(r"<answer>(.*?)</answer>", text)
+        return float(bool(match) and match[1] == "4")
+
+    found = fooled(exact)
+    assert {"spaces around", "decimal zero", "unit", "answer on its own line"} <= found["unfair"]
+    assert {"one answer each", "right, then wrong"} & found["fooled"]
+
+
+def test_a_format_reward_that_counts_tags_is_fooled_by_tags() -> None:
+    found = fooled(
+        lambda text: float(all(f"<{tag}>" in text for tag in ("think", "/think", "answer", "/answer")))
+    )
+    assert {"empty reasoning", "nested tags", "wrong order", "tags in prose"} <= found["fooled"]
+
+
+def test_the_library_holds_against_all_of_it() -> None:
+    assert fooled(library(NumericAnswer())) == {"fooled": set(), "unfair": set()}
+    assert fooled(library(TagFormat())) == {"fooled": set(), "unfair": set()}
+    assert fooled(library(IncrementalTags()))["unfair"] == set()
+
+
+def test_what_a_function_looks_at_is_told_by_the_measures() -> None:
+    assert aspect(1.0, 0.0, 1.0).answer
+    assert aspect(1.0, 1.0, 0.0).form
+    assert aspect(0.0, 1.0, 0.0).reversed
+    assert aspect(1.0, 1.0, 1.0).nothing
+    assert aspect(None, 1.0, 1.0).nothing
+
+
+def test_verdicts_are_counted_by_kind_over_the_rows() -> None:
+    verdicts = []
+    for number, gold in enumerate(("4", "17", "23")):
+        row = ProbeRow("p", gold, wrong_answer(gold))
+        probes: list[Probe] = make_probes(row, TAGS)
+        verdicts += judge(probes, {"contains": [float(gold in probe.text) for probe in probes]}, number)
+    report = {(r.kind, r.fault): (r.rows, r.of) for r in by_kind(verdicts, 3)}
+    assert report["hedged", "fooled"] == (3, 3)
