@@ -3,8 +3,8 @@
     COUNTED_INTO=FILE python benchmarks/_counted.py attach RUN
 
 Appends a JSON line every `COUNTED_EVERY` seconds (3 by default): resident bytes, objects that the garbage
-collector knows, open files, threads. With `COUNTED_TRACE=1` it also traces allocations, and at the second
-SIGUSR1 appends the places whose memory grew since the first.
+collector knows, open files, threads. From the first SIGUSR1 on it also traces allocations, and at the second
+it appends the places that hold what was allocated since.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import psutil
 
 INTO = os.environ.get("COUNTED_INTO", "")
 EVERY_S = float(os.environ.get("COUNTED_EVERY", "3"))
-TRACED = os.environ.get("COUNTED_TRACE") == "1"
 FRAMES = 8
 SHOWN = 25
 
@@ -51,36 +50,20 @@ def append(line: dict[str, Any]) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-class Trace:
-    """What memory grew between two signals."""
-
-    def __init__(self) -> None:
-        self._first: tracemalloc.Snapshot | None = None
-
-    def take(self, *_: object) -> None:
-        """Take a snapshot; the second one is compared with the first."""
-        gc.collect()
-        now = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(False, tracemalloc.__file__)])
-        if self._first is None:
-            self._first = now
-            return
-        grown = now.compare_to(self._first, "traceback")[:SHOWN]
-        append(
-            {
-                "grown": [
-                    {"bytes": g.size_diff, "count": g.count_diff, "at": g.traceback.format(limit=FRAMES)}
-                    for g in grown
-                    if g.size_diff > 0
-                ]
-            }
-        )
+def trace(*_: object) -> None:
+    """Begin to trace allocations; the second time, write what was allocated since and is still held."""
+    if not tracemalloc.is_tracing():
+        tracemalloc.start(FRAMES)
+        return
+    gc.collect()
+    taken = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(False, tracemalloc.__file__)])
+    held = taken.statistics("traceback")[:SHOWN]
+    append({"held": [{"bytes": h.size, "count": h.count, "at": h.traceback.format()} for h in held]})
 
 
 def main() -> None:
     """Run the program; the process that it shows its screen from counts itself in a thread."""
-    if TRACED:
-        tracemalloc.start(FRAMES)
-        signal.signal(signal.SIGUSR1, Trace().take)
+    signal.signal(signal.SIGUSR1, trace)
     os.register_at_fork(after_in_child=lambda: threading.Thread(target=count, daemon=True).start())
     sys.argv = ["grpo-tui", *sys.argv[1:]]
     runpy.run_module("grpo_tui", run_name="__main__")

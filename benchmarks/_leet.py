@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -37,6 +38,15 @@ KEYS = (
     Key("h", "Toggle this help screen"),
     Key("h", "Toggle this help screen", there=False),
 )
+
+
+def found(named: Path | None) -> Path | None:
+    """The wandb executable: the one that was named, else the one on PATH; without one, a word is printed."""
+    path = named or (Path(name) if (name := shutil.which("wandb")) else None)
+    if path is not None and path.exists():
+        return path.absolute()
+    print("LEET is left out: there is no wandb here; --leet names one")
+    return None
 
 
 def words(wandb: Path, run: Path) -> list[str]:

@@ -125,7 +125,7 @@ class Terminal:
             self._emulate()
         return "\n".join(self._screen.display)
 
-    def since_start(self, text: str, *, patience_s: float = 30.0) -> float:
+    def since_start(self, text: str, *, patience_s: float = 90.0) -> float:
         """Seconds from the start until this text was painted."""
         return self._when(lambda: text in "\n".join(self._screen.display), text, patience_s) - self.started_at
 

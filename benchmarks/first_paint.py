@@ -1,86 +1,84 @@
 """First paint of the program ÷ a bare Textual app with as many tabs, both from process start.
 
-    python benchmarks/first_paint.py [--rounds 15]
+    python benchmarks/first_paint.py [--rounds 15] [--leet PATH/TO/wandb]
 
-Both are started in turns in a pseudo-terminal of 120 × 40; the time counts from `exec` until the first
-tab's name is on the terminal. Prints both medians and their ratio.
+All are started in turns in a pseudo-terminal of 120 × 40; the time counts from `exec` until the first
+tab's name is on the terminal. Prints both medians and their ratio. With `--leet` also the time until the
+numbers of one and the same run are painted, by `grpo-tui attach RUN` and by W&B LEET.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
-import os
-import pty
 import random
-import select
-import signal
 import statistics
-import struct
 import sys
 import tempfile
-import termios
-import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-BARE = """
-from textual.app import App
-from textual.widgets import Footer, Header, Static, TabbedContent, TabPane
-
-class Bare(App):
-    def compose(self):
-        yield Header()
-        with TabbedContent():
-            with TabPane("Runs"):
-                yield Static("Runs")
-            with TabPane("Train"):
-                yield Static("Train")
-        yield Footer()
-
-Bare().run()
-"""
+import _bare as bare
+import _leet as leet
+from _player import playing
+from _terminal import Terminal
 
 
-def first_paint_s(words: list[str], folder: str) -> float:
-    """Seconds from `exec` until `Runs` has been painted."""
-    start = time.perf_counter()
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(folder)
-        os.environ.update({"TERM": "xterm-256color", "COLORTERM": "truecolor"})
-        os.execv(sys.executable, [sys.executable, *words])
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-    seen = b""
-    while b"Runs" not in seen:
-        if not select.select([terminal], [], [], 20)[0]:
-            raise SystemExit(f"nothing was painted by {words[:3]}: {seen[-500:]!r}")
-        seen += os.read(terminal, 65536)
-    taken = time.perf_counter() - start
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    os.close(terminal)
-    return taken
+def painted_s(words: Sequence[str], text: str, folder: Path, env: Mapping[str, str] | None = None) -> float:
+    """Seconds from `exec` until the text has been painted."""
+    terminal = Terminal(words, folder=folder, env=env)
+    try:
+        return terminal.since_start(text)
+    finally:
+        terminal.end()
+
+
+def medians(programs: Mapping[str, tuple[list[str], str]], folder: Path, rounds: int) -> dict[str, float]:
+    """Median seconds of each program, started in turns; the first round only warms the file cache."""
+    taken: dict[str, list[float]] = {name: [] for name in programs}
+    for number in range(rounds + 1):
+        for name in random.sample(sorted(programs), k=len(programs)):
+            seconds = painted_s(*programs[name], folder, leet.QUIET if name == "LEET" else None)
+            if number:
+                taken[name].append(seconds)
+    return {name: statistics.median(found) for name, found in taken.items()}
+
+
+def compare_with_leet(wandb: Path, root: Path, rounds: int) -> None:
+    """How long both take to show the numbers of one live run."""
+    rows = root / "rows"
+    with playing(root / "run", 1.0, rows=rows), leet.logging(wandb, rows, root / "wandb") as run:
+        program = [sys.executable, "-m", "grpo_tui", "attach", str(root / "run")]
+        programs = {
+            "grpo-tui": (program, "correctness"),
+            "LEET": (leet.words(wandb, run), "entropy"),
+        }
+        found = medians(programs, root, rounds)
+    print(
+        f"until a live run's numbers are painted: grpo-tui {1000 * found['grpo-tui']:.0f} ms, LEET "
+        f"{1000 * found['LEET']:.0f} ms   medians of {rounds}"
+    )
 
 
 def main() -> None:
-    """Measure both in turns and print the ratio of their medians."""
+    """Measure in turns and print the ratio of the medians."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
-    programs = {"bare": ["-c", BARE], "grpo-tui": ["-m", "grpo_tui"]}
-    taken: dict[str, list[float]] = {name: [] for name in programs}
+    parser.add_argument("--leet", type=Path, metavar="WANDB", help="the wandb executable, for LEET")
+    options = parser.parse_args()
+    programs = {"bare": (bare.words(clock=False), bare.FIRST)}
+    programs["grpo-tui"] = ([sys.executable, "-m", "grpo_tui"], bare.FIRST)
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(rounds + 1):
-            for name in random.sample(sorted(programs), k=len(programs)):
-                seconds = first_paint_s(programs[name], folder)
-                if number:  # the first round warms the file cache
-                    taken[name].append(seconds)
-    bare, ours = statistics.median(taken["bare"]), statistics.median(taken["grpo-tui"])
-    print(
-        f"first paint, grpo-tui ÷ bare Textual: {ours / bare:.2f}   medians {1000 * ours:.0f} ms and "
-        f"{1000 * bare:.0f} ms   {rounds} rounds each"
-    )
+        found = medians(programs, Path(folder), options.rounds)
+        theirs, ours = found["bare"], found["grpo-tui"]
+        print(
+            f"first paint, grpo-tui ÷ bare Textual: {ours / theirs:.2f}   medians {1000 * ours:.0f} ms and "
+            f"{1000 * theirs:.0f} ms   {options.rounds} rounds each"
+        )
+        wandb = leet.found(options.leet)
+        if wandb is not None:
+            compare_with_leet(wandb, Path(folder), options.rounds)
 
 
 if __name__ == "__main__":

@@ -101,10 +101,10 @@ def told(samples: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def tell_growth(grown: Sequence[dict[str, Any]]) -> None:
-    """Where memory grew, most of it first."""
-    for place in grown[:12]:
-        print(f"{place['bytes'] / 1e3:+.0f} KB in {place['count']:+} pieces")
+def tell_held(held: Sequence[dict[str, Any]]) -> None:
+    """Where what came after the warm-up was allocated, most of it first."""
+    for place in held[:12]:
+        print(f"{place['bytes'] / 1e3:.0f} KB in {place['count']} pieces")
         print("\n".join(f"    {line.strip()}" for line in place["at"]))
 
 
@@ -120,7 +120,7 @@ def main() -> None:
     seconds = 60 * options.minutes
     with tempfile.TemporaryDirectory() as temporary:
         root, counts = Path(temporary), Path(temporary) / "counts"
-        env = {"COUNTED_INTO": str(counts), "COUNTED_TRACE": "1" if options.trace else ""}
+        env = {"COUNTED_INTO": str(counts)}
         counted = Path(__file__).with_name("_counted.py")
         with playing(root / "run", 1 / options.rate, history=200):
             terminal = Terminal([sys.executable, counted, "attach", root / "run"], folder=root, env=env)
@@ -140,11 +140,11 @@ def main() -> None:
     samples = [line for line in found[warm:] if "rss" in line]
     print(f"watched for {options.minutes:g} minutes, {options.rate:g} steps a second")
     print(told(samples))
-    tell_growth(next((line["grown"] for line in found if "grown" in line), ()))
+    tell_held(next((line["held"] for line in found if "held" in line), ()))
 
 
 def signal_screen(terminal: Terminal, trace: bool) -> None:
-    """Have the process that shows the screen take a snapshot; it is the one that a guard started."""
+    """Have the process that shows the screen trace; it is the one that a guard started."""
     if not trace:
         return
     for process in psutil.Process(terminal.pid).children():

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import random
-import shutil
 import statistics
 import sys
 import tempfile
@@ -26,42 +25,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import _bare as bare
 import _leet as leet
 from _player import playing
 from _terminal import Key, Terminal
 
 RATES = (1.0, 0.5)
 """Seconds a step of the watched runs takes."""
-BARE = """
-from time import strftime
-from textual.app import App
-from textual.widgets import Footer, Header, Static, TabbedContent, TabPane
-
-class Bare(App):
-    BINDINGS = [("1", "show('runs')", "Runs"), ("4", "show('train')", "Train")]
-
-    def compose(self):
-        yield Header()
-        yield Static(id="clock")
-        with TabbedContent(id="tabs"):
-            with TabPane("Runs", id="runs"):
-                yield Static("the pane of runs")
-            with TabPane("Train", id="train"):
-                yield Static("the pane of training")
-        yield Footer()
-
-    def on_mount(self):
-        self.set_interval(1, self.tick)
-
-    def tick(self):
-        self.query_one("#clock").update(strftime("%H:%M:%S"))
-
-    def action_show(self, pane):
-        self.query_one("#tabs").active = pane
-
-Bare().run()
-"""
-BARE_KEYS = (Key("4", "the pane of training"), Key("1", "the pane of runs"))
 KEYS = (
     Key("?", "help \u2500"),
     Key("?", "help \u2500", there=False),
@@ -114,7 +84,7 @@ def watched(root: Path, wandb: Path | None) -> Iterator[list[Watched]]:
             if wandb is not None:
                 run = stack.enter_context(leet.logging(wandb, rows, root / f"wandb-{every_s}"))
                 add(f"LEET, {rate}", leet.words(wandb, run), "entropy", leet.KEYS, **leet.QUIET)
-        add("bare Textual, a clock", [sys.executable, "-c", BARE], "the pane of runs", BARE_KEYS)
+        add("bare Textual, a clock", bare.words(clock=True), bare.FIRST, bare.KEYS)
         yield programs
 
 
@@ -146,14 +116,8 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=20, help="keys for each program")
     parser.add_argument("--leet", type=Path, metavar="WANDB", help="the wandb executable, for LEET")
     options = parser.parse_args()
-    wandb = options.leet or (Path(found) if (found := shutil.which("wandb")) else None)
-    if wandb is None or not wandb.exists():
-        print("LEET is left out: no wandb here; --leet PATH names one")
-        wandb = None
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        watched(Path(folder), wandb and wandb.absolute()) as programs,
-    ):
+    wandb = leet.found(options.leet)
+    with tempfile.TemporaryDirectory() as folder, watched(Path(folder), wandb) as programs:
         time.sleep(3)
         measure_quiet(programs, options.seconds)
         measure_keys(programs, options.keys)
