@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 
@@ -22,7 +21,7 @@ def bus(index: int) -> str:
 
 def gpu(index: int, use: float, *, ours: bool = True) -> Gpu:
     """A card at work for this process, or for somebody else."""
-    process = GpuProcess(os.getpid() if ours else 90_000 + index, "python train.py", 60 * GIB, ours, "me")
+    process = GpuProcess(4_100 + index, "python train.py", 60 * GIB, ours, "me")
     return Gpu(
         index,
         uuid=f"GPU-{index}",
@@ -81,7 +80,7 @@ def put(run: RecordedRun, hardware: Hardware) -> None:
 def ranks(run: RecordedRun, count: int, *, behind: int | None = None) -> None:
     """Ranks on a GPU each; one of them still generates while the others update."""
     for number in range(count):
-        rank = RankFile(run.folder.rank(number), run.pid)
+        rank = RankFile(run.folder.rank(number), 1)  # a process that lives on every machine
         late = number == behind
         rank.update(
             phase="generate" if late else "update", phase_since=NOW - (12.0 if late else 4.0), step=run.step,

@@ -219,6 +219,5 @@ def _rank(rank: RankRow, view: TrainView) -> Line:
         Span(pad(f"pid {rank.pid}", 13), "dim"),
         Span(pad(f"step {rank.step:,}", 12)),
         Span(pad("" if rank.gpu is None else f"GPU {rank.gpu}", 8)),
-        Span(f"{doing(rank.phase, function)}{for_s}", role),
-        Span("   the others wait" if rank.behind else "", role),
+        Span(f"{'still ' if rank.behind else ''}{doing(rank.phase, function)}{for_s}", role),
     ]
