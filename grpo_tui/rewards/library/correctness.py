@@ -107,7 +107,7 @@ def bare(answer: str) -> str:
 
 
 class ExactAnswer(AnswerReward):
-    """1 where the answer is the gold answer, letter for letter once white space and marks around both are gone.
+    """1 where the answer is the gold answer, letter for letter without white space and marks around both.
 
     Args:
         ignore_case: whether `Paris` equals `paris`.

@@ -1,0 +1,341 @@
+"""A file of cases: what rewards should give, exactly or as an order, so that a change of them shows.
+
+    rewards: gsm8k.yaml          # a config, or a list such as [rewards.py:correct, think_format_reward]
+    cases:
+      - name: right
+        prompt: What is 2+2?
+        completion: <answer>4</answer>
+        columns: {answer: "4"}
+        expect: {correct: 1.0, think_format_reward: {at_most: 0.5}, total: 1.0}
+      - name: wrong
+        ...
+        below: right             # by the total; {right: correct} by one function
+
+Paths are looked up beside the file. It reads, judges and adds to the file; it scores nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.paths import split_file_source
+from grpo_tui.config.removed import nearest
+from grpo_tui.config.yaml_lines import YamlDocument, YamlError, parse_mapping
+from grpo_tui.rewards.samples import Sample
+
+CASE_KEYS = ("name", "prompt", "completion", "columns", "expect", "above", "below", "tags", "note")
+FILE_KEYS = ("rewards", "cases", "tolerance")
+BOUND_KEYS = ("at_least", "at_most")
+TOTAL = "total"
+TOLERANCE = 1e-4
+"""Two scores that differ by less are the same: TRL computes in float32."""
+
+
+class CaseFileError(ValueError):
+    """A cases file cannot be used; the message names the file, the line and the fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What one function, or the total, should give.
+
+    Attributes:
+        low, high: inclusive bounds; equal ones for an exact value.
+        abstains: None is expected, and nothing else.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    abstains: bool = False
+
+    def holds(self, score: float | None, tolerance: float) -> bool:
+        """Whether a score is what was expected."""
+        if score is None or self.abstains:
+            return score is None and self.abstains
+        return self.low - tolerance <= score <= self.high + tolerance
+
+    def __str__(self) -> str:
+        """As a person says it."""
+        if self.abstains:
+            return "none"
+        if self.low == self.high:
+            return f"{self.low:g}"
+        if math.isinf(self.high):
+            return f"at least {self.low:g}"
+        return f"at most {self.high:g}" if math.isinf(self.low) else f"{self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One completion and what it should get.
+
+    Attributes:
+        name: unique in its file.
+        sample: what is scored.
+        expect: by the name of a function, or `total`.
+        above, below: name of another case to the function, or `total`, by which the two are compared.
+        line: line of the case in its file.
+        tags: free words.
+    """
+
+    name: str
+    sample: Sample
+    expect: Mapping[str, Expected] = field(default_factory=dict)
+    above: Mapping[str, str] = field(default_factory=dict)
+    below: Mapping[str, str] = field(default_factory=dict)
+    line: int | None = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFile:
+    """All cases of a file.
+
+    Attributes:
+        path: the file.
+        rewards: a config's path alone, or sources of reward functions; empty where the command names them.
+        cases: in the order of the file.
+        tolerance: largest difference of two equal scores.
+    """
+
+    path: Path
+    rewards: tuple[str, ...]
+    cases: tuple[Case, ...]
+    tolerance: float = TOLERANCE
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """One expectation that does not hold.
+
+    Attributes:
+        case: name of the case.
+        function: name of the function, or `total`.
+        wanted: what was expected, in words.
+        got: what came, in words.
+        line: line of the case.
+    """
+
+    case: str
+    function: str
+    wanted: str
+    got: str
+    line: int | None
+
+
+def read_cases(path: Path) -> CaseFile:
+    """Read a cases file.
+
+    Raises:
+        CaseFileError: it cannot be read, or holds something that is no case.
+    """
+    try:
+        document = parse_mapping(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CaseFileError(f"{path}: cannot be read: {error}") from error
+    except YamlError as error:
+        raise CaseFileError(f"{path}{_at(error.line)}: {error}") from error
+    values = document.values
+    _known(path, values, FILE_KEYS, document.line())
+    entries = values.get("cases")
+    if not isinstance(entries, list) or not entries:
+        raise CaseFileError(f"{path}: it has no cases; write them as a list under `cases:`")
+    cases = tuple(_case(path, document, number, entry) for number, entry in enumerate(entries))
+    _names(path, cases)
+    tolerance = values.get("tolerance", TOLERANCE)
+    if not _is_number(tolerance) or tolerance < 0:
+        raise CaseFileError(f"{path}{_at(document.line('tolerance'))}: tolerance is a number from 0 up")
+    return CaseFile(path, _rewards(path, document), cases, float(tolerance))
+
+
+def judge_cases(
+    file: CaseFile, functions: Mapping[str, Sequence[float | None]], totals: Sequence[float | None]
+) -> list[Miss]:
+    """The expectations that do not hold, in the order of the cases.
+
+    Args:
+        file: the cases.
+        functions: scores by the name of the function, in the order of the cases.
+        totals: weighted totals in the same order.
+
+    Raises:
+        CaseFileError: a case names a function that is not there.
+    """
+    scores = {**functions, TOTAL: totals}
+    places = {case.name: number for number, case in enumerate(file.cases)}
+    found = []
+    for number, case in enumerate(file.cases):
+        for name, expected in case.expect.items():
+            score = _scores_of(file, case, name, scores)[number]
+            if not expected.holds(score, file.tolerance):
+                found.append(Miss(case.name, name, str(expected), _shown(score), case.line))
+        for word, others in (("above", case.above), ("below", case.below)):
+            for other, name in others.items():
+                given = _scores_of(file, case, name, scores)
+                mine, theirs = given[number], given[places[other]]
+                if not _ordered(mine, theirs, word, file.tolerance):
+                    got = f"{_shown(mine)}, and “{other}” {_shown(theirs)}"
+                    found.append(Miss(case.name, name, f"{word} “{other}”", got, case.line))
+    return found
+
+
+def add_case(path: Path, case: Mapping[str, Any], rewards: str | Sequence[str] = ()) -> None:
+    """Add a case to a file, which is made when there is none; what stands in it stays as it is.
+
+    Args:
+        path: the file.
+        case: the case as the file writes it.
+        rewards: what a new file says of the rewards.
+
+    Raises:
+        CaseFileError: the file cannot be used or written, or has a case of that name.
+    """
+    import io
+    import os
+
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 10_000
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    if path.exists():
+        if any(known.name == case["name"] for known in read_cases(path).cases):
+            raise CaseFileError(f"{path}: there is a case called “{case['name']}” already")
+        document = yaml.load(path.read_text(encoding="utf-8"))
+    else:
+        document = {"rewards": rewards, "cases": []} if rewards else {"cases": []}
+    document["cases"].append(dict(case))
+    text = io.StringIO()
+    yaml.dump(document, text)
+    beside = path.with_name(path.name + ".new")
+    try:
+        beside.write_text(text.getvalue(), encoding="utf-8")
+        os.replace(beside, path)
+    except OSError as error:
+        raise CaseFileError(f"{path}: cannot be written: {error}") from error
+
+
+def _case(path: Path, document: YamlDocument, number: int, entry: Any) -> Case:
+    line = document.line("cases", number)
+    place = f"{path}{_at(line)}"
+    if not isinstance(entry, dict):
+        raise CaseFileError(f"{place}: a case is a mapping with `completion:` and `expect:`")
+    _known(path, entry, CASE_KEYS, line)
+    if "completion" not in entry:
+        raise CaseFileError(f"{place}: the case has no completion")
+    columns = entry.get("columns") or {}
+    if not isinstance(columns, dict):
+        raise CaseFileError(f"{place}: columns is a mapping of dataset columns to values")
+    expect = entry.get("expect") or {}
+    if not isinstance(expect, dict):
+        expect = {TOTAL: expect}
+    case = Case(
+        name=str(entry.get("name") or f"case {number + 1}"),
+        sample=Sample(entry.get("prompt", ""), entry["completion"], columns, group=str(number)),
+        expect={str(name): _expected(place, name, value) for name, value in expect.items()},
+        above=_others(place, entry.get("above")),
+        below=_others(place, entry.get("below")),
+        line=line,
+        tags=tuple(str(tag) for tag in entry.get("tags") or ()),
+    )
+    if not (case.expect or case.above or case.below):
+        raise CaseFileError(f"{place}: the case expects nothing; add expect, above or below")
+    return case
+
+
+def _expected(place: str, name: Any, value: Any) -> Expected:
+    if value is None:
+        return Expected(abstains=True)
+    if _is_number(value):
+        return Expected(float(value), float(value))
+    if isinstance(value, dict) and value and all(_is_number(bound) for bound in value.values()):
+        if unknown := set(value) - set(BOUND_KEYS):
+            raise CaseFileError(f"{place}: {', '.join(map(str, unknown))}: bounds are at_least and at_most")
+        return Expected(float(value.get("at_least", -math.inf)), float(value.get("at_most", math.inf)))
+    raise CaseFileError(f"{place}: {name} is to be a number, null, or at_least and at_most, not {value!r}")
+
+
+def _others(place: str, value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return {value: TOTAL}
+    if isinstance(value, list):
+        return {str(other): TOTAL for other in value}
+    if isinstance(value, dict):
+        return {str(other): str(name) for other, name in value.items()}
+    raise CaseFileError(f"{place}: above and below name another case, or map it to a function")
+
+
+def _names(path: Path, cases: Sequence[Case]) -> None:
+    known: dict[str, Case] = {}
+    for case in cases:
+        if case.name in known:
+            raise CaseFileError(f"{path}{_at(case.line)}: two cases are called “{case.name}”")
+        known[case.name] = case
+    for case in cases:
+        for other in (*case.above, *case.below):
+            if other not in known:
+                near = nearest(other, known)
+                hint = f"; did you mean “{near}”?" if near else ""
+                raise CaseFileError(f"{path}{_at(case.line)}: no case is called “{other}”{hint}")
+
+
+def _rewards(path: Path, document: YamlDocument) -> tuple[str, ...]:
+    value = document.values.get("rewards") or ()
+    sources = [value] if isinstance(value, str) else value
+    if not isinstance(sources, list | tuple) or not all(isinstance(source, str) for source in sources):
+        raise CaseFileError(
+            f"{path}{_at(document.line('rewards'))}: rewards is a config or a list of sources"
+        )
+    return tuple(_beside(path, source) for source in sources)
+
+
+def _beside(path: Path, source: str) -> str:
+    parts = split_file_source(source)
+    file = Path(parts[0] if parts else source).expanduser()
+    found = path.parent / file
+    if not found.is_file():
+        return source
+    return f"{found}:{parts[1]}" if parts else str(found)
+
+
+def _known(path: Path, entry: Mapping[str, Any], keys: Sequence[str], line: int | None) -> None:
+    for key in entry:
+        if key not in keys:
+            near = nearest(str(key), keys)
+            hint = f"; did you mean {near}?" if near else f"; known are {', '.join(keys)}"
+            raise CaseFileError(f"{path}{_at(line)}: there is no key {key}{hint}")
+
+
+def _scores_of(
+    file: CaseFile, case: Case, name: str, scores: Mapping[str, Sequence[float | None]]
+) -> Sequence[float | None]:
+    if name not in scores:
+        near = nearest(name, scores)
+        hint = f"; did you mean {near}?" if near else f"; there are {', '.join(scores)}"
+        raise CaseFileError(f"{file.path}{_at(case.line)}: no function is called {name}{hint}")
+    return scores[name]
+
+
+def _ordered(mine: float | None, theirs: float | None, word: str, tolerance: float) -> bool:
+    if mine is None or theirs is None:
+        return False
+    return mine > theirs + tolerance if word == "above" else mine < theirs - tolerance
+
+
+def _shown(score: float | None) -> str:
+    return "none" if score is None else f"{score:g}"
+
+
+def _at(line: int | None) -> str:
+    return "" if line is None else f":{line}"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

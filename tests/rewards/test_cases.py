@@ -1,0 +1,99 @@
+"""A cases file: what it may say, what does not hold, and what is added to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.rewards.cases import CaseFileError, add_case, judge_cases, read_cases
+
+TEXT = """\
+# what must stay so
+rewards: [rewards.py:correct, think_format_reward]
+cases:
+  - name: right
+    prompt: 2+2?
+    completion: <answer>4</answer>   # as asked
+    columns: {answer: "4"}
+    expect: {correct: 1.0, total: {at_least: 1}}
+  - name: wrong
+    completion: <answer>5</answer>
+    expect: {correct: 0}
+    below: right
+  - name: no gold
+    completion: x
+    expect: {correct: null}
+    below: {right: correct}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "cases.yaml"
+    path.write_text(TEXT)
+    (tmp_path / "rewards.py").write_text("")
+    return path
+
+
+def test_a_file_is_read_with_its_rewards_beside_it(file: Path) -> None:
+    read = read_cases(file)
+    assert read.rewards == (f"{file.parent / 'rewards.py'}:correct", "think_format_reward")
+    assert [(case.name, case.line) for case in read.cases] == [("right", 4), ("wrong", 9), ("no gold", 13)]
+    assert read.cases[0].sample.columns == {"answer": "4"}
+
+
+def test_what_holds_is_silent(file: Path) -> None:
+    read = read_cases(file)
+    missed = judge_cases(read, {"correct": [1.0, 0.0, None]}, [1.5, 0.5, None])
+    assert [(miss.case, miss.function) for miss in missed] == [("no gold", "correct")]
+
+
+def test_what_does_not_hold_is_told_with_both_sides(file: Path) -> None:
+    missed = judge_cases(read_cases(file), {"correct": [0.0, 0.0, 1.0]}, [0.0, 0.0, 0.0])
+    assert [(m.case, m.function, m.wanted, m.got) for m in missed] == [
+        ("right", "correct", "1", "0"),
+        ("right", "total", "at least 1", "0"),
+        ("wrong", "total", "below “right”", "0, and “right” 0"),
+        ("no gold", "correct", "none", "1"),
+        ("no gold", "correct", "below “right”", "1, and “right” 0"),
+    ]
+    assert missed[0].line == 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("completion: x", "complation: x", r":13: there is no key complation; did you mean completion"),
+        ("below: right", "below: rihgt", r":9: no case is called “rihgt”; did you mean “right”"),
+        ("name: wrong", "name: right", r":9: two cases are called “right”"),
+        ("correct: 0}", "correct: [0]}", r":9: correct is to be a number"),
+        ("{at_least: 1}", "{over: 1}", r":4: over: bounds are"),
+        ("cases:", "tests:", r"no key tests"),
+        ("    completion: x\n", "", r":13: the case has no completion"),
+        ("[rewards.py:correct, think_format_reward]", "{a: 1}", r":2: rewards is a config or a list"),
+    ],
+)
+def test_a_fault_is_told_with_its_line(file: Path, old: str, new: str, said: str) -> None:
+    file.write_text(TEXT.replace(old, new))
+    with pytest.raises(CaseFileError, match=said):
+        read_cases(file)
+
+
+def test_a_function_that_is_not_there_is_named(file: Path) -> None:
+    with pytest.raises(CaseFileError, match=r":4: no function is called correct; did you mean corect"):
+        judge_cases(read_cases(file), {"corect": [1.0, 0.0, None]}, [1.0, 0.0, None])
+
+
+def test_a_case_is_added_and_the_rest_stays_as_it_was(file: Path) -> None:
+    add_case(file, {"name": "new", "completion": "a: b\nc", "expect": {"correct": 0.0}})
+    assert file.read_text().startswith(TEXT)
+    assert read_cases(file).cases[-1].sample.completion == "a: b\nc"
+    with pytest.raises(CaseFileError, match="already"):
+        add_case(file, {"name": "new", "completion": "x", "expect": {"correct": 0.0}})
+
+
+def test_a_new_file_names_its_rewards(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("")
+    add_case(tmp_path / "new.yaml", {"name": "a", "completion": "b", "expect": {"total": 1}}, "run.yaml")
+    assert read_cases(tmp_path / "new.yaml").rewards == (str(tmp_path / "run.yaml"),)
