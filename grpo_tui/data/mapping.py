@@ -53,6 +53,14 @@ def map_rows(rows: Dataset, section: Section, origin: str) -> Dataset:
     return rows
 
 
+def as_messages(prompt: Any, section: Section) -> list[dict[str, Any]]:
+    """Return one prompt as `map_rows` makes messages of it: with system prompt and examples."""
+    made: list[dict[str, Any]] = _to_messages({"prompt": prompt}, section.system_prompt, _shots(section))[
+        "prompt"
+    ]
+    return made
+
+
 def _renamed(rows: Dataset, columns: list[str], section: Section, origin: str) -> tuple[Dataset, list[str]]:
     """Rename columns as `columns` says (wanted name → column); a column wanted twice is copied."""
     moves = {wanted: source for wanted, source in section.columns.items() if wanted != source}

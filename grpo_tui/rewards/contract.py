@@ -8,7 +8,8 @@ return value that TRL can use is passed on as it is. It calls no reward.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from grpo_tui.config.removed import nearest
@@ -77,40 +78,81 @@ def check_call(name: str, function: Callable[..., Any], columns: Collection[str]
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return []  # built in C: it says nothing of its parameters
+    faults = signature_faults(name, parameters, columns, _place(function))
+    for fault in faults:
+        if fault.fatal:
+            raise RewardContractError(fault.message)
+    return [fault.message for fault in faults]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with a function's parameters.
+
+    Attributes:
+        rule: `missing-column`, `missing-kwargs` or `unfilled-default`.
+        fatal: whether TRL's call would fail.
+        message: a sentence with the fix.
+        parameter: the parameter concerned, or the first argument that is not taken.
+        near: a column that it may mean.
+    """
+
+    rule: str
+    fatal: bool
+    message: str
+    parameter: str
+    near: str | None = None
+
+
+def signature_faults(
+    name: str, parameters: Mapping[str, inspect.Parameter], columns: Collection[str], place: str
+) -> list[Fault]:
+    """Return what is wrong with a function's parameters, the worst first.
+
+    Args:
+        name: the reward's name.
+        parameters: what it takes.
+        columns: columns of the dataset.
+        place: ` (file:line)` of the function, or empty.
+    """
     own = [column for column in columns if column not in NOT_PASSED]
     passed = [*ALWAYS, *own]
-    kinds = {parameter.kind for parameter in parameters.values()}
-    missing = [
-        p.name
-        for p in parameters.values()
-        if p.default is p.empty
-        and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
-        and (p.name not in passed or p.kind is p.POSITIONAL_ONLY)
-    ]
-    if missing:
-        raise RewardContractError(
-            f"reward function '{name}' needs {missing[0]}, which is no column of the dataset; the columns "
-            f"are {', '.join(sorted(columns))}.{_like(missing[0], own)}"
-        )
-    if inspect.Parameter.VAR_KEYWORD not in kinds:
-        unknown = [key for key in passed if key not in parameters]
-        if unknown:
-            taken = ", ".join([*parameters, "**kwargs"])
-            raise RewardContractError(
-                f"reward function '{name}' takes no {unknown[0]}, which TRL passes with every call; write it "
-                f"as `({taken})`{_place(function)}"
+    found = []
+    for p in parameters.values():
+        variable = p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+        if p.default is p.empty and not variable and (p.name not in passed or p.kind is p.POSITIONAL_ONLY):
+            message = (
+                f"reward function '{name}' needs {p.name}, which is no column of the dataset; the columns "
+                f"are {', '.join(sorted(columns))}.{_like(p.name, own)}"
             )
-    return [
-        f"reward '{name}': its parameter {p.name} stays None, for the dataset has no such column."
-        f"{_like(p.name, own)}"
-        for p in parameters.values()
-        if p.default is None and p.name not in passed
-    ]
+            found.append(Fault("missing-column", True, message, p.name, near_column(p.name, own)))
+    kinds = {parameter.kind for parameter in parameters.values()}
+    unknown = [key for key in passed if key not in parameters]
+    if inspect.Parameter.VAR_KEYWORD not in kinds and unknown:
+        taken = ", ".join([*parameters, "**kwargs"])
+        message = (
+            f"reward function '{name}' takes no {unknown[0]}, which TRL passes with every call; write it "
+            f"as `({taken})`{place}"
+        )
+        found.append(Fault("missing-kwargs", True, message, unknown[0]))
+    for p in parameters.values():
+        if p.default is None and p.name not in passed:
+            message = (
+                f"reward '{name}': its parameter {p.name} stays None, for the dataset has no such column."
+                f"{_like(p.name, own)}"
+            )
+            found.append(Fault("unfilled-default", False, message, p.name, near_column(p.name, own)))
+    return found
+
+
+def near_column(word: str, columns: Collection[str]) -> str | None:
+    """Return the column that a name may mean: one of a like name, or the only one there is."""
+    others = [column for column in columns if column not in NOT_PASSED]
+    return nearest(word, others, cutoff=0.5) or (others[0] if len(others) == 1 else None)
 
 
 def _like(word: str, columns: Collection[str]) -> str:
-    near = nearest(word, columns, cutoff=0.5)
-    near = near or (next(iter(columns)) if len(columns) == 1 else None)
+    near = near_column(word, columns)
     return f" If it means {near}: `grpo_tui.columns: {{{word}: {near}}}`" if near else ""
 
 

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -76,18 +77,36 @@ def load_rewards(config: RunConfig) -> list[LoadedReward]:
     Raises:
         RewardLoadError: one of them cannot be found, imported or made.
     """
-    loaded: list[LoadedReward] = []
+    return [load() for _, load in each_reward(config)]
+
+
+def each_reward(config: RunConfig) -> list[tuple[str, Callable[[], LoadedReward]]]:
+    """Return the name of every reward of a run and how to load it, so that one that fails spares the others.
+
+    Raises:
+        RewardLoadError: `reward_weights` has another length than the rewards.
+    """
+    found: list[tuple[str, Callable[[], LoadedReward]]] = []
     model = config.script.get("reward_model_name_or_path")
     if model:
-        loaded.append(_model(str(model).rstrip("/").rpartition("/")[2], str(model), 1.0))
-    loaded += [_script_reward(str(source), config.cwd) for source in config.script.get("reward_funcs") or ()]
-    loaded += [load_entry(entry, config.cwd) for entry in config.section.rewards]
+        name = str(model).rstrip("/").rpartition("/")[2]
+        found.append((name, functools.partial(_model, name, str(model), 1.0)))
+    names = [str(source) for source in config.script.get("reward_funcs") or ()]
+    found += [(name, functools.partial(_script_reward, name, config.cwd)) for name in names]
+    found += [(e.name, functools.partial(load_entry, e, config.cwd)) for e in config.section.rewards]
     weights = config.grpo.get("reward_weights")
     if weights is None:
-        return loaded
-    if len(weights) != len(loaded):
-        raise RewardLoadError("weights", f"reward_weights has {len(weights)} for {len(loaded)} rewards")
-    return [replace(reward, weight=float(weight)) for reward, weight in zip(loaded, weights, strict=True)]
+        return found
+    if len(weights) != len(found):
+        raise RewardLoadError("weights", f"reward_weights has {len(weights)} for {len(found)} rewards")
+    return [
+        (name, functools.partial(_weighted, load, float(weight)))
+        for (name, load), weight in zip(found, weights, strict=True)
+    ]
+
+
+def _weighted(load: Callable[[], LoadedReward], weight: float) -> LoadedReward:
+    return replace(load(), weight=weight)
 
 
 def load_entry(entry: RewardEntry, folder: str | None = None) -> LoadedReward:
@@ -118,6 +137,11 @@ def load_entry(entry: RewardEntry, folder: str | None = None) -> LoadedReward:
     except UserCodeError as error:
         raise RewardLoadError(entry.name, str(error)) from error
     func = _made(entry.name, found, entry.params)
+    if is_model(func):
+        # TRL calls a model otherwise than a function, so it must stay one, and names it by its config.
+        own = str(getattr(getattr(func, "config", None), "_name_or_path", "") or entry.name)
+        name = own.rstrip("/").rpartition("/")[2]
+        return _described(name, entry.source, weight, func, found, {})
     return _described(entry.name, entry.source, weight, renamed(func, entry.name), found, entry.params)
 
 
@@ -176,6 +200,8 @@ def _made(name: str, found: Any, params: Mapping[str, Any]) -> RewardFunc:
         raise RewardLoadError(name, f"its source is {_what(found)}, not a function or a class")
     if not params:
         return found
+    if is_model(found):
+        raise RewardLoadError(name, "its source is a reward model, which takes no params")
     _require_parameters(name, found, params)
     bound = functools.partial(found, **params)
     bound.__name__ = callable_name(found)  # type: ignore[attr-defined]
@@ -232,6 +258,12 @@ def _described(
         pass  # built into the interpreter or made at run time: there is no source to keep
     digest = hashlib.sha256((text if text is not None else repr(definition)).encode()).hexdigest()
     return LoadedReward(name, source, weight, func, file, line, digest, text, params)
+
+
+def is_model(found: Any) -> bool:
+    """Return whether TRL will take it for a reward model: an instance of torch's Module."""
+    torch = sys.modules.get("torch")  # without torch in the process there is no instance of one
+    return torch is not None and isinstance(found, torch.nn.Module)
 
 
 def _is_dotted(source: str) -> bool:

@@ -1,0 +1,143 @@
+"""Findings from gold answers given as completions: a sound correctness reward puts them above wrong ones.
+
+Each row's gold answer and a wrong one were scored in several forms; one form in which the gold answer wins is
+enough. Only functions that read the gold column are judged. It calls nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_tui.core.findings import Finding, Fix, Severity
+from grpo_tui.core.text import one_line
+from grpo_tui.rewards.checks.source_text import RewardSource
+from grpo_tui.rewards.gold_forms import short_answer
+from grpo_tui.rewards.samples import Sample
+from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """How one row went with one function."""
+
+    number: int
+    verdict: str  # above, below, alike, abstains
+    gold: float | None
+    wrong: float | None
+    answer: Any
+
+
+def reads_column(info: FunctionInfo, column: str) -> bool:
+    """Return whether a function takes a column, by a parameter or out of its keyword arguments."""
+    if any(p.name == column for p in info.parameters or ()):
+        return True
+    source = RewardSource(info.file_text, info.line)
+    return source.mentions(f'"{column}"') or source.mentions(f"'{column}'")
+
+
+def gold_findings(results: Sequence[FunctionScore], samples: Sequence[Sample], column: str) -> list[Finding]:
+    """Return functions that do not put gold answers above wrong ones.
+
+    Args:
+        results: what the functions gave for `samples`.
+        samples: what `gold_and_wrong` made: gold and wrong in turn, grouped by row.
+        column: the column that holds the gold answer.
+    """
+    found = []
+    for result in results:
+        if result.failure is None and reads_column(result.info, column):
+            rows = _rows(result, samples, column)
+            finding = _judge(result, rows, column)
+            if finding is not None:
+                found.append(finding)
+    return found
+
+
+def _rows(result: FunctionScore, samples: Sequence[Sample], column: str) -> list[_Row]:
+    by_row: dict[str, list[tuple[float | None, float | None]]] = {}
+    answers: dict[str, Any] = {}
+    for i in range(0, len(samples), 2):
+        row = samples[i].group
+        by_row.setdefault(row, []).append((result.scores[i], result.scores[i + 1]))
+        answers[row] = samples[i].columns.get(column)
+    return [_row(n, pairs, answers[row]) for n, (row, pairs) in enumerate(by_row.items(), 1)]
+
+
+def _row(number: int, pairs: Sequence[tuple[float | None, float | None]], answer: Any) -> _Row:
+    known = [(g, w) for g, w in pairs if g is not None and w is not None]
+    if not known:
+        return _Row(number, "abstains", None, None, answer)
+    best = max(known, key=lambda pair: pair[0] - pair[1])
+    if best[0] > best[1]:
+        return _Row(number, "above", *best, answer)
+    worst = min(known, key=lambda pair: pair[0] - pair[1])
+    verdict = "below" if worst[0] < worst[1] else "alike"
+    return _Row(number, verdict, *worst, answer)
+
+
+def _judge(result: FunctionScore, rows: Sequence[_Row], column: str) -> Finding | None:
+    info = result.info
+    judged = [row for row in rows if row.verdict != "abstains"]
+    bad = [row for row in judged if row.verdict != "above"]
+
+    def finding(rule: str, message: str, fix: Fix | None = None) -> Finding:
+        severity: Severity = "warning" if len(bad) < len(judged) or not judged else "error"
+        return Finding(
+            f"rewards.{rule}", severity, info.name, info.line, f"reward '{info.name}' {message}", fix
+        )
+
+    if not judged:
+        return finding(
+            "gold-abstains",
+            f"abstains on the gold answer of all {len(rows)} rows, as when it cannot read {column}: "
+            f'"{_shown(rows[0])}"',
+        )
+    if not bad:
+        return None
+    first = bad[0]
+    below = [row for row in bad if row.verdict == "below"]
+    if len(below) == len(judged):
+        return finding(
+            "gold-below-wrong",
+            f"gives the gold answer less than a wrong one in all {len(judged)} rows ({_pair(first)}): its "
+            "sign is turned",
+        )
+    raw = str(first.answer or "")
+    if len(bad) == len(judged) and raw and short_answer(first.answer) != raw.strip():
+        kind = "gsm8k" if "####" in raw else "boxed"
+        fix = Fix("grpo_tui.answer", {"from": column, "kind": kind, "to": column})
+        return finding(
+            "gold-format",
+            f"never puts the gold answer above a wrong one: {column} holds a whole solution "
+            f'("{_shown(first)}") and the function compares with all of it, so that '
+            f'"{short_answer(first.answer)}" scores '
+            f"{_number(first.gold)} as a wrong answer does. Cut the answer out with grpo_tui.answer: {kind}",
+            fix,
+        )
+    if len(bad) == len(judged):
+        return finding(
+            "gold-not-above-wrong",
+            "never gives a gold answer more than a wrong one, in whatever form it is written "
+            f"({_pair(first)}); {len(judged)} rows were tried",
+        )
+    empty = [row for row in bad if not str(row.answer or "").strip()]
+    why = f", {len(empty)} of them with an empty {column}" if empty else ""
+    return finding(
+        "gold-unusable",
+        f"scores gold and wrong answers alike in {len(bad)} of {len(judged)} rows{why} (first: row "
+        f"{first.number}, {_pair(first)}). Return None where the gold answer cannot be used",
+    )
+
+
+def _pair(row: _Row) -> str:
+    return f'"{_shown(row)}": gold {_number(row.gold)}, wrong {_number(row.wrong)}'
+
+
+def _shown(row: _Row) -> str:
+    return one_line("" if row.answer is None else str(row.answer), 60)
+
+
+def _number(value: float | None) -> str:
+    return "None" if value is None else f"{value:g}"

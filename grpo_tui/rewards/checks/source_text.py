@@ -1,0 +1,236 @@
+"""What the text of a reward function shows without running it, found with `ast`.
+
+Looks at the function and at what it calls in the same file. It judges nothing and reads no file.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_BROAD = ("Exception", "BaseException")
+_RE_FUNCTIONS = ("match", "search", "fullmatch", "findall", "finditer", "compile", "split", "sub")
+
+
+@dataclass(frozen=True, slots=True)
+class BroadHandler:
+    """A `try` whose handler takes every exception and goes on with a constant.
+
+    Attributes:
+        first: first line of the body that is tried.
+        last: its last line.
+        line: line of the `except`.
+    """
+
+    first: int
+    last: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A regular expression that stands in the source as a literal.
+
+    Attributes:
+        text: the expression.
+        method: the function of `re` it is used with; `compile` when that is not known.
+        dotall: whether `.` matches line breaks in it.
+        line: where it stands.
+    """
+
+    text: str
+    method: str
+    dotall: bool
+    line: int
+
+
+class RewardSource:
+    """The part of a file that one reward function consists of.
+
+    Args:
+        file_text: the whole file.
+        line: line of the definition.
+    """
+
+    def __init__(self, file_text: str, line: int | None) -> None:
+        try:
+            tree = ast.parse(file_text)
+        except (SyntaxError, ValueError, RecursionError):
+            tree = ast.Module([], [])
+        self._nodes = list(_reachable(tree, line))
+        self._constants = _pattern_constants(tree)
+        self.text = "\n".join(ast.get_source_segment(file_text, node) or "" for node in self._nodes)
+
+    def broad_handlers(self) -> list[BroadHandler]:
+        """Return every `try` that goes on with a constant after any exception."""
+        return [
+            BroadHandler(
+                node.body[0].lineno, node.body[-1].end_lineno or node.body[-1].lineno, handler.lineno
+            )
+            for node in self._walk()
+            if isinstance(node, ast.Try)
+            for handler in node.handlers
+            if _is_broad(handler.type) and _goes_on_with_a_constant(handler)
+        ]
+
+    def alarm_line(self) -> int | None:
+        """Return the line where it sets an alarm or a signal handler, which needs the main thread."""
+        for node in self._walk():
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "signal"
+                and node.attr in ("alarm", "setitimer", "signal", "SIGALRM")
+            ):
+                return node.lineno
+        return None
+
+    def distance_line(self) -> int | None:
+        """Return the line where a bare distance, `abs(a - b)`, is given as a score."""
+        for node in self._walk():
+            scores: list[ast.expr] = []
+            if isinstance(node, ast.Return) and isinstance(node.value, ast.ListComp):
+                scores = [node.value.elt]
+            elif (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr == "append"
+            ):
+                scores = node.args[:1]
+            for score in scores:
+                if _is_distance(score):
+                    return score.lineno
+        return None
+
+    def patterns(self) -> list[Pattern]:
+        """Return the literal regular expressions it uses, its own and the file's compiled ones."""
+        found = []
+        for node in self._walk():
+            if isinstance(node, ast.Call):
+                pattern = _pattern(node)
+                if pattern is not None:
+                    found.append(pattern)
+            if isinstance(node, ast.Name) and node.id in self._constants:
+                found.append(self._constants[node.id])
+        return list(dict.fromkeys(found))
+
+    def mentions(self, word: str) -> bool:
+        """Return whether a word stands anywhere in it, texts and comments included."""
+        return word in self.text
+
+    def _walk(self) -> Iterator[ast.AST]:
+        for node in self._nodes:
+            yield from ast.walk(node)
+
+
+def _reachable(tree: ast.Module, line: int | None) -> Iterator[ast.stmt]:
+    """The definition at `line`, then the file's own functions and classes that it names, and theirs."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    named = {node.name: node for node in tree.body if isinstance(node, kinds)}
+    start = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, kinds) and line in (n.lineno, *(d.lineno for d in n.decorator_list))
+    ]
+    waiting: list[ast.stmt] = list(start)
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop(0)
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        waiting += [definition for name, definition in named.items() if name in names]
+
+
+def _is_broad(kind: ast.expr | None) -> bool:
+    if isinstance(kind, ast.Tuple):
+        return any(_is_broad(part) for part in kind.elts)
+    return kind is None or (isinstance(kind, ast.Name) and kind.id in _BROAD)
+
+
+def _goes_on_with_a_constant(handler: ast.ExceptHandler) -> bool:
+    if any(isinstance(node, ast.Raise) for node in ast.walk(handler)):
+        return False
+    for node in handler.body:
+        if isinstance(node, ast.Pass | ast.Continue):
+            return True
+        if isinstance(node, ast.Return) and (node.value is None or _is_constant(node.value)):
+            return not (isinstance(node.value, ast.Constant) and node.value.value is None)
+        if (
+            isinstance(node, ast.Assign | ast.AnnAssign)
+            and node.value is not None
+            and _is_constant(node.value)
+        ):
+            return not (isinstance(node.value, ast.Constant) and node.value.value is None)
+        call = node.value if isinstance(node, ast.Expr) else None
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "append"
+            and call.args
+            and _is_constant(call.args[0])
+        ):
+            return not (isinstance(call.args[0], ast.Constant) and call.args[0].value is None)
+    return False
+
+
+def _is_constant(node: ast.expr) -> bool:
+    """A literal, a list of literals, `[0.0] * n`, `[0.0 for _ in …]`."""
+    if isinstance(node, ast.UnaryOp):
+        return _is_constant(node.operand)
+    if isinstance(node, ast.List | ast.Tuple):
+        return all(_is_constant(item) for item in node.elts)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return isinstance(node.left, ast.List) and _is_constant(node.left)
+    if isinstance(node, ast.ListComp):
+        return _is_constant(node.elt)
+    return isinstance(node, ast.Constant)
+
+
+def _is_distance(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        if node.func.id in ("float", "int", "round") and node.args:
+            return _is_distance(node.args[0])
+        argument = node.args[0] if node.args else None
+        return node.func.id == "abs" and isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Sub)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Mult):
+        return _is_distance(node.left) and not isinstance(node.right, ast.UnaryOp)
+    return False
+
+
+def _pattern_constants(tree: ast.Module) -> dict[str, Pattern]:
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            pattern = _pattern(node.value)
+            for target in node.targets:
+                if pattern is not None and isinstance(target, ast.Name):
+                    found[target.id] = pattern
+    return found
+
+
+def _pattern(call: ast.Call) -> Pattern | None:
+    function = call.func
+    if not (
+        isinstance(function, ast.Attribute)
+        and isinstance(function.value, ast.Name)
+        and function.value.id in ("re", "regex")
+        and function.attr in _RE_FUNCTIONS
+        and call.args
+        and isinstance(call.args[0], ast.Constant)
+        and isinstance(call.args[0].value, str)
+    ):
+        return None
+    flags = [*call.args[1:], *(keyword.value for keyword in call.keywords)]
+    names = {
+        node.attr if isinstance(node, ast.Attribute) else node.id
+        for flag in flags
+        for node in ast.walk(flag)
+        if isinstance(node, ast.Attribute | ast.Name)
+    }
+    text = call.args[0].value
+    dotall = bool(names & {"DOTALL", "S"}) or text.startswith("(?s")
+    return Pattern(text, function.attr, dotall, call.lineno)

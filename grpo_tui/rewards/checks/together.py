@@ -1,0 +1,191 @@
+"""Findings from functions side by side: names, cancelling, measuring the same, drowning, cost, float32.
+
+Everything is judged within groups, for only differences there become advantages. It calls nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.statistics import variance_shares
+from grpo_tui.rewards.checks.correlation import within_groups
+from grpo_tui.rewards.samples import Sample, groups_of
+from grpo_tui.rewards.score_report import Aggregate, FunctionScore
+
+SAME = 0.995
+LEAST_PAIRS = 6
+"""Samples in groups with spread that a statement about two functions needs."""
+DROWNS = 0.95
+SLOW_S = 2.0
+
+
+def names_findings(results: Sequence[FunctionScore]) -> list[Finding]:
+    """Return one finding for each name that several functions have."""
+    found = []
+    for name, count in Counter(result.info.name for result in results).items():
+        if count > 1:
+            message = (
+                f"{count} reward functions are called {name}. TRL logs them as one metric, "
+                f"rewards/{name}/mean, the average of all, and its table of completions keeps only the last "
+                "one's scores. Give each a name under grpo_tui.rewards"
+            )
+            found.append(Finding("rewards.duplicate-name", "error", name, None, message))
+    return found
+
+
+def pair_findings(
+    results: Sequence[FunctionScore], samples: Sequence[Sample], weights: Sequence[float]
+) -> list[Finding]:
+    """Return pairs of functions that cancel each other or measure the same.
+
+    Args:
+        results: what the functions gave.
+        samples: what they were given.
+        weights: one per function.
+    """
+    found = []
+    groups = [g for g in groups_of(samples) if len(g) > 1]
+    usable = [(i, r) for i, r in enumerate(results) if r.failure is None and weights[i]]
+    for (i, a), (j, b) in itertools.combinations(usable, 2):
+        pairs = [_weighted(a, b, group, weights[i], weights[j]) for group in groups]
+        left, right = [p[0] for p in pairs], [p[1] for p in pairs]
+        if sum(len(group) for group in left) < LEAST_PAIRS:
+            continue
+        coefficient = within_groups(left, right)
+        names = f"{a.info.name} and {b.info.name}"
+        if coefficient < -SAME and _sum_is_flat(left, right):
+            message = (
+                f"{names} cancel each other: with their weights {weights[i]:g} and {weights[j]:g} their sum "
+                "is the same for every completion of a group, so neither is learnt. Change a sign or a weight"
+            )
+            found.append(Finding("rewards.cancel", "error", a.info.name, None, message))
+        elif coefficient > SAME:
+            message = (
+                f"{names} measure the same on these samples (correlation {coefficient:.3f} within groups): "
+                "together they are one function of the summed weight"
+            )
+            found.append(Finding("rewards.same", "info", a.info.name, None, message))
+    return found
+
+
+def _weighted(
+    a: FunctionScore, b: FunctionScore, group: Sequence[int], weight_a: float, weight_b: float
+) -> tuple[list[float], list[float]]:
+    both = [
+        (x * weight_a, y * weight_b)
+        for i in group
+        if (x := a.scores[i]) is not None
+        and (y := b.scores[i]) is not None
+        and math.isfinite(x)
+        and math.isfinite(y)
+    ]
+    return [x for x, _ in both], [y for _, y in both]
+
+
+def _sum_is_flat(left: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> bool:
+    spread_sum = spread_left = 0.0
+    for a, b in zip(left, right, strict=True):
+        if a:
+            sums = [x + y for x, y in zip(a, b, strict=True)]
+            spread_sum = max(spread_sum, max(sums) - min(sums))
+            spread_left = max(spread_left, max(a) - min(a))
+    return spread_sum < 0.05 * spread_left
+
+
+def share_findings(
+    results: Sequence[FunctionScore], samples: Sequence[Sample], weights: Sequence[float]
+) -> list[Finding]:
+    """Return the function that carries nearly all of the variance within groups, beside others that vary."""
+    shares = shares_of(results, samples, weights)
+    varied = [i for i, r in enumerate(results) if r.failure is None and weights[i] and _varies(r)]
+    if len(varied) < 2 or len(samples) < LEAST_PAIRS:
+        return []
+    for i in varied:
+        share = shares[i]
+        if share is not None and share > DROWNS:
+            others = ", ".join(results[k].info.name for k in varied if k != i)
+            name = results[i].info.name
+            message = (
+                f"{name} drowns the others: it carries {share:.0%} of what differs within groups, so "
+                f"{others} hardly counts. Lower its weight ({weights[i]:g}), scale it to 0 … 1, or use "
+                "multi_objective_aggregation: normalize_then_sum"
+            )
+            return [Finding("rewards.drowns", "warning", name, results[i].info.line, message)]
+    return []
+
+
+def shares_of(
+    results: Sequence[FunctionScore], samples: Sequence[Sample], weights: Sequence[float]
+) -> list[float | None]:
+    """Return each function's share of the variance of the weighted total within groups; they sum to 1."""
+    groups = [[[r.scores[i] for r in results] for i in group] for group in groups_of(samples)]
+    return variance_shares(groups, weights)
+
+
+def _varies(result: FunctionScore) -> bool:
+    return len({s for s in result.scores if s is not None}) > 1
+
+
+def unscored_findings(results: Sequence[FunctionScore], totals: Sequence[float | None]) -> list[Finding]:
+    """Return how many samples no function scored, when some were scored."""
+    missing = [i for i, total in enumerate(totals) if total is None]
+    if not missing or len(missing) == len(totals) or any(r.failure for r in results):
+        return []
+    message = (
+        f"{len(missing)} of {len(totals)} samples are scored by no function (first: sample "
+        f"{missing[0] + 1}); TRL gives them the advantage 0 and leaves them out of their group's mean"
+    )
+    return [Finding("rewards.unscored", "warning", None, None, message)]
+
+
+def float32_findings(
+    results: Sequence[FunctionScore], weights: Sequence[float], aggregate: Aggregate, mode: str
+) -> list[Finding]:
+    """Return a group whose totals are equal and whose advantages are not: float32 cannot hold the total."""
+    if mode == "none":
+        return []
+    for group in aggregate.groups:
+        exact = [
+            sum(w * s for w, r in zip(weights, results, strict=True) if (s := r.scores[i]) is not None)
+            for i in group.indices
+        ]
+        if len(exact) < 2 or not all(math.isfinite(e) for e in exact):
+            continue
+        noise = max(abs(a) for a in group.advantages)
+        if max(exact) - min(exact) < 1e-9 * max(1.0, abs(exact[0])) and noise > 0.01:
+            message = (
+                f"the totals of a group are equal ({exact[0]:g}), yet TRL computes advantages up to "
+                f"{noise:.2f}: in float32 their mean is rounded, and the rounding is divided by a spread of "
+                "0. Keep totals small, or representable"
+            )
+            return [Finding("rewards.float32", "warning", None, None, message)]
+    return []
+
+
+def seconds_per_batch(result: FunctionScore, completions: int) -> float:
+    """Return how long a call for so many completions takes, if time grows with their number."""
+    return result.seconds / max(len(result.scores), 1) * completions
+
+
+def cost_findings(results: Sequence[FunctionScore], completions: int) -> list[Finding]:
+    """Return functions that will take long at the config's batch.
+
+    Args:
+        results: what the functions gave.
+        completions: completions that are scored at once in a training step.
+    """
+    found = []
+    for result in results:
+        seconds = seconds_per_batch(result, completions)
+        if result.failure is None and seconds > SLOW_S:
+            message = (
+                f"reward '{result.info.name}' takes {result.seconds / max(len(result.scores), 1):.3f} s a "
+                f"completion: about {seconds:.1f} s for the {completions} completions of a generation batch, "
+                "while the GPU waits"
+            )
+            found.append(Finding("rewards.slow", "warning", result.info.name, result.info.line, message))
+    return found

@@ -1,0 +1,141 @@
+r"""The gold answer of a row, a wrong one beside it, and the ways to write an answer as a completion.
+
+The wrong answer is derived: a number becomes the next one, a letter its neighbour, yes becomes no; of other
+texts another row's answer is taken. A sound reward gives the gold one more, in at least one of the forms.
+It knows no reward and no dataset.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_tui.core.answers import after_hashes, last_boxed
+
+GOLD_COLUMNS = (
+    "answer",
+    "solution",
+    "gold",
+    "ground_truth",
+    "target",
+    "expected",
+    "final_answer",
+    "correct_answer",
+    "reference",
+    "label",
+)
+"""Names that people give to the column with the right answer, likeliest first."""
+
+REASONING = "I work it out step by step."
+NO_ANSWER = "something else"
+_NUMBER = re.compile(r"([-+]?)(\$?)(\d[\d,]*)(\.\d+)?(.*)", re.DOTALL)
+_FRACTION = re.compile(r"([-+]?\d+)\s*/\s*(\d+)")
+_OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
+_TAG = re.compile(r"<([A-Za-z_][\w-]*)>")
+
+
+@dataclass(frozen=True, slots=True)
+class GoldForm:
+    """One way to write an answer.
+
+    Attributes:
+        name: for messages.
+        before: text before the answer.
+        after: text after it.
+    """
+
+    name: str
+    before: str
+    after: str
+
+    def write(self, answer: str) -> str:
+        """Return the completion."""
+        return f"{self.before}{answer}{self.after}"
+
+
+PLAIN = GoldForm("plain", "", "")
+TAGGED = GoldForm("tagged", f"<think>\n{REASONING}\n</think>\n<answer>\n", "\n</answer>")
+FORMS = (
+    PLAIN,
+    GoldForm("a sentence", "The answer is ", "."),
+    TAGGED,
+    GoldForm("tagged on one line", f"<think>{REASONING}</think><answer>", "</answer>"),
+    GoldForm("boxed", f"{REASONING} The answer is $\\boxed{{", "}$."),
+    GoldForm("after ####", f"{REASONING}\n#### ", ""),
+    GoldForm("after </think>", f"<think>\n{REASONING}\n</think>\n\nThe answer is $\\boxed{{", "}$."),
+)
+"""Every usual form; a reward for right answers accepts at least one."""
+
+
+def forms_for(system_prompt: str | None) -> tuple[GoldForm, ...]:
+    """Return the usual forms, after the one that a system prompt asks for by its tags."""
+    tags = list(dict.fromkeys(_TAG.findall(system_prompt or "")))
+    tags = [tag for tag in tags if f"</{tag}>" in (system_prompt or "")]
+    if not tags or tags == ["think", "answer"]:
+        return FORMS
+    before = "".join(f"<{tag}>\n{REASONING}\n</{tag}>\n" for tag in tags[:-1]) + f"<{tags[-1]}>\n"
+    return (GoldForm("as the system prompt asks", before, f"\n</{tags[-1]}>"), *FORMS)
+
+
+def likely_form(source_texts: Iterable[str], forms: Sequence[GoldForm]) -> GoldForm:
+    """Return the form that reward functions look for, judged by the marks in their source."""
+    text = "\n".join(source_texts)
+    if forms[0].name == "as the system prompt asks":
+        return forms[0]
+    if "answer>" in text:
+        return TAGGED
+    if "boxed" in text or "LatexExtraction" in text:
+        return next(form for form in forms if form.name == "boxed")
+    return next(form for form in forms if form.name == ("after ####" if "####" in text else "plain"))
+
+
+def gold_column(names: Sequence[str]) -> str | None:
+    """Return which column holds the right answer, by its name; None when no name says so."""
+    return next((name for name in GOLD_COLUMNS if name in names), None)
+
+
+def short_answer(value: Any) -> str:
+    r"""Return the answer itself: what stands after `####` or in the last `\boxed{}`, else the whole text."""
+    text = "" if value is None else str(value)
+    found = after_hashes(text) or last_boxed(text)
+    return (found or text).strip()
+
+
+def wrong_answers(answers: Sequence[str]) -> list[str]:
+    """Return a wrong answer for each right one."""
+    return [wrong_answer(answer, answers) for answer in answers]
+
+
+def wrong_answer(answer: str, others: Sequence[str] = ()) -> str:
+    """Return an answer that is certainly wrong and looks alike.
+
+    Args:
+        answer: the right one, short.
+        others: right answers of other rows, of which one serves where nothing can be derived.
+    """
+    if answer.lower() in _OPPOSITES:
+        other = _OPPOSITES[answer.lower()]
+        return other.capitalize() if answer[:1].isupper() else other
+    fraction = _FRACTION.fullmatch(answer)
+    if fraction:
+        return f"{int(fraction[1]) + int(fraction[2])}/{fraction[2]}"
+    number = _NUMBER.fullmatch(answer)
+    if number:
+        return _next_number(*number.groups(default=""))
+    if re.fullmatch(r"\(?[A-Za-z]\)?", answer):
+        letter = next(c for c in answer if c.isalpha())
+        return answer.replace(
+            letter, "B" if letter == "A" else "b" if letter == "a" else chr(ord(letter) - 1)
+        )
+    for other in others:
+        if other and other not in answer and answer not in other:
+            return other
+    return NO_ANSWER
+
+
+def _next_number(sign: str, currency: str, whole: str, decimals: str, unit: str) -> str:
+    value = int(whole.replace(",", "")) + 1
+    grouped = f"{value:,}" if "," in whole else str(value)
+    return f"{sign}{currency}{grouped}{decimals}{unit}"

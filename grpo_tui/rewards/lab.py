@@ -1,0 +1,377 @@
+"""The lab: scores samples with a run's rewards in a child process that can be killed and comes back.
+
+The parent's side. Every call has a time limit; over it the child and all it started are killed, the function
+that ran is named, and the next call starts a new child. It imports neither torch nor TRL, and shows nothing.
+Calls block: a screen makes them from a thread. One thread at a time; `interrupt` may come from any.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe
+from grpo_tui.rewards.samples import Sample, groups_of
+from grpo_tui.rewards.score_report import Aggregate, Failure, FunctionInfo, FunctionScore
+
+DEFAULT_LIMIT_S = 60.0
+START_LIMIT_S = 180.0
+ROWS_LIMIT_S = 300.0
+REPEAT_LIMIT_S = 1.0
+"""A function slower than this is called once only."""
+
+
+class LabError(RuntimeError):
+    """The lab cannot do what was asked; the message is for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """How totals become advantages.
+
+    Attributes:
+        scale_rewards: `group`, `batch` or `none`; TRL's true and false are group and none.
+        multi_objective_aggregation: `sum_then_normalize` or `normalize_then_sum`.
+    """
+
+    scale_rewards: str = "group"
+    multi_objective_aggregation: str = "sum_then_normalize"
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Aggregation:
+        """Return what a config says, TRL's defaults where it says nothing."""
+        scale = config.grpo.get("scale_rewards", "group")
+        mode = config.grpo.get("multi_objective_aggregation", "sum_then_normalize")
+        return cls({"True": "group", "False": "none"}.get(str(scale), str(scale)), str(mode))
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What all functions gave for some samples.
+
+    Attributes:
+        samples: what was scored, in the order of every list here.
+        functions: one result per function, in TRL's order.
+        chat: whether the functions saw messages (else texts).
+        prompt_tail: the end of the first prompt as the chat template writes it, empty when not known.
+    """
+
+    samples: tuple[Sample, ...]
+    functions: tuple[FunctionScore, ...]
+    chat: bool = False
+    prompt_tail: str = ""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What has come from the child during one scoring."""
+
+    results: dict[int, dict[str, Any]] = field(default_factory=dict)
+    function: int | None = None
+    what: str = "starting"
+
+
+class Lab:
+    """Owns one child process at a time; a context manager.
+
+    Args:
+        limit_s: seconds that loading, and each call of a function, may take.
+    """
+
+    def __init__(self, limit_s: float = DEFAULT_LIMIT_S) -> None:
+        self.limit_s = limit_s
+        self.functions: tuple[FunctionInfo, ...] = ()
+        self.config: RunConfig | None = None
+        self._step = 0
+        self._pipe: ChildPipe | None = None
+        self._interrupted = False
+        self._loaded = False
+        self._stamps: dict[str, tuple[int, int]] = {}
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the child when there is none, and wait until its imports are done.
+
+        Raises:
+            LabError: it cannot start, as without torch.
+        """
+        if self._pipe is not None:
+            return
+        folder = self.config.cwd if self.config is not None else ""
+        pipe = ChildPipe(folder if folder and Path(folder).is_dir() else os.getcwd())
+        self._pipe, self._loaded = pipe, False
+        try:
+            pipe.await_ready(START_LIMIT_S)
+        except (ChildGoneError, ChildHungError) as error:
+            output = pipe.output()[-2000:].strip()
+            self._drop()
+            reason = output.splitlines()[-1] if output else str(error)
+            raise LabError(
+                f"the lab's process could not start: {reason}. It needs torch and TRL: pip install "
+                "'grpo-tui[train]'"
+            ) from error
+
+    def close(self) -> None:
+        """End the child and everything it started."""
+        self._drop()
+
+    def interrupt(self) -> None:
+        """Kill the child now, from any thread; the call under way ends with a LabError."""
+        pipe, self._interrupted = self._pipe, True
+        if pipe is not None:
+            pipe.kill()
+
+    def load(self, config: RunConfig, step: int = 0) -> tuple[FunctionInfo, ...]:
+        """Load a config's rewards, the person's modules afresh; one that fails has a `failure`.
+
+        Args:
+            config: the run's.
+            step: `trainer_state.global_step` that the functions shall see.
+
+        Raises:
+            LabError: none can be loaded, or loading took too long.
+        """
+        self.config, self._step = config, step
+        self.start()
+        progress = _Progress()
+        try:
+            reply = self._ask(
+                {"do": "load", "config": config.to_json(), "step": step}, self.limit_s, progress
+            )
+        except ChildHungError as error:
+            raise LabError(
+                f"loading the rewards took longer than {self.limit_s:g} s: a file runs something while it is "
+                "imported. Put that into the function, or raise the limit"
+            ) from error
+        except ChildGoneError as error:
+            raise LabError(f"loading the rewards ended the lab's process: {error}") from error
+        self.functions = tuple(FunctionInfo.from_json(data) for data in reply["functions"])
+        self._loaded = True
+        self._watch(reply["files"])
+        return self.functions
+
+    def reload(self) -> tuple[FunctionInfo, ...]:
+        """Load the same config's rewards again, from the files as they are now."""
+        if self.config is None:
+            raise LabError("nothing was loaded yet")
+        return self.load(self.config, self._step)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The person's files that the rewards were loaded from, what they import among them."""
+        return tuple(self._stamps)
+
+    def changed_files(self) -> list[str]:
+        """Files of `files` that changed since they were loaded; a `reload` is then due."""
+        return [file for file, stamp in self._stamps.items() if _stamp(file) != stamp]
+
+    def score(
+        self,
+        samples: Sequence[Sample],
+        *,
+        only: Collection[int] | None = None,
+        tell: Callable[[str, str], None] | None = None,
+        repeat_limit_s: float = REPEAT_LIMIT_S,
+    ) -> Scored:
+        """Score samples with every loaded function, or with some.
+
+        A function that hangs or ends the process is named in its `failure`, the others are scored all the
+        same, by a new child.
+
+        Args:
+            samples: at least one.
+            only: indices of the functions that are called; the others have a `skipped` failure.
+            tell: called with a function's name and what is done with it, as it goes.
+            repeat_limit_s: a function slower than this is not called a second time; 0 for never.
+
+        Raises:
+            LabError: nothing is loaded, or the child cannot be started again.
+        """
+        if self.config is None:
+            raise LabError("nothing was loaded yet")
+        if not samples:
+            raise LabError("there are no samples to score")
+        self._interrupted = False
+        progress, failures = _Progress(), dict[int, Failure]()
+        if only is not None:
+            skipped = Failure("skipped", "", "it was not called")
+            failures = {f.index: skipped for f in self.functions if f.index not in only}
+        reply: dict[str, Any] = {}
+        wire = [sample.to_wire() for sample in samples]
+        while True:
+            if self._pipe is None or not self._loaded:
+                self.load(self.config, self._step)
+            left = [
+                f.index
+                for f in self.functions
+                if f.failure is None and f.index not in failures and f.index not in progress.results
+            ]
+            if not left:
+                break
+            request = {"do": "score", "samples": wire, "only": left, "repeat_limit_s": repeat_limit_s}
+            try:
+                reply = self._ask(request, self.limit_s, progress, tell)
+                break
+            except (ChildHungError, ChildGoneError) as error:
+                failed = progress.function
+                if self._interrupted:
+                    raise LabError("interrupted") from error
+                if failed is None:
+                    raise LabError(f"{progress.what}: {error}") from error
+                if failed not in progress.results:
+                    failures[failed] = _ending(error, self.limit_s)
+        self._watch(reply.get("files", ()))
+        results = [self._result(f, progress, failures, len(samples)) for f in self.functions]
+        return Scored(
+            tuple(samples), tuple(results), bool(reply.get("chat")), str(reply.get("prompt_tail", ""))
+        )
+
+    def aggregate(
+        self,
+        scored: Scored,
+        weights: Sequence[float] | None = None,
+        aggregation: Aggregation | None = None,
+        muted: Iterable[int] = (),
+    ) -> Aggregate:
+        """Return totals and advantages of what was scored, as TRL computes them.
+
+        Args:
+            scored: what `score` gave.
+            weights: one per function; those of the config when None.
+            aggregation: the modes; those of the config when None.
+            muted: indices of functions that are left out, as if the run did not have them.
+
+        Raises:
+            LabError: the modes or weights do not fit.
+        """
+        all_weights = [f.info.weight for f in scored.functions] if weights is None else list(weights)
+        if len(all_weights) != len(scored.functions):
+            raise LabError(f"{len(all_weights)} weights for {len(scored.functions)} functions")
+        out = set(muted)
+        heard = [f for f in scored.functions if f.info.index not in out]
+        mode = aggregation or (Aggregation.of(self.config) if self.config is not None else Aggregation())
+        self.start()
+        reply = self._ask(
+            {
+                "do": "advantages",
+                "scores": [list(f.scores) for f in heard] or [[None] * len(scored.samples)],
+                "groups": groups_of(scored.samples),
+                "weights": [all_weights[f.info.index] for f in heard] or [1.0],
+                "scale_rewards": mode.scale_rewards,
+                "aggregation": mode.multi_objective_aggregation,
+            },
+            self.limit_s,
+            _Progress(),
+        )
+        return Aggregate.from_json(reply)
+
+    def rows(
+        self, config: RunConfig, count: int, first: int = 0, limit_s: float = ROWS_LIMIT_S
+    ) -> dict[str, Any]:
+        """Return rows of the config's dataset as training would see them.
+
+        Returns:
+            `{"rows": [{"prompt", "columns"}], "columns": names, "total", "notes"}`.
+
+        Raises:
+            LabError: the data cannot be used, or takes too long.
+        """
+        self.start()
+        request = {"do": "rows", "config": config.to_json(), "count": count, "first": first}
+        return self._whole(request, limit_s, "reading the dataset")
+
+    def parquet(self, path: Path) -> list[dict[str, Any]]:
+        """Return the rows of a parquet file.
+
+        Raises:
+            LabError: it cannot be read.
+        """
+        self.start()
+        return list(
+            self._whole({"do": "parquet", "path": str(path)}, ROWS_LIMIT_S, f"reading {path}")["rows"]
+        )
+
+    # -- the child -------------------------------------------------------------------------------
+
+    def _whole(self, request: Mapping[str, Any], limit_s: float, doing: str) -> dict[str, Any]:
+        try:
+            return self._ask(request, limit_s, _Progress())
+        except ChildHungError as error:
+            raise LabError(f"{doing} took longer than {limit_s:g} s") from error
+        except ChildGoneError as error:
+            raise LabError(f"{doing} ended the lab's process: {error}") from error
+
+    def _ask(
+        self,
+        request: Mapping[str, Any],
+        limit_s: float,
+        progress: _Progress,
+        tell: Callable[[str, str], None] | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and take in events until its reply; every event starts the time anew."""
+        pipe = self._pipe
+        if pipe is None:
+            raise ChildGoneError("it was not started")
+        try:
+            pipe.send(request, limit_s)
+            while True:
+                message = pipe.receive(limit_s)
+                if "reply" in message:
+                    return dict(message["reply"])
+                if "refused" in message:
+                    raise LabError(str(message["refused"]))
+                if message["event"] == "at":
+                    progress.function, progress.what = message["function"], message["what"]
+                    if tell is not None and progress.function is not None:
+                        tell(self.functions[progress.function].name, progress.what)
+                elif message["event"] == "scored":
+                    progress.results[message["function"]] = message["result"]
+        except (ChildHungError, ChildGoneError):
+            self._drop()
+            raise
+        except KeyboardInterrupt:
+            self._drop()
+            raise
+
+    def _result(
+        self, info: FunctionInfo, progress: _Progress, failures: Mapping[int, Failure], count: int
+    ) -> FunctionScore:
+        if info.index in progress.results:
+            return FunctionScore.from_json(info, progress.results[info.index])
+        failure = info.failure or failures.get(info.index) or Failure("died", "", "it was not scored")
+        return FunctionScore.failed(info, count, failure)
+
+    def _drop(self) -> None:
+        pipe, self._pipe, self._loaded = self._pipe, None, False
+        if pipe is not None:
+            pipe.close()
+
+    def _watch(self, files: Iterable[str]) -> None:
+        self._stamps = {**self._stamps, **{file: _stamp(file) for file in files}} if self._loaded else {}
+
+
+def _stamp(file: str) -> tuple[int, int]:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return (0, 0)
+    return (status.st_mtime_ns, status.st_size)
+
+
+def _ending(error: Exception, limit_s: float) -> Failure:
+    if isinstance(error, ChildHungError):
+        printed = f". It printed: {error.output[-300:]}" if error.output else ""
+        return Failure("hung", "", f"it hung: no answer within {limit_s:g} s, killed{printed}")
+    return Failure("died", "", f"it ended the process: {error}")

@@ -1,0 +1,3 @@
+"""The lab's child process: the only part of `rewards` that imports torch, transformers, TRL and the data."""
+
+from __future__ import annotations

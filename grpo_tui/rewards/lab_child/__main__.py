@@ -1,0 +1,205 @@
+"""The lab's child process: reads requests, answers each with one line of JSON, and tells what it is at.
+
+`python -m grpo_tui.rewards.lab_child READ_FD WRITE_FD`. Nothing but the protocol is written to the second
+descriptor; standard output and error belong to the rewards. The parent kills it when a call takes too long.
+It keeps no result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.rewards.contract import RewardContractError
+from grpo_tui.rewards.lab_child.advantages import aggregate
+from grpo_tui.rewards.lab_child.calls import Batch, Caller, batch_of, message_of, place_of
+from grpo_tui.rewards.lab_child.fresh import PersonsModules
+from grpo_tui.rewards.lab_child.loaded import Ready, Rewards
+from grpo_tui.rewards.lab_child.models import RewardModels
+from grpo_tui.rewards.lab_child.rows import DatasetRows, chat_maker, read_parquet
+from grpo_tui.rewards.lab_child.second_look import culprit, other_shape, repeat, swallowed
+from grpo_tui.rewards.lab_child.tokens import Tokens
+from grpo_tui.store.values import to_json
+
+
+class Child:
+    """Serves one parent."""
+
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
+        self._send = send
+        self._person = PersonsModules(kept=set(sys.modules))
+        self._models = RewardModels()
+        self._rewards = Rewards(self._person, self._models)
+        self._tokens: dict[str, Tokens] = {}
+        self._config: RunConfig | None = None
+        self._rows = DatasetRows()
+        self._caller: Caller | None = None
+
+    def load(self, config: Mapping[str, Any], step: int = 0) -> dict[str, Any]:
+        """Load the rewards of a config afresh."""
+        self._config = RunConfig.from_json(config)
+        os.environ.update(self._config.env)
+        self._send({"event": "at", "function": None, "what": "loading the rewards"})
+        functions = self._rewards.load(self._config)
+        self._caller = Caller(self._ids, trainer_state(self._config, step))
+        return {"functions": functions, "files": self._person.files()}
+
+    def score(
+        self, samples: list[dict[str, Any]], only: list[int] | None, repeat_limit_s: float
+    ) -> dict[str, Any]:
+        """Score samples with every function, or those of `only`; results go out one by one as events."""
+        assert self._caller is not None
+        assert self._config is not None
+        batch = batch_of(samples, chat_maker(self._config, self._rows))
+        self._send({"event": "at", "function": None, "what": "making token ids"})
+        kwargs = self._caller.arguments(batch)
+        order = [i for i, ready in enumerate(self._rewards.ready) if ready and (only is None or i in only)]
+        # TRL runs async functions after all others.
+        order.sort(key=lambda i: self._rewards.ready[i].is_async)  # type: ignore[union-attr]
+        for index in order:
+            ready = self._rewards.ready[index]
+            assert ready is not None
+            self._score_one(index, ready, batch, kwargs, repeat_limit_s)
+        tail = self._policy_tokens().prompt_tail(batch.prompts[0])
+        return {"files": self._person.files(), "chat": batch.chat, "prompt_tail": tail}
+
+    def _score_one(
+        self, index: int, ready: Ready, batch: Batch, kwargs: dict[str, Any], repeat_limit_s: float
+    ) -> None:
+        caller = self._caller
+        assert caller is not None
+        self._at(index, "scoring")
+        outcome = caller.call(ready.name, ready.target, ready.is_async, kwargs)
+        count = len(batch.prompts)
+        result: dict[str, Any] = {
+            "scores": outcome.scores if outcome.scores is not None else [None] * count,
+            "seconds": outcome.seconds,
+            "output": outcome.output,
+            "failure": self._failure(outcome.error) if outcome.error is not None else None,
+            "log_extra": outcome.extra,
+            "metrics": outcome.metrics,
+        }
+        self._send({"event": "scored", "function": index, "result": result})
+        if ready.is_model or outcome.seconds > repeat_limit_s:
+            return
+        if outcome.error is not None and result["failure"]["kind"] == "raised":
+            self._at(index, "looking for the sample that breaks it")
+            fresh_arguments = caller.arguments(batch)
+            result["failure"]["sample"] = culprit(
+                caller, ready.target, ready.is_async, outcome.error, fresh_arguments
+            )
+        self._at(index, "called with the other form of completions")
+        result["other_shape"] = other_shape(caller, ready.name, ready.target, ready.is_async, batch, outcome)
+        if outcome.scores is not None:
+            self._at(index, "called again with the same samples")
+            result["repeat"] = repeat(
+                caller, ready.name, ready.target, ready.is_async, batch, outcome, ready.again
+            )
+            if ready.broad and not ready.is_async:
+                self._at(index, "watched for exceptions it swallows")
+                result["swallowed"] = swallowed(caller, ready.name, ready.target, batch, ready.broad)
+        self._send({"event": "scored", "function": index, "result": result})
+
+    def _at(self, index: int, what: str) -> None:
+        self._send({"event": "at", "function": index, "what": what})
+
+    def _failure(self, error: BaseException) -> dict[str, Any]:
+        file, line = place_of(error, self._person.is_own)
+        if isinstance(error, RewardContractError):
+            return {"kind": "returned", "type": type(error).__name__, "message": message_of(error)}
+        if isinstance(error, SystemExit):
+            message = f"it called exit({error.code!r}), which would end training"
+            return {"kind": "raised", "type": "SystemExit", "message": message, "file": file, "line": line}
+        kind = type(error).__name__
+        return {"kind": "raised", "type": kind, "message": message_of(error), "file": file, "line": line}
+
+    def _policy_tokens(self) -> Tokens:
+        model = self._config.model if self._config is not None else ""
+        if model not in self._tokens:
+            self._tokens[model] = Tokens(model)
+        return self._tokens[model]
+
+    def _ids(self, completions: list[Any], truncated: list[bool]) -> Any:
+        return self._policy_tokens().ids(completions, truncated)
+
+    def advantages(self, **request: Any) -> dict[str, Any]:
+        """Aggregate scores as TRL does."""
+        return aggregate(**request)
+
+    def rows(self, config: Mapping[str, Any], count: int, first: int) -> dict[str, Any]:
+        """Return some rows of the config's dataset, as training would see them."""
+        return self._rows.page(RunConfig.from_json(config), count, first)
+
+    def parquet(self, path: str) -> dict[str, Any]:
+        """Return the rows of a parquet file."""
+        return {"rows": read_parquet(path)}
+
+
+def trainer_state(config: RunConfig, step: int) -> Any:
+    """Return transformers' own TrainerState, as it stands before the step after `step`."""
+    from transformers import TrainerState
+
+    def setting(name: str, otherwise: Any) -> Any:
+        value = config.grpo.get(name)
+        return otherwise if value is None else value
+
+    state = TrainerState(is_local_process_zero=True, is_world_process_zero=True)
+    state.global_step = step
+    state.max_steps = max(int(setting("max_steps", 0)), 0)
+    state.num_train_epochs = int(setting("num_train_epochs", 3))
+    state.logging_steps = setting("logging_steps", 10)
+    state.save_steps = setting("save_steps", 500)
+    state.epoch = 0.0
+    return state
+
+
+def main() -> None:
+    """Serve until the parent closes its end."""
+    read_fd, write_fd = int(sys.argv[1]), int(sys.argv[2])
+    for descriptor in (read_fd, write_fd):
+        os.set_inheritable(descriptor, False)  # what a reward starts has no business there
+    sys.dont_write_bytecode = True
+    requests = os.fdopen(read_fd, "rb")
+    answers = os.fdopen(write_fd, "wb", buffering=0)
+    lock = threading.Lock()
+
+    def send(message: dict[str, Any]) -> None:
+        data = (to_json(message) + "\n").encode("utf-8", "replace")
+        with lock:
+            while data:
+                data = data[answers.write(data) or 0 :]
+
+    threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
+    import torch  # noqa: F401 - the first score shall not wait for it
+    from transformers import TrainerState  # noqa: F401
+
+    child = Child(send)
+    send({"event": "ready"})
+    for line in requests:
+        request = json.loads(line)
+        command = getattr(child, request.pop("do"))
+        try:
+            send({"reply": command(**request)})
+        except Exception as error:
+            send({"refused": message_of(error), "type": type(error).__name__})
+    os._exit(0)  # whatever threads a reward left running
+
+
+def _leave_with_parent(parent: int) -> None:
+    """End the session when the parent is gone, even while a reward hangs."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    with contextlib.suppress(OSError):
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

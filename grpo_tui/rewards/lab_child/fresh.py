@@ -1,0 +1,61 @@
+"""Forget the modules of a person's own folders, so that the next import runs their newest text.
+
+A module is the person's when its file lies in one of the given folders and belongs neither to the
+installation nor to this program. It imports nothing itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+
+_OURS = "grpo_tui"
+_FILE_MODULES = "grpo_tui_file_"
+
+
+class PersonsModules:
+    """Knows which modules are a person's own.
+
+    Args:
+        kept: names of modules that are never forgotten, those the child needs itself.
+    """
+
+    def __init__(self, kept: Iterable[str]) -> None:
+        self._kept = frozenset(kept)
+        paths = sysconfig.get_paths()
+        self._installed = tuple(
+            {str(Path(paths[key]).resolve()) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+        )
+        self.roots: set[str] = set()
+        """Folders whose modules are the person's."""
+
+    def files(self) -> list[str]:
+        """Files of the person's modules that are loaded now, sorted."""
+        return sorted({file for _, file in self._loaded()})
+
+    def is_own(self, file: str) -> bool:
+        """Return whether a source file is the person's."""
+        resolved = str(Path(file).resolve())
+        if any(resolved.startswith(f"{root}/") for root in self._installed):
+            return False
+        return any(resolved.startswith(f"{root.rstrip('/')}/") for root in self.roots)
+
+    def forget(self) -> None:
+        """Take every module of the person out of the interpreter."""
+        for name, _ in self._loaded():
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+
+    def _loaded(self) -> list[tuple[str, str]]:
+        found = []
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if not isinstance(file, str) or not file.endswith(".py") or name in self._kept:
+                continue
+            ours = name == _OURS or name.startswith(f"{_OURS}.")
+            if not ours and name != "__main__" and (name.startswith(_FILE_MODULES) or self.is_own(file)):
+                found.append((name, file))
+        return found

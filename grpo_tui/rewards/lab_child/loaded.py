@@ -1,0 +1,174 @@
+"""Load the rewards of a config in the lab's child, each by itself, and describe them.
+
+The functions are loaded as training loads them (`rewards.loading`); a load forgets the person's modules
+first. It calls no reward.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.paths import split_file_source
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.user_code import UserCodeError
+from grpo_tui.rewards.checks.source_text import RewardSource
+from grpo_tui.rewards.lab_child.calls import message_of, place_of
+from grpo_tui.rewards.lab_child.capture import captured
+from grpo_tui.rewards.lab_child.fresh import PersonsModules
+from grpo_tui.rewards.lab_child.models import RewardModels, score
+from grpo_tui.rewards.loading import LoadedReward, RewardLoadError, each_reward, is_model
+from grpo_tui.rewards.naming import is_async
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A reward that can be called.
+
+    Attributes:
+        name: its name.
+        target: takes TRL's keyword arguments.
+        is_async: whether a call gives a coroutine.
+        is_model: whether it is a reward model.
+        broad: file to the lines tried under a broad `except` that goes on with a constant.
+        again: loads it anew.
+    """
+
+    name: str
+    target: Callable[..., Any]
+    is_async: bool
+    is_model: bool
+    broad: dict[str, list[tuple[int, int]]]
+    again: Callable[[], Callable[..., Any]]
+
+
+class Rewards:
+    """The rewards of one config."""
+
+    def __init__(self, person: PersonsModules, models: RewardModels) -> None:
+        self._person, self._models = person, models
+        self.ready: list[Ready | None] = []
+
+    def load(self, config: RunConfig) -> list[dict[str, Any]]:
+        """Load every reward and return their descriptions; one that fails has a `failure` and is not ready.
+
+        Raises:
+            RewardLoadError: the weights do not fit the rewards.
+        """
+        self._person.roots |= _folders(config)
+        self._person.forget()
+        self.ready = []
+        descriptions = []
+        for index, (name, load) in enumerate(each_reward(config)):
+            with captured() as printed:
+                ready, description = self._one(index, name, load, config)
+            self.ready.append(ready)
+            descriptions.append({**description, "index": index})
+            if description.get("failure") and printed.text:
+                description["failure"]["message"] += f"; it printed: {printed.text[-300:]}"
+        return descriptions
+
+    def _one(
+        self, index: int, name: str, load: Callable[[], LoadedReward], config: RunConfig
+    ) -> tuple[Ready | None, dict[str, Any]]:
+        description: dict[str, Any] = {"name": name, "weight": 1.0, "kind": "", "source": name}
+        try:
+            reward = load()
+            ready = self._made_ready(reward, load, config)
+        except BaseException as error:
+            description["failure"] = self._load_failure(error)
+            return None, description
+        model = ready.is_model
+        return ready, {
+            "name": reward.name,
+            "weight": reward.weight,
+            "kind": "model" if model else "async" if ready.is_async else "function",
+            "source": reward.source,
+            "file": None if model else reward.origin_file,
+            "line": None if model else reward.origin_line,
+            "sha256": reward.sha256,
+            "file_text": "" if model else reward.source_text or "",
+            "params": sorted(reward.params),
+            "parameters": None if model else _parameters(reward.func),
+        }
+
+    def _made_ready(self, reward: LoadedReward, load: Callable[[], LoadedReward], config: RunConfig) -> Ready:
+        if isinstance(reward.func, str) or is_model(reward.func):
+            call = self._model_call(reward.func, config)
+            return Ready(reward.name, call, False, True, {}, lambda: call)
+        broad = {}
+        if reward.origin_file and reward.source_text:
+            handlers = RewardSource(reward.source_text, reward.origin_line).broad_handlers()
+            if handlers:
+                broad = {reward.origin_file: [(h.first, h.last) for h in handlers]}
+
+        def again() -> Callable[..., Any]:
+            self._person.forget()
+            func = load().func
+            assert callable(func)
+            return func
+
+        return Ready(reward.name, reward.func, is_async(reward.func), False, broad, again)
+
+    def _model_call(self, source: Any, config: RunConfig) -> Callable[..., Any]:
+        model, tokenizer = self._models.load(source, config)
+        template = config.grpo.get("chat_template_kwargs") or {}
+        fp16 = bool(config.grpo.get("fp16"))
+        bf16 = config.grpo.get("bf16")
+        mixed = "float16" if fp16 else "bfloat16" if bf16 or bf16 is None else ""
+        if not config.model:
+            mixed = ""  # functions alone, without a run: the model as it is
+
+        def call(prompts: Any, completions: Any, **kwargs: Any) -> list[float]:
+            return score(model, tokenizer, prompts, completions, template, mixed)
+
+        return call
+
+    def _load_failure(self, error: BaseException) -> dict[str, Any]:
+        cause = error.__cause__
+        if isinstance(cause, UserCodeError):
+            place: tuple[str | None, int | None] = (cause.file, cause.line)
+        elif isinstance(error, RewardLoadError):
+            place = (None, None)
+        else:
+            place = place_of(error, self._person.is_own)
+        kind = "" if isinstance(error, RewardLoadError) else type(error).__name__
+        message = message_of(error) if not kind else f"{kind}: {message_of(error)}"
+        return {"kind": "load", "type": kind, "message": message, "file": place[0], "line": place[1]}
+
+
+def _folders(config: RunConfig) -> set[str]:
+    folders = {config.cwd or os.getcwd()}
+    if config.path is not None:
+        folders.add(str(config.path.parent))
+    for entry in config.section.rewards:
+        parts = split_file_source(entry.source)
+        if parts is not None:
+            folders.add(str(Path(parts[0]).absolute().parent))
+    return {str(Path(folder).resolve()) for folder in folders}
+
+
+def _parameters(function: Any) -> list[tuple[str, int, str]] | None:
+    target = function
+    try:
+        found = inspect.signature(target).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    bound = set(target.keywords) if isinstance(target, functools.partial) else set()
+    return [
+        (
+            p.name,
+            int(p.kind),
+            "empty"
+            if p.default is p.empty
+            else "none"
+            if p.default is None and p.name not in bound
+            else "other",
+        )
+        for p in found
+    ]

@@ -1,0 +1,102 @@
+"""Reward models in the lab: loaded and called as GRPOTrainer does, on the CPU.
+
+From `GRPOTrainer.__init__` and `_calculate_rewards` in TRL 1.16. It knows no other kind of reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grpo_tui.config.run_config import RunConfig
+
+
+class RewardModels:
+    """Keeps the reward models that were loaded once, for a reload of the rewards does not change them."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, tuple[Any, Any]] = {}
+
+    def load(self, source: Any, config: RunConfig) -> tuple[Any, Any]:
+        """Return model and tokenizer.
+
+        Args:
+            source: id or folder, or the model itself.
+            config: the run's; its `model_init_kwargs`, `dtype` and revision are for reward models too.
+        """
+        arguments = init_arguments(config)
+        key = f"{source} {sorted(arguments.items(), key=str)}" if isinstance(source, str) else ""
+        if key and key in self._loaded:
+            return self._loaded[key]
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel
+
+        model = source
+        if isinstance(source, str):
+            model = AutoModelForSequenceClassification.from_pretrained(source, num_labels=1, **arguments)
+        tokenizer = None
+        if isinstance(model, PreTrainedModel):
+            name = model.config._name_or_path
+            revision = arguments.get("revision") if isinstance(source, str) else None
+            tokenizer = AutoTokenizer.from_pretrained(
+                name, revision=revision, trust_remote_code=bool(arguments.get("trust_remote_code"))
+            )
+            if tokenizer.pad_token_id is None:
+                tokenizer.pad_token = tokenizer.eos_token
+            # The score is read at the last token that is no padding, so the model must know the padding.
+            model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
+            model = model.to("cpu").eval()
+        if key:
+            self._loaded[key] = (model, tokenizer)
+        return model, tokenizer
+
+
+def init_arguments(config: RunConfig) -> dict[str, Any]:
+    """Return what a reward model is loaded with: the policy's arguments, as TRL passes them on."""
+    given = config.model_args
+    arguments = {
+        "revision": given.get("model_revision", "main"),
+        "trust_remote_code": bool(config.grpo.get("trust_remote_code", False)),
+        "attn_implementation": given.get("attn_implementation"),
+        "dtype": given.get("dtype", "float32"),
+        **(config.grpo.get("model_init_kwargs") or {}),
+    }
+    arguments.pop("device_map", None)
+    return arguments
+
+
+def score(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[Any],
+    completions: Sequence[Any],
+    template_arguments: Mapping[str, Any],
+    mixed: str,
+) -> list[float]:
+    """Return the model's first logit for each prompt with its completion.
+
+    Args:
+        model: a sequence classifier.
+        tokenizer: its tokenizer.
+        prompts: texts or lists of messages.
+        completions: in the same form.
+        template_arguments: `chat_template_kwargs` of the config.
+        mixed: `bfloat16` or `float16` when training runs in mixed precision, which casts reward models too.
+    """
+    import torch
+
+    if isinstance(prompts[0], str):
+        texts = [p + c for p, c in zip(prompts, completions, strict=True)]
+    else:
+        from trl.data_utils import apply_chat_template
+
+        texts = [
+            apply_chat_template({"messages": p + c}, tokenizer, **template_arguments)["text"]
+            for p, c in zip(prompts, completions, strict=True)
+        ]
+    inputs = tokenizer(
+        text=texts, return_tensors="pt", padding=True, padding_side="right", add_special_tokens=False
+    )
+    dtype = torch.bfloat16 if mixed == "bfloat16" else torch.float16
+    with torch.inference_mode(), torch.autocast("cpu", dtype=dtype, enabled=bool(mixed)):
+        logits = model(**inputs).logits.float()
+    return logits[:, 0].tolist()

@@ -1,0 +1,172 @@
+"""One child process of the lab and the pipes to it: lines of JSON, each awaited no longer than allowed.
+
+The child has a session of its own; killing it kills all that it started, also what left the session. It knows
+the form of messages, not their meaning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+
+_CHUNK = 1 << 20
+
+
+class ChildGoneError(RuntimeError):
+    """The child ended by itself."""
+
+
+class ChildHungError(RuntimeError):
+    """The child gave no sign within its time, and was killed.
+
+    Attributes:
+        output: the end of what it had printed.
+    """
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+
+
+class ChildPipe:
+    """Starts the child at once.
+
+    Args:
+        folder: its working folder.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._printed = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - closed by close()
+        child_reads, self._requests = os.pipe()
+        self._answers, child_writes = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-u",
+                    "-m",
+                    "grpo_tui.rewards.lab_child",
+                    str(child_reads),
+                    str(child_writes),
+                ],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=self._printed,
+                stderr=subprocess.STDOUT,
+                pass_fds=(child_reads, child_writes),
+                start_new_session=True,
+            )
+        finally:
+            os.close(child_reads)
+            os.close(child_writes)
+        os.set_blocking(self._requests, False)
+        self._unread = bytearray()
+        self._call_start = 0
+        self._killed = False
+
+    def await_ready(self, limit_s: float) -> None:
+        """Wait for the child's first message.
+
+        Raises:
+            ChildGoneError, ChildHungError: it does not come.
+        """
+        self.receive(limit_s)
+
+    def send(self, message: Mapping[str, Any], limit_s: float) -> None:
+        """Write one message.
+
+        Raises:
+            ChildGoneError, ChildHungError: the child does not take it.
+        """
+        self._call_start = os.fstat(self._printed.fileno()).st_size
+        data = memoryview((json.dumps(message, default=str) + "\n").encode())
+        end = time.monotonic() + limit_s
+        while data:
+            try:
+                data = data[os.write(self._requests, data) :]
+            except BlockingIOError:
+                if not select.select([], [self._requests], [], max(0.0, end - time.monotonic()))[1]:
+                    raise self._hung() from None
+            except OSError:
+                raise self._gone() from None
+
+    def receive(self, limit_s: float) -> dict[str, Any]:
+        """Read one message.
+
+        Raises:
+            ChildGoneError: the child ended.
+            ChildHungError: nothing came within `limit_s` seconds; the child has been killed.
+        """
+        end = time.monotonic() + limit_s
+        searched = 0
+        while (newline := self._unread.find(b"\n", searched)) < 0:
+            searched = len(self._unread)
+            if not select.select([self._answers], [], [], max(0.0, end - time.monotonic()))[0]:
+                raise self._hung()
+            chunk = os.read(self._answers, _CHUNK)
+            if not chunk:
+                raise self._gone()
+            self._unread += chunk
+        line = bytes(self._unread[:newline])
+        del self._unread[: newline + 1]
+        return dict(json.loads(line))
+
+    def output(self) -> str:
+        """Return what was printed since the last request."""
+        descriptor = self._printed.fileno()
+        size = os.fstat(descriptor).st_size
+        start = min(max(self._call_start, size - 4000), size)
+        return os.pread(descriptor, size - start, start).decode("utf-8", "replace")
+
+    def kill(self) -> None:
+        """Kill the child and everything it started."""
+        family = [self._process.pid]
+        with contextlib.suppress(psutil.Error):
+            family += [child.pid for child in psutil.Process(self._process.pid).children(recursive=True)]
+        if not self._killed:  # once only: later the number can belong to somebody else
+            self._killed = True
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        for pid in family[1:]:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Kill the child, wait for its end and close the pipes."""
+        self.kill()
+        self._process.wait()
+        for descriptor in (self._requests, self._answers):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._printed.close()
+
+    def _hung(self) -> ChildHungError:
+        output = self.output().strip()
+        self.kill()
+        return ChildHungError("no answer in time", output)
+
+    def _gone(self) -> ChildGoneError:
+        output = self.output().strip()
+        try:
+            code = self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            code = self._process.wait()
+        if code < 0:
+            names = {int(number): number.name for number in signal.Signals}
+            how = f"killed by {names.get(-code, f'signal {-code}')}"
+        else:
+            how = f"exit code {code}"
+        last = output.splitlines()[-1] if output else ""
+        return ChildGoneError(how + (f"; it said: {last[:300]}" if last else ""))

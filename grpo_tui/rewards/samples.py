@@ -1,0 +1,249 @@
+"""Completions to score: from a JSONL file, TRL's parquet files, a dataset's rows, or a recorded run.
+
+A sample is a prompt, a completion and the other columns of its row. It calls no reward and imports no
+pyarrow: parquet rows and dataset rows come from the lab's child.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.rewards.gold_forms import GoldForm, gold_column, short_answer, wrong_answers
+from grpo_tui.store.reader import RunReader, StoredGroup
+
+MOST_BYTES = 256_000_000
+_TRL_OWN = ("step", "prompt", "completion", "advantage")
+
+
+class SampleError(ValueError):
+    """Samples cannot be read; the message names the file, the line and what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One completion to score.
+
+    Attributes:
+        prompt: a text or a list of messages.
+        completion: a text or a list of messages.
+        columns: every other column of its row.
+        group: samples of one group compete with each other; by default those with the same prompt.
+        kind: what is known of it, such as `gold` or `wrong`; empty for nothing.
+        truncated: whether it was cut off at the length limit.
+        recorded: `{"total", "advantage"}` from a run.
+    """
+
+    prompt: Any
+    completion: Any
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    group: str = ""
+    kind: str = ""
+    truncated: bool = False
+    recorded: Mapping[str, float | None] | None = None
+
+    @property
+    def prompt_key(self) -> str:
+        """The prompt as one text, the same for the same prompt."""
+        return self.prompt if isinstance(self.prompt, str) else json.dumps(self.prompt, sort_keys=True)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return what the lab's child needs."""
+        return {
+            "prompt": self.prompt,
+            "completion": self.completion,
+            "columns": dict(self.columns),
+            "truncated": self.truncated,
+        }
+
+
+def groups_of(samples: Sequence[Sample]) -> list[list[int]]:
+    """Return the indices of each group, in the order of their first samples."""
+    found: dict[str, list[int]] = {}
+    for index, sample in enumerate(samples):
+        found.setdefault(f"{sample.group}\0{sample.prompt_key}", []).append(index)
+    return list(found.values())
+
+
+def read_jsonl(path: Path) -> list[Sample]:
+    """Read `{"prompt", "completion", <columns>}`, one object a line.
+
+    Raises:
+        SampleError: the file or a line of it cannot be used.
+    """
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise SampleError(
+                f"{path} is larger than {MOST_BYTES / 1e6:.0f} MB; the lab takes a sample of it"
+            )
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SampleError(f"{path} is not UTF-8 text (byte {error.start})") from error
+    except OSError as error:
+        raise SampleError(f"{path} cannot be read: {error.strerror}") from error
+    samples = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            samples.append(_from_line(line, f"{path}:{number}"))
+    if not samples:
+        raise SampleError(f'{path} holds no sample; one line is {{"prompt": "…", "completion": "…"}}')
+    return samples
+
+
+def _from_line(line: str, place: str) -> Sample:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise SampleError(f"{place}: this line is no JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise SampleError(f"{place}: a sample is an object with prompt and completion")
+    for name in ("prompt", "completion"):
+        if name not in row:
+            raise SampleError(f"{place}: there is no {name}; it has {', '.join(row) or 'nothing'}")
+        if not isinstance(row[name], str) and not _is_messages(row[name]):
+            raise SampleError(f"{place}: {name} must be a text or a list of {{role, content}} messages")
+    columns = {key: value for key, value in row.items() if key not in ("prompt", "completion")}
+    return Sample(row["prompt"], row["completion"], columns)
+
+
+def _is_messages(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(m, dict) and "role" in m for m in value)
+
+
+def from_parquet_rows(rows: Iterable[Mapping[str, Any]], rewards: Iterable[str], origin: str) -> list[Sample]:
+    """Turn rows of TRL's `completions/completions_*.parquet` into samples, a group per step and prompt.
+
+    Args:
+        rows: the file's rows.
+        rewards: names of reward functions, whose columns hold scores and no data.
+        origin: the file, for messages.
+
+    Raises:
+        SampleError: it is no such file.
+    """
+    known = {*_TRL_OWN, *rewards}
+    samples = []
+    for row in rows:
+        if "prompt" not in row or "completion" not in row:
+            raise SampleError(f"{origin} has no columns prompt and completion; it has {', '.join(row)}")
+        columns = {key: value for key, value in row.items() if key not in known}
+        recorded = {"total": None, "advantage": row.get("advantage")} if "advantage" in row else None
+        samples.append(
+            Sample(
+                row["prompt"],
+                row["completion"],
+                columns,
+                group=str(row.get("step", "")),
+                recorded=recorded,
+            )
+        )
+    if not samples:
+        raise SampleError(f"{origin} has no rows")
+    return samples
+
+
+def with_columns_of(samples: Sequence[Sample], rows: Iterable[Mapping[str, Any]]) -> list[Sample]:
+    """Return the samples with the dataset's columns, found by their prompt, where they lack them.
+
+    Args:
+        samples: as read; TRL's parquet files hold no dataset columns.
+        rows: `{"prompt", "columns"}` of the dataset.
+    """
+    by_prompt = {Sample(row["prompt"], "").prompt_key: row["columns"] for row in rows}
+    last_words = {
+        _last_content(row["prompt"]): row["columns"] for row in rows if _last_content(row["prompt"])
+    }
+    found = []
+    for sample in samples:
+        columns = by_prompt.get(sample.prompt_key) or last_words.get(_last_content(sample.prompt), {})
+        merged = {**columns, **sample.columns}
+        found.append(
+            Sample(
+                sample.prompt,
+                sample.completion,
+                merged,
+                sample.group,
+                sample.kind,
+                sample.truncated,
+                sample.recorded,
+            )
+        )
+    return found
+
+
+def _last_content(prompt: Any) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    return str(prompt[-1].get("content", "")) if prompt else ""
+
+
+def gold_and_wrong(
+    rows: Sequence[Mapping[str, Any]], forms: Sequence[GoldForm], answer_column: str | None = None
+) -> list[Sample]:
+    """Return, for each row and form, the gold answer as a completion and a wrong one beside it.
+
+    Args:
+        rows: `{"prompt", "columns"}`.
+        forms: how an answer is written as a completion.
+        answer_column: the column with the gold answer; found by its name when None.
+
+    Returns:
+        Samples of the kinds `gold` and `wrong`, in turn; rows without a gold column give none.
+    """
+    names = [name for row in rows[:1] for name in row["columns"]]
+    column = answer_column if answer_column in names else gold_column(names)
+    if column is None:
+        return []
+    answers = [short_answer(row["columns"].get(column)) for row in rows]
+    wrongs = wrong_answers(answers)
+    samples = []
+    for number, row in enumerate(rows):
+        for form in forms:
+            for kind, answer in (("gold", answers[number]), ("wrong", wrongs[number])):
+                group = f"row {number + 1}"
+                samples.append(Sample(row["prompt"], form.write(answer), row["columns"], group, kind))
+    return samples
+
+
+def from_run(reader: RunReader, step: int | str | None = None) -> list[Sample]:
+    """Return the training completions of a recorded run.
+
+    Args:
+        reader: the run.
+        step: a step's groups; `best` or `worst` for the one group with that mean; None for the newest step.
+
+    Raises:
+        SampleError: the run has none there.
+    """
+    groups: list[StoredGroup]
+    if step in ("best", "worst"):
+        sign = 1.0 if step == "best" else -1.0
+        scored = (g for g in reader.iter_groups(mode="train") if g.mean is not None)
+        best = max(scored, key=lambda g: sign * (g.mean or 0.0), default=None)
+        groups = [best] if best is not None else []
+    elif step is None:
+        newest = reader.groups(mode="train", newest_first=True, limit=1)
+        at = newest[0].step if newest else 0
+        groups = reader.groups(mode="train", first_step=at, last_step=at, limit=1000)
+    else:
+        at = int(step)
+        groups = reader.groups(mode="train", first_step=at, last_step=at, limit=1000)
+    if not groups:
+        newest = reader.groups(mode="train", newest_first=True, limit=1)
+        last = f"its newest step is {newest[0].step}" if newest else "it has recorded none yet"
+        raise SampleError(f"there are no completions at step {step}; {last}" if step else last)
+    return [
+        Sample(
+            group.prompt,
+            completion.messages if completion.messages is not None else completion.text,
+            group.columns,
+            group=f"step {group.step}, group {group.index + 1}, batch {group.batch}",
+            truncated=completion.truncated,
+            recorded={"total": completion.total, "advantage": completion.advantage},
+        )
+        for group in groups
+        for completion in group.completions
+    ]

@@ -1,0 +1,252 @@
+"""What the lab says of rewards and samples, as plain frozen values that travel as JSON.
+
+The lab's child builds the JSON, commands and panes read the values. It computes nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a function gave no scores.
+
+    Attributes:
+        kind: `load` (it cannot be loaded), `raised`, `returned` (what it returned cannot be used), `hung`
+            (over its time limit, killed) or `died` (it ended the process).
+        type: class of the exception, empty where there is none.
+        message: one or more sentences.
+        file: file of the person's own code where it was raised, None when unknown.
+        line: line there, from 1.
+        sample: index of the sample that made it raise, None when it is not one.
+    """
+
+    kind: str
+    type: str
+    message: str
+    file: str | None = None
+    line: int | None = None
+    sample: int | None = None
+
+    @property
+    def text(self) -> str:
+        """One line for a person: type, message, place."""
+        what = f"{self.type}: {self.message}" if self.type and self.kind == "raised" else self.message
+        place = f" ({self.file.rpartition('/')[2]}:{self.line})" if self.file and self.line else ""
+        return what + place
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionInfo:
+    """One reward function as it was loaded.
+
+    Attributes:
+        index: position in TRL's order.
+        name: the name TRL logs it under.
+        weight: its weight in the total.
+        kind: `function`, `async`, `model`, or `` when it could not be loaded.
+        source: what the config says it is.
+        file: the file that defines it; None for a reward model.
+        line: the line of its definition, from 1.
+        sha256: hash of the file's text.
+        file_text: the file's text.
+        params: names of the arguments it was made with.
+        parameters: what it takes, None when it says nothing of that.
+        failure: why it could not be loaded.
+    """
+
+    index: int
+    name: str
+    weight: float
+    kind: str
+    source: str
+    file: str | None = None
+    line: int | None = None
+    sha256: str = ""
+    file_text: str = ""
+    params: tuple[str, ...] = ()
+    parameters: tuple[inspect.Parameter, ...] | None = None
+    failure: Failure | None = None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> FunctionInfo:
+        """Rebuild it from the child's JSON."""
+        values = dict(data)
+        parameters = values.pop("parameters", None)
+        failure = values.pop("failure", None)
+        return cls(
+            **{**values, "params": tuple(values.get("params", ()))},
+            parameters=None if parameters is None else tuple(_parameter(*p) for p in parameters),
+            failure=None if failure is None else Failure(**failure),
+        )
+
+
+def _parameter(name: str, kind: int, default: str) -> inspect.Parameter:
+    values = {"empty": inspect.Parameter.empty, "none": None, "other": ...}
+    return inspect.Parameter(name, list(inspect._ParameterKind)[kind], default=values[default])
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """What the same function said when it was called again with the same samples.
+
+    Attributes:
+        differs: indices of samples that scored otherwise in the second call.
+        fresh_repeats: whether a freshly loaded copy went through the same two results, so that it is not
+            chance but state kept between calls; None when that was not tried.
+    """
+
+    differs: tuple[int, ...]
+    fresh_repeats: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OtherShape:
+    """How the function took the completions in TRL's other form (texts for messages, or the reverse).
+
+    Attributes:
+        given: the form that the samples have, `texts` or `messages`.
+        works: whether it returned usable scores.
+        varies: whether these scores differ between samples.
+    """
+
+    given: str
+    works: bool
+    varies: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Swallowed:
+    """An exception that was raised and caught within the person's own code while it scored.
+
+    Attributes:
+        type: class of the exception.
+        message: what it said.
+        file: where it was raised or passed through, innermost place in the person's code.
+        line: line there, from 1.
+        count: how often.
+    """
+
+    type: str
+    message: str
+    file: str
+    line: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionScore:
+    """What one function gave for a batch of samples.
+
+    Attributes:
+        info: the function.
+        scores: one per sample; None where it abstained or failed, NaN and infinities as they are.
+        seconds: how long the call took.
+        output: what it printed, from Python or from C.
+        failure: why there are no scores.
+        log_extra: columns it attached to the samples.
+        metrics: values it logged with `log_metric`.
+        repeat: the same call once more; None when it was not made.
+        other_shape: the call with the other form of completions; None when it was not made.
+        swallowed: exceptions it caught itself; only looked for where its source has a broad `except`.
+    """
+
+    info: FunctionInfo
+    scores: tuple[float | None, ...]
+    seconds: float = 0.0
+    output: str = ""
+    failure: Failure | None = None
+    log_extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    metrics: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    repeat: Repeat | None = None
+    other_shape: OtherShape | None = None
+    swallowed: tuple[Swallowed, ...] = ()
+
+    @property
+    def coverage(self) -> float:
+        """Share of the samples it scored (not None)."""
+        return sum(s is not None for s in self.scores) / len(self.scores) if self.scores else 0.0
+
+    @classmethod
+    def failed(cls, info: FunctionInfo, count: int, failure: Failure, output: str = "") -> FunctionScore:
+        """What stands for a function that gave nothing for `count` samples."""
+        return cls(info, (None,) * count, failure=failure, output=output)
+
+    @classmethod
+    def from_json(cls, info: FunctionInfo, data: Mapping[str, Any]) -> FunctionScore:
+        """Rebuild it from the child's JSON."""
+        failure, repeat, shape = data.get("failure"), data.get("repeat"), data.get("other_shape")
+        return cls(
+            info=info,
+            scores=tuple(data["scores"]),
+            seconds=data["seconds"],
+            output=data["output"],
+            failure=Failure(**failure) if failure else None,
+            log_extra=data["log_extra"],
+            metrics=data["metrics"],
+            repeat=Repeat(tuple(repeat["differs"]), repeat["fresh_repeats"]) if repeat else None,
+            other_shape=OtherShape(**shape) if shape else None,
+            swallowed=tuple(Swallowed(**item) for item in data.get("swallowed", ())),
+        )
+
+    def with_failure(self, failure: Failure) -> FunctionScore:
+        """The same with a reason why it cannot be used."""
+        return replace(self, failure=failure)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScore:
+    """One group of samples, in the terms of GRPO.
+
+    Attributes:
+        indices: the samples.
+        mean: mean of their totals, None when none was scored.
+        std: standard deviation of their totals (divisor n - 1), 0 for one sample, None for none scored.
+        advantages: one per sample, as TRL computes them in float32.
+    """
+
+    indices: tuple[int, ...]
+    mean: float | None
+    std: float | None
+    advantages: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """Totals, groups and the batch's metrics for one set of weights.
+
+    Attributes:
+        totals: weighted total per sample, None where no function scored it.
+        groups: in the order of their first samples.
+        reward: the batch's mean total, as TRL logs it.
+        reward_std: its standard deviation over the batch.
+        frac_reward_zero_std: the share of flat groups, as TRL computes it.
+    """
+
+    totals: tuple[float | None, ...]
+    groups: tuple[GroupScore, ...]
+    reward: float | None
+    reward_std: float | None
+    frac_reward_zero_std: float | None
+
+    def advantages(self) -> list[float]:
+        """One per sample, in the order of the samples."""
+        by_index = {
+            i: a for group in self.groups for i, a in zip(group.indices, group.advantages, strict=True)
+        }
+        return [by_index[i] for i in range(len(self.totals))]
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Aggregate:
+        """Rebuild it from the child's JSON."""
+        groups = tuple(
+            GroupScore(tuple(g["indices"]), g["mean"], g["std"], tuple(g["advantages"]))
+            for g in data["groups"]
+        )
+        return cls(
+            tuple(data["totals"]), groups, data["reward"], data["reward_std"], data["frac_reward_zero_std"]
+        )

@@ -1,0 +1,302 @@
+"""Score samples and say all that is to be said of the rewards: the way of commands and panes into the lab.
+
+Puts together the lab's scores, TRL's aggregation and the findings of every check. It shows nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.batch import generation_batch_size
+from grpo_tui.config.paths import split_file_source
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.section import RewardEntry, Section
+from grpo_tui.config.trl_fields import FieldsUnavailableError, load_fields
+from grpo_tui.core.findings import Finding
+from grpo_tui.rewards.checks.calls import call_findings, source_findings
+from grpo_tui.rewards.checks.gold import gold_findings, reads_column
+from grpo_tui.rewards.checks.signature import signature_findings
+from grpo_tui.rewards.checks.together import (
+    cost_findings,
+    float32_findings,
+    names_findings,
+    pair_findings,
+    seconds_per_batch,
+    share_findings,
+    shares_of,
+    unscored_findings,
+)
+from grpo_tui.rewards.checks.values import value_findings
+from grpo_tui.rewards.gold_forms import forms_for, gold_column
+from grpo_tui.rewards.lab import Aggregation, Lab, Scored
+from grpo_tui.rewards.samples import Sample, gold_and_wrong
+from grpo_tui.rewards.score_report import Aggregate, FunctionScore
+from grpo_tui.store.values import finite_json
+
+MOST_GOLD_ROWS = 16
+GOLD_LIMIT_S = 10.0
+"""A function that would take longer than this for the gold answers is not tried on them."""
+_ORDER = ("error", "warning", "info")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that is known of some samples and the rewards that scored them.
+
+    Attributes:
+        scored: samples and what each function gave.
+        aggregate: totals, groups, advantages.
+        weights: one per function.
+        aggregation: the modes they were computed in.
+        findings: errors first.
+        shares: each function's share of the total's variance within groups, None without any.
+        batch: completions that a training step scores at once, 0 when no config says so.
+        gold: the gold answers and wrong ones that were tried, None when there are none.
+        notes: sentences about what was left out.
+    """
+
+    scored: Scored
+    aggregate: Aggregate
+    weights: tuple[float, ...]
+    aggregation: Aggregation
+    findings: tuple[Finding, ...]
+    shares: tuple[float | None, ...]
+    batch: int = 0
+    gold: Scored | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether a function gave no scores."""
+        return any(result.failure is not None for result in self.scored.functions)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the shape that `grpo-tui score --json` prints; NaN and infinities are null."""
+        return finite_json(
+            {
+                "functions": [self._function(i, r) for i, r in enumerate(self.scored.functions)],
+                "totals": list(self.aggregate.totals),
+                "groups": [
+                    {
+                        "indices": list(group.indices),
+                        "mean": group.mean,
+                        "std": group.std,
+                        "advantages": list(group.advantages),
+                    }
+                    for group in self.aggregate.groups
+                ],
+                "findings": [finding.to_json() for finding in self.findings],
+                "samples": [_sample(sample) for sample in self.scored.samples],
+                "aggregation": {
+                    "scale_rewards": self.aggregation.scale_rewards,
+                    "multi_objective_aggregation": self.aggregation.multi_objective_aggregation,
+                },
+                "reward": self.aggregate.reward,
+                "reward_std": self.aggregate.reward_std,
+                "frac_reward_zero_std": self.aggregate.frac_reward_zero_std,
+                "notes": list(self.notes),
+            }
+        )
+
+    def _function(self, index: int, result: FunctionScore) -> dict[str, Any]:
+        info, failure = result.info, result.failure
+        return {
+            "name": info.name,
+            "weight": self.weights[index],
+            "scores": list(result.scores),
+            "seconds": result.seconds,
+            "error": failure.text if failure is not None else None,
+            "kind": info.kind,
+            "source": info.source,
+            "file": info.file,
+            "line": info.line,
+            "coverage": result.coverage,
+            "not_finite": {
+                str(i): str(s) for i, s in enumerate(result.scores) if s is not None and not math.isfinite(s)
+            },
+            "share": self.shares[index],
+            "seconds_per_batch": seconds_per_batch(result, self.batch) if self.batch else None,
+            "output": result.output,
+            "failure": None
+            if failure is None
+            else {
+                "kind": failure.kind,
+                "type": failure.type,
+                "message": failure.message,
+                "file": failure.file,
+                "line": failure.line,
+                "sample": failure.sample,
+            },
+            "log_extra": dict(result.log_extra),
+            "metrics": dict(result.metrics),
+        }
+
+
+def _sample(sample: Sample) -> dict[str, Any]:
+    return {
+        "prompt": sample.prompt,
+        "completion": sample.completion,
+        "kind": sample.kind,
+        "columns": dict(sample.columns),
+        "recorded": dict(sample.recorded) if sample.recorded is not None else None,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """The first rows of a config's dataset, as training sees them.
+
+    Attributes:
+        rows: `{"prompt", "columns"}`.
+        columns: names of all columns, `prompt` among them.
+    """
+
+    rows: tuple[Mapping[str, Any], ...] = ()
+    columns: tuple[str, ...] = ()
+
+    @classmethod
+    def of_samples(cls, samples: Sequence[Sample]) -> Dataset:
+        """Return what samples tell of the dataset they come from: each prompt's row once."""
+        rows = {s.prompt_key: {"prompt": s.prompt, "columns": dict(s.columns)} for s in samples}
+        names = dict.fromkeys(["prompt", *(name for s in samples for name in s.columns)])
+        return cls(tuple(rows.values()), tuple(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person wants of a scoring beyond the config.
+
+    Attributes:
+        weights: one per function; the config's when None.
+        aggregation: the modes; the config's when None.
+        gold: whether gold answers are tried.
+        tell: called with a function's name and what is done with it.
+    """
+
+    weights: Sequence[float] | None = None
+    aggregation: Aggregation | None = None
+    gold: bool = True
+    tell: Callable[[str, str], None] | None = field(default=None, compare=False)
+
+
+def report(
+    lab: Lab, samples: Sequence[Sample], dataset: Dataset | None = None, wish: Wish | None = None
+) -> Report:
+    """Score samples with the lab's loaded rewards and check them in every way.
+
+    Args:
+        lab: with a config loaded.
+        samples: what to score.
+        dataset: the config's rows; what the samples tell of it when None.
+        wish: weights, modes, and what is left out.
+
+    Raises:
+        LabError: the lab cannot score at all; a function that fails does not raise.
+    """
+    wish = wish or Wish()
+    assert lab.config is not None
+    data = dataset or Dataset.of_samples(samples)
+    scored = lab.score(samples, tell=wish.tell)
+    results = scored.functions
+    weights = tuple(wish.weights) if wish.weights is not None else tuple(r.info.weight for r in results)
+    mode = wish.aggregation or Aggregation.of(lab.config)
+    aggregate = lab.aggregate(scored, weights, mode)
+    gold = _try_gold(lab, results, data, wish) if wish.gold else None
+    batch = completions_at_once(lab.config)
+    findings = _findings(results, scored, data)
+    findings += names_findings(results)
+    findings += pair_findings(results, samples, weights)
+    findings += share_findings(results, samples, weights)
+    findings += unscored_findings(results, aggregate.totals)
+    if mode.multi_objective_aggregation == "sum_then_normalize":
+        findings += float32_findings(results, weights, aggregate, mode.scale_rewards)
+    findings += cost_findings(results, batch)
+    column = gold_column_of(lab.config, data.columns)
+    if gold is not None and column is not None:
+        findings += gold_findings(gold.functions, gold.samples, column)
+    findings.sort(key=lambda finding: _ORDER.index(finding.severity))
+    shares = tuple(shares_of(results, samples, weights))
+    return Report(scored, aggregate, weights, mode, tuple(findings), shares, batch, gold)
+
+
+def _findings(results: Sequence[FunctionScore], scored: Scored, data: Dataset) -> list[Finding]:
+    found = []
+    for result in results:
+        signature = signature_findings(result.info, data.columns) if result.info.failure is None else []
+        found += signature
+        refused = any(finding.severity == "error" for finding in signature)
+        called = call_findings(result, scored.samples)
+        # What the signature says already is not told again as the TypeError that it leads to.
+        found += [f for f in called if not (refused and f.id in ("rewards.raises", "rewards.shape"))]
+        found += source_findings(result)
+        found += value_findings(
+            result, scored.samples, alone=len(results) == 1, prompt_tail=scored.prompt_tail
+        )
+    return found
+
+
+def gold_column_of(config: RunConfig, columns: Sequence[str]) -> str | None:
+    """Return the column with the right answer: that of `grpo_tui.answer`, else the one named so."""
+    answer = config.section.answer
+    if answer is not None and answer.to in columns:
+        return answer.to
+    return gold_column(columns)
+
+
+def _try_gold(lab: Lab, results: Sequence[FunctionScore], data: Dataset, wish: Wish) -> Scored | None:
+    """Score gold and wrong answers of some rows with the functions that read the gold column."""
+    assert lab.config is not None
+    column = gold_column_of(lab.config, data.columns)
+    if column is None:
+        return None
+    forms = forms_for(lab.config.section.system_prompt)
+    samples = gold_and_wrong(data.rows[:MOST_GOLD_ROWS], forms, column)
+    asked = [
+        r.info.index
+        for r in results
+        if r.failure is None
+        and reads_column(r.info, column)
+        and seconds_per_batch(r, len(samples)) <= GOLD_LIMIT_S
+    ]
+    if not samples or not asked:
+        return None
+    return lab.score(samples, only=asked, tell=wish.tell, repeat_limit_s=0.0)
+
+
+def completions_at_once(config: RunConfig) -> int:
+    """Return how many completions one process scores at a time with this config; 0 when it is no run's."""
+    if not config.model:
+        return 0
+    try:
+        fields = load_fields()
+    except FieldsUnavailableError:
+        return 0
+
+    def setting(name: str) -> Any:
+        return config.grpo[name] if name in config.grpo else fields[name].default
+
+    return generation_batch_size(setting, 1)
+
+
+def config_of_functions(sources: Sequence[str]) -> RunConfig:
+    """Return a config that has these rewards and nothing else.
+
+    Args:
+        sources: `file.py:function`, names that TRL knows, dotted paths, reward models.
+    """
+    entries = []
+    for source in sources:
+        parts = split_file_source(source)
+        if parts is not None:
+            path = Path(parts[0]).expanduser().absolute()
+            entries.append(RewardEntry(parts[1].rpartition(".")[2], f"{path}:{parts[1]}"))
+        else:
+            name = source.rstrip("/").replace(":", ".").replace("/", ".").rpartition(".")[2]
+            entries.append(RewardEntry(name, source))
+    section = Section(rewards=tuple(entries))
+    return RunConfig(None, "", {}, {}, {}, {}, section, cwd=os.getcwd())
