@@ -18,6 +18,7 @@ from grpo_tui.present.formatting import LARGE, compact
 from grpo_tui.present.health_line import way_on
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.place import hold, where
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import ENDED, Status, read_status
 
@@ -54,9 +55,17 @@ def _left(root: Path) -> str:
 
 def _follow(root: Path, after_row: int) -> int:
     reader = _wait_for_database(root)
+    held = hold(root)
     row, rewards = after_row, []
     said = ""
     while True:
+        name = where(held)
+        if name is None:
+            print(f"{root} was deleted; nothing can be seen of the run any more", file=sys.stderr, flush=True)
+            return FAILED
+        if name != root.resolve():
+            root = name
+            print(f"the run folder is {one_line(str(name))} now", file=sys.stderr, flush=True)
         look = read_status(root, reader)
         state = look.state  # before the rows, so that none is missed at the end
         for number, step, values in reader.metric_rows(after_row=row):

@@ -11,7 +11,8 @@ import os
 import socket
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,11 @@ class RankState:
     usual_s: float | None = None
     """How long a stretch of this phase usually lasts; None while that is not known."""
     step_time_s: float | None = None
+    ended: str = ""
+    """State in which the attempt ended, for the case that the recorder cannot write it."""
+    ended_cause: str = ""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """What the recorder could not write before it had to leave, counted by kind."""
     gpu: str | None = None
     """PCI bus id of its GPU as NVML spells it, or its uuid; None on the CPU."""
 

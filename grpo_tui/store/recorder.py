@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core import records as r
-from grpo_tui.store.connection import open_writer
-from grpo_tui.store.drain import DRAIN_S, Drain
+from grpo_tui.store.connection import RunDatabaseError, open_writer
+from grpo_tui.store.drain import DRAIN_S, Drain, kind_of
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.logtail import LogTail
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.place import where
 from grpo_tui.store.spool import remove, take_spooled
 from grpo_tui.store.writer import LOG_POSITION, Writer
 
@@ -30,7 +31,8 @@ class Recorder(Drain):
     def __init__(self, folder: RunFolder, *, follow_log: bool = True) -> None:
         super().__init__()
         self._folder = folder
-        self._writer = Writer(open_writer(folder.database))
+        self._name = where(folder.root) or folder.root
+        self._writer = Writer(open_writer(RunFolder(self._name).database))
         self.attempt = self._writer.next_attempt()
         self._mailbox = Mailbox(folder.commands)
         self._seen: set[str] = set()
@@ -47,12 +49,18 @@ class Recorder(Drain):
         while True:
             closing = self._closing.is_set()
             taken = self.queue.take(limit=512, timeout_s=0.0 if closing else DRAIN_S)
+            self._follow()
             try:
                 self._pending_side += self._side_records(closing)
             except Exception as error:  # the log or the mailbox must not cost the record
                 self._set_trouble(f"the log and the commands cannot be read: {error}")
             written = self._write(taken)
-            if closing and (not self.queue or not written):
+            if closing and written and not self.queue:
+                break
+            if closing and not written:
+                if self._try_again(self.trouble):
+                    continue
+                self._lose(self.trouble, self._uncounted())
                 break
             if self._stop_now and written and not self.queue:
                 self._writer.close()
@@ -61,6 +69,27 @@ class Recorder(Drain):
             # One transaction for what arrives together: fewer wake-ups and syncs, later by DRAIN_S at most.
             self._closing.wait(DRAIN_S if written else 1.0)
         self._writer.close()
+
+    def _follow(self) -> None:
+        """Open `run.db` anew under the folder's new name when it was renamed: SQLite goes by names."""
+        name = where(self._folder.root)
+        if name is None or name == self._name:
+            return
+        try:
+            earlier, self._writer = self._writer, Writer(open_writer(RunFolder(name).database))
+            earlier.close()
+        except (sqlite3.Error, RunDatabaseError) as error:
+            self._set_trouble(f"run.db cannot be opened in {name}: {error}")
+            return
+        self._name = name
+
+    def _uncounted(self) -> Counter[str]:
+        """Losses that wait beside the queue to be counted; what else waits there is in files and stays."""
+        counts: Counter[str] = Counter()
+        for record in self._pending_side:
+            if isinstance(record, r.Dropped):
+                counts[record.kind] += record.count
+        return counts
 
     def _side_records(self, closing: bool) -> list[Any]:
         found: list[Any] = []
@@ -94,7 +123,7 @@ class Recorder(Drain):
         try:
             self._writer.write(records)
         except Exception as error:
-            if _may_pass(error):
+            if may_pass(error):
                 self._set_trouble(f"nothing can be recorded at the moment: {error}")
                 self.queue.give_back(taken)
                 return False
@@ -116,7 +145,7 @@ class Recorder(Drain):
         """
         lost: Counter[str] = Counter()
         try:
-            self._writer.write_each(records, lambda record: lost.update([_kind(record)]), _may_pass)
+            self._writer.write_each(records, lambda record: lost.update([kind_of(record)]), may_pass)
             self._writer.write([r.Dropped(self.attempt, kind, count) for kind, count in lost.items()])
         except Exception as error:
             self._set_trouble(f"nothing can be recorded at the moment: {error}")
@@ -124,12 +153,7 @@ class Recorder(Drain):
         return True
 
 
-def _may_pass(error: Exception) -> bool:
+def may_pass(error: Exception) -> bool:
     """True for trouble with the file (locked, full, gone), False for trouble with a record."""
-    return isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError
-
-
-def _kind(record: Any) -> str:
-    """What a lost record is called where losses are counted."""
-    names = {r.GenerationBatch: "batches", r.MetricRow: "metric rows", r.LogLine: "log lines"}
-    return names.get(type(record), "records")
+    passing = (sqlite3.OperationalError, RunDatabaseError, OSError)
+    return isinstance(error, passing) or type(error) is sqlite3.DatabaseError

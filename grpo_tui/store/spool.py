@@ -32,6 +32,7 @@ class SpoolRecorder(Drain):
         self._folder, self._rank = folder.spool, rank
         self._folder.mkdir(parents=True, exist_ok=True)
         self._number = 0
+        self._trouble = ""
 
     def put(self, record: r.Record) -> None:
         """Queue what is local to this rank, pass over the rest."""
@@ -42,9 +43,13 @@ class SpoolRecorder(Drain):
         while True:
             closing = self._closing.is_set()
             taken = self.queue.take(limit=512, timeout_s=0.0 if closing else DRAIN_S)
-            if taken and not self._write(taken):
+            written = not taken or self._write(taken)
+            if not written:
                 self.queue.give_back(taken)
             if closing and not self.queue:
+                return
+            if closing and not written and not self._try_again(self._trouble):
+                self._lose(self._trouble, {})
                 return
             self._closing.wait(DRAIN_S)
 
@@ -55,7 +60,8 @@ class SpoolRecorder(Drain):
         try:
             beside.write_bytes(_pickled(taken))
             os.replace(beside, path)
-        except OSError:
+        except OSError as error:
+            self._trouble = f"{error.strerror}: {self._folder}"
             return False
         return True
 

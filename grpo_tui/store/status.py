@@ -189,7 +189,7 @@ def _from_database(
         hardware=read_hardware(folder.hardware) if state not in ENDED else None,
         attempt=attempt.attempt if attempt else 0,
         metrics=newest[1] if newest else {},
-        dropped=sum(reader.dropped().values()),
+        dropped=sum(reader.dropped().values()) + (sum(rank.lost.values()) if rank and _open(attempt) else 0),
         checkpoints=_checkpoints(folder, reader),
         error=_error(attempt, state, folder),
         alerts=_alerts(shown_rank, step),
@@ -197,6 +197,11 @@ def _from_database(
         started_at=attempt.started_at if attempt else None,
         supervised=supervisor_alive or state in ENDED,
     )
+
+
+def _open(attempt: Attempt | None) -> bool:
+    """True while nobody has recorded how the attempt ended, and what it lost."""
+    return attempt is not None and attempt.state is None
 
 
 def _state(attempt: Attempt | None, heartbeat: Heartbeat | None, rank: RankState | None) -> str:

@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,9 +19,7 @@ from typing import Any
 import psutil
 
 from grpo_tui.core.commands import SUPERVISOR_KINDS, Command, Outcome
-from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact
 from grpo_tui.store.checkpoints import newest_usable
-from grpo_tui.store.connection import RunDatabaseError, open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import (
     RankState,
@@ -31,15 +28,11 @@ from grpo_tui.store.live import (
     read_rank,
     write_heartbeat,
 )
-from grpo_tui.store.logtail import LogTail
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.rank_errors import read_errors
-from grpo_tui.store.reader import RunReader
-from grpo_tui.store.spec import RESTORED, read_spec, settle_earlier
-from grpo_tui.store.spool import remove, take_spooled
-from grpo_tui.store.writer import LOG_POSITION, Writer
+from grpo_tui.store.place import hold, where
+from grpo_tui.store.spec import read_spec
 from grpo_tui.supervisor.hardware import HardwareWatch
-from grpo_tui.supervisor.verdict import verdict
+from grpo_tui.supervisor.last_word import Ended, conclude
 
 TICK_S = 0.1
 HEARTBEAT_S = 1.0
@@ -71,9 +64,12 @@ class Supervisor:
         trainer: int | None = None,
         started: float | None = None,
     ) -> None:
-        self._folder, self._lock = folder, lock
-        self._mailbox = Mailbox(folder.commands)
-        self._hardware = HardwareWatch(folder)
+        self._name: Path | None = folder.root
+        # By what it is: a folder that somebody makes anew under the name is none of ours.
+        self._folder, self._lock = RunFolder(hold(folder.root)), lock
+        self._mailbox = Mailbox(self._folder.commands)
+        self._unsent: list[tuple[Command, Outcome]] = []
+        self._hardware = HardwareWatch(self._folder)
         self._child: subprocess.Popen[bytes] | None = None
         self._trainer = trainer
         self._trainer_started = started or (None if trainer is None else process_started(trainer))
@@ -106,7 +102,7 @@ class Supervisor:
         environment.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT")
         with self._folder.log.open("ab") as log:
             self._child = subprocess.Popen(
-                [*_launcher(self._folder), "-m", "grpo_tui.train.worker", str(self._folder.root)],
+                [*_launcher(self._folder), "-m", "grpo_tui.train.worker", str(self._name)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -127,10 +123,18 @@ class Supervisor:
         now = time.monotonic()
         if force or now - self._beat_at >= HEARTBEAT_S:
             self._beat_at = now
+            self._look_where()
             try:
                 write_heartbeat(self._folder.heartbeat, os.getpid(), self._trainer)
             except OSError:
                 return  # a full disk or a deleted folder must not end the watch
+
+    def _look_where(self) -> None:
+        """Say in the log that the folder was renamed; everything goes on in it."""
+        name = where(self._folder.root)
+        if name is not None and name != self._name:
+            print(f"grpo-tui: the run folder is {name} now; the run goes on in it", flush=True)
+        self._name = name
 
     # -- commands --------------------------------------------------------------------------------
 
@@ -149,7 +153,8 @@ class Supervisor:
             if time.monotonic() - since > STOP_NOW_LIMIT_S:
                 self._kill_trainer()
             return
-        for command in self._mailbox.pending():
+        self._send()
+        for command in self._pending():
             if command.kind not in SUPERVISOR_KINDS:
                 continue
             if command.kind == "stop_now":
@@ -163,8 +168,12 @@ class Supervisor:
         if not calls:
             self._finish(command, False, "no reward function runs just now")
             return
-        for number, call in calls.items():
-            self._folder.abort(number).write_text(str(call))
+        try:
+            for number, call in calls.items():
+                self._folder.abort(number).write_text(str(call))
+        except OSError as error:
+            self._finish(command, False, f"the call cannot be named to its rank: {error.strerror}")
+            return
         self._abort = _Abort(command, calls, time.monotonic())
         self._follow_abort()
 
@@ -204,7 +213,21 @@ class Supervisor:
 
     def _finish(self, command: Command, applied: bool, reason: str) -> None:
         rank = read_rank(self._folder.rank(0))
-        self._mailbox.finish(command, Outcome(applied, rank.step if rank else 0, reason))
+        self._unsent.append((command, Outcome(applied, rank.step if rank else 0, reason)))
+        self._send()
+
+    def _send(self) -> None:
+        """Write outcomes; on a full disk they wait, and their commands are not done twice."""
+        while self._unsent:
+            try:
+                self._mailbox.finish(*self._unsent[0])
+            except OSError:
+                return
+            del self._unsent[0]
+
+    def _pending(self) -> list[Command]:
+        decided = {command.id for command, _ in self._unsent}
+        return [command for command in self._mailbox.pending() if command.id not in decided]
 
     def _kill_trainer(self) -> None:
         if self._trainer is None:
@@ -223,81 +246,17 @@ class Supervisor:
         if self._child is not None:
             _kill_descendants()
         # The trainer reads the mailbox too, and may have left before this process saw the command.
-        asked = [command for command in self._mailbox.pending() if command.kind == "stop_now"]
+        asked = [command for command in self._pending() if command.kind == "stop_now"]
         stopped_now = self._stop_now or ((asked[0], 0.0) if asked else None)
         if stopped_now is not None:
             self._finish(stopped_now[0], True, f"ended at once; {self._way_on()}")
         self._refuse_leftovers("the run has ended")
-        self._settle_spec(stopped_now is not None)
-        try:
-            self._write_last_word(code, stopped_now is not None)
-        except Exception as error:
-            print(f"grpo-tui: could not record the end of the run: {error}", flush=True)
-
-    def _settle_spec(self, stopped_now: bool) -> None:
-        """Put the earlier `run.json` back when a resume died before its first step."""
-        try:
-            died = not stopped_now and not self._made_a_step()
-            if settle_earlier(self._folder, restore=died):
-                print(f"grpo-tui: {RESTORED}", flush=True)
-        except (OSError, RunDatabaseError) as error:
-            print(f"grpo-tui: run.json keeps what this attempt changed: {error}", flush=True)
-
-    def _made_a_step(self) -> bool:
-        """True when the attempt that has ended did a step of its own, or ended as it should."""
-        reader = RunReader(self._folder.database)
-        try:
-            last = reader.attempts()[-1:]
-        finally:
-            reader.close()
-        if not last or (self._child is not None and last[0].started_at < self._started_at):
-            return False  # it ended before it could record its own start
-        if last[0].state not in (None, "failed", "crashed"):
-            return True
-        rank = self._first_rank(last[0].attempt)
-        step = max(last[0].step or 0, rank.step if rank is not None else 0)
-        return step > (last[0].resumed_from or 0)
-
-    def _first_rank(self, attempt: int) -> RankState | None:
-        """What the first rank said last, when it said it in this attempt."""
-        rank = read_rank(self._folder.rank(0))
-        return rank if rank is not None and rank.attempt == attempt else None
+        began = None if self._child is None else self._started_at
+        conclude(Ended(self._folder, code, stopped_now is not None, began, self._trainer))
 
     def _refuse_leftovers(self, reason: str) -> None:
-        for command in self._mailbox.pending():
+        for command in self._pending():
             self._finish(command, False, reason)
-
-    def _write_last_word(self, code: int | None, stopped_now: bool) -> None:
-        """Become the one writer: the rest of the log, outcomes, and the end if the trainer did not say."""
-        writer = Writer(open_writer(self._folder.database))
-        try:
-            attempt = writer.next_attempt()
-            records: list[Any] = []
-            if self._child is None or writer.last_start_at() >= self._started_at:
-                attempt -= 1
-            else:  # it ended before it could record its own start
-                records.append(
-                    AttemptStarted(attempt, self._started_at, socket.gethostname(), self._trainer or 0)
-                )
-            spooled, files = take_spooled(self._folder, attempt)
-            tail = LogTail(self._folder.log, writer.log_position())
-            lines = [*tail.read(1 << 24), *tail.flush()]
-            rank = self._first_rank(attempt)
-            state, error = verdict(code, stopped_now, self._folder)
-            if not stopped_now and (told := read_errors(self._folder)) is not None:
-                state, error = "failed", told
-            ended = AttemptEnded(attempt, time.time(), state, rank.step if rank else None, code, error)
-            records += [
-                *lines,
-                *spooled,
-                Fact(LOG_POSITION, tail.position),
-                *self._mailbox.history(set()),
-                ended,
-            ]
-            writer.write(records)
-            remove(files)
-        finally:
-            writer.close()
 
 
 def _is_worker(pid: int) -> bool:

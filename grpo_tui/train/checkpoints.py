@@ -43,6 +43,7 @@ class Checkpoints:
         """True while a save that the config asked for could not be done."""
         self.on_owed: Callable[[str], None] = lambda reason: None
         """Told why such a save was not done."""
+        self.before_save: Callable[[], None] = lambda: None
 
     def install(self) -> None:
         """Put the hooks in place."""
@@ -63,6 +64,7 @@ class Checkpoints:
         Raises:
             DiskFull: There is not enough room.
         """
+        self.before_save()
         path = self.path(int(self._trainer.state.global_step))
         if self.saved_step == self._trainer.state.global_step:
             if requested:
@@ -75,12 +77,22 @@ class Checkpoints:
             self._requested = self._by_command = False
         return path
 
+    def move(self, earlier: Path, now: Path) -> None:
+        """Save under another folder from now on, when it was this one that was saved under."""
+        saved_under = Path(self._trainer.args.output_dir).resolve()
+        if saved_under.is_relative_to(earlier):
+            self._trainer.args.output_dir = str(now / saved_under.relative_to(earlier))
+            self._kept = {
+                now / path.relative_to(earlier) for path in self._kept if path.is_relative_to(earlier)
+            }
+
     def path(self, step: int) -> Path:
         """Where the checkpoint of a step lies."""
         return Path(self._trainer.args.output_dir) / f"checkpoint-{step}"
 
     def _around_save(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def save_checkpoint(model: Any, trial: Any) -> None:
+            self.before_save()
             step = int(self._trainer.state.global_step)
             path = self.path(step)
             self._put(self._record(path, step, complete=False))

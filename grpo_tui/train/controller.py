@@ -46,6 +46,7 @@ class Controller:
         """Set from a signal handler: save and stop at the next safe point."""
         self.deferred: dict[str, Any] = {}
         """Settings a resume brings back at the next generation boundary."""
+        self.on_safe_point: Callable[[], None] = lambda: None
         self._unsent: list[tuple[Command, Outcome]] = []
         checkpoints.on_owed = self.pause_for
         self.pause_wanted = False
@@ -82,6 +83,7 @@ class Controller:
     def safe_point(self) -> None:
         """Serve waiting commands; while paused, stay here and go on serving."""
         before = self._phases.phase
+        self.on_safe_point()
         self._serve()
         while self._paused and not self.stopped:
             if self._phases.phase != "wait":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, Re
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.place import hold, where
 from grpo_tui.store.rank_errors import (
     await_error,
     forget_errors,
@@ -31,12 +33,17 @@ from grpo_tui.train.gpu import gpu_of
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks, own_rank, world_size
 
+RESCUED = ".rescued"
+"""What the name of a deleted run folder gets, where its checkpoints are saved then."""
+
 
 class Session:
     """The recorder and the hooks of one attempt."""
 
     def __init__(self, folder: RunFolder, *, resumed_from: int | None = None) -> None:
-        self.folder = folder
+        # By what it is: it may be renamed, and another be made under its name.
+        self.folder = folder = RunFolder(hold(folder.root))
+        self._name = where(folder.root) or folder.root
         self.rank = own_rank()
         self.recorder = Recorder(folder) if self.rank == 0 else SpoolRecorder(folder, self.rank)
         self.attempt = self.recorder.attempt
@@ -46,6 +53,8 @@ class Session:
             forget_errors(folder)
         self.put(AttemptStarted(self.attempt, time.time(), socket.gethostname(), os.getpid(), resumed_from))
         self.recorder.on_trouble = lambda reason: self._rank_file.update(trouble=reason)
+        self.recorder.on_lost = lambda counts: self._rank_file.update(lost=dict(counts))
+        self.recorder.say = lambda text: print(f"grpo-tui: {text}", file=sys.stderr, flush=True)
         self.phases = PhaseClock(self._rank_file, self.put, self.attempt, self.rank)
         self.recorder.start()
         self._trainer: Any = None
@@ -87,6 +96,7 @@ class Session:
             lambda: self.capture.newest_prompt,
             ranks,
         )
+        self.controller.on_safe_point = self.checkpoints.before_save = self._follow_folder
         self.desk.on_second_abort = lambda: self.controller.pause_for(
             "two reward calls in a row were aborted"
         )
@@ -97,6 +107,15 @@ class Session:
         self.controller.install()
         callback = RecordingCallback(self.put, self.phases, self.attempt, self.checkpoints)
         compat.add_callback_first(trainer, callback)
+
+    def _follow_folder(self) -> None:
+        """Save where the run folder is now; when it was deleted, beside its name, which may be another's."""
+        name = where(self.folder.root)
+        if name is None:
+            name = self._name.with_name(f"{self._name.name.removesuffix(RESCUED)}{RESCUED}")
+        if name != self._name:
+            self.checkpoints.move(self._name, name)
+            self._name = name
 
     def _describe_rewards(self, trainer: Any, sources: Sequence[RewardFunctionInfo] | None) -> None:
         weights = trainer.reward_weights.tolist()
@@ -153,6 +172,8 @@ class Session:
         self._closed = True
         step = int(self._trainer.state.global_step) if self._trainer is not None else None
         self.phases.enter(self.phases.phase)
+        cause = str((error or {}).get("cause", ""))
+        self._rank_file.update(ended=state, ended_cause=cause, note="")
         self.put(AttemptEnded(self.attempt, time.time(), state, step, None, error))
         self.recorder.close()
         self._rank_file.close()

@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         traceback.print_exc()
         sys.stderr.flush()
         if session.rank == 0 and not session.made_a_step:
-            _restore_spec(folder)
+            _restore_spec(session.folder)
         session.failed(error)
         return FAILED
     session.close(state)
@@ -114,7 +114,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
         session.fact("before_after", answers)
     if state == "finished":
         with session.phases.during("save"):
-            trainer.save_model(str(folder.root))
+            trainer.save_model(trainer.args.output_dir)
     if hasattr(trainer, "end"):
         trainer.end()
     return state

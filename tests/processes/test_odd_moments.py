@@ -14,9 +14,12 @@ import psutil
 import pytest
 
 from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.store.checkpoints import judge
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_heartbeat, read_rank
-from tests.processes.runs import SMALL, at_step, start, until
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.status import read_status
+from tests.processes.runs import SMALL, at_step, command, end, start, state, until
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +57,9 @@ def test_a_run_whose_folder_is_deleted_trains_on_and_can_be_stopped(run: Path) -
     assert heartbeat is not None
     trainer = psutil.Process(rank.pid)
     shutil.rmtree(run)
+    run.mkdir()
+    Mailbox(folder.commands).submit("stop_now", by="somebody else, who has made a folder under this name")
+    before = sorted(path.name for path in run.rglob("*"))
     used = trainer.cpu_times().user
     time.sleep(4)
     assert trainer.is_running()
@@ -61,3 +67,44 @@ def test_a_run_whose_folder_is_deleted_trains_on_and_can_be_stopped(run: Path) -
     os.kill(rank.pid, signal.SIGTERM)
     until(lambda: not psutil.pid_exists(rank.pid), "the end of the trainer", 30)
     until(lambda: not psutil.pid_exists(heartbeat.supervisor), "the end of the supervisor", 30)
+    assert sorted(path.name for path in run.rglob("*")) == before, "another's folder is left alone"
+    rescued = run.with_name(f"{run.name}.rescued")
+    (saved,) = rescued.glob("checkpoint-*")
+    assert judge(saved).usable
+
+
+def test_a_renamed_folder_is_followed_by_the_run_its_commands_and_who_prints_it(run: Path) -> None:
+    words = [word for pair in (*SMALL, "max_steps=4000") for word in ("--set", pair)]
+    followed = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "grpo_tui",
+            "train",
+            str(DEMO_CONFIG),
+            "--run-dir",
+            str(run),
+            "--headless",
+            *words,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    at_step(run, 1)
+    renamed = run.with_name("renamed")
+    run.rename(renamed)
+    try:
+        saved = command(renamed, "checkpoint")
+        assert saved["result"]["path"] == str(renamed / f"checkpoint-{saved['step']}")
+        at_step(renamed, saved["step"] + 2)
+        assert read_status(renamed).supervised
+        assert command(renamed, "stop")["applied"]
+        output, said = followed.communicate(timeout=60)
+        assert followed.returncode == 3
+        assert f"the run folder is {renamed} now" in said
+        assert f"stopped at step {state(renamed, 'stopped').step}; {renamed}" in output
+        assert f"the run folder is {renamed} now" in (renamed / "train.log").read_text()
+        assert not run.exists()
+    finally:
+        end(renamed)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import RankFile
+from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, keep_earlier, read_spec
 from grpo_tui.store.writer import Writer
+from grpo_tui.supervisor import last_word
 from grpo_tui.supervisor.watch import Supervisor
 
+CAUSE = "reward function 'judge' failed"
 GONE = 2**22 + 1
 """A pid no process has."""
 
@@ -56,3 +64,69 @@ def test_a_resume_that_died_before_its_first_step_leaves_the_earlier_config(
     assert not folder.earlier_spec.exists()
     assert stat.S_IMODE(folder.spec.stat().st_mode) == 0o600
     assert RunReader(folder.database).attempts()[-1].state == (ended[0].state if ended else "crashed")
+
+
+def test_an_end_that_its_trainer_could_not_write_is_taken_from_its_last_word_with_what_it_lost(
+    tmp_path: Path,
+) -> None:
+    folder = _resumed(tmp_path)
+    for number, lost in ((0, {"batches": 2}), (1, {"batches": 1, "timings": 4})):
+        rank = RankFile(folder.rank(number), os.getpid())
+        rank.update(
+            attempt=2, step=9, lost=lost, ended="failed", ended_cause="reward function 'judge' failed"
+        )
+        rank.close()
+    Supervisor(folder, trainer=GONE, started=1.0).run()
+    reader = RunReader(folder.database)
+    last = reader.attempts()[-1]
+    assert (last.state, last.step) == ("failed", 9)
+    assert last.error is not None
+    assert last.error["cause"] == CAUSE
+    assert reader.dropped() == {"batches": 3, "timings": 4}
+
+
+def test_a_rank_file_of_an_earlier_attempt_says_nothing_of_this_one(tmp_path: Path) -> None:
+    folder = _resumed(tmp_path)
+    rank = RankFile(folder.rank(0), os.getpid())
+    rank.update(attempt=1, step=4, ended="stopped", lost={"batches": 2})
+    rank.close()
+    Supervisor(folder, trainer=GONE, started=1.0).run()
+    reader = RunReader(folder.database)
+    assert (reader.attempts()[-1].state, reader.attempts()[-1].step) == ("crashed", None)
+    assert reader.dropped() == {}
+
+
+def test_the_end_is_tried_again_until_it_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _resumed(tmp_path)
+    tries: list[int] = []
+
+    def full(path: Path) -> Any:
+        tries.append(1)
+        if len(tries) < 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return open_writer(path)
+
+    monkeypatch.setattr(last_word, "open_writer", full)
+    monkeypatch.setattr(last_word, "RETRY_S", 0.01)
+    Supervisor(folder, trainer=GONE, started=1.0).run()
+    assert len(tries) == 3
+    assert RunReader(folder.database).attempts()[-1].state == "crashed"
+
+
+def test_a_folder_made_anew_under_the_name_of_a_deleted_one_gets_no_last_word(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    folder = _resumed(root)
+    supervisor = Supervisor(folder, trainer=GONE, started=1.0)
+    shutil.rmtree(root)
+    root.mkdir()
+    Mailbox(folder.commands).submit("stop_now")
+    writer = Writer(open_writer(folder.database))
+    writer.write([AttemptStarted(1, 5.0, "another's", GONE)])
+    writer.close()
+    before = sorted(os.listdir(root))
+    supervisor.run()
+    assert sorted(os.listdir(root)) == before
+    assert len(Mailbox(folder.commands).pending()) == 1
+    assert RunReader(folder.database).attempts()[0].state is None

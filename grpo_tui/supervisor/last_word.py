@@ -1,0 +1,149 @@
+"""What is left to do once a training process is gone: record its end, and put `run.json` right.
+
+The supervisor is then the one writer. Knows the run folder; never waits for the training process.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_tui.core.records import AttemptEnded, AttemptStarted, Dropped, Fact
+from grpo_tui.store.connection import RunDatabaseError, open_writer
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import RankState, read_rank
+from grpo_tui.store.logtail import LogTail
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.place import where
+from grpo_tui.store.rank_errors import read_errors
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.recorder import may_pass
+from grpo_tui.store.spec import RESTORED, settle_earlier
+from grpo_tui.store.spool import remove, take_spooled
+from grpo_tui.store.writer import LOG_POSITION, Writer
+from grpo_tui.supervisor.verdict import verdict
+
+PATIENCE_S = 30.0
+"""How long the end of a run is tried to be recorded; a later look at the run tries again."""
+RETRY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A training process that is gone."""
+
+    folder: RunFolder
+    code: int | None
+    """Its exit code, None when it was not this process's child."""
+    stopped_now: bool
+    """Whether a person had it ended at once."""
+    started_at: float | None
+    """When it was started, None when it ran before its supervisor did."""
+    pid: int | None
+
+
+def conclude(ended: Ended, patience_s: float = PATIENCE_S) -> None:
+    """Put `run.json` right and record the end; a deleted folder is left alone, and what took its name too."""
+    if where(ended.folder.root) is None:
+        return
+    settle_spec(ended)
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            _record(ended)
+            return
+        except Exception as error:
+            if not may_pass(error) or time.monotonic() >= deadline:
+                print(f"grpo-tui: could not record the end of the run: {error}", flush=True)
+                return
+        time.sleep(RETRY_S)
+
+
+def settle_spec(ended: Ended) -> None:
+    """Put the earlier `run.json` back when a resume died before its first step."""
+    try:
+        died = not ended.stopped_now and not _made_a_step(ended)
+        if settle_earlier(ended.folder, restore=died):
+            print(f"grpo-tui: {RESTORED}", flush=True)
+    except (OSError, RunDatabaseError) as error:
+        print(f"grpo-tui: run.json keeps what this attempt changed: {error}", flush=True)
+
+
+def _made_a_step(ended: Ended) -> bool:
+    """True when the attempt that has ended did a step of its own, or ended as it should."""
+    reader = RunReader(ended.folder.database)
+    try:
+        last = reader.attempts()[-1:]
+    finally:
+        reader.close()
+    if not last or (ended.started_at is not None and last[0].started_at < ended.started_at):
+        return False  # it ended before it could record its own start
+    if last[0].state not in (None, "failed", "crashed"):
+        return True
+    told = _ranks(ended.folder, last[0].attempt)
+    step = max(last[0].step or 0, told[0].step if told else 0)
+    return step > (last[0].resumed_from or 0)
+
+
+def _ranks(folder: RunFolder, attempt: int) -> list[RankState]:
+    """What the ranks of an attempt said last, the first one first."""
+    states = [read_rank(folder.rank(number)) for number in folder.ranks()]
+    return [state for state in states if state is not None and state.attempt == attempt]
+
+
+def _record(ended: Ended) -> None:
+    """Write the rest of the log, outcomes, what was lost, and the end if the trainer did not write it."""
+    folder = ended.folder
+    named = where(folder.root)
+    if named is None:
+        return
+    writer = Writer(open_writer(RunFolder(named).database))
+    try:
+        attempt = writer.next_attempt()
+        records: list[Any] = []
+        if ended.started_at is None or writer.last_start_at() >= ended.started_at:
+            attempt -= 1
+        else:  # it ended before it could record its own start
+            records.append(AttemptStarted(attempt, ended.started_at, socket.gethostname(), ended.pid or 0))
+        spooled, files = take_spooled(folder, attempt)
+        tail = LogTail(folder.log, writer.log_position())
+        lines = [*tail.read(1 << 24), *tail.flush()]
+        ranks = _ranks(folder, attempt)
+        state, error = _how(ended, ranks)
+        step = ranks[0].step if ranks and ranks[0].rank == 0 else None
+        records += [
+            *lines,
+            *spooled,
+            Fact(LOG_POSITION, tail.position),
+            *Mailbox(folder.commands).history(set()),
+            *_lost(attempt, ranks),
+            AttemptEnded(attempt, time.time(), state, step, ended.code, error),
+        ]
+        writer.write(records)
+        remove(files)
+    finally:
+        writer.close()
+
+
+def _how(ended: Ended, ranks: list[RankState]) -> tuple[str, dict[str, Any] | None]:
+    """State and error of the attempt, by whoever knows best."""
+    if not ended.stopped_now:
+        first = ranks[0] if ranks and ranks[0].rank == 0 else None
+        if first is not None and first.ended:
+            # It came to its end and could only not write it, as on a full disk.
+            cause = first.ended_cause
+            return first.ended, {"type": "", "message": cause, "cause": cause} if cause else None
+        if (told := read_errors(ended.folder)) is not None:
+            return "failed", told
+    return verdict(ended.code, ended.stopped_now, ended.folder)
+
+
+def _lost(attempt: int, ranks: list[RankState]) -> list[Dropped]:
+    """What the recorders of the ranks could not write before they had to leave."""
+    counts: Counter[str] = Counter()
+    for rank in ranks:
+        counts.update(rank.lost)
+    return [Dropped(attempt, kind, count) for kind, count in counts.items()]

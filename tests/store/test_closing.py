@@ -1,0 +1,80 @@
+"""At the end of a run that cannot be written: tried for a while, then counted and said."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+from grpo_tui.core import records as r
+from grpo_tui.core.records import AttemptEnded, AttemptStarted
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import RankFile
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.recorder import Recorder
+from grpo_tui.store.spool import SpoolRecorder
+from grpo_tui.store.status import read_status
+
+
+def _blocked(folder: RunFolder) -> tuple[Recorder, sqlite3.Connection, list[str], list[dict[str, int]]]:
+    """A recorder with a batch and a row to write, which another writer keeps out."""
+    recorder = Recorder(folder)
+    recorder.start()
+    recorder.put(AttemptStarted(1, 0.0, "host", 1))
+    while not RunReader(folder.database).attempts():
+        recorder._closing.wait(0.05)
+    recorder._writer._db.execute("PRAGMA busy_timeout=20")
+    blocker = sqlite3.connect(folder.database, isolation_level=None, check_same_thread=False)
+    blocker.execute("BEGIN IMMEDIATE")
+    said: list[str] = []
+    lost: list[dict[str, int]] = []
+    recorder.say, recorder.on_lost = said.append, lambda counts: lost.append(dict(counts))
+    group = r.Group(0, "p", {}, (r.Completion(0, "x", (1.0,), 1.0, 0.0, 1, False),))
+    recorder.queue.dropped["completion text"] = 4
+    for step in (1, 2):
+        recorder.put(r.GenerationBatch(1, step, 0, "train", step, step, 0.0, (group,)))
+        recorder.put(r.MetricRow(1, step, 0.0, {"reward": 1.0}))
+    recorder.put(AttemptEnded(1, 1.0, "finished", 2))
+    return recorder, blocker, said, lost
+
+
+def test_what_cannot_be_written_at_the_end_is_tried_then_counted_and_said(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    recorder, blocker, said, lost = _blocked(folder)
+    recorder.patience_s = 0.3
+    recorder.close()
+    assert said[0].startswith("the last records cannot be written yet, trying for 0.3 s")
+    assert said[1].startswith("could not be recorded: batches (2), completion text (4), metric rows (2); ")
+    assert "locked" in said[1]
+    assert lost == [{"batches": 2, "completion text": 4, "metric rows": 2}]
+    blocker.close()
+    rank = RankFile(folder.rank(0), os.getpid())
+    rank.update(attempt=1, lost=lost[0])
+    rank.close()
+    assert read_status(tmp_path).dropped == 8
+
+
+def test_room_made_while_a_run_ends_costs_no_record(tmp_path: Path) -> None:
+    recorder, blocker, said, lost = _blocked(RunFolder(tmp_path))
+    recorder.say = lambda text: (said.append(text), threading.Timer(0.1, blocker.close).start())  # type: ignore[func-returns-value,assignment,return-value]
+    recorder.close()
+    assert len(said) == 1
+    assert lost == []
+    reader = RunReader(tmp_path / "run.db")
+    assert reader.attempts()[0].state == "finished"
+    assert [step for _, step, _ in reader.metric_rows()] == [1, 2]
+    assert reader.dropped() == {"completion text": 4}
+
+
+def test_what_another_rank_cannot_hand_over_is_counted_too(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    spool = SpoolRecorder(folder, 1)
+    folder.spool.rmdir()
+    folder.spool.write_text("in the way")
+    lost: list[dict[str, int]] = []
+    spool.on_lost, spool.patience_s = lambda counts: lost.append(dict(counts)), 0.2
+    spool.start()
+    spool.put(r.RewardCall(0, 0, 0, 0.0, 0.1, "ok"))
+    spool.close()
+    assert lost == [{"timings": 1}]
