@@ -11,7 +11,8 @@ import pytest
 
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
-from tests.processes.runs import at_step, command, state
+from grpo_tui.store.status import read_status
+from tests.processes.runs import at_step, command, state, until
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +52,7 @@ def test_a_script_with_one_line_more_is_recorded_and_steered(run: Path, tmp_path
     at_step(run, 2)
     assert command(run, "pause")["applied"]
     assert state(run, "paused").pid is not None
+    assert until(lambda: read_status(run).hardware, "a sample by the sidecar").run_rss_bytes > 100_000_000
     assert len(command(run, "sample", "2+2=?")["result"]["completions"]) == 4
     assert command(run, "set", "temperature=1.2")["applied"]
     assert command(run, "resume")["applied"]

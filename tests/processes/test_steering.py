@@ -10,7 +10,8 @@ import pytest
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_heartbeat, read_rank
 from grpo_tui.store.reader import RunReader
-from tests.processes.runs import at_step, command, grpo_tui, start, state
+from grpo_tui.store.status import read_status
+from tests.processes.runs import at_step, command, grpo_tui, start, state, until
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +30,14 @@ def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap
     held = state(run, "paused")
     assert held.phase == "wait"
 
+    machine = until(lambda: read_status(run).hardware, "a sample of the machine")
+    assert machine.run_rss_bytes > 100_000_000, "the trainer's memory, not the supervisor's"
+    assert machine.disk_free_bytes
+    assert machine.ram_total_bytes
+    assert len(machine.cores_percent) == machine.cpu_count
+    assert machine.gpus or machine.gpu_trouble
+    assert [rank.step for rank in held.ranks] == [held.step]
+
     sample = command(run, "sample", "3+4=?", "--count", "2")
     assert len(sample["result"]["completions"]) == 2
     assert sample["step"] == held.step, "a paused run does not go on"
@@ -44,7 +53,9 @@ def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap
     assert command(run, "resume")["applied"]
     at_step(run, held.step + 2)
     stopped = command(run, "stop")
-    last = state(run, "stopped").step
+    ended = state(run, "stopped")
+    last = ended.step
+    assert ended.hardware is None, "nothing is shown of a run that has ended"
     assert stopped["result"]["path"].endswith(f"checkpoint-{last}")
 
     grpo_tui("train", run, "--resume", "--detach", "--set", f"max_steps={last + 3}")
