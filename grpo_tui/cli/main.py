@@ -55,7 +55,7 @@ def _sentence(error: Exception) -> str:
 
 COMMANDS = (
     "demo", "train", "attach", "runs", "status",
-    "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
+    "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample", "score",
 )  # fmt: skip
 
 
@@ -89,6 +89,10 @@ def _dispatch(parsed: object) -> int:
         return {None: look.runs, "attach": look.attach, "runs": look.runs, "status": look.status}[command](
             parsed
         )
+    if command == "score":
+        from grpo_tui.cli.score import score
+
+        return score(parsed)
     from grpo_tui.cli import steer
 
     return steer.steer(parsed)

@@ -28,6 +28,7 @@ def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argpar
         _open_command(commands)
     _look_commands(commands)
     _steer_commands(commands)
+    _reward_commands(commands)
     return parser
 
 
@@ -137,6 +138,42 @@ def _steer_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser
     sample.add_argument("prompt", nargs="?", metavar="PROMPT", help="default: the newest prompt of the run")
     sample.add_argument("--count", type=_positive, default=4, help="number of completions (default 4)")
     sample.add_argument("--temperature", type=float, help="default: that of the run")
+
+
+def _reward_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    score = commands.add_parser(
+        "score",
+        help="what rewards give for samples, and what is wrong with them; no GPU, no training",
+        epilog="Exit 0: every function scored; 1: one failed. See docs/rewards.md.",
+    )
+    score.add_argument(
+        "sources",
+        nargs="*",
+        metavar="CONFIG_OR_FUNC",
+        help="a config, a run folder, or functions: file.py:function, a name of TRL, a dotted path",
+    )
+    origin = score.add_mutually_exclusive_group()
+    origin.add_argument(
+        "--samples", type=Path, metavar="FILE", help="JSONL of prompt, completion, columns; or TRL's parquet"
+    )
+    origin.add_argument(
+        "--rows", type=_positive, metavar="N", help="N rows of the dataset: the gold answer and a wrong one"
+    )
+    origin.add_argument("--run", type=Path, metavar="RUN", help="completions of a recorded run")
+    score.add_argument("--step", metavar="N|best|worst", type=_step, help="with --run; default the newest")
+    score.add_argument(
+        "--timeout", type=_seconds, default=60.0, metavar="S", help="seconds a call may take (default 60)"
+    )
+    score.add_argument("--weights", metavar="W,W,…", help="instead of the config's, in the functions' order")
+    score.add_argument(
+        "--set", action="append", default=[], metavar="K=V", dest="overrides", help="as in train"
+    )
+    score.add_argument("--once", action="store_true", help="call each function once, and try no gold answers")
+    score.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
+def _step(text: str) -> int | str:
+    return text if text in ("best", "worst") else _positive(text)
 
 
 def _run_command(

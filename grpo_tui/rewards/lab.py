@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import one_line
 from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe
 from grpo_tui.rewards.samples import Sample, groups_of
 from grpo_tui.rewards.score_report import Aggregate, Failure, FunctionInfo, FunctionScore
@@ -333,6 +334,7 @@ class Lab:
                 if "refused" in message:
                     raise LabError(str(message["refused"]))
                 if message["event"] == "at":
+                    pipe.mark()
                     progress.function, progress.what = message["function"], message["what"]
                     if tell is not None and progress.function is not None:
                         tell(self.functions[progress.function].name, progress.what)
@@ -372,6 +374,6 @@ def _stamp(file: str) -> tuple[int, int]:
 
 def _ending(error: Exception, limit_s: float) -> Failure:
     if isinstance(error, ChildHungError):
-        printed = f". It printed: {error.output[-300:]}" if error.output else ""
+        printed = f". It printed: {one_line(error.output[-200:])}" if error.output else ""
         return Failure("hung", "", f"it hung: no answer within {limit_s:g} s, killed{printed}")
     return Failure("died", "", f"it ended the process: {error}")

@@ -89,7 +89,7 @@ class ChildPipe:
         Raises:
             ChildGoneError, ChildHungError: the child does not take it.
         """
-        self._call_start = os.fstat(self._printed.fileno()).st_size
+        self.mark()
         data = memoryview((json.dumps(message, default=str) + "\n").encode())
         end = time.monotonic() + limit_s
         while data:
@@ -122,8 +122,12 @@ class ChildPipe:
         del self._unread[: newline + 1]
         return dict(json.loads(line))
 
+    def mark(self) -> None:
+        """Let `output` begin here."""
+        self._call_start = os.fstat(self._printed.fileno()).st_size
+
     def output(self) -> str:
-        """Return what was printed since the last request."""
+        """Return what was printed since the last mark."""
         descriptor = self._printed.fileno()
         size = os.fstat(descriptor).st_size
         start = min(max(self._call_start, size - 4000), size)

@@ -33,7 +33,7 @@ from grpo_tui.rewards.checks.together import (
 )
 from grpo_tui.rewards.checks.values import value_findings
 from grpo_tui.rewards.gold_forms import forms_for, gold_column
-from grpo_tui.rewards.lab import Aggregation, Lab, Scored
+from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Aggregation, Lab, Scored
 from grpo_tui.rewards.samples import Sample, gold_and_wrong
 from grpo_tui.rewards.score_report import Aggregate, FunctionScore
 from grpo_tui.store.values import finite_json
@@ -175,12 +175,14 @@ class Wish:
         weights: one per function; the config's when None.
         aggregation: the modes; the config's when None.
         gold: whether gold answers are tried.
+        repeat: whether functions are called again, to see if they are deterministic and what they swallow.
         tell: called with a function's name and what is done with it.
     """
 
     weights: Sequence[float] | None = None
     aggregation: Aggregation | None = None
     gold: bool = True
+    repeat: bool = True
     tell: Callable[[str, str], None] | None = field(default=None, compare=False)
 
 
@@ -201,7 +203,7 @@ def report(
     wish = wish or Wish()
     assert lab.config is not None
     data = dataset or Dataset.of_samples(samples)
-    scored = lab.score(samples, tell=wish.tell)
+    scored = lab.score(samples, tell=wish.tell, repeat_limit_s=REPEAT_LIMIT_S if wish.repeat else 0.0)
     results = scored.functions
     weights = tuple(wish.weights) if wish.weights is not None else tuple(r.info.weight for r in results)
     mode = wish.aggregation or Aggregation.of(lab.config)

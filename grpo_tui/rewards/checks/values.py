@@ -39,7 +39,9 @@ def value_findings(
     found = _not_numbers(result, alone)
     if found and all(s is None for s in result.scores):
         return found
-    if result.other_shape is None or not result.other_shape.varies:
+    # A gold answer and a wrong one in one form are alike to all but correctness, which is judged elsewhere.
+    paired = all(sample.kind in ("gold", "wrong") for sample in samples)
+    if not paired and (result.other_shape is None or not result.other_shape.varies):
         flat = _constant(result, samples)
         if flat is not None:
             found += _reasons_for_zero(result, samples, prompt_tail)

@@ -1,0 +1,206 @@
+"""`grpo-tui score`: what rewards give for samples, in a lab without a GPU, with everything that is wrong.
+
+Knows where rewards and samples come from; scoring is `rewards.scoring`'s, the table `cli.score_text`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.look import run_folder
+from grpo_tui.config import ConfigError, RunConfig, load_config
+from grpo_tui.config.run_config import describe
+from grpo_tui.core.text import one_line
+from grpo_tui.rewards.gold_forms import forms_for, likely_form
+from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.samples import (
+    Sample,
+    SampleError,
+    from_parquet_rows,
+    from_run,
+    gold_and_wrong,
+    read_jsonl,
+    with_columns_of,
+)
+from grpo_tui.rewards.scoring import (
+    MOST_GOLD_ROWS,
+    Dataset,
+    Report,
+    Wish,
+    config_of_functions,
+    gold_column_of,
+    report,
+)
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import read_spec
+
+MOST_JOINED_ROWS = 20_000
+"""Rows of the dataset among which the prompts of samples without columns are looked for."""
+
+
+def score(parsed: Any) -> int:
+    """`grpo-tui score CONFIG_OR_FUNC… --samples FILE`."""
+    config = wanted_config(parsed.sources, parsed.overrides, parsed.run)
+    weights = _weights(parsed.weights)
+    try:
+        with Lab(limit_s=parsed.timeout) as lab:
+            _tell("starting the lab, which imports torch")
+            lab.load(config)
+            if weights is not None and len(weights) != len(lab.functions):
+                raise CommandError(f"--weights has {len(weights)} for {len(lab.functions)} reward functions")
+            dataset, note = _dataset(lab, config, parsed)
+            samples = _samples(lab, config, parsed, dataset)
+            wish = Wish(weights=weights, gold=not parsed.once, repeat=not parsed.once, tell=_progress)
+            found = report(lab, samples, dataset, wish)
+    except (LabError, SampleError, RunDatabaseError) as error:
+        raise CommandError(str(error)) from error
+    _tell("")
+    notes = [note] if note else []
+    if parsed.json:
+        body = found.to_json()
+        print(json.dumps({**body, "notes": [*body["notes"], *notes]}, ensure_ascii=False, default=str))
+    else:
+        _print(found, notes)
+    return FAILED if found.failed else OK
+
+
+def wanted_config(sources: Sequence[str], overrides: Sequence[str], run: Path | None) -> RunConfig:
+    """Return the config that a command's words name: a YAML file, a run folder, or functions alone.
+
+    Raises:
+        CommandError: the words do not go together, or name nothing.
+    """
+    files = [word for word in sources if word.endswith((".yaml", ".yml")) or Path(word).is_dir()]
+    if not sources:
+        if run is None:
+            raise CommandError("name a config, a reward function (file.py:function), or a run with --run")
+        return _config_of_run(run)
+    if not files:
+        if overrides:
+            raise CommandError("--set changes a config; with functions alone there is none")
+        return config_of_functions(sources)
+    if len(sources) > 1:
+        raise CommandError(f"{files[0]} is a config, which has its own rewards; name it alone")
+    if Path(sources[0]).is_dir() and (Path(sources[0]) / "run.json").exists():
+        return _config_of_run(Path(sources[0]))
+    if Path(sources[0]).is_dir():
+        return config_of_functions(sources)  # a folder with a reward model
+    try:
+        config = load_config(sources[0], overrides, world_size=None)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    for finding in config.findings:
+        if finding.severity == "warning":
+            print(f"grpo-tui: {describe(finding, config.path)}", file=sys.stderr)
+    return config
+
+
+def _config_of_run(run: Path) -> RunConfig:
+    folder = RunFolder(run_folder(run))
+    try:
+        return RunConfig.from_json(read_spec(folder.spec).config)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CommandError(
+            f"{run}: its config is not known ({error}); name the rewards: file.py:function"
+        ) from error
+
+
+def _dataset(lab: Lab, config: RunConfig, parsed: Any) -> tuple[Dataset | None, str]:
+    """The first rows of the config's dataset; without them a sentence why, unless they were asked for."""
+    if not config.model:
+        if parsed.rows:
+            raise CommandError("--rows takes rows of a config's dataset; name a config instead of functions")
+        return None, ""
+    count = max(parsed.rows or 0, MOST_GOLD_ROWS)
+    try:
+        page = lab.rows(config, count)
+    except LabError as error:
+        if parsed.rows or not (parsed.samples or parsed.run):
+            raise
+        lab.load(config)  # the child may be gone
+        return (
+            None,
+            f"the dataset could not be read, so columns and gold answers come from the samples: {error}",
+        )
+    return Dataset(tuple(page["rows"]), tuple(page["columns"])), ""
+
+
+def _samples(lab: Lab, config: RunConfig, parsed: Any, dataset: Dataset | None) -> list[Sample]:
+    if parsed.samples is not None:
+        samples = _from_file(lab, parsed.samples)
+    elif parsed.run is not None:
+        reader = RunReader(RunFolder(run_folder(parsed.run)).database)
+        try:
+            return from_run(reader, parsed.step)
+        finally:
+            reader.close()
+    else:
+        return _gold_samples(lab, config, dataset, parsed.rows or 4)
+    missing = dataset is not None and not set(dataset.columns) <= {"prompt", *samples[0].columns}
+    if missing:
+        samples = with_columns_of(samples, lab.rows(config, MOST_JOINED_ROWS)["rows"])
+    return samples
+
+
+def _from_file(lab: Lab, path: Path) -> list[Sample]:
+    if not path.is_file():
+        raise CommandError(f"{path}: no such file of samples")
+    if path.suffix.lower() == ".parquet":
+        return from_parquet_rows(lab.parquet(path.absolute()), [f.name for f in lab.functions], str(path))
+    return read_jsonl(path)
+
+
+def _gold_samples(lab: Lab, config: RunConfig, dataset: Dataset | None, count: int) -> list[Sample]:
+    if dataset is None:
+        raise CommandError(
+            "there is nothing to score: give --samples FILE, --run RUN, or a config with a dataset"
+        )
+    column = gold_column_of(config, dataset.columns)
+    form = likely_form([f.file_text for f in lab.functions], forms_for(config.section.system_prompt))
+    samples = gold_and_wrong(dataset.rows[:count], [form], column)
+    if not samples:
+        raise CommandError(
+            f"no column of the dataset ({', '.join(dataset.columns)}) looks like the gold answer; name it "
+            "with grpo_tui.columns: {answer: …}, or give --samples FILE"
+        )
+    return samples
+
+
+def _weights(text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.replace(",", " ").split()]
+    except ValueError:
+        raise CommandError(f"--weights {text!r}: write numbers, as --weights 2,0.5,1") from None
+
+
+def _progress(function: str, what: str) -> None:
+    _tell(f"{function}: {what}")
+
+
+def _tell(text: str) -> None:
+    """One line on a terminal's stderr that the next one replaces."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{one_line(text, 76)}", end="", file=sys.stderr, flush=True)
+
+
+def _print(found: Report, notes: Sequence[str]) -> None:
+    from grpo_tui.cli.score_text import lines
+
+    try:
+        width = os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        width = 120
+    for line in lines(found, width):
+        print(line)
+    for note in notes:
+        print(f"note: {one_line(note)}")

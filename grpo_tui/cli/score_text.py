@@ -1,0 +1,106 @@
+"""What `score` prints for a person: samples by prompt with their scores, functions, findings.
+
+Plain text in columns; it computes nothing.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from grpo_tui.core.text import message_text, one_line, prompt_text
+from grpo_tui.present.formatting import MISSING, compact, duration, fixed, percent
+from grpo_tui.rewards.culprit import completion_text
+from grpo_tui.rewards.samples import Sample
+from grpo_tui.rewards.score_report import FunctionScore, GroupScore
+from grpo_tui.rewards.scoring import Report
+
+WIDEST = 14
+"""Cells for the name of a function over its column."""
+LEAST_TEXT = 20
+MOST_GROUPS = 40
+
+
+def lines(found: Report, width: int) -> Iterator[str]:
+    """Return the whole report as lines of at most `width` cells, as far as findings allow."""
+    functions = found.scored.functions
+    names = [one_line(f.info.name, WIDEST) for f in functions]
+    cells = [max(len(name), 7) for name in names]
+    for group in found.aggregate.groups[:MOST_GROUPS]:
+        yield from _group(found, group, names, cells, width)
+        yield ""
+    left = len(found.aggregate.groups) - MOST_GROUPS
+    if left > 0:
+        yield f"… {left} more groups; --json has them all"
+        yield ""
+    yield from _functions(found)
+    yield ""
+    yield from _findings(found, width)
+
+
+def _group(
+    found: Report, group: GroupScore, names: Sequence[str], cells: Sequence[int], width: int
+) -> Iterator[str]:
+    samples = found.scored.samples
+    kinds = any(sample.kind for sample in samples)
+    spread = f"mean {compact(group.mean)}  std {compact(group.std)}"
+    flat = "  flat: nothing to learn" if len(group.indices) > 1 and not any(group.advantages) else ""
+    prompt = one_line(
+        prompt_text(samples[group.indices[0]].prompt), max(LEAST_TEXT, width - len(spread) - len(flat) - 3)
+    )
+    yield f"{prompt}   {spread}{flat}"
+    head = "".join(f"  {name:>{cell}}" for name, cell in zip(names, cells, strict=True))
+    kind_head = "  kind " if kinds else ""
+    yield f"{'#':>5}{kind_head}{head}    total  advantage  completion"
+    for index, advantage in zip(group.indices, group.advantages, strict=True):
+        scores = "".join(
+            f"  {_score(f, index):>{cell}}" for f, cell in zip(found.scored.functions, cells, strict=True)
+        )
+        kind = f"  {samples[index].kind:5}" if kinds else ""
+        total = compact(found.aggregate.totals[index])
+        row = f"{index + 1:>5}{kind}{scores}  {total:>7}  {fixed(advantage):>9}  "
+        yield row + one_line(_text(samples[index]), max(LEAST_TEXT, width - len(row)))
+
+
+def _score(result: FunctionScore, index: int) -> str:
+    if result.failure is not None:
+        return "failed"
+    score = result.scores[index]
+    return "none" if score is None else compact(score)
+
+
+def _functions(found: Report) -> Iterator[str]:
+    names = [one_line(f.info.name, 24) for f in found.scored.functions]
+    widest = max(map(len, names), default=8)
+    yield f"{'function':{widest}}   weight  scored    share     time"
+    for position, result in enumerate(found.scored.functions):
+        share = found.shares[position]
+        row = (
+            f"{names[position]:{widest}}  {found.weights[position]:>7g}  {percent(result.coverage):>6}  "
+            f"{MISSING if share is None else percent(share):>7}  {_seconds(result.seconds):>7}"
+        )
+        if result.failure is not None:
+            row += f"  {one_line(result.failure.text, 160)}"
+        yield row.rstrip()
+        for line in result.output.strip().splitlines()[-3:]:
+            yield f"{'':{widest}}  printed: {one_line(line, 120)}"
+
+
+def _findings(found: Report, width: int) -> Iterator[str]:
+    if not found.findings:
+        yield "no findings"
+        return
+    for finding in found.findings:
+        head = f"{finding.severity:7}  "
+        text = f"{one_line(finding.message)}  [{finding.id}]"
+        yield from textwrap.wrap(text, max(width, 60), initial_indent=head, subsequent_indent=" " * len(head))
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else duration(seconds)
+
+
+def _text(sample: Sample) -> str:
+    if isinstance(sample.completion, list):
+        return "\n".join(message_text(message.get("content")) for message in sample.completion)
+    return completion_text(sample.completion)
