@@ -74,7 +74,7 @@ def _wait(child: int, terminal: _Terminal, afterwards: Callable[[], str]) -> int
         terminal.give_back(main_screen=False)
         _say(f"the screen ended with exit code {code}", afterwards)
         return code
-    terminal.give_back(main_screen=True)
+    terminal.give_back(main_screen=True, title=True)
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
     _say(f"the screen was killed by {name}", afterwards)
     return 128 - code
@@ -137,17 +137,19 @@ class _Terminal:
             if self._is_ours() and termios.tcgetattr(self._descriptor) != self._attributes:
                 termios.tcsetattr(self._descriptor, termios.TCSANOW, self._attributes)
 
-    def give_back(self, *, main_screen: bool) -> None:
+    def give_back(self, *, main_screen: bool, title: bool = False) -> None:
         """Undo every mode and drop mouse reports that nobody read.
 
         Args:
             main_screen: Leave the alternate screen too.
+            title: Put the terminal's title back too.
         """
-        from grpo_tui.ui.restore import MODES, RESTORE
+        from grpo_tui.ui.restore import MODES, RESTORE, TITLE_BACK
 
         with contextlib.suppress(OSError, termios.error):
             if self._is_ours():
-                os.write(self._descriptor, (RESTORE if main_screen else MODES).encode())
+                undo = (RESTORE if main_screen else MODES) + (TITLE_BACK if title else "")
+                os.write(self._descriptor, undo.encode())
                 termios.tcflush(self._descriptor, termios.TCIFLUSH)
         self.settle()
 

@@ -21,12 +21,10 @@ from textual.screen import Screen
 from textual.signal import Signal
 from textual.worker import Worker, WorkerState
 
-from grpo_tui.core.text import one_line, safe
-from grpo_tui.present.glyphs import ascii_locale
+from grpo_tui.core.text import one_line
 from grpo_tui.ui.actions import bindings, on_pane, refusal
-from grpo_tui.ui.following import FollowingApp
 from grpo_tui.ui.frugal import FrugalDriver
-from grpo_tui.ui.preferences import PreferenceFile
+from grpo_tui.ui.outward import OutwardApp
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.terminal import can_be_continued, exit_on_signals, follow_stops, restore_terminal
 from grpo_tui.ui.theme import DARK, NAMES, THEMES, first_theme
@@ -54,7 +52,7 @@ def _train_screen() -> Screen[None]:
     return TrainScreen()
 
 
-class GrpoApp(FollowingApp):
+class GrpoApp(OutwardApp):
     """The workbench.
 
     Args:
@@ -79,7 +77,6 @@ class GrpoApp(FollowingApp):
     ) -> None:
         self.DEFAULT_MODE = "runs" if run is None else "train"  # type: ignore[misc]
         super().__init__(clock=clock)
-        self.ascii_only = ascii_locale(os.environ)
         self.rows: tuple[RunRow, ...] = ()
         self.rows_complete = False
         self.runs_signal: Signal[tuple[tuple[RunRow, ...], bool]] = Signal(self, "runs")
@@ -87,8 +84,6 @@ class GrpoApp(FollowingApp):
         self._ended = threading.Event()
         for theme in THEMES:
             self.register_theme(theme)
-        self._preference_file = PreferenceFile()
-        self.preferences, self._trouble = self._preference_file.read()
         self.theme = NAMES.get(self.preferences.theme) or first_theme(os.environ)
 
     def get_driver_class(self) -> type[Driver]:
@@ -100,37 +95,13 @@ class GrpoApp(FollowingApp):
         """Start the workers; nothing is waited for."""
         exit_on_signals(self.action_app_leave)
         if self._driver is not None and self._driver.can_suspend:
-            follow_stops(self._driver.suspend_application_mode, self._take_terminal)
+            follow_stops(self._give_terminal, self._take_terminal)
         self.call_after_refresh(self._start_workers)
-        self._say_trouble(self._trouble)
 
-    def prefer(self, **changes: Any) -> None:
-        """Remember other preferences, named as in `Preferences`."""
-        self.preferences, trouble = self._preference_file.change(**changes)
-        self._say_trouble(trouble)
-
-    def copy(self, what: str, text: str) -> None:
-        """Put a text into the clipboard of the person's own machine, by way of the terminal, and say so."""
-        from grpo_tui.ui.clipboard import fitting
-
-        kept, whole = fitting(text), safe(text)
-        self.copy_to_clipboard(kept)
-        count = f"{len(kept):,} characters"
-        if len(kept) < len(whole):
-            count = f"the first {len(kept):,} of {len(whole):,} characters; a clipboard takes no more"
-        self.notify(f"Copied {one_line(what, 60)}: {count}.", markup=False)
-
-    def copy_to_clipboard(self, text: str) -> None:
-        """Write the sequence that a terminal takes into its clipboard, also from inside tmux or screen."""
-        from grpo_tui.ui.clipboard import sequences
-
-        self._clipboard = text
+    def _give_terminal(self) -> None:
+        self.give_back_title()
         if self._driver is not None:
-            self._driver.write(sequences(text, os.environ))
-
-    def _say_trouble(self, trouble: str) -> None:
-        if trouble:
-            self.notify(one_line(trouble, 300), severity="warning", timeout=10, markup=False)
+            self._driver.suspend_application_mode()
 
     def _take_terminal(self) -> None:
         if self._driver is not None:

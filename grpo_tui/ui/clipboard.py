@@ -18,7 +18,7 @@ _SCREEN_PIECE = 240
 
 
 def fitting(text: str) -> str:
-    """As much of the text as a clipboard takes, control characters made visible: it may be pasted to a shell."""
+    """As much of the text as a clipboard takes, control characters made visible, for a shell may get it."""
     whole = safe(text)
     data = whole.encode("utf-8")
     if len(data) <= MOST_BYTES:

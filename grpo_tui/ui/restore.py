@@ -13,5 +13,8 @@ MODES = (
 )
 """Every mode but the alternate screen; harmless when they are undone already."""
 
+TITLE_BACK = "\x1b]2;\x07\x1b[23;0t"
+"""Takes the title away, then has the one that was kept put back where a terminal keeps one (XTWINOPS)."""
+
 RESTORE = MODES + "\x1b[?1049l"
 """All of it. On the main screen already, the last one moves the cursor to where the screen was opened."""

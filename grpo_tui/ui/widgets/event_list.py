@@ -94,7 +94,7 @@ def event_line(event: EventRow, now: float, width: int, *, here: bool = False) -
     exact = f"{date(event.at)} {clock(event.at)}"
     ago = when if when.endswith("ago") or when == "now" else ""
     right = f"{ago:>10}  {exact}" if width >= 76 else f"{when:>10}"
-    room = max(8, width - 15 - cell_len(right) - 2)
+    room = max(8, width - 18 - cell_len(right))
     role = "bad" if event.role == "bad" else "text"
     return [
         Span("❙" if here else " ", "accent" + tail),
