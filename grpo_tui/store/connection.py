@@ -78,23 +78,17 @@ def open_writer(path: Path) -> sqlite3.Connection:
 def open_reader(path: Path) -> sqlite3.Connection:
     """Open `run.db` read-only; it never creates, migrates or locks anything for long.
 
-    In a folder that cannot be written, SQLite cannot make its shared-memory file: the file is then
-    read as immutable, or, when a `-wal` beside it holds the newest rows, both are copied first.
+    In a folder that cannot be written, SQLite cannot make its shared-memory file. While a run writes, its
+    own is there to be read. After a kill it is worth nothing: `run.db` and the `-wal` beside it, which
+    holds the newest rows, are then copied first. Without a `-wal` the file is read as immutable.
 
     Raises:
         RunDatabaseError: There is no such file, or a newer version wrote it.
     """
     if not path.exists():
         raise RunDatabaseError(f"{path.parent}: no run.db here. `grpo-tui runs` lists the runs it can find.")
-    wal = path.with_name(path.name + "-wal")
     try:
-        if os.access(path.parent, os.W_OK):
-            connection = _connect(path, "mode=ro")
-        elif wal.exists() and wal.stat().st_size:
-            connection = _connect(_copied(path, wal), "mode=ro")
-        else:
-            connection = _connect(path, "immutable=1")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        connection, version = _opened(path)
     except sqlite3.DatabaseError as error:
         raise RunDatabaseError(f"{path}: {error}.") from error
     if version == 0:
@@ -102,6 +96,32 @@ def open_reader(path: Path) -> sqlite3.Connection:
         raise RunDatabaseError(f"{path}: the run has not written anything yet.")
     _check_version(path, version)
     return connection
+
+
+def _opened(path: Path) -> tuple[sqlite3.Connection, int]:
+    """A connection that can read the newest rows, and the schema's version."""
+    wal = path.with_name(path.name + "-wal")
+    if os.access(path.parent, os.W_OK):
+        return _looked_at(_connect(path, "mode=ro"))
+    if not (wal.exists() and wal.stat().st_size):
+        return _looked_at(_connect(path, "immutable=1"))
+    try:
+        return _looked_at(_connect(path, "mode=ro"))
+    except sqlite3.OperationalError:  # nobody writes any more
+        # SQLite keeps the copies open, so their names can go at once.
+        with tempfile.TemporaryDirectory(prefix="grpo-tui-") as folder:
+            for source in (path, wal):
+                shutil.copyfile(source, Path(folder) / source.name)
+            return _looked_at(_connect(Path(folder) / path.name, "mode=ro"))
+
+
+def _looked_at(connection: sqlite3.Connection) -> tuple[sqlite3.Connection, int]:
+    """The connection, once it has proved that it can read."""
+    try:
+        return connection, connection.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:
@@ -117,13 +137,6 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
     )
     connection.row_factory = sqlite3.Row
     return connection
-
-
-def _copied(path: Path, wal: Path) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="grpo-tui-"))
-    for source in (path, wal):
-        shutil.copyfile(source, folder / source.name)
-    return folder / path.name
 
 
 def _check_version(path: Path, version: int) -> None:

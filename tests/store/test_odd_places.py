@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +19,7 @@ from grpo_tui.store.catalog import find_runs
 from grpo_tui.store.connection import RunDatabaseError, filesystem_type, open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile, read_heartbeat, read_rank, write_heartbeat
+from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from grpo_tui.store.writer import Writer
@@ -50,6 +56,117 @@ def test_a_folder_that_cannot_be_written_is_read_whole(
     monkeypatch.setattr(os, "access", lambda path, how: False)
     assert RunReader(tmp_path / "run.db").fact("newest") == 7
     assert sorted(p.name for p in tmp_path.iterdir()) == before
+
+
+class Guest:
+    """A child process that may read a folder and not write into it, whoever runs the tests.
+
+    It is forked before anything in the folder is opened: what SQLite knows of a file it knows per process.
+    """
+
+    def __init__(self, folder: Path, question: Callable[[Guest], Any]) -> None:
+        (begin, self._begin), (self._hears, tell) = os.pipe(), os.pipe()
+        self._child = os.fork()
+        if self._child:
+            os.close(tell)
+            return
+        try:
+            os.read(begin, 1)
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            assert not os.access(folder, os.W_OK)
+            self._begin = tell
+            answer = question(self)
+        except BaseException as error:
+            answer = f"{type(error).__name__}: {error}"
+        os.write(tell, json.dumps(answer).encode())
+        os._exit(0)
+
+    def go_on(self) -> None:
+        """Let the other side go on."""
+        os.write(self._begin, b" ")
+
+    def wait(self) -> None:
+        """Wait until the child lets this side go on."""
+        os.read(self._hears, 1)
+
+    def answer(self) -> Any:
+        """What the child found."""
+        with os.fdopen(self._hears, "rb") as pipe:
+            told = pipe.read()
+        os.waitpid(self._child, 0)
+        return json.loads(told)
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A folder that another user can reach and read, but not write; pytest's own are private."""
+    base = Path(tempfile.mkdtemp())
+    base.chmod(0o755)
+    folder = base / "read only, ünïcode"
+    folder.mkdir()
+    copies = base / "copies"
+    copies.mkdir()
+    copies.chmod(0o777)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(base)
+
+
+@pytest.mark.parametrize("left", ["closed", "killed", "live"])
+def test_another_login_that_may_only_read_sees_a_run_whole(left: str, elsewhere: Path) -> None:
+    folder, copies = RunFolder(elsewhere), elsewhere.with_name("copies")
+
+    def look(guest: Guest) -> list[Any]:
+        tempfile.tempdir = str(copies)
+        reader = RunReader(folder.database)
+        found = [reader.fact("newest")]
+        if left == "live":
+            guest.go_on()
+            deadline = time.monotonic() + 10
+            while reader.fact("newest") == 7 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            found.append(reader.fact("newest"))
+        return [*found, read_status(elsewhere).state]
+
+    guest = Guest(elsewhere, look)
+    writer = Writer(open_writer(folder.database))
+    writer.write([r.AttemptStarted(1, 0.0, "here", 2**22 + 1), r.Fact("newest", 7)])
+    if left == "closed":
+        writer.close()
+    elif left == "killed":
+        kept = {name: (elsewhere / name).read_bytes() for name in ("run.db", "run.db-wal", "run.db-shm")}
+        writer.close()
+        for name, content in kept.items():
+            (elsewhere / name).write_bytes(content)
+    for path in elsewhere.iterdir():
+        path.chmod(0o644 if os.geteuid() == 0 else 0o444)
+    elsewhere.chmod(0o555)
+    before = sorted(path.name for path in elsewhere.iterdir())
+    guest.go_on()
+    if left == "live":
+        guest.wait()
+        writer.write([r.Fact("newest", 8)])
+    assert guest.answer() == [7, *([8] if left == "live" else []), "crashed"]
+    assert sorted(path.name for path in elsewhere.iterdir()) == before
+    assert list(copies.iterdir()) == [], "copies do not pile up"
+
+
+def test_a_command_into_a_folder_that_may_only_be_read_is_refused(elsewhere: Path) -> None:
+    elsewhere.chmod(0o555)
+
+    def submit(guest: Guest) -> str:
+        try:
+            Mailbox(RunFolder(elsewhere).commands).submit("pause")
+        except OSError as error:
+            return str(error.strerror)
+        return "written"
+
+    guest = Guest(elsewhere, submit)
+    guest.go_on()
+    assert guest.answer() == "Permission denied"
 
 
 def test_a_clock_set_back_makes_no_heartbeat_negative(tmp_path: Path) -> None:
