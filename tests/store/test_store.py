@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -233,16 +232,6 @@ def test_commands_and_outcomes_become_history(tmp_path: Path) -> None:
     assert outcome is not None
     assert (outcome.applied, outcome.step, outcome.reason) == (True, 5, "done")
     assert box.pending() == [waiting]
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_folder_is_read_after_a_kill(tmp_path: Path) -> None:
-    _writer(tmp_path).write([_batch(1, 0, 1)])
-    tmp_path.chmod(0o500)
-    try:
-        assert RunReader(tmp_path / "run.db").completion_count() == 2
-    finally:
-        tmp_path.chmod(0o700)
 
 
 class _Unshowable:
