@@ -1,12 +1,18 @@
 """Make the run folder of a very long run, through the store's own writer.
 
+    python benchmarks/_long_run_folder.py --log FOLDER [--every 0.5]
+
+goes on with a run that was made with `ended=False`, as if something trained there, until it is ended.
+
 Knows how such a run looks in numbers: every completion, metric and step is written as a training process
 would write it, so that what is measured on the folder is what a person meets.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
+import os
 import random
 import time
 from pathlib import Path
@@ -14,6 +20,8 @@ from pathlib import Path
 from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import RankFile, write_heartbeat
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.writer import Writer
 
 STEP_S = 0.9
@@ -103,3 +111,37 @@ def make(root: Path, steps: int, metrics: int, *, ended: bool = True) -> RunFold
     writer.close()
     whole.write_text("", encoding="utf-8")
     return folder
+
+
+def go_on(root: Path, every_s: float) -> None:
+    """Log a step at every so many seconds, with a group of completions, and be taken for a live run."""
+    folder = RunFolder(root)
+    reader = RunReader(folder.database)
+    extent = reader.last_training_row()
+    reader.close()
+    step, metrics = (0, len(NAMED)) if extent is None else (extent[0], len(extent[1]))
+    writer, numbers = Writer(open_writer(folder.database)), random.Random(11)
+    writer.write(
+        [r.AttemptStarted(1, time.time() - step * STEP_S, "here", os.getpid(), total_steps=2 * step)]
+    )
+    rank = RankFile(folder.rank(0), os.getpid())
+    while True:
+        step, now = step + 1, time.time()
+        rank.update(
+            phase="generate", phase_since=now, step=step, progress_at=now, attempt=1, step_time_s=every_s,
+            reward_function=None,
+        )  # fmt: skip
+        write_heartbeat(folder.heartbeat, os.getpid(), os.getpid())
+        values = metric_row(step, metrics, numbers)
+        writer.write([batch(step, numbers, now - step * STEP_S), r.MetricRow(1, step, now, values)])
+        time.sleep(every_s)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--log", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument("--every", type=float, default=0.5)
+    options = parser.parse_args()
+    go_on(options.log, options.every)

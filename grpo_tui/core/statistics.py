@@ -49,22 +49,36 @@ def variance_shares(
     Returns:
         One share per function; None for all when no group has any spread.
     """
-    covariance = [0.0] * len(weights)
-    variance = 0.0
-    for group in groups:
-        rows = [[w * _given(c, k) for k, w in enumerate(weights)] for c in group]
-        if len(rows) < 2:
-            continue
-        totals = [sum(row) for row in rows]
-        centre = sum(totals) / len(totals)
-        variance += sum((t - centre) ** 2 for t in totals)
-        for k in range(len(weights)):
-            part = [row[k] for row in rows]
-            middle = sum(part) / len(part)
-            covariance[k] += sum((p - middle) * (t - centre) for p, t in zip(part, totals, strict=True))
-    if variance <= 1e-12:
-        return [None] * len(weights)
-    return [c / variance for c in covariance]
+    return shares_of([group_covariances(group, weights) for group in groups], len(weights))
+
+
+def group_covariances(group: Sequence[Sequence[float | None]], weights: Sequence[float]) -> list[float]:
+    """The sums of one group that `shares_of` adds up: of each function with the total, then of the total.
+
+    Args:
+        group: per completion, the rewards in function order; a missing one counts as 0.
+        weights: one weight per function.
+    """
+    rows = [[w * _given(c, k) for k, w in enumerate(weights)] for c in group]
+    if len(rows) < 2:
+        return [0.0] * (len(weights) + 1)
+    totals = [sum(row) for row in rows]
+    centre = sum(totals) / len(totals)
+    off = [t - centre for t in totals]
+    sums = []
+    for k in range(len(weights)):
+        part = [row[k] for row in rows]
+        middle = sum(part) / len(part)
+        sums.append(sum((p - middle) * d for p, d in zip(part, off, strict=True)))
+    return [*sums, sum(d * d for d in off)]
+
+
+def shares_of(groups: Sequence[Sequence[float]], functions: int) -> list[float | None]:
+    """Shares of the variance from the sums of groups; None for all when no group has any spread."""
+    sums = [sum(group[k] for group in groups) for k in range(functions + 1)]
+    if sums[-1] <= 1e-12:
+        return [None] * functions
+    return [part / sums[-1] for part in sums[:-1]]
 
 
 def _given(rewards: Sequence[float | None], function: int) -> float:

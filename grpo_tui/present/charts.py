@@ -6,6 +6,7 @@ Knows which metrics a person asks for first; what they mean stands in `core.metr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from grpo_tui.core.metrics import EVAL, GROUPS, METRICS, describe
 from grpo_tui.core.text import one_line
@@ -45,11 +46,17 @@ def chart_keys(keys: Iterable[str]) -> list[str]:
     return [k for k in FIRST if k in known] + sorted(rest, key=_place)
 
 
+@lru_cache(maxsize=1024)
 def _place(key: str) -> tuple[bool, int, int, str]:
     """Training before evaluation, then as the catalogue has it; a run's own metrics come last, by name."""
     metric = describe(key)
     plain = key.removeprefix(EVAL)
     return plain != key, GROUPS.index(metric.group), _PLACES.get(plain, len(_PLACES)), key
+
+
+@lru_cache(maxsize=1024)
+def _title(key: str) -> str:
+    return one_line(describe(key).title, 48)
 
 
 def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], end: int) -> ChartView:
@@ -61,7 +68,7 @@ def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], en
     buckets = own.buckets
     return ChartView(
         key=key,
-        title=one_line(describe(key).title, 48),
+        title=_title(key),
         value=compact(own.last),
         change=change,
         change_text="" if change is None else _change_text(change, own.last, digits),

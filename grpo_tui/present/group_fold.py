@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from grpo_tui.core.statistics import is_flat, mean, variance_shares
+from grpo_tui.core.statistics import group_covariances, is_flat, mean, shares_of
 from grpo_tui.core.text import one_line, prompt_text, safe
 from grpo_tui.present.train_view import CompletionRow, GroupView
 from grpo_tui.store.reader import StoredGroup
@@ -26,6 +26,9 @@ class GroupFold:
 
     def __init__(self) -> None:
         self._newest: deque[StoredGroup] = deque(maxlen=KEPT_GROUPS)
+        self._views: dict[int, GroupView] = {}
+        self._weights: list[float] = []
+        self._covariances: dict[int, list[float]] = {}
 
     def add(self, groups: Iterable[StoredGroup]) -> None:
         """Take in groups that came after all others."""
@@ -64,13 +67,22 @@ class GroupFold:
         width = len(weights)
         # Another start of the run may have had fewer functions than this one.
         blank = (None,) * width
-        rewards = [[(*c.rewards, *blank)[:width] for c in group.completions] for group in self._newest]
-        return variance_shares(rewards, weights)
+        if weights != self._weights:
+            self._weights, self._covariances = list(weights), {}
+        known = self._covariances
+        self._covariances = {
+            group.id: known.get(group.id)
+            or group_covariances([(*c.rewards, *blank)[:width] for c in group.completions], weights)
+            for group in self._newest
+        }
+        return shares_of(list(self._covariances.values()), width)
 
     def views(self) -> tuple[GroupView, ...]:
         """The newest groups, newest first; those of one step in the order of its batch."""
         ordered = sorted(self._newest, key=lambda g: (-g.attempt, -g.batch, g.rank, g.index))
-        return tuple(group_view(group) for group in ordered[:SHOWN_GROUPS])
+        known, shown = self._views, ordered[:SHOWN_GROUPS]
+        self._views = {group.id: known.get(group.id) or group_view(group) for group in shown}
+        return tuple(self._views.values())
 
 
 def gold_of(columns: Mapping[str, Any]) -> str | None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from grpo_tui.core.statistics import scored
 from grpo_tui.store.reader import RunReader, SeriesBucket, StepStat, StoredGroup
 
-LATE = 64
+LATE = 32
 """Steps that a rank may hand its groups over late."""
-ASKED_AGAIN = 2 * LATE
+ASKED_AGAIN = 48
 LONG = 4_096
 """From so many steps on, the past is fetched in stretches."""
 STRETCHES = 400

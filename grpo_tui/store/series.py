@@ -127,9 +127,9 @@ class SeriesQueries(Queries):
     def last_training_row(self) -> tuple[int, dict[str, Any]] | None:
         """Step and values of the newest row that holds a training reward."""
         row = self._one(
-            "SELECT r.id, r.step FROM metric_row r JOIN metric m ON m.row = r.id"
-            " AND m.key = (SELECT id FROM metric_key WHERE key = 'reward')"
-            " WHERE r.superseded = 0 ORDER BY r.id DESC LIMIT 1"
+            "SELECT r.id, r.step FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
+            " WHERE m.key = (SELECT id FROM metric_key WHERE key = 'reward') AND r.superseded = 0"
+            " ORDER BY m.row DESC LIMIT 1"
         )
         return None if row is None else (row["step"], self.metric_row(row["id"]))
 
@@ -139,8 +139,15 @@ class SeriesQueries(Queries):
         """Everything of one metric up to now, in a bounded number of pieces."""
         newest = self.last_metric_row_id()
         level = 1 if newest <= RAW_ROWS else LEVELS[0] if newest <= FINE_ROWS else LEVELS[1]
-        covered = max(0, newest - RECENT_ROWS) // level * level if level > 1 else 0
-        past = self._stretches(key, level, 0, covered) if covered else []
+        past: list[SeriesBucket] = []
+        covered = 0
+        if level > 1:
+            coarse = max(0, newest - RECENT_ROWS) // level * level
+            covered = max(0, newest - RECENT_ROWS) // LEVELS[0] * LEVELS[0]
+            past = [
+                *self._stretches(key, level, 0, coarse),
+                *self._stretches(key, LEVELS[0], coarse, covered),
+            ]
         opening: tuple[float, ...] = ()
         if past:
             # Rates are worked out row by row, so they are not asked for over the whole run.
