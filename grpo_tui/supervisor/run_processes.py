@@ -14,6 +14,8 @@ import psutil
 
 TREE_S = 10.0
 """How often the process tree is walked, which costs more the more processes the machine has."""
+AGAIN_S = 1.0
+"""How soon it is walked again for a process that nobody knows."""
 
 
 class RunProcesses:
@@ -52,7 +54,7 @@ class RunProcesses:
             began = process.create_time()
             known = self._others.get(pid)
             if known is None or known[0] != began:
-                if pid not in self._tree:
+                if pid not in self._tree and time.monotonic() - self._walked_at > AGAIN_S:
                     self._walk()  # it may have been started since
                 known = (began, process_name(process), _user(process))
                 self._others[pid] = known
