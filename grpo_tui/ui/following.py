@@ -16,6 +16,8 @@ from textual.signal import Signal
 from grpo_tui.core.text import one_line
 
 if TYPE_CHECKING:
+    from textual.screen import Screen
+
     from grpo_tui.core.commands import Outcome
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.store.layout import RunFolder
@@ -76,6 +78,15 @@ class FollowingApp(App[str]):
         return (
             f"training goes on; `grpo-tui attach {one_line(str(self._poller.folder.root))}`" if live else ""
         )
+
+    @property
+    def _background_screens(self) -> list[Screen[Any]]:
+        """The screens that show through the top one, which Textual takes to be transparent always.
+
+        Without this, whatever an opaque screen covers has all of it painted anew with every message.
+        """
+        opaque = self.screen.styles.background.a == 1
+        return [] if opaque else super()._background_screens
 
     # -- commands --------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 
 from grpo_tui.core.commands import Outcome
 from grpo_tui.present.train_view import TrainView
@@ -78,12 +78,18 @@ class TrainScreen(Screen[None], ChartSlots, LowerParts):
     # -- showing ---------------------------------------------------------------------------------
 
     def _on_view(self, view: TrainView | None) -> None:
+        if self.is_attached and self is not self.app.screen and not isinstance(self.app.screen, ModalScreen):
+            return  # what lies under another screen would have it painted anew; a return shows the newest
         held = self._held is not None and view is not None and view.folder == self._held.folder
         self.query_one(Header).show(view, held=held)
         self.query_one(Footer).show(view)
         if not held:
             self._held = None
             self._show(view)
+
+    def on_screen_resume(self) -> None:
+        """Show what came meanwhile."""
+        self._on_view(self.shell.view)
 
     def _show(self, view: TrainView | None) -> None:
         if view is None:

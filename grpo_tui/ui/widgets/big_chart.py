@@ -6,7 +6,6 @@ Knows the frozen view and cells; what a key or the mouse changes is decided by t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from textual.events import MouseDown, MouseMove, MouseScrollDown, MouseScrollUp, MouseUp
 from textual.message import Message
@@ -29,6 +28,7 @@ from grpo_tui.present.big_reading import (
 )
 from grpo_tui.present.zoom import Window
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, ruled, width_of
+from grpo_tui.ui.widgets.plot_lines import plot_lines
 
 HEADING, READING = 2, 2
 """Lines above and below the plot."""
@@ -102,11 +102,7 @@ class BigChart(LinePane, can_focus=True):
         top = [self._title(view, width, plain), self._how(view, wish, width)]
         if self._drawing is None:
             return [*top, (), [Span(f"  {self._nothing(view)}", "dim")]]
-        plot = [
-            [Span("".join(char for char, _ in run), role) for role, run in groupby(row, key=lambda c: c[1])]
-            for row in self._drawing.rows
-        ]
-        return [*top, *plot, *self._reading(view, place, width, plain)]
+        return [*top, *plot_lines(self._drawing.rows), *self._reading(view, place, width, plain)]
 
     def _nothing(self, view: BigChartView) -> str:
         for line in view.lines:

@@ -7,13 +7,10 @@ in before the first paint.
 
 from __future__ import annotations
 
-from itertools import groupby
-
 from grpo_tui.present.plot import plot
 from grpo_tui.present.train_view import ChartView
 from grpo_tui.ui.paint import Line, LinePane, Span, ruled
-
-_ROLES = {"line": "line", "band": "band", "axis": "axis", "tick": "tick", "mark": "mark", "text": "text"}
+from grpo_tui.ui.widgets.plot_lines import plot_lines
 
 
 class Chart(LinePane, can_focus=True):
@@ -37,12 +34,9 @@ class Chart(LinePane, can_focus=True):
         """TRL's key of the metric shown; None before there is one."""
         return self._chart.key if self._chart is not None else None
 
-    def on_focus(self) -> None:
-        """Show that keys are about this chart."""
-        self.changed()
-
-    def on_blur(self) -> None:
-        """Keys are about something else."""
+    def watch_has_focus(self, focused: bool) -> None:
+        """Show whether keys are about this chart."""
+        super().watch_has_focus(focused)
         self.changed()
 
     def lines(self, width: int, height: int) -> list[Line]:
@@ -74,11 +68,4 @@ class Chart(LinePane, can_focus=True):
         if not any(bucket.smooth is not None for bucket in chart.buckets):
             return [[Span("  only missing values so far", "dim")]]
         braille = not getattr(self.app, "ascii_only", False)
-        rows = plot(chart, width, height, braille=braille)
-        return [
-            [
-                Span("".join(char for char, _ in run), _ROLES[role])
-                for role, run in groupby(row, key=lambda c: c[1])
-            ]
-            for row in rows
-        ]
+        return plot_lines(plot(chart, width, height, braille=braille))

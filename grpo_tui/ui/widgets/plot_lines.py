@@ -1,0 +1,20 @@
+"""Rows of a plot as lines of spans.
+
+Knows cells and roles; what is drawn in them is the plot's concern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from grpo_tui.present.dots import Cell
+from grpo_tui.ui.paint import Line, Span
+
+
+def plot_lines(rows: Sequence[Sequence[Cell]]) -> list[Line]:
+    """One line per row, neighbours of one role in one span."""
+    return [
+        [Span("".join(char for char, _ in run), role) for role, run in groupby(row, key=lambda c: c[1])]
+        for row in rows
+    ]
