@@ -98,9 +98,12 @@ def test_stop_now_ends_at_once_and_leaves_no_process(run: Path) -> None:
     assert state(run, "stopped").error is None
     assert rank is not None
     assert not psutil.pid_exists(rank.pid)
-    # Nothing that was logged is lost: the rows are those of steps 1 to n.
+    # Nothing that was logged is lost: the rows are those of steps 1 to the last that ended.
+    last = read_rank(RunFolder(run).rank(0))
+    assert last is not None
     steps = _steps(run)
     assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) >= last.step
 
 
 def test_a_folder_in_which_a_run_trains_is_refused_with_the_two_ways_on(run: Path) -> None:
@@ -132,6 +135,6 @@ def test_status_prints_the_documented_shape(run: Path) -> None:
     body = json.loads(grpo_tui("status", run, "--json").stdout)
     assert set(body) == {
         "state", "step", "total_steps", "phase", "phase_s", "reward_func", "heartbeat_age_s", "pid", "ranks",
-        "attempt", "metrics", "dropped", "checkpoints", "error", "alerts",
+        "attempt", "metrics", "dropped", "checkpoints", "error", "alerts", "hardware",
     }  # fmt: skip
     assert (body["state"], body["step"], body["total_steps"], body["dropped"]) == ("finished", 2, 2, 0)

@@ -1,0 +1,55 @@
+"""What `grpo-tui status` says of the machine, and the shape other programs rely on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from grpo_tui.cli.look import describe
+from grpo_tui.store.hardware import Gpu, GpuProcess, Hardware
+from grpo_tui.store.status import RankNow, Status
+
+GIB = 1 << 30
+RANKS = (
+    RankNow(0, 4713, "update", 0.4, 57, "00000000:4F:00.0", 1.0),
+    RankNow(1, 4714, "generate", 12.0, 57, "GPU-b", 1.0),
+)
+GPUS = (
+    Gpu(
+        0, pci_bus_id="00000000:4F:00.0", name="H100", use_percent=87.0, memory_used_bytes=41 * GIB,
+        memory_total_bytes=80 * GIB, temperature_c=63.0, power_w=612.3, power_limit_w=700.0,
+        throttle=("heat",), processes=(GpuProcess(4713, "python", 40 * GIB, True, "me"),),
+    ),
+    Gpu(1, uuid="GPU-b", name="H100"),
+)  # fmt: skip
+LOOK = Status(
+    "training", step=57, phase="update", ranks=RANKS, hardware=Hardware(at=1.0, cpu_percent=92.0, gpus=GPUS)
+)
+
+
+def test_status_has_a_line_per_gpu_and_per_rank() -> None:
+    text = "\n".join(describe(LOOK))
+    assert "GPU 0  H100  87 %  41 of 80 GB  63 °C  612 of 700 W  rank 0  clocks held down: heat" in text
+    assert "GPU 1  H100  –  –  –  –  rank 1" in text
+    assert "attention: GPU 0 is slowed down: heat" in text
+    assert "rank 0  pid 4713  step 57  update for" in text
+    assert "rank 1  pid 4714  step 57  generate for" in text
+    assert "on GPU 1" in text
+
+
+def test_a_run_on_the_cpu_tells_processor_and_memory() -> None:
+    look = replace(LOOK, ranks=(), hardware=Hardware(at=1.0, cpu_percent=92.0, run_rss_bytes=2 * GIB))
+    assert "CPU 92 %   RAM 2.0 GB   GPU none" in describe(look)
+
+
+def test_nothing_is_said_of_the_machine_of_an_ended_run() -> None:
+    assert "GPU" not in "\n".join(describe(replace(LOOK, state="finished", ranks=(), hardware=None)))
+
+
+def test_the_json_has_the_machine_and_the_gpu_of_each_rank() -> None:
+    body = json.loads(json.dumps(LOOK.to_json()))
+    assert body["hardware"]["gpus"][0]["processes"][0]["ours"] is True
+    assert body["ranks"][1] == {
+        "rank": 1, "pid": 4714, "phase": "generate", "phase_s": 12.0, "step": 57, "gpu": "GPU-b",
+    }  # fmt: skip
+    assert Status("finished").to_json()["hardware"] is None
