@@ -28,6 +28,8 @@ class LogQuestion:
     words: str = ""
     seen: int = 0
     """The last line a person has seen at the end; later ones are counted."""
+    go: bool = False
+    """Whether the line is gone to, not only kept in sight."""
 
 
 @dataclass(frozen=True, slots=True)

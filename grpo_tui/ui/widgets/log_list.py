@@ -72,12 +72,12 @@ class LogList(CursorList):
         else:
             self.ask("count", self._seen)
 
-    def ask(self, where: str, line: int = 0) -> None:
-        """Ask for a page."""
-        self.post_message(self.Wants(LogQuestion(where, line, self.level, self.words, self._seen)))
+    def ask(self, where: str, line: int = 0, *, go: bool = False) -> None:
+        """Ask for a page; `go` to the line when it has come."""
+        self.post_message(self.Wants(LogQuestion(where, line, self.level, self.words, self._seen, go)))
 
-    def take(self, page: LogPage, chosen: int | None = None) -> None:
-        """Take in a page; stays at the line that is read, or goes to line `chosen`."""
+    def take(self, page: LogPage) -> None:
+        """Take in a page; stays at the line that is read, unless another one was to be gone to."""
         if (page.asked.level, page.asked.words) != (self.level, self.words):
             return  # asked before the choice changed; the answer to the new one is on its way
         if page.asked.where == "count":
@@ -96,6 +96,7 @@ class LogList(CursorList):
             else:
                 self.changed()
             return
+        chosen = page.asked.line if page.asked.go else 0
         self.cursor = min(self.window.index(chosen or here), max(0, self.count - 1))
         self.changed()
         if chosen:
@@ -126,7 +127,7 @@ class LogList(CursorList):
             self.put(place)
             self.moved()
         else:
-            self.ask("around", line)
+            self.ask("around", line, go=True)
 
     # -- where a person reads --------------------------------------------------------------------
 
