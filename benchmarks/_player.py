@@ -91,7 +91,7 @@ def playing(folder: Path, every_s: float, *, history: int = 60, rows: Path | Non
 
 
 def _until_live(folder: Path, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 180
     while time.monotonic() < end and process.poll() is None:
         if (folder / "heartbeat").exists():
             return

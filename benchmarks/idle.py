@@ -31,6 +31,9 @@ from _terminal import COLUMNS, LINES, Terminal
 WARM_UP = 0.25
 """Share of the time that is not counted: caches fill, screens are loaded for the first time."""
 APART_S = 0.4
+PATIENCE_S = 60.0
+HISTORY = 1500
+"""Steps the run has before it is watched: what keeps so much and no more is full then."""
 ESCAPE = "\x1b"
 KEYS = (
     "l", "l", "]", "]", "[", "v", "v", "?", "?", "=", ESCAPE, "m", ESCAPE, "s", "n", "1", "\x1b[B", "\x1b[A",
@@ -68,8 +71,12 @@ def shows_the_run(terminal: Terminal) -> bool:
     time.sleep(0.5)
     terminal.pass_over()
     terminal.resize(COLUMNS + 1, LINES)
-    time.sleep(2)
-    return "reward" in terminal.shown()
+    end = time.monotonic() + PATIENCE_S
+    while "correctness" not in terminal.shown():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.2)
+    return True
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:
@@ -122,7 +129,7 @@ def main() -> None:
         root, counts = Path(temporary), Path(temporary) / "counts"
         env = {"COUNTED_INTO": str(counts)}
         counted = Path(__file__).with_name("_counted.py")
-        with playing(root / "run", 1 / options.rate, history=200):
+        with playing(root / "run", 1 / options.rate, history=HISTORY):
             terminal = Terminal([sys.executable, counted, "attach", root / "run"], folder=root, env=env)
             try:
                 terminal.since_start("newest group")
@@ -132,11 +139,14 @@ def main() -> None:
                 signal_screen(terminal, options.trace)
                 bustle(terminal, (1 - WARM_UP) * seconds, doing)
                 signal_screen(terminal, options.trace)
+                found = lines_of(counts)
+                while options.trace and not any("held" in line for line in found):
+                    time.sleep(1)
+                    found = lines_of(counts)
                 if not shows_the_run(terminal):
                     raise SystemExit("after all that the run is not shown:\n" + terminal.shown())
             finally:
                 terminal.end()
-        found = lines_of(counts)
     samples = [line for line in found[warm:] if "rss" in line]
     print(f"watched for {options.minutes:g} minutes, {options.rate:g} steps a second")
     print(told(samples))
