@@ -73,7 +73,6 @@ def draw(
     *,
     braille: bool = True,
     logarithmic: bool = False,
-    cursor: float | None = None,
 ) -> Drawing | None:
     """The chart in `height` rows of `width` cells, None without room or values.
 
@@ -82,7 +81,6 @@ def draw(
         width, height: In cells.
         braille: False for one ASCII character to a cell.
         logarithmic: The axis of values; only where all of them are positive.
-        cursor: Place of the cursor on the axis.
     """
     rows = height - 2
     if width < 24 or rows < 2 or not view.known:
@@ -92,16 +90,32 @@ def draw(
     frame = Frame(gutter + 1, width - gutter - 1, view.first, max(view.last, view.first + 1e-9))
     grid = _grid(view, frame, axis, rows, braille)
     places = {axis.row(v, rows): label for v, label in zip(axis.ticks, axis.labels, strict=True)}
-    at = frame.column(cursor) if cursor is not None and view.first <= cursor <= view.last else None
     lines: list[list[Cell]] = []
     for row in range(rows):
         label = places.get(row, "")
-        cells = _under_cursor(list(grid.row(row)), at)
-        lines.append([*_cells(label.rjust(gutter), "tick"), ("┤" if label else "│", "axis"), *cells])
+        edge = ("┤" if label else "│", "axis")
+        lines.append([*_cells(label.rjust(gutter), "tick"), edge, *grid.row(row)])
     ticks = _ticks(view, frame)
-    lines.append([*_cells(" " * gutter, "tick"), *_bottom(view, frame, ticks, at)])
+    lines.append([*_cells(" " * gutter, "tick"), *_bottom(view, frame, ticks)])
     lines.append([*_cells(" " * (gutter + 1), "tick"), *_labels(view, frame, ticks)])
     return Drawing(lines, frame, axis)
+
+
+def with_cursor(drawing: Drawing, place: float | None) -> list[list[Cell]]:
+    """The rows with the column of a place marked; as they are without one, or with one outside."""
+    frame = drawing.frame
+    if place is None or not frame.first <= place <= frame.last:
+        return drawing.rows
+    at = frame.left + frame.column(place)
+    rows = []
+    for row in drawing.rows[:-1]:  # the labels below keep their words
+        char, role = row[at]
+        if role == "axis":
+            cell = ("┼", "cursor")
+        else:
+            cell = ("┊", "cursor") if char == " " else (char, f"{role} cursor")
+        rows.append([*row[:at], cell, *row[at + 1 :]])
+    return [*rows, drawing.rows[-1]]
 
 
 def _value_axis(view: BigChartView, rows: int, *, logarithmic: bool) -> ValueAxis:
@@ -180,13 +194,6 @@ def _joined(view: BigChartView, line: ChartLine) -> list[tuple[Stretch, Stretch]
     return pairs
 
 
-def _under_cursor(cells: list[Cell], at: int | None) -> list[Cell]:
-    if at is not None and 0 <= at < len(cells):
-        char, role = cells[at]
-        cells[at] = ("┊", "cursor") if char == " " else (char, f"{role} cursor")
-    return cells
-
-
 def _ticks(view: BigChartView, frame: Frame) -> list[tuple[int, str]]:
     """Columns and labels of the round places along the axis."""
     most = max(1, frame.width // 14)
@@ -195,16 +202,13 @@ def _ticks(view: BigChartView, frame: Frame) -> list[tuple[int, str]]:
     return [(frame.column(t), step_label(t)) for t in step_ticks(view.first, view.last, most)]
 
 
-def _bottom(view: BigChartView, frame: Frame, ticks: Sequence[tuple[int, str]], at: int | None) -> list[Cell]:
+def _bottom(view: BigChartView, frame: Frame, ticks: Sequence[tuple[int, str]]) -> list[Cell]:
     cells: list[Cell] = [("└", "axis"), *[("─", "axis")] * frame.width]
     for column, _ in ticks:
         cells[1 + column] = ("┴", "axis")
     for happening in view.happenings:
         if view.first <= happening.x <= view.last:
             cells[1 + frame.column(happening.x)] = (MARKS.get(happening.kind, "▴"), "mark")
-    if at is not None:
-        char, role = cells[1 + at]
-        cells[1 + at] = ("┼", "cursor") if char in "─┴" else (char, f"{role} cursor")
     return cells
 
 

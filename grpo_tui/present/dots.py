@@ -13,6 +13,18 @@ Cell = tuple[str, str]
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
+_Masks = tuple[tuple[int, ...], ...]
+
+
+def _masks(across: int, *, shaded: bool) -> _Masks:
+    """The dots of a cell's left or right half, by first and last row."""
+    kept = [_DOTS[y][across] if not shaded or (across + y) % 2 == 0 else 0 for y in range(4)]
+    return tuple(tuple(sum(kept[low : high + 1]) for high in range(4)) for low in range(4))
+
+
+_FULL = (_masks(0, shaded=False), _masks(1, shaded=False))
+_SHADED = (_masks(0, shaded=True), _masks(1, shaded=True))
+
 PATTERNS: tuple[tuple[int, ...], ...] = (
     (1,),
     (1, 1, 1, 1, 0, 0, 0),
@@ -49,14 +61,24 @@ class Dots:
 
     def column(self, layer: str, x: int, top: int, bottom: int) -> None:
         """A full column of dots."""
-        for y in range(top, bottom + 1):
-            self.dot(layer, x, y)
+        self._fill(layer, x, top, bottom, _FULL)
 
     def shade(self, layer: str, x: int, top: int, bottom: int) -> None:
         """A faint column: every second dot, so that an area reads as grey."""
-        for y in range(top, bottom + 1):
-            if not self._braille or (x + y) % 2 == 0:
-                self.dot(layer, x, y)
+        self._fill(layer, x, top, bottom, _SHADED)
+
+    def _fill(self, layer: str, x: int, top: int, bottom: int, masks: Sequence[_Masks]) -> None:
+        """The dots of a mask between two rows, a cell at a time."""
+        top, bottom = max(0, top), min(self.dots - 1, bottom)
+        if not 0 <= x < self.columns or top > bottom:
+            return
+        cells, across, down = self._layers[layer], x // self._across, self._down
+        for y in range(top // down, bottom // down + 1):
+            bits = 1
+            if self._braille:
+                bits = masks[x % 2][max(top - y * 4, 0)][min(bottom - y * 4, 3)]
+            if bits:
+                cells[(across, y)] = cells.get((across, y), 0) | bits
 
     def line(
         self, layer: str, x0: int, y0: int, x1: int, y1: int, pattern: Sequence[int] = PATTERNS[0]

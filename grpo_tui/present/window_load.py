@@ -1,7 +1,7 @@
 """Read what a full-screen chart shows from the `run.db` of one run or of several.
 
 Asks for as many stretches as there are columns of dots, whatever the length of the run. Their edges are
-multiples of a power of two, so that they stay where they are while a run goes on. Knows no widget, no thread.
+multiples of a few lengths, so that they stay where they are while a run goes on. Knows no widget, no thread.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from grpo_tui.store.status import Status, read_status
 SPREAD = "grpo_tui/spread"
 COARSE = 256
 """Stretches of the look over the whole run that finds which steps belong to a stretch of time."""
+KEPT = 8
+"""Windows whose spreads are kept."""
+MANY_STEPS = 5_000
 LEAD = 3
 """Spans of the moving average that are read before the window, for its first value to be the right one."""
 
@@ -38,7 +41,11 @@ class RunSource:
         self.trouble = ""
         self.status: Status | None = None
         self.extent: RunExtent | None = None
+        self.band = True
+        """Whether the spread inside the groups is read too, which takes a second in a very long run."""
         self._reader: RunReader | None = None
+        self._attempts = 0
+        self._read_spreads: dict[tuple[int, int, int], tuple[int, dict[int, float]]] = {}
 
     def look(self) -> bool:
         """Open the run when there is something to open, and say whether anything is new in it."""
@@ -50,6 +57,10 @@ class RunSource:
             if changed or before is None or before.live:
                 self.status = read_status(self.folder, self._reader)
                 self.extent = run_extent(self._reader)
+                attempts = len(self._reader.attempts())
+                if attempts != self._attempts:  # a resume leaves steps behind that are done again
+                    self._read_spreads.clear()
+                    self._attempts = attempts
             moved = changed or before is None or before.live != (self.status is not None and self.status.live)
             moved |= bool(self.trouble)
             self.trouble = ""
@@ -75,6 +86,11 @@ class RunSource:
     def reader(self) -> RunReader | None:
         """The open run; None while it cannot be read."""
         return self._reader
+
+    @property
+    def long(self) -> bool:
+        """True when reading the spread inside the groups is felt."""
+        return self.extent is not None and self.extent.newest_step - self.extent.first_step > MANY_STEPS
 
     @property
     def started_at(self) -> float:
@@ -141,7 +157,7 @@ class RunSource:
         found = self._reader.series_window(
             key, first_step=begin, last_step=begin + count * width - 1, buckets=count
         )
-        spreads = self._spreads(begin, count, width) if key == "reward" else {}
+        spreads = self._spreads(begin, count, width) if key == "reward" and self.band else {}
         start = self.started_at
         return [
             Stretch(
@@ -161,12 +177,21 @@ class RunSource:
         ]
 
     def _spreads(self, begin: int, count: int, width: int) -> dict[int, float]:
-        """Mean spread inside a group, by number of the stretch."""
+        """Mean spread inside a group, by number of the stretch; what was read before is not read again."""
         assert self._reader is not None
-        found = self._reader.series_window(
-            SPREAD, first_step=begin, last_step=begin + count * width - 1, buckets=count
-        )
-        return {b.first // width: b.mean for b in found if b.mean is not None}
+        assert self.extent is not None
+        newest, known = self._read_spreads.pop((begin, count, width), (begin, {}))
+        again = min(newest, self.extent.newest_step) // width
+        last = begin + count * width - 1
+        if newest < last:
+            found = self._reader.series_window(
+                SPREAD, first_step=again * width, last_step=last, buckets=begin // width + count - again
+            )
+            known |= {b.first // width: b.mean for b in found if b.mean is not None}
+        if len(self._read_spreads) >= KEPT:
+            del self._read_spreads[next(iter(self._read_spreads))]
+        self._read_spreads[(begin, count, width)] = (self.extent.newest_step, known)
+        return known
 
     def _newest(self, key: str) -> tuple[float | None, int | None]:
         assert self._reader is not None
@@ -200,11 +225,13 @@ class RunSource:
 
 
 def _width(steps: int, columns: int) -> int:
-    """Steps of one stretch: a power of two, so that its edges stay where they are."""
-    width = 1
-    while steps > width * max(1, columns):
-        width *= 2
-    return width
+    """Steps of one stretch, of few sizes (1, 2, 3, 4, 6, 8, 12, …), so that its edges stay where they are."""
+    power = 1
+    while True:
+        for width in (power, power * 3 // 2):
+            if steps <= width * max(1, columns):
+                return width
+        power *= 2
 
 
 def load_window(

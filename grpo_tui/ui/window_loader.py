@@ -58,14 +58,19 @@ class WindowLoader:
                 wish, began = self._wish, time.monotonic()
                 moved = [source.look() for source in self._sources]
                 if wish is not None and (wish != read or any(moved)):
-                    self._read(*wish)
+                    if wish != read and any(source.long for source in self._sources):
+                        self._read(*wish, band=False)  # something to look at, while the rest is read
+                    if wish == self._wish:
+                        self._read(*wish)
                     read = wish
                 self._wake.wait(max(LOOK_S, SHARE * (time.monotonic() - began)))
         finally:
             for source in self._sources:
                 source.close()
 
-    def _read(self, wish: Wish, columns: int) -> None:
+    def _read(self, wish: Wish, columns: int, *, band: bool = True) -> None:
+        for source in self._sources:
+            source.band = band and len(self._sources) == 1 and not wish.together
         trouble = next((source.trouble for source in self._sources if source.trouble), "")
         try:
             view = load_window(self._sources, keys_of(wish), wish.window, columns)

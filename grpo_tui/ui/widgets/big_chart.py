@@ -13,7 +13,7 @@ from textual.message import Message
 from grpo_tui.core.metrics import is_computed
 from grpo_tui.core.text import one_line, shorten
 from grpo_tui.present.big_chart import BigChartView, ChartLine, stretch_at
-from grpo_tui.present.big_plot import LINE_ROLES, MOST_LINES, Drawing, draw, line_sign
+from grpo_tui.present.big_plot import LINE_ROLES, MOST_LINES, Drawing, draw, line_sign, with_cursor
 from grpo_tui.present.big_reading import (
     cursor_place,
     happened_words,
@@ -65,6 +65,7 @@ class BigChart(LinePane, can_focus=True):
         self._view: BigChartView | None = None
         self._waits = ""
         self._drawing: Drawing | None = None
+        self._drawn: tuple[object, ...] = ()
         self._dragging = False
 
     def show(self, view: BigChartView | None, wish: Wish, waits: str = "") -> None:
@@ -91,18 +92,16 @@ class BigChart(LinePane, can_focus=True):
             return [heading, [Span(f"  {self._waits or 'Reading the run …'}", "dim")]]
         plain = bool(getattr(self.app, "ascii_only", False))
         place = cursor_place(view, wish.cursor)
-        self._drawing = draw(
-            view,
-            width,
-            height - HEADING - READING,
-            braille=not plain,
-            logarithmic=wish.logarithmic,
-            cursor=place if wish.cursor is not None else None,
-        )
+        drawn = (view, width, height, plain, wish.logarithmic)
+        if drawn != self._drawn:  # the cursor alone moves most often, and must not have all drawn anew
+            room = height - HEADING - READING
+            self._drawing = draw(view, width, room, braille=not plain, logarithmic=wish.logarithmic)
+            self._drawn = drawn
         top = [self._title(view, width, plain), self._how(view, wish, width)]
         if self._drawing is None:
             return [*top, (), [Span(f"  {self._nothing(view)}", "dim")]]
-        return [*top, *plot_lines(self._drawing.rows), *self._reading(view, place, width, plain)]
+        rows = with_cursor(self._drawing, place if wish.cursor is not None else None)
+        return [*top, *plot_lines(rows), *self._reading(view, place, width, plain)]
 
     def _nothing(self, view: BigChartView) -> str:
         for line in view.lines:
