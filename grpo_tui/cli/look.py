@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.plain import has_screen
 from grpo_tui.cli.screen import default_roots, show
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import from_here, plural
@@ -29,7 +30,7 @@ def attach(parsed: Any) -> int:
     """`grpo-tui attach RUN`."""
     root = run_folder(parsed.run)
     _mend(root)
-    if sys.stdout.isatty():
+    if has_screen("a line per step"):
         return show(root)
     from grpo_tui.cli.headless import follow
 
@@ -129,6 +130,8 @@ def _machine_lines(look: Status) -> list[str]:
 
     machine = hardware_view(look)
     ranks = rank_rows(look, time.time())
+    if len(ranks) == 1 and ranks[0].gpu is None:
+        ranks = ()  # the line of the phase has said it
     lines = []
     for rank in ranks:
         since = f" for {time.time() - rank.phase_since:.1f} s" if rank.phase_since else ""
@@ -138,7 +141,7 @@ def _machine_lines(look: Status) -> list[str]:
             f"rank {rank.rank}  pid {rank.pid}  step {rank.step}  {rank.phase}{since}{place}{behind}"
         )
     if machine is None:
-        return lines if len(ranks) > 1 else []
+        return lines
     lines += [f"attention: {notice.text}" for notice in machine.warnings]
     if not machine.old:
         lines += [gpu_line(gpu) for gpu in machine.gpus] or list(machine.figures[:1])
