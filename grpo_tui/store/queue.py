@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from grpo_tui.core import records as r
@@ -69,6 +71,12 @@ class RecordQueue:
     def wake(self) -> None:
         """End a waiting `take` at once."""
         self._arrived.set()
+
+    @contextmanager
+    def frozen(self) -> Iterator[list[r.Record]]:
+        """All that waits; nothing is added meanwhile, for the process is about to end."""
+        with self._lock:
+            yield self.take(len(self._records), 0.0)
 
     def __len__(self) -> int:
         return len(self._records)

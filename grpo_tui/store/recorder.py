@@ -62,10 +62,12 @@ class Recorder(Drain):
                     continue
                 self._lose(self.trouble, self._uncounted())
                 break
-            if self._stop_now and written and not self.queue:
-                self._writer.close()
-                self.on_stop_now()
-                return
+            if self._stop_now and written:
+                with self.queue.frozen() as rest:
+                    if self._write(rest):
+                        self._writer.close()
+                        self.on_stop_now()
+                        return
             # One transaction for what arrives together: fewer wake-ups and syncs, later by DRAIN_S at most.
             self._closing.wait(DRAIN_S if written else 1.0)
         self._writer.close()

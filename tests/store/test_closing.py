@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from pathlib import Path
 
 from grpo_tui.core import records as r
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
+from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spool import SpoolRecorder
@@ -78,3 +80,34 @@ def test_what_another_rank_cannot_hand_over_is_counted_too(tmp_path: Path) -> No
     spool.put(r.RewardCall(0, 0, 0, 0.0, 0.1, "ok"))
     spool.close()
     assert lost == [{"timings": 1}]
+
+
+def test_a_run_that_ends_at_once_leaves_no_record_behind(tmp_path: Path) -> None:
+    """Whoever adds records while the process is about to end waits, and so can tell of none that is lost."""
+    folder = RunFolder(tmp_path)
+    recorder = Recorder(folder, follow_log=False)
+    recorder.put(AttemptStarted(1, 0.0, "host", 1))
+    put: list[int] = []
+    left = threading.Event()
+
+    def add() -> None:
+        while not left.is_set():
+            recorder.put(r.MetricRow(1, len(put) + 1, 0.0, {"reward": 1.0}))
+            put.append(1)
+            time.sleep(0.0005)
+
+    def leave() -> None:
+        told.append(len(put))
+        told.append(RunReader(folder.database).last_metric_row_id())
+        left.set()
+
+    told: list[int] = []
+    recorder.on_stop_now = leave
+    trainer = threading.Thread(target=add)
+    recorder.start()
+    trainer.start()
+    Mailbox(folder.commands).submit("stop_now")
+    assert left.wait(30)
+    trainer.join()
+    assert told[0] > 0
+    assert told[1] >= told[0]

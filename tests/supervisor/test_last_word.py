@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
+from grpo_tui.store import mailbox as mailbox_module
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
@@ -130,3 +131,30 @@ def test_a_folder_made_anew_under_the_name_of_a_deleted_one_gets_no_last_word(tm
     assert sorted(os.listdir(root)) == before
     assert len(Mailbox(folder.commands).pending()) == 1
     assert RunReader(folder.database).attempts()[0].state is None
+
+
+def test_a_supervisor_that_cannot_write_an_outcome_keeps_it_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path)
+    rank = RankFile(folder.rank(0), os.getpid())
+    rank.update(attempt=1, step=5)
+    mailbox = Mailbox(folder.commands)
+    asked = mailbox.submit("abort_reward")
+    supervisor = Supervisor(folder, trainer=GONE, started=1.0)
+
+    def full(path: Path, body: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mailbox_module, "_write", full)
+        supervisor._serve()
+        rank.update(reward_call=3, reward_function="judge")  # what runs now is not what was asked about
+        supervisor._serve()
+    assert mailbox.outcome(asked.id) is None
+    supervisor._serve()
+    outcome = mailbox.outcome(asked.id)
+    rank.close()
+    assert outcome is not None
+    assert (outcome.applied, outcome.reason) == (False, "no reward function runs just now")
+    assert not folder.abort(0).exists()

@@ -1,0 +1,51 @@
+"""Commands at the safe point: each is carried out once, whatever becomes of its outcome."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grpo_tui.store import mailbox as store
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.train.controller import Controller
+
+
+def _controller(mailbox: Mailbox, applied: list[Any]) -> Controller:
+    """A controller whose trainer is at rest, on one rank, and whose settings only count."""
+    trainer: Any = SimpleNamespace(state=SimpleNamespace(global_step=7))
+    phases: Any = SimpleNamespace(phase="update", enter=lambda phase: None, tell=lambda **changes: None)
+    ranks: Any = SimpleNamespace(first=True, size=1, any_of=lambda *f: f, from_first=lambda value: value)
+
+    def apply(changes: Any, by: str) -> dict[str, Any]:
+        applied.append(changes)
+        return {"temperature": {"old": 1.0, "new": 2.0}}
+
+    settings: Any = SimpleNamespace(apply=apply)
+    checkpoints: Any = SimpleNamespace(owed=False)
+    return Controller(trainer, mailbox, phases, checkpoints, settings, lambda: None, ranks)
+
+
+def test_an_outcome_that_cannot_be_written_waits_and_its_command_is_not_carried_out_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mailbox, applied = Mailbox(tmp_path), []  # type: ignore[var-annotated]
+    command = mailbox.submit("set", {"temperature": 2.0})
+    controller = _controller(mailbox, applied)
+
+    def full(path: Path, body: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_write", full)
+        controller.safe_point()
+        controller.safe_point()
+    assert mailbox.outcome(command.id) is None
+    controller.safe_point()
+    outcome = mailbox.outcome(command.id)
+    assert outcome is not None
+    assert (outcome.applied, outcome.step) == (True, 7)
+    assert applied == [{"temperature": 2.0}]
