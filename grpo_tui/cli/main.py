@@ -13,6 +13,7 @@ from pathlib import Path
 
 from grpo_tui.cli.errors import OK, USAGE, CommandError
 from grpo_tui.cli.parser import build_parser
+from grpo_tui.cli.plain import has_screen
 from grpo_tui.core.text import one_line, safe
 
 
@@ -55,7 +56,7 @@ def _sentence(error: Exception) -> str:
 
 COMMANDS = (
     "demo", "train", "attach", "runs", "status",
-    "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample", "score",
+    "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample", "score", "metrics", "log",
 )  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def _dispatch(parsed: object) -> int:
         from grpo_tui.cli import start
 
         return {"demo": start.demo, "train": start.train, "open": start.open_config}[command](parsed)
-    if command is None and sys.stdout.isatty():
+    if command is None and has_screen("the list of runs"):
         from grpo_tui.cli.screen import show
 
         return show(None)
@@ -89,10 +90,18 @@ def _dispatch(parsed: object) -> int:
         return {None: look.runs, "attach": look.attach, "runs": look.runs, "status": look.status}[command](
             parsed
         )
+    if command == "metrics":
+        from grpo_tui.cli.metrics import metrics
+
+        return metrics(parsed)
     if command == "score":
         from grpo_tui.cli.score import score
 
         return score(parsed)
+    if command == "log":
+        from grpo_tui.cli.log import log
+
+        return log(parsed)
     from grpo_tui.cli import steer
 
     return steer.steer(parsed)

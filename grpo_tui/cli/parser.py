@@ -27,6 +27,8 @@ def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argpar
     if with_open:
         _open_command(commands)
     _look_commands(commands)
+    _log_command(commands)
+    _metrics_command(commands)
     _steer_commands(commands)
     _reward_commands(commands)
     return parser
@@ -102,6 +104,22 @@ def _open_command(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     config.set_defaults(overrides=[], run_dir=None, launcher=None)
 
 
+def _log_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    log = commands.add_parser("log", help="the output of a run, by level and words")
+    log.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    log.add_argument(
+        "--level",
+        choices=("all", "warning", "error"),
+        default="all",
+        help="warning: warnings and errors; a traceback counts as one error",
+    )
+    words = log.add_mutually_exclusive_group()
+    words.add_argument("--search", metavar="TEXT", help="only lines that hold TEXT, in any case")
+    words.add_argument("--regex", metavar="RE", help="only lines that match RE, as in Python's re")
+    log.add_argument("--tail", type=_positive, metavar="N", help="only the last N of these lines")
+    log.add_argument("--follow", action="store_true", help="go on until the run has ended")
+
+
 def _look_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     attach = commands.add_parser("attach", help="watch a run")
     attach.add_argument("run", type=Path, metavar="RUN", help="run folder")
@@ -118,6 +136,25 @@ def _look_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     status = commands.add_parser("status", help="one look at a run")
     status.add_argument("run", type=Path, metavar="RUN", help="run folder")
     status.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
+def _metrics_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    metrics = commands.add_parser(
+        "metrics",
+        help="every metric of runs as a table, CSV or JSON lines, and what a metric means",
+        epilog="change: mean over the last tenth of the steps less that over the first. Keys that begin with"
+        " grpo_tui/ are computed here; csv and jsonl hold them when --keys names them. See docs/metrics.md.",
+    )
+    metrics.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="run folders")
+    metrics.add_argument("--keys", metavar="GLOB,…", help="only these: 'reward,rewards/*/mean,clip_ratio/*'")
+    metrics.add_argument(
+        "--steps", type=_steps, default=(None, None), metavar="A:B", help="only steps A to B; A: and :B too"
+    )
+    metrics.add_argument("--every", type=_positive, metavar="N", help="csv, jsonl: only every Nth step")
+    metrics.add_argument("--format", choices=("table", "csv", "jsonl"), default="table")
+    metrics.add_argument(
+        "--explain", metavar="KEY", help="what a metric means and its healthy shape; a glob explains several"
+    )
 
 
 def _steer_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -174,6 +211,19 @@ def _reward_commands(commands: argparse._SubParsersAction[argparse.ArgumentParse
 
 def _step(text: str) -> int | str:
     return text if text in ("best", "worst") else _positive(text)
+
+
+def _steps(text: str) -> tuple[int | None, int | None]:
+    first, colon, last = text.partition(":")
+    try:
+        bounds = (int(first) if first else None, int(last) if last else None)
+    except ValueError:
+        bounds = None
+    if bounds is not None and not colon:
+        bounds = (bounds[0], bounds[0])
+    if bounds is None or not text.strip(":") or (None not in bounds and bounds[0] > bounds[1]):  # type: ignore[operator]
+        raise argparse.ArgumentTypeError(f"{text!r} names no steps; 100:200, 100:, :200 and 100 do")
+    return bounds
 
 
 def _run_command(

@@ -23,35 +23,38 @@ class StepFold:
 
     def __init__(self) -> None:
         self._settled = {key: Series() for key in _FIELDS}
+        self._whole = {key: Series() for key in _FIELDS}
         self._newest: tuple[StepStat, ...] = ()
 
     def begin(self, past: Mapping[str, Sequence[SeriesBucket]]) -> None:
         """Start over with the settled part of the run in stretches."""
         self._settled = {key: Series() for key in _FIELDS}
+        self._whole = {key: Series() for key in _FIELDS}
+        self._newest = ()
         for key, stretches in past.items():
             self._settled[key].begin((), stretches)
+            self._whole[key].begin((), stretches)
 
-    def take(self, stats: Iterable[StepStat], settled: int) -> None:
+    def take(self, stats: Sequence[StepStat], settled: int) -> None:
         """Take the steps after those settled before; those up to `settled` will not be given again."""
-        newest = []
-        for stat in stats:
-            if stat.step > settled:
-                newest.append(stat)
-                continue
-            for key, series in self._settled.items():
-                series.append(stat.step, getattr(stat, _FIELDS[key]), stat.at)
-        self._newest = tuple(newest)
+        known = len(self._newest)
+        if tuple(stats[:known]) == self._newest:
+            _append(self._whole, stats[known:])
+        else:
+            self._whole = {key: series.copy() for key, series in self._settled.items()}
+            _append(self._whole, stats)
+        _append(self._settled, [stat for stat in stats if stat.step <= settled])
+        self._newest = tuple(stat for stat in stats if stat.step > settled)
 
     def series(self) -> dict[str, Series]:
         """The series up to now, by key; one that never had a number is left out."""
-        found = {}
-        for key, settled in self._settled.items():
-            series = settled.copy()
-            for stat in self._newest:
-                series.append(stat.step, getattr(stat, _FIELDS[key]), stat.at)
-            if series.count:
-                found[key] = series
-        return found
+        return {key: series for key, series in self._whole.items() if series.count}
+
+
+def _append(series: Mapping[str, Series], stats: Iterable[StepStat]) -> None:
+    for stat in stats:
+        for key, name in _FIELDS.items():
+            series[key].append(stat.step, getattr(stat, name), stat.at)
 
 
 def band_around(

@@ -79,8 +79,15 @@ class SeriesQueries(Queries):
         )
         return [Point(r["row"], r["step"], r["at"], from_column(r["value"])) for r in rows]
 
-    def new_points(self, after_row: int, limit: int = 512) -> tuple[int, dict[str, list[Point]]]:
-        """The values of all metrics in the rows after one, a page of at most `limit` rows.
+    def new_points(
+        self, after_row: int, limit: int = 512, *, keys: Sequence[str] | None = None
+    ) -> tuple[int, dict[str, list[Point]]]:
+        """The values of metrics in the rows after one, a page of at most `limit` rows.
+
+        Args:
+            after_row: Id of the last row that is known.
+            limit: Rows to a page.
+            keys: Only these metrics; None for all.
 
         Returns:
             The last row of the page, and the values by key.
@@ -93,16 +100,18 @@ class SeriesQueries(Queries):
         found: dict[str, list[Point]] = {}
         if last is None:
             return after_row, found
+        chosen = "" if keys is None else f" AND k.key IN ({','.join('?' * len(keys))})"
         for r in self._all(
             "SELECT k.key, r.id, r.step, r.at, m.value FROM metric_row r CROSS JOIN metric_key k"
             " CROSS JOIN metric m ON m.key = k.id AND m.row = r.id"
-            " WHERE r.id > ? AND r.id <= ? AND r.superseded = 0 ORDER BY r.id",
+            f" WHERE r.id > ? AND r.id <= ? AND r.superseded = 0{chosen} ORDER BY r.id",
             after_row,
             last,
+            *(keys or ()),
         ):
             point = Point(r["id"], r["step"], r["at"], from_column(r["value"]))
             found.setdefault(r["key"], []).append(point)
-        if "num_tokens" in found:
+        if "num_tokens" in found if keys is None else TOKENS_PER_SECOND in keys:
             found[TOKENS_PER_SECOND] = self._rates(after_row, last)
         return last, found
 

@@ -1,0 +1,161 @@
+"""`grpo-tui metrics`: every metric of runs as a table, whole as CSV or JSON lines, and what a metric means.
+
+Knows how to ask the reader and what to print; starts and changes nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.look import run_folder
+from grpo_tui.core.metrics import METRICS, Metric, describe
+from grpo_tui.core.text import one_line, wrapped
+from grpo_tui.present.formatting import compact, plural
+from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
+from grpo_tui.present.metric_figures import MetricFigures, figures, keys_of, matching
+from grpo_tui.present.runs_view import run_names
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.reader import RunReader
+
+CURVE = 20
+TEXT_WIDTH = 96
+
+
+def metrics(parsed: Any) -> int:
+    """`grpo-tui metrics RUN… [--keys …] [--steps A:B] [--every N] [--format …] [--explain KEY]`."""
+    if not parsed.runs and parsed.explain is None:
+        raise CommandError("metrics: name a run; `grpo-tui runs` lists them. --explain KEY needs none")
+    if parsed.every is not None and parsed.format == "table":
+        raise CommandError("--every thins what --format csv and jsonl write; a table sums up all steps")
+    roots = [run_folder(path) for path in parsed.runs]
+    with ExitStack() as stack:
+        names = run_names(roots)
+        readers = {names[root]: stack.enter_context(closing(_reader(root))) for root in roots}
+        if parsed.explain is not None:
+            return _explain(parsed.explain, readers)
+        patterns = [part.strip() for part in (parsed.keys or "").split(",") if part.strip()]
+        if parsed.format == "table":
+            return _table(readers, patterns, parsed.steps)
+        chosen = _chosen(readers, patterns, computed=bool(patterns))
+        from grpo_tui.cli.metrics_export import write_csv, write_jsonl
+
+        write = write_csv if parsed.format == "csv" else write_jsonl
+        write(sys.stdout, readers, chosen, parsed.steps, parsed.every or 1)
+    return OK
+
+
+def _reader(root: Path) -> RunReader:
+    try:
+        return RunReader(RunFolder(root).database)
+    except RunDatabaseError as error:
+        raise CommandError(str(error)) from error
+
+
+def _chosen(readers: dict[str, RunReader], patterns: Sequence[str], *, computed: bool) -> list[str]:
+    """The keys that are asked for, over all runs.
+
+    Raises:
+        CommandError: A pattern names none of them.
+    """
+    known = list(dict.fromkeys(k for r in readers.values() for k in keys_of(r, computed=computed)))
+    logged = any(reader.metric_keys() for reader in readers.values())
+    for pattern in patterns:
+        if logged and not matching(known, [pattern]):
+            raise CommandError(f"--keys: no metric is named {one_line(pattern, 60)}{_near(pattern, known)}")
+    return matching(known, patterns)
+
+
+def _near(word: str, known: Sequence[str]) -> str:
+    """The end of a sentence about a key that is not there: what may have been meant."""
+    inside = [key for key in known if word.strip("*").lower() in key.lower()] if word.strip("*") else []
+    near = inside[:3] or difflib.get_close_matches(word, known, 3, 0.5)
+    return f"; there is {', '.join(one_line(key, 60) for key in near)}" if near else ""
+
+
+# -- table -----------------------------------------------------------------------------------
+
+
+def _table(
+    readers: dict[str, RunReader], patterns: Sequence[str], steps: tuple[int | None, int | None]
+) -> int:
+    keys = _chosen(readers, patterns, computed=True)
+    found = [
+        (name, row)
+        for key in keys
+        for name, reader in readers.items()
+        if (row := figures(reader, key, *steps)) is not None
+    ]
+    if not found:
+        print("no metric was logged yet" if steps == (None, None) else "no metric was logged in these steps")
+        return OK
+    several = len(readers) > 1
+    head = ["metric", *(["run"] if several else []), "newest", "change", "lowest", "highest", "curve", ""]
+    lines = [head, *(_cells(name, row, several=several) for name, row in found)]
+    numbers = range(2 if several else 1, 6 if several else 5)
+    widths = [max(len(cells[i]) for cells in lines) for i in range(len(head))]
+    plain = ascii_locale(os.environ)
+    for cells in lines:
+        padded = [c.rjust(widths[i]) if i in numbers else c.ljust(widths[i]) for i, c in enumerate(cells)]
+        line = "  ".join(padded).rstrip()
+        print(to_ascii(line) if plain else line)
+    return OK
+
+
+def _cells(name: str, row: MetricFigures, *, several: bool) -> list[str]:
+    change = "" if row.change is None else f"{'+' if row.change > 0 else ''}{compact(row.change)}"
+    title = one_line(describe(row.key).title, 60)
+    missing = f"; {row.missing} of {plural(row.count, 'row')} no number" if row.missing else ""
+    return [
+        one_line(row.key, 48),
+        *([one_line(name, 24)] if several else []),
+        compact(row.newest),
+        change,
+        compact(row.low),
+        compact(row.high),
+        spark(row.curve, CURVE),
+        f"{title if title != one_line(row.key, 60) else ''}{missing}".removeprefix("; "),
+    ]
+
+
+# -- meaning ---------------------------------------------------------------------------------
+
+
+def _explain(key: str, readers: dict[str, RunReader]) -> int:
+    catalogue = [metric.key for metric in METRICS]
+    known = list(dict.fromkeys(k for r in readers.values() for k in keys_of(r, computed=True))) + catalogue
+    keys = list(dict.fromkeys(matching(known, [key])))
+    if not keys and describe(key).group != "other":
+        keys = [key]
+    if not keys:
+        near = _near(key, list(dict.fromkeys(known)))
+        raise CommandError(f"--explain: nothing is known of {one_line(key, 60)}{near}")
+    plain = ascii_locale(os.environ)
+    for number, one in enumerate(keys):
+        if number:
+            print()
+        for line in _explained(describe(one), readers):
+            print(to_ascii(line) if plain else line)
+    return OK
+
+
+def _explained(metric: Metric, readers: dict[str, RunReader]) -> Iterator[str]:
+    key, title = one_line(metric.key, 80), one_line(metric.title, 80)
+    yield key if key == title else f"{key}: {title}"
+    yield from (f"  {line}" for line in wrapped(one_line(metric.meaning), TEXT_WIDTH))
+    yield from (f"  {line}" for line in wrapped(f"Healthy: {one_line(metric.healthy)}", TEXT_WIDTH))
+    if metric.progress:
+        yield "  This is a signal of progress."
+    for name, reader in readers.items():
+        row = figures(reader, metric.key)
+        if row is not None:
+            curve = spark(row.curve, CURVE)
+            ends = f"{compact(row.low)} to {compact(row.high)}"
+            yield f"  {one_line(name, 40)}: {compact(row.newest)} at step {row.last:,}, {ends}  {curve}"
