@@ -68,7 +68,7 @@ def hardware_view(status: Status) -> HardwareView | None:
         age_s=sample.age_s,
         gpus=gpus,
         figures=_figures(sample, mine),
-        warnings=_attention(sample, warnings),
+        warnings=_attention(sample, warnings, supervised=status.supervised),
         no_gpu="" if sample.gpus else one_line(sample.gpu_trouble, 120),
         gpu_age_s=max(0.0, sample.at - sample.gpus_at) if sample.gpus_at else 0.0,
         cpu=None if sample.cpu_percent is None else sample.cpu_percent / 100,
@@ -111,10 +111,15 @@ def _warnings(gpu: GpuRow, of: int) -> list[Notice]:
     return found
 
 
-def _attention(sample: Hardware, warnings: tuple[Notice, ...]) -> tuple[Notice, ...]:
+def _attention(sample: Hardware, warnings: tuple[Notice, ...], *, supervised: bool) -> tuple[Notice, ...]:
     if sample.age_s > OLD_S:
         short = f"no figures for {duration(sample.age_s)}"
-        return (Notice(f"{short}: the GPU driver hangs, or the supervisor is gone", short),)
+        why = (
+            "the GPU driver does not answer, or hardware.json cannot be written"
+            if supervised
+            else "the supervisor is gone"
+        )
+        return (Notice(f"{short}: {why}", short),)
     return warnings
 
 
