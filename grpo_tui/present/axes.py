@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo_tui.present.formatting import compact, digits_for, fixed
+from grpo_tui.present.formatting import digits_for, fixed, told_apart
 
 _FACTORS = (1, 2, 2.5, 5, 10)
 _SECONDS = (
@@ -67,10 +67,9 @@ def value_axis(low: float, high: float, most: int, *, logarithmic: bool = False)
 def _linear_labels(ticks: Sequence[float]) -> tuple[str, ...]:
     largest = max(abs(v) for v in ticks)
     if largest < 0.001 or largest >= 1e6:
-        return tuple(compact(v) if abs(v) > _TINY * largest else "0" for v in ticks)
-    digits = 4
-    while digits > 0 and all(abs(round(v, digits - 1) - v) < 1e-9 for v in ticks):
-        digits -= 1
+        return told_apart([v if abs(v) > _TINY * largest else 0.0 for v in ticks])
+    near = 1e-6 * (max(ticks) - min(ticks))
+    digits = next((d for d in range(9) if all(abs(round(v, d) - v) < near for v in ticks)), 4)
     return tuple(fixed(v, digits) for v in ticks)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 MISSING = "–"
@@ -61,8 +61,18 @@ def compact(value: float | None) -> str:
     return fixed(value, digits_for([value]))
 
 
-def _exponent(value: float) -> str:
-    return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+def told_apart(values: Sequence[float]) -> tuple[str, ...]:
+    """Very small or large values as exponents, with the fewest decimals by which they differ; 0 is `0`."""
+    texts: tuple[str, ...] = ()
+    for decimals in range(1, 7):
+        texts = tuple(_exponent(v, decimals) if v else "0" for v in values)
+        if len(set(texts)) == len(set(values)):
+            break
+    return texts
+
+
+def _exponent(value: float, decimals: int = 1) -> str:
+    return f"{value:.{decimals}e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 
 def setting(value: object) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from grpo_tui.present.dots import Cell, Dots
-from grpo_tui.present.formatting import compact, digits_for, fixed
+from grpo_tui.present.formatting import fixed, told_apart
 from grpo_tui.present.train_view import ChartView
 
 LAYERS = {"line": "*", "band": "."}
@@ -90,10 +90,9 @@ def _tick_labels(scale: Scale) -> tuple[str, str, str]:
     values = (scale.low, (scale.low + scale.high) / 2, scale.high)
     largest = max(abs(v) for v in values)
     if largest < 0.001 or largest >= 1e6:
-        return tuple(compact(v) if v else "0" for v in values)  # type: ignore[return-value]
-    digits = min(digits_for(values), 4)
-    while digits > 0 and all(abs(round(v, digits - 1) - v) < 1e-9 for v in values):
-        digits -= 1
+        return told_apart(values)  # type: ignore[return-value]
+    near = 1e-6 * (scale.high - scale.low)
+    digits = next((d for d in range(9) if all(abs(round(v, d) - v) < near for v in values)), 4)
     return tuple(fixed(v, digits) for v in values)  # type: ignore[return-value]
 
 

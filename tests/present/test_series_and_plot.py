@@ -114,6 +114,14 @@ def test_a_constant_series_has_a_scale() -> None:
         assert scale.low < scale.high
 
 
+def test_the_ends_of_an_axis_are_told_apart_however_near_they_are() -> None:
+    for low, high in ((1.98e-4, 2.0e-4), (1.9999e-6, 2e-6), (0.012345, 0.012346), (5e8, 5.001e8)):
+        rows = drawn(chart_of(series_of(low, high)), 50, 8)
+        top, bottom = rows[0].split("│")[0].strip(), rows[-2].split("└")[0].strip()
+        assert top != bottom
+        assert float(top.replace(",", "")) > float(bottom.replace(",", ""))
+
+
 def test_a_band_does_not_pull_rewards_below_zero() -> None:
     series = series_of(0.1, 0.2)
     assert scale_of(chart_of(series, band=((-0.9, 1.1), (-0.8, 1.2)))).low == 0.0
