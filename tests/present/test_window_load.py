@@ -1,0 +1,140 @@
+"""What a full-screen chart reads from run.db."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.core import records as r
+from grpo_tui.present.big_chart import BigChartView
+from grpo_tui.present.overlay_facts import read_overlay
+from grpo_tui.present.window_load import RunSource, load_window
+from grpo_tui.present.zoom import Window, zoomed
+from tests.ui.recorded_run import RecordedRun, recorded
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[RecordedRun]:
+    made = recorded(tmp_path / "demo-add")
+    yield made
+    made.close()
+
+
+def load(
+    run: RecordedRun, key: str = "reward", window: Window | None = None, columns: int = 200
+) -> BigChartView:
+    source = RunSource(run.folder.root)
+    source.look()
+    view = load_window([source], [(key, "")], window or Window(), columns)
+    source.close()
+    assert view is not None
+    return view
+
+
+def test_a_short_run_comes_value_by_value_with_gaps_and_the_spread_of_its_groups(run: RecordedRun) -> None:
+    (line,) = load(run).lines
+    assert [(s.first, s.last) for s in line.stretches] == [(step, step) for step in range(1, 58)]
+    assert [s.first for s in line.stretches if s.mean is None] == [20, 21, 22]
+    assert all(s.missing == 1 for s in line.stretches if s.mean is None)
+    assert all(s.spread is not None and s.spread > 0 for s in line.stretches)
+    assert line.newest_step == 57
+    assert line.newest == line.stretches[-1].mean
+
+
+def test_few_columns_gather_values_and_keep_their_extremes(run: RecordedRun) -> None:
+    (fine,), (coarse,) = load(run, "grad_norm").lines, load(run, "grad_norm", columns=10).lines
+    assert len(coarse.stretches) <= 10
+    assert sum(s.count for s in coarse.stretches) == sum(s.count for s in fine.stretches)
+    for gathered in coarse.stretches:
+        inside = [
+            s for s in fine.stretches if gathered.first <= s.first <= gathered.last and s.mean is not None
+        ]
+        assert gathered.low == min(s.low for s in inside if s.low is not None)
+        assert gathered.high == max(s.high for s in inside if s.high is not None)
+
+
+def test_stretches_keep_their_edges_while_the_run_goes_on(run: RecordedRun) -> None:
+    before = load(run, "grad_norm", columns=20).lines[0].stretches
+    run.advance(3)
+    after = load(run, "grad_norm", columns=20).lines[0].stretches
+    assert [(s.first, s.last) for s in after[: len(before) - 1]] == [(s.first, s.last) for s in before[:-1]]
+
+
+def test_the_smoothed_value_is_the_same_however_far_one_zooms(run: RecordedRun) -> None:
+    whole = load(run, "grad_norm")
+    narrow = load(run, "grad_norm", zoomed(Window(), whole.extent, 0.3, 40.0))
+    assert narrow.first > 20
+    at = {s.first: s.smooth for s in whole.lines[0].stretches}
+    for stretch in narrow.lines[0].stretches:
+        assert stretch.smooth == pytest.approx(at[stretch.first], rel=0.01)
+
+
+def test_marks_are_checkpoints_settings_and_resumes(run: RecordedRun) -> None:
+    at = run.at(57) + 3600
+    run.write(r.AttemptStarted(2, at, "here", run.pid, resumed_from=40, total_steps=120))
+    found = {(h.kind, h.step): h for h in load(run).happenings}
+    assert set(found) == {("checkpoint", 40), ("setting", 50), ("resume", 40)}
+    assert found[("setting", 50)].text == "learning_rate 5e-4 → 2e-4"
+    by_time = {h.kind: h for h in load(run, window=Window(x="time")).happenings}
+    assert by_time["resume"].x == pytest.approx(at - run.began_at)
+
+
+def test_steps_done_again_after_a_resume_are_shown_once(run: RecordedRun) -> None:
+    run.write(
+        r.AttemptStarted(2, run.at(60), "here", run.pid, resumed_from=40, total_steps=120),
+        *[r.MetricRow(2, step, run.at(60 + step), {"reward": 9.0}) for step in range(41, 50)],
+    )
+    (line,) = load(run).lines
+    assert [s.first for s in line.stretches] == list(range(1, 50))
+    assert line.newest == 9.0
+
+
+def test_time_runs_from_the_start_and_a_stretch_of_it_can_be_read(run: RecordedRun) -> None:
+    whole = load(run, "grad_norm", Window(x="time"))
+    known = [s for s in whole.lines[0].stretches]
+    assert known[9].x == pytest.approx(run.at(10) - run.began_at)
+    window = Window(x="time", span=(known[20].x, known[40].x), following=False)
+    steps = [s.first for s in load(run, "grad_norm", window).lines[0].stretches]
+    assert steps[0] <= 21
+    assert steps[-1] >= 41
+    assert len(steps) < 30
+
+
+def test_what_is_computed_here_is_read_like_what_was_logged(run: RecordedRun) -> None:
+    (line,) = load(run, "grpo_tui/spread").lines
+    assert line.newest is not None
+    assert len(line.stretches) == 57
+
+
+def test_a_metric_that_was_never_logged_is_empty(run: RecordedRun) -> None:
+    view = load(run, "no/such")
+    assert not view.known
+    assert view.lines[0].newest_step is None
+
+
+def test_a_folder_without_a_run_says_so(tmp_path: Path) -> None:
+    source = RunSource(tmp_path / "nothing")
+    assert source.look()
+    assert "no run.db" in source.trouble
+    assert not source.look()  # the same trouble is no news
+    assert load_window([source], [("reward", "")], Window(), 100) is None
+
+
+def test_runs_are_compared_by_the_settings_in_which_they_differ(tmp_path: Path) -> None:
+    folders = []
+    for name, beta in (("a", 0.0), ("b", 0.04)):
+        made = recorded(tmp_path / name, "finished")
+        config = {"model": "/m", "grpo": {"beta": beta, "temperature": 0.9, "output_dir": name}}
+        made.write(r.Fact("config", config))
+        made.close()
+        folders.append(made.folder.root)
+    facts = read_overlay([*folders, tmp_path / "gone"])
+    assert [(row.name, row.values[:2]) for row in facts.settings if row.name == "beta"] == [
+        ("beta", ("0", "0.04"))
+    ]
+    alone = read_overlay(folders)
+    assert [row.name for row in alone.settings] == ["beta"]
+    assert alone.same == 2
+    assert alone.keys[0] == "reward"
