@@ -7,6 +7,7 @@ Knows the file and its shape; samples nothing.
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Mapping
@@ -114,7 +115,7 @@ def read_hardware(path: Path) -> Hardware | None:
         age_s = max(0.0, time.time() - stat.st_mtime)
         plain = {key: value for key, value in body.items() if key not in ("gpus", "age_s")}
         for key in ("cores_percent", "load"):
-            plain[key] = tuple(plain.get(key) or ())
+            plain[key] = tuple(float(value) for value in plain.get(key) or () if _is_number(value))
         return _known(Hardware, plain, gpus=gpus, age_s=round(age_s, 3))
     except (OSError, ValueError, TypeError, AttributeError):
         return None
@@ -135,6 +136,25 @@ _Shape = TypeVar("_Shape", Hardware, Gpu, GpuProcess)
 
 
 def _known(shape: type[_Shape], body: Mapping[str, Any], **made: Any) -> _Shape:
-    """A record of this shape; keys that a newer version wrote are passed over."""
-    names = {f.name for f in fields(shape)}
-    return shape(**{key: value for key, value in body.items() if key in names}, **made)
+    """A record of this shape; keys that a newer version wrote are passed over, wrong values are no values.
+
+    Raises:
+        ValueError: A number that every record has is missing or none.
+    """
+    found: dict[str, Any] = {}
+    for known in fields(shape):
+        if known.name in made or known.name not in body:
+            continue
+        value, kind = body[known.name], str(known.type)
+        if kind.startswith(("float", "int")) and not _is_number(value):
+            if "None" not in kind:
+                raise ValueError(f"{known.name} is no number")
+            value = None
+        elif kind.startswith("str") and value is not None:
+            value = str(value)
+        found[known.name] = value
+    return shape(**found, **made)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -51,6 +51,17 @@ def test_keys_of_a_newer_version_are_passed_over(tmp_path: Path) -> None:
     assert read_hardware(path) == Hardware(at=1, gpus=(Gpu(0),))
 
 
+def test_values_that_are_no_numbers_are_no_values(tmp_path: Path) -> None:
+    path = tmp_path / "hardware.json"
+    path.write_text(
+        '{"at": 1, "cpu_percent": "x", "cores_percent": [1, "y", null], "host": 7, "run_rss_bytes": NaN,'
+        ' "gpus": [{"index": 0, "use_percent": [], "name": {},'
+        ' "processes": [{"pid": 3, "memory_bytes": true}]}]}'
+    )
+    gpu = Gpu(0, name="{}", processes=(GpuProcess(3),))
+    assert read_hardware(path) == Hardware(at=1, cores_percent=(1.0,), host="7", gpus=(gpu,))
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "null", "{}", '{"at": 1, "gpus": [3]}', '{"at": 1, "gpus": 7}', "\x00", "a" * 5_000_000],
