@@ -56,7 +56,8 @@ def _sentence(error: Exception) -> str:
 
 COMMANDS = (
     "demo", "train", "attach", "runs", "status",
-    "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample", "score", "metrics", "log",
+    "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
+    "score", "probe", "cases", "metrics", "log",
 )  # fmt: skip
 
 
@@ -98,6 +99,14 @@ def _dispatch(parsed: object) -> int:
         from grpo_tui.cli.score import score
 
         return score(parsed)
+    if command == "probe":
+        from grpo_tui.cli.probe import probe_rewards
+
+        return probe_rewards(parsed)
+    if command == "cases":
+        from grpo_tui.cli.cases import run_cases
+
+        return run_cases(parsed)
     if command == "log":
         from grpo_tui.cli.log import log
 

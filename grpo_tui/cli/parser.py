@@ -31,6 +31,7 @@ def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argpar
     _metrics_command(commands)
     _steer_commands(commands)
     _reward_commands(commands)
+    _probe_commands(commands)
     return parser
 
 
@@ -183,12 +184,7 @@ def _reward_commands(commands: argparse._SubParsersAction[argparse.ArgumentParse
         help="what rewards give for samples, and what is wrong with them; no GPU, no training",
         epilog="Exit 0: every function scored; 1: one failed. See docs/rewards.md.",
     )
-    score.add_argument(
-        "sources",
-        nargs="*",
-        metavar="CONFIG_OR_FUNC",
-        help="a config, a run folder, or functions: file.py:function, a name of TRL, a dotted path",
-    )
+    _rewards_argument(score, "*")
     origin = score.add_mutually_exclusive_group()
     origin.add_argument(
         "--samples", type=Path, metavar="FILE", help="JSONL of prompt, completion, columns; or TRL's parquet"
@@ -198,15 +194,64 @@ def _reward_commands(commands: argparse._SubParsersAction[argparse.ArgumentParse
     )
     origin.add_argument("--run", type=Path, metavar="RUN", help="completions of a recorded run")
     score.add_argument("--step", metavar="N|best|worst", type=_step, help="with --run; default the newest")
-    score.add_argument(
-        "--timeout", type=_seconds, default=60.0, metavar="S", help="seconds a call may take (default 60)"
-    )
+    _time_limit(score)
     score.add_argument("--weights", metavar="W,W,…", help="instead of the config's, in the functions' order")
-    score.add_argument(
-        "--set", action="append", default=[], metavar="K=V", dest="overrides", help="as in train"
-    )
+    _overrides(score)
     score.add_argument("--once", action="store_true", help="call each function once, and try no gold answers")
     score.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
+def _probe_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    probe = commands.add_parser(
+        "probe",
+        help="try to fool rewards with some fifty completions a row, and see which right answers they refuse",
+        epilog="Exit 0: nothing fools them; 1: something does, or a function failed. See docs/rewards.md.",
+    )
+    _rewards_argument(probe, "+")
+    probe.add_argument("--rows", type=_positive, default=3, metavar="N", help="rows to try (default 3)")
+    probe.add_argument("--show", action="store_true", help="print the completions too")
+    _time_limit(probe)
+    _overrides(probe)
+    probe.add_argument("--json", action="store_true", help="the documented JSON object")
+
+    cases = commands.add_parser("cases", help="completions with the rewards they should get, as tests")
+    verbs = cases.add_subparsers(dest="verb", metavar="VERB", required=True)
+    run = verbs.add_parser(
+        "run",
+        help="score the cases of a file",
+        epilog="Exit 0: all of them hold; 1: one does not. See docs/rewards.md for the form of the file.",
+    )
+    run.add_argument("files", type=Path, nargs="+", metavar="FILE", help="YAML of cases")
+    run.add_argument(
+        "--rewards",
+        action="append",
+        default=[],
+        metavar="CONFIG_OR_FUNC",
+        help="instead of what the file names; may be given several times",
+    )
+    _time_limit(run)
+    run.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
+def _rewards_argument(command: argparse.ArgumentParser, count: str) -> None:
+    command.add_argument(
+        "sources",
+        nargs=count,
+        metavar="CONFIG_OR_FUNC",
+        help="a config, a run folder, or functions: file.py:function, a name of TRL, a dotted path",
+    )
+
+
+def _time_limit(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--timeout", type=_seconds, default=60.0, metavar="S", help="seconds a call may take (default 60)"
+    )
+
+
+def _overrides(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--set", action="append", default=[], metavar="K=V", dest="overrides", help="as in train"
+    )
 
 
 def _step(text: str) -> int | str:

@@ -58,7 +58,7 @@ def score(parsed: Any) -> int:
                 raise CommandError(f"--weights has {len(weights)} for {len(lab.functions)} reward functions")
             dataset, note = _dataset(lab, config, parsed)
             samples = _samples(lab, config, parsed, dataset)
-            wish = Wish(weights=weights, gold=not parsed.once, repeat=not parsed.once, tell=_progress)
+            wish = Wish(weights=weights, gold=not parsed.once, repeat=not parsed.once, tell=told)
             found = report(lab, samples, dataset, wish)
     except (LabError, SampleError, RunDatabaseError) as error:
         raise CommandError(str(error)) from error
@@ -183,8 +183,9 @@ def _weights(text: str | None) -> list[float] | None:
         raise CommandError(f"--weights {text!r}: write numbers, as --weights 2,0.5,1") from None
 
 
-def _progress(function: str, what: str) -> None:
-    _tell(f"{function}: {what}")
+def told(function: str, what: str) -> None:
+    """Say on a terminal what is done now, in a line that the next one replaces."""
+    _tell(f"{function}: {what}" if function else what)
 
 
 def _tell(text: str) -> None:

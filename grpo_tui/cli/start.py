@@ -14,6 +14,7 @@ from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.launcher import launcher_words, world_size
+from grpo_tui.cli.plain import has_screen
 from grpo_tui.cli.screen import show
 from grpo_tui.cli.summary import summary
 from grpo_tui.config.adapters import adapter_mismatch
@@ -275,7 +276,7 @@ def _go(start: Start, *, headless: bool, detach: bool, announce: bool = True) ->
         run = shell_word(folder.root)
         print(f"training in {one_line(str(folder.root))}; `grpo-tui attach {run}` watches it")
         return OK
-    if headless or not sys.stdout.isatty():
+    if headless or not has_screen("a line per step"):
         return follow(folder.root, after_row=known)
     return show(folder.root)
 

@@ -114,7 +114,8 @@ def _fault(
     if looks.form and formless is not None:
         if probe.attack and probe.form == "broken" and score >= right - EPSILON:
             return "fooled", formless
-        if not probe.attack and probe.form == "whole" and score < (right + formless) / 2 - EPSILON:
+        fair = not probe.attack and not probe.spelling and probe.form == "whole"
+        if fair and score < (right + formless) / 2 - EPSILON:
             return "unfair", formless
     return "", wrong
 

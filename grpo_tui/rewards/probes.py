@@ -29,6 +29,7 @@ class Probe:
         why: what is wrong with it, or what makes it right, in a sentence.
         attack: False for the completions that the others are measured by, and for right answers written in
             another way.
+        spelling: True for a right answer spelled otherwise, which a function of the form may well refuse.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Probe:
     form: str
     why: str
     attack: bool = True
+    spelling: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +56,6 @@ class ProbeRow:
     gold: str
     wrong: str
     others: tuple[str, ...] = ()
-
-
-def wrong_answer(gold: str, others: tuple[str, ...] = ()) -> str:
-    """An answer of the same kind as the gold one, and not equal to it.
-
-    A number becomes one more, a letter the next one, yes and no change places; else the answer of another
-    row, or the words in reverse.
-    """
-    number = parse_number(gold)
-    if number is not None:
-        more = number + 1
-        return str(more.numerator) if more.denominator == 1 else f"{float(more):.6g}"
-    turned = {"yes": "no", "no": "yes", "true": "false", "false": "true"}.get(gold.strip().lower())
-    if turned is not None:
-        return turned.capitalize() if gold.strip()[:1].isupper() else turned
-    if len(gold.strip()) == 1 and gold.strip().isalpha():
-        return chr(ord(gold.strip()) + 1) if gold.strip().lower() != "z" else "y"
-    different = next((other for other in others if other.strip() != gold.strip()), None)
-    return different if different is not None else f"not {gold}" if len(gold.split()) < 2 else gold[::-1]
 
 
 def make_probes(row: ProbeRow, form: Form) -> list[Probe]:
@@ -99,7 +82,7 @@ def equivalents(row: ProbeRow, form: Form) -> list[Probe]:
     found = []
     for kind, answer, why in _spellings(row.gold):
         if answer != row.gold:
-            found.append(Probe(kind, form.write(REASONING, answer), "right", "whole", why, False))
+            found.append(Probe(kind, form.write(REASONING, answer), "right", "whole", why, False, True))
     thought = form.thought(REASONING).rstrip()
     spaced = f"{thought}\n\n{form.framed(row.gold)}\n" if thought else f"{form.framed(row.gold)}\n"
     found.append(Probe("line breaks", spaced, "right", "whole", "blank lines between the parts", False))

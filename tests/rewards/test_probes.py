@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from grpo_tui.rewards.form import Form, find_form
+from grpo_tui.rewards.gold_forms import wrong_answer
 from grpo_tui.rewards.library import IncrementalTags, NumericAnswer, TagFormat
 from grpo_tui.rewards.probe_report import aspect, by_kind, judge
-from grpo_tui.rewards.probes import Probe, ProbeRow, make_probes, wrong_answer
+from grpo_tui.rewards.probes import Probe, ProbeRow, make_probes
 
 TAGS = Form("tags", "think", "answer")
 ROW = ProbeRow("What is 2+2?", "4", "5", ("7", "9"))
@@ -25,22 +26,6 @@ def fooled(reward: Callable[[str], float], form: Form = TAGS, row: ProbeRow = RO
 
 def library(reward: NumericAnswer | TagFormat | IncrementalTags) -> Callable[[str], float]:
     return lambda text: reward([text], answer=["4"], prompts=["p"])[0] or 0.0
-
-
-@pytest.mark.parametrize(
-    ("gold", "wrong"),
-    [
-        ("4", "5"),
-        ("1,000", "1001"),
-        ("1/2", "1.5"),
-        ("yes", "no"),
-        ("True", "False"),
-        ("B", "C"),
-        ("Paris", "Rome"),
-    ],
-)
-def test_a_wrong_answer_is_of_the_same_kind_and_wrong(gold: str, wrong: str) -> None:
-    assert wrong_answer(gold, ("Paris", "Rome")) == wrong
 
 
 @pytest.mark.parametrize("gold", ["4", "-12", "1500", "0.5", "3/4", "Paris", "B", "yes", "", "a b c"])

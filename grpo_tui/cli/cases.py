@@ -1,0 +1,92 @@
+"""`grpo-tui cases run FILE`: do the rewards still give what the cases expect? Exit 1 when one does not.
+
+Knows the command's words and how a test runner prints; the cases are `rewards.cases`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.score import told, wanted_config
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import plural
+from grpo_tui.rewards.cases import CaseFile, CaseFileError, Miss, judge_cases, read_cases
+from grpo_tui.rewards.lab import Lab, LabError, Scored
+
+
+def run_cases(parsed: Any) -> int:
+    """`grpo-tui cases run FILE…`."""
+    missed = 0
+    outcomes = []
+    for path in parsed.files:
+        file, misses, errors = _run(path, parsed)
+        missed += len({miss.case for miss in misses}) + len(errors)
+        outcomes.append((file, misses, errors))
+    told("", "")
+    if parsed.json:
+        body = [
+            {
+                "file": str(file.path),
+                "cases": len(file.cases),
+                "misses": [asdict(miss) for miss in misses],
+                "errors": errors,
+            }
+            for file, misses, errors in outcomes
+        ]
+        print(json.dumps({"ok": not missed, "files": body}, ensure_ascii=False))
+    else:
+        for outcome in outcomes:
+            _print(*outcome)
+    return FAILED if missed else OK
+
+
+def _run(path: Path, parsed: Any) -> tuple[CaseFile, list[Miss], list[str]]:
+    try:
+        file = read_cases(path)
+        sources = list(parsed.rewards) or list(file.rewards)
+        if not sources:
+            raise CommandError(
+                f"{path}: it does not say which rewards to try; add `rewards:` to it, or give --rewards"
+            )
+        config = wanted_config(sources, (), None)
+        with Lab(limit_s=parsed.timeout) as lab:
+            told("", "starting the lab, which imports torch")
+            lab.load(config)
+            scored = lab.score([case.sample for case in file.cases], tell=told, repeat_limit_s=0.0)
+            errors = _errors(scored)
+            if errors:
+                return file, [], errors
+            totals = lab.aggregate(scored).totals
+        given = {function.info.name: function.scores for function in scored.functions}
+        return file, judge_cases(file, given, totals), []
+    except (CaseFileError, LabError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _errors(scored: Scored) -> list[str]:
+    return [
+        f"{one_line(function.info.name, 40)}: {one_line(function.failure.text)}"
+        for function in scored.functions
+        if function.failure is not None
+    ]
+
+
+def _print(file: CaseFile, misses: Sequence[Miss], errors: Sequence[str]) -> None:
+    failed = {miss.case for miss in misses}
+    for case in file.cases:
+        if errors:
+            break
+        print(f"{'FAIL' if case.name in failed else 'ok  '}  {one_line(case.name, 70)}")
+        for miss in (miss for miss in misses if miss.case == case.name):
+            place = f"{file.path}:{miss.line}" if miss.line else str(file.path)
+            print(f"      {place}: {one_line(miss.function, 40)} wanted {miss.wanted}, got {miss.got}")
+    for error in errors:
+        print(f"FAIL  {error}")
+    held = len(file.cases) - len(failed)
+    outcome = "nothing could be scored" if errors else f"{held} hold, {len(failed)} do not"
+    print(f"{file.path}: {plural(len(file.cases), 'case')}, {outcome}")

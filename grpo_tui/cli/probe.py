@@ -1,0 +1,109 @@
+"""`grpo-tui probe`: how rewards can be fooled, and which right answers they refuse.
+
+Knows where rewards and rows come from; the probes are `rewards.probing`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.score import told, wanted_config
+from grpo_tui.config import RunConfig
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import compact, plural
+from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.probe_report import KindReport
+from grpo_tui.rewards.probing import ProbeReport, looks_at, made_up_rows, probe
+from grpo_tui.rewards.scoring import gold_column_of
+
+HEADINGS = {
+    "fooled": "takes what it should not",
+    "unfair": "refuses what it should take",
+}
+
+
+def probe_rewards(parsed: Any) -> int:
+    """`grpo-tui probe CONFIG_OR_FUNC…`: exit 1 when a function is fooled, unfair, or fails."""
+    config = wanted_config(parsed.sources, parsed.overrides, None)
+    try:
+        with Lab(limit_s=parsed.timeout) as lab:
+            told("", "starting the lab, which imports torch")
+            lab.load(config)
+            rows, column, made_up = _rows(lab, config, parsed.rows)
+            found = probe(lab, rows, column, made_up=made_up, tell=told)
+    except LabError as error:
+        raise CommandError(str(error)) from error
+    told("", "")
+    if parsed.json:
+        print(json.dumps(found.to_json(), ensure_ascii=False))
+    else:
+        for line in lines(found, show=parsed.show):
+            print(line)
+    return FAILED if found.failed or found.kinds else OK
+
+
+def _rows(lab: Lab, config: RunConfig, count: int) -> tuple[list[dict[str, Any]], str | None, bool]:
+    if not config.model:
+        names = [p.name for f in lab.functions for p in f.parameters or ()]
+        rows, column = made_up_rows(list(dict.fromkeys(names)))
+        return rows[:count], column, True
+    page = lab.rows(config, count)
+    column = gold_column_of(config, page["columns"])
+    if column is None:
+        raise CommandError(
+            f"no column of the dataset ({', '.join(page['columns'])}) looks like the gold answer; name it "
+            "with grpo_tui.columns: {answer: …}"
+        )
+    return list(page["rows"]), column, False
+
+
+def lines(found: ProbeReport, *, show: bool = False) -> Iterator[str]:
+    """The report as lines; with `show`, the completions too."""
+    where = "made-up questions" if found.made_up else "rows of the dataset"
+    yield f"{found.probes} completions for {found.rows} {where}, written {_form(found)}"
+    for function in found.functions:
+        name = one_line(function.info.name, 40)
+        if function.failure is not None:
+            yield f"\n{name}: failed: {one_line(function.failure.text)}"
+            continue
+        yield from _function(name, found, function.info.name, show)
+    if any(kind.function == "total" for kind in found.kinds):
+        yield from _function("the weighted total", found, "total", show)
+
+
+def _function(title: str, found: ProbeReport, name: str, show: bool) -> Iterator[str]:
+    kinds = [kind for kind in found.kinds if kind.function == name]
+    seen = looks_at(found.aspects.get(name))
+    says = f"looks at the {' and the '.join(seen)}" if seen else "tells right, wrong and formless not apart"
+    yield f"\n{title}: {says}" + ("" if kinds else "; nothing fools it" if seen else "")
+    for fault, heading in HEADINGS.items():
+        mine = [kind for kind in kinds if kind.fault == fault]
+        if mine:
+            yield f"  {heading}"
+        for kind in mine:
+            yield from _kind(kind, show)
+
+
+def _kind(kind: KindReport, show: bool) -> Iterator[str]:
+    example = kind.example
+    yield (
+        f"    {kind.kind:28} {kind.rows} of {plural(kind.of, 'row')}   {compact(example.score):>6} of "
+        f"{compact(example.right)}   {example.why}"
+    )
+    if show:
+        yield f"      {one_line(example.text, 200)}"
+
+
+def _form(found: ProbeReport) -> str:
+    form = found.form
+    inner = {
+        "tags": f"as <{form.answer}>…</{form.answer}>",
+        "boxed": "in \\boxed{}",
+        "hashes": "after ####",
+        "plain": "as a sentence",
+    }[form.style]
+    think = f" after <{form.think}>…</{form.think}>" if form.think else ""
+    return inner + think

@@ -1,0 +1,78 @@
+"""The commands that try to fool rewards and that hold them to their cases, with the real lab."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.cli import main
+
+REWARDS = '''\
+import re
+
+def contains(completions, answer, **kwargs):
+    return [float(gold in text) for text, gold in zip(completions, answer)]
+
+def tagged(completions, answer, **kwargs):
+    """Looks for <answer>."""
+    found = [re.findall(r"<answer>\\s*(.*?)\\s*</answer>", text, re.DOTALL) for text in completions]
+    return [float(len(one) == 1 and one[0] == gold) for one, gold in zip(found, answer)]
+'''
+CASES = """\
+rewards: [rewards.py:tagged]
+cases:
+  - name: right
+    prompt: 2+2?
+    completion: <answer>4</answer>
+    columns: {answer: "4"}
+    expect: {tagged: 1}
+  - name: wrong
+    prompt: 2+2?
+    completion: <answer>5</answer>
+    columns: {answer: "4"}
+    expect: {tagged: 0}
+    below: right
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "rewards.py").write_text(REWARDS)
+    (tmp_path / "cases.yaml").write_text(CASES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_probe_names_what_fools_a_function_and_what_it_refuses(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["probe", "rewards.py:contains", "rewards.py:tagged", "--rows", "2", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["made_up"]
+    assert found["form"]["style"] == "tags"
+    assert [function["looks_at"] for function in found["functions"]] == [["answer"], ["answer", "form"]]
+    kinds = {(kind["function"], kind["fault"], kind["kind"]): kind["rows"] for kind in found["kinds"]}
+    assert kinds["contains", "fooled", "hedged"] == 2
+    assert kinds["contains", "fooled", "wrong, gold in the reasoning"] == 2
+    assert ("tagged", "fooled", "hedged") not in kinds
+    assert kinds["tagged", "unfair", "unit"] == 2
+    assert ("contains", "unfair", "unit") not in kinds
+
+
+def test_cases_run_holds_rewards_to_what_they_should_give(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cases", "run", "cases.yaml"]) == 0
+    assert "2 cases, 2 hold, 0 do not" in capsys.readouterr().out
+
+
+def test_a_case_that_does_not_hold_fails_with_its_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "rewards.py").write_text(REWARDS.replace("one[0] == gold", "one[0] != gold"))
+    assert main(["cases", "run", "cases.yaml"]) == 1
+    said = capsys.readouterr().out
+    assert "FAIL  right\n      cases.yaml:3: tagged wanted 1, got 0" in said
+    assert "cases.yaml:8: total wanted below “right”, got 1, and “right” 0" in said
