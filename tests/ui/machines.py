@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 
@@ -73,8 +74,10 @@ def none() -> Hardware:
 
 
 def put(run: RecordedRun, hardware: Hardware) -> None:
-    """Sample it, as far as a reader can tell."""
+    """Sample it, as far as a reader can tell; dated ahead, for it to be new however slow the test is."""
     write_hardware(run.folder.hardware, hardware)
+    ahead = time.time() + 3600
+    os.utime(run.folder.hardware, (ahead, ahead))
 
 
 def ranks(run: RecordedRun, count: int, *, behind: int | None = None) -> None:
