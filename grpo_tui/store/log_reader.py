@@ -116,11 +116,17 @@ class LogReader:
         return "" if row is None else str(row["text"])
 
     def lines(
-        self, *, after: int = 0, level: str = "all", words: str = "", pattern: re.Pattern[str] | None = None
+        self,
+        *,
+        after: int = 0,
+        last: int | None = None,
+        level: str = "all",
+        words: str = "",
+        pattern: re.Pattern[str] | None = None,
     ) -> Iterator[StoredLine]:
-        """Whole lines after one, those that hold the words or match the pattern, page by page."""
+        """Whole lines after one, up to line `last`, that hold the words and match the pattern."""
         words = words.lower()
-        while page := self.page(first=after + 1, level=level, limit=200, piece=1 << 30):
+        while page := self.page(first=after + 1, last=last, level=level, limit=200, piece=1 << 30):
             for line in page:
                 after = line.id
                 if words in line.text.lower() and (pattern is None or pattern.search(line.text)):
