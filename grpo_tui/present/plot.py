@@ -80,7 +80,9 @@ def scale_of(chart: ChartView) -> Scale:
     unit = 10 ** math.floor(math.log10((high - low) / 2))
     for factor in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20):
         step = factor * unit
-        bottom = math.floor(low / step + 1e-9) * step
+        # Across zero half a step is round enough; whole ones would leave half of the plot empty.
+        grain = step / 2 if low < 0 < high else step
+        bottom = math.floor(low / grain + 1e-9) * grain
         if bottom + 2 * step >= high - 1e-9 * step:
             return Scale(bottom, bottom + 2 * step)
     return Scale(low, high)

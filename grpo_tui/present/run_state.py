@@ -21,7 +21,7 @@ from grpo_tui.present.hardware_view import hardware_view
 from grpo_tui.present.health_line import health_spans, way_on
 from grpo_tui.present.rank_rows import rank_rows
 from grpo_tui.present.series import Series
-from grpo_tui.present.step_fold import StepFold
+from grpo_tui.present.step_fold import FLAT_BOTTOM, FLAT_TOP, StepFold
 from grpo_tui.present.step_looks import StepLook
 from grpo_tui.present.train_view import (
     BeforeAfter,
@@ -124,6 +124,8 @@ class RunState:
             reward_change=reward.change(CHANGE_STEPS),
             spread=self._groups.spread_now(),
             flat_share=self._flat_share(),
+            flat_top=self._last(FLAT_TOP),
+            flat_bottom=self._last(FLAT_BOTTOM),
             health=self._health(status, reward),
             charts=self._charts_to(axis_end(reward.last_step or step, status.total_steps, live=status.live)),
             functions=self._functions,
@@ -185,17 +187,18 @@ class RunState:
         reward = self._series.get("reward")
         return read_before_after(self._delta.facts["before_after"], reward.gain() if reward else None)
 
+    def _last(self, key: str) -> float | None:
+        return self._series[key].last if key in self._series else None
+
     def _flat_share(self) -> float | None:
         share = self._groups.flat_share()
-        if share is None and "frac_reward_zero_std" in self._series:
-            share = self._series["frac_reward_zero_std"].last
-        return share
+        return self._last("frac_reward_zero_std") if share is None else share
 
     def _settings_in_force(self) -> dict[str, Any]:
         """What a person can set, with the value in force: the last change, else what the run started with."""
         config = self._config()
         found: dict[str, Any] = {}
-        rate = self._series["learning_rate"].last if "learning_rate" in self._series else None
+        rate = self._last("learning_rate")
         if (rate if rate is not None else config.get("learning_rate")) is not None:
             found["learning_rate"] = rate if rate is not None else config.get("learning_rate")
         if config:

@@ -131,8 +131,11 @@ class Series:
                 Bucket(stretch.first, stretch.last, stretch.low, stretch.high, stretch.mean, stretch.mean,
                        stretch.count, stretch.first_at, stretch.last_at)
             )  # fmt: skip
-        if len(self._closed) >= MOST_BUCKETS:
-            self._widen()
+        if self._closed:
+            # What follows is gathered as coarsely, or the newest rows would stand in one column of a chart.
+            usual = sorted(b.last - b.first + 1 for b in self._closed)[len(self._closed) // 2]
+            self._width = 1 << max(0, usual.bit_length() - 1)
+            self._gather_closed()
 
     def copy(self) -> Series:
         """The same series, to be added to without changing this one."""
@@ -207,6 +210,9 @@ class Series:
 
     def _widen(self) -> None:
         self._width *= 2
+        self._gather_closed()
+
+    def _gather_closed(self) -> None:
         joined: list[Bucket] = []
         for bucket in self._closed:
             if joined and joined[-1].first // self._width == bucket.first // self._width:

@@ -156,6 +156,9 @@ class TrainView:
     reward_change: float | None = None
     spread: float | None = None
     flat_share: float | None = None
+    flat_top: float | None = None
+    """Share of the newest step's groups that are flat at the highest total of the run."""
+    flat_bottom: float | None = None
     health: tuple[Span, ...] = ()
     charts: tuple[ChartView, ...] = ()
     functions: tuple[FunctionRow, ...] = ()

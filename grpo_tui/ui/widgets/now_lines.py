@@ -128,12 +128,14 @@ class EventLines(LinePane):
         if not self._events:
             return [[Span("   Commands, checkpoints and changed settings will show here.", "dim")]]
         lines: list[Line] = []
-        for event in self._events[: max(1, height)]:
-            step = f"step {event.step:,}" if event.step is not None else "now"
+        shown = self._events[: max(1, height)]
+        steps = [f"step {event.step:,}" if event.step is not None else "now" for event in shown]
+        cells = max(11, 2 + max(map(len, steps)))
+        for event, step in zip(shown, steps, strict=True):
             when = moment(event.at, self._now)
             line = [
                 Span(f" {event.sign} ", event.role),
-                Span(pad(step, 11), "dim"),
+                Span(pad(step, cells), "dim"),
                 Span(event.text, "bad" if event.role == "bad" else "text"),
             ]
             if width_of(line) + len(when) + 3 <= width:

@@ -32,6 +32,13 @@ class RewardLine(LinePane):
         if view.flat_share is not None:
             role = "attention" if view.flat_share >= 0.5 else "text"
             parts.append((4, [Span("flat groups ", "dim"), Span(percent(view.flat_share), role)]))
+            ends = [
+                f"{percent(share)} at the {end}"
+                for share, end in ((view.flat_top, "highest total"), (view.flat_bottom, "lowest total"))
+                if share
+            ]
+            if ends:
+                parts.append((5, [Span(", ".join(ends), "dim")]))
         smallest = width_of(_progress(view, 0)) + 3
         left = fitting(parts, max(0, width - smallest))
         return [spread(left, _progress(view, width - width_of(left) - 4), width)]
