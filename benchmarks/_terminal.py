@@ -23,6 +23,8 @@ import psutil
 import pyte
 
 COLUMNS, LINES = 120, 40
+TAIL = 6000
+"""Bytes kept, to say how a program ended."""
 SETTLE_S = 0.35
 """After a key nothing is emulated for so long, for that would compete with reading."""
 ANSWERS = {
@@ -80,6 +82,7 @@ class Terminal:
         self._read: list[tuple[float, bytes]] = []
         self._emulated = 0
         self.bytes_read = 0
+        self.tail = b""
         self.started_at = time.perf_counter()
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
@@ -113,6 +116,7 @@ class Terminal:
                 return
             self._read.append((time.perf_counter(), data))
             self.bytes_read += len(data)
+            self.tail = (self.tail + data)[-TAIL:]
             for asked, answer in ANSWERS.items():
                 if asked in data:
                     self.type(answer)

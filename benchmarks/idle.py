@@ -60,7 +60,7 @@ def bustle(terminal: Terminal, seconds: float, doing: Iterator[Callable[[], None
         time.sleep(APART_S)
         terminal.pass_over()
     if not terminal.alive:
-        raise SystemExit("the program ended while it was watched")
+        raise SystemExit("the program ended while it was watched:\n" + terminal.tail.decode(errors="replace"))
 
 
 def shows_the_run(terminal: Terminal) -> bool:

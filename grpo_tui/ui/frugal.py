@@ -12,8 +12,6 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from textual.drivers.linux_driver import LinuxDriver
-
 RENDITION = re.compile(r"\x1b\[([0-9;]*)m")
 MOVES = re.compile(r"(?:\x1b\[[0-9;]*H|\r|\n)*")
 """What may stand between two texts and shows no colour itself."""
@@ -113,11 +111,3 @@ def change(now: Look, wanted: Look) -> str:
     if now.ground != wanted.ground:
         parts.append(wanted.ground or "49")
     return min(("\x1b[" + ";".join(filter(None, words)) + "m" for words in (parts, whole)), key=len)
-
-
-class FrugalDriver(LinuxDriver):
-    """Textual's driver for Unix terminals, with fewer bytes."""
-
-    def write(self, data: str) -> None:
-        """Write, in as few bytes as show the same."""
-        super().write(frugal(data) if "\x1b[0m" in data else data)

@@ -99,6 +99,7 @@ class EmptyRuns(LinePane):
 class RunsScreen(Screen[None], Shell):
     """The list of runs."""
 
+    AUTO_FOCUS = "#runs-table"  # not the filter, which would take keys typed ahead
     BINDINGS = bindings("runs")
 
     def __init__(self) -> None:

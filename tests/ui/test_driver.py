@@ -1,0 +1,62 @@
+"""The real program on lines that stand still, are slow, or are cut."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pyte
+
+from tests.ui.recorded_run import RecordedRun
+from tests.ui.test_terminal import PATIENCE_S, Terminal
+
+
+def ended(pid: int) -> bool:
+    """Whether the child ends within our patience."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_terminal_that_is_gone_ends_the_program(run: RecordedRun) -> None:
+    terminal = Terminal(str(run.folder.root))
+    terminal.until(b"newest group")
+    os.close(terminal.fd)
+    assert ended(terminal.pid)
+
+
+def test_a_terminal_that_takes_nothing_holds_up_no_signal(run: RecordedRun) -> None:
+    terminal = Terminal(str(run.folder.root))
+    terminal.until(b"newest group")
+    for _ in range(25):  # each paints the whole screen, and nobody reads it
+        os.write(terminal.fd, b"14")
+        time.sleep(0.02)
+    os.kill(terminal.pid, signal.SIGTERM)
+    assert ended(terminal.pid)
+    os.close(terminal.fd)
+
+
+def test_a_terminal_that_takes_again_is_painted_as_it_should_be(run: RecordedRun) -> None:
+    terminal = Terminal(str(run.folder.root))
+    terminal.until(b"newest group")
+    for _ in range(10):
+        os.write(terminal.fd, b"14")
+        time.sleep(0.02)
+    screen = pyte.Screen(100, 30)
+    stream, fed = pyte.ByteStream(screen), 0
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        terminal._read()
+        stream.feed(terminal.output[fed:])
+        fed = len(terminal.output)
+        shown = "\n".join(screen.display)
+        if all(word in shown for word in ("Reward rises", "newest group", "rewards by function", "q leave")):
+            break
+    else:
+        raise AssertionError(shown)
+    os.kill(terminal.pid, signal.SIGTERM)
+    terminal.end()
