@@ -23,7 +23,7 @@ from textual.worker import Worker, WorkerState
 
 from grpo_tui.core.text import one_line
 from grpo_tui.ui.actions import bindings, on_pane, refusal
-from grpo_tui.ui.frugal import FrugalDriver
+from grpo_tui.ui.driver import PatientDriver
 from grpo_tui.ui.outward import OutwardApp
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.terminal import can_be_continued, exit_on_signals, follow_stops, restore_terminal
@@ -87,9 +87,9 @@ class GrpoApp(OutwardApp):
         self.theme = NAMES.get(self.preferences.theme) or first_theme(os.environ)
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's choice, in the form that sends fewer bytes."""
+        """Textual's choice, in the form that never waits for the terminal."""
         found = super().get_driver_class()
-        return FrugalDriver if found is LinuxDriver else found
+        return PatientDriver if found is LinuxDriver else found
 
     def on_mount(self) -> None:
         """Start the workers; nothing is waited for."""
