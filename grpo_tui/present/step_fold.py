@@ -7,6 +7,7 @@ kept apart from those that are settled. Knows figures of steps, not completions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from grpo_tui.present.series import Bucket, Series
 from grpo_tui.store.reader import SeriesBucket, StepStat
@@ -60,9 +61,15 @@ def _append(series: Mapping[str, Series], stats: Iterable[StepStat]) -> None:
 def band_around(
     buckets: Sequence[Bucket], spread: Sequence[Bucket]
 ) -> tuple[tuple[float, float] | None, ...]:
-    """Mean ± the mean spread inside a group, per bucket; None where no group is known."""
+    """Mean ± the mean spread inside a group, per bucket; None where no group is known.
+
+    A batch that is used for several steps has its groups at the first of them; they stand for the others too.
+    """
     if not spread:
         return ()
+    apart = sorted(b.first - a.last for a, b in pairwise(spread))
+    usual = apart[len(apart) // 2] if apart else 1
+    held, until = 0.0, -1
     band: list[tuple[float, float] | None] = []
     start = 0
     for bucket in buckets:
@@ -75,6 +82,8 @@ def band_around(
                 total += width * spread[at].count
                 count += spread[at].count
             at += 1
-        mean = bucket.mean
-        band.append(None if not count or mean is None else (mean - total / count, mean + total / count))
+        if count:
+            held, until = total / count, spread[at - 1].last + usual - 1
+        known = bucket.mean is not None and (count > 0 or bucket.first <= until)
+        band.append((bucket.mean - held, bucket.mean + held) if known and bucket.mean is not None else None)
     return tuple(band)
