@@ -96,13 +96,13 @@ class GroupList(LineScroll, Shell):
         return not self._groups or (self.scroll_offset.y == 0 and at_first)
 
     @property
-    def selected(self) -> tuple[GroupView, CompletionRow] | None:
-        """The completion under the cursor, else the first one."""
+    def selected(self) -> tuple[GroupView, int] | None:
+        """Group and number of the completion under the cursor, else of the first one."""
         wanted = self.cursor
         for group in self._groups:
-            for index, row in enumerate(group.completions):
+            for index in range(len(group.completions)):
                 if wanted is None or wanted == (group.id, index):
-                    return group, row
+                    return group, index
         return None
 
     def _count_unseen(self, count: int) -> None:
@@ -153,8 +153,7 @@ class GroupList(LineScroll, Shell):
         chosen = self.selected
         if chosen is None or self._pages is None:
             return
-        group, row = chosen
-        index = group.completions.index(row)
+        group, index = chosen
         what = f"completion {index + 1} of “{group.prompt}”, step {group.step:,}"
         self._pages.ask("group text", lambda stores: _text(stores.run, group.id, index), partial(then, what))
 
