@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from grpo_tui.present.axes import (
     ValueAxis,
@@ -180,7 +180,7 @@ def _joined(view: BigChartView, line: ChartLine) -> list[tuple[Stretch, Stretch]
     most = 20 * apart[len(apart) // 2] if apart and view.x == "time" else float("inf")
     pairs: list[tuple[Stretch, Stretch]] = []
     alone = True
-    for s, after in zip(inside, [*inside[1:], None], strict=True):
+    for s, after in zip_longest(inside, inside[1:]):
         if s.mean is None:
             alone = True
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_a_high_plot_has_several_round_ticks(height: int, least: int) -> None:
     rows = text_of(view_of(line_of(*[0.031 * i for i in range(90)])), 80, height)
     labels = [float(row.split("┤")[0]) for row in rows if "┤" in row]
     assert least <= len(labels) <= 7
-    steps = {round(a - b, 6) for a, b in zip(labels, labels[1:], strict=False)}
+    steps = {round(a - b, 6) for a, b in pairwise(labels)}
     assert len(steps) == 1
     assert labels[-1] == 0.0
 
@@ -149,8 +150,8 @@ def test_a_column_of_the_plot_is_a_place_and_back() -> None:
 
 def test_a_long_axis_of_time_has_the_clock_at_its_ends() -> None:
     hours = 10 * 3600.0
-    line = ChartLine("x", "", (Stretch(1, 1, 0.0, 0.0, 1, 1, 1, 1, 1), Stretch(2, 2, hours, 0.0, 2, 2, 2, 2, 1)),
-                     started_at=1_770_000_000.0)  # fmt: skip
+    ends = (Stretch(1, 1, 0.0, 0.0, 1, 1, 1, 1, 1), Stretch(2, 2, hours, 0.0, 2, 2, 2, 2, 1))
+    line = ChartLine("x", "", ends, started_at=1_770_000_000.0)
     view = BigChartView("x", (line,), "time", 0.0, hours, Extent(0.0, hours, hours))
     words = text_of(view, 100)[-1].split()
     assert ":" in words[0]

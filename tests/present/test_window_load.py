@@ -93,7 +93,7 @@ def test_steps_done_again_after_a_resume_are_shown_once(run: RecordedRun) -> Non
 
 def test_time_runs_from_the_start_and_a_stretch_of_it_can_be_read(run: RecordedRun) -> None:
     whole = load(run, "grad_norm", Window(x="time"))
-    known = [s for s in whole.lines[0].stretches]
+    known = whole.lines[0].stretches
     assert known[9].x == pytest.approx(run.at(10) - run.began_at)
     window = Window(x="time", span=(known[20].x, known[40].x), following=False)
     steps = [s.first for s in load(run, "grad_norm", window).lines[0].stretches]

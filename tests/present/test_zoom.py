@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from grpo_tui.present.zoom import (
@@ -93,4 +95,4 @@ def test_the_average_spans_more_of_a_longer_stretch_and_only_by_doubling() -> No
     assert average_span("light", 50) == 7
     spans = sorted({average_span("strong", n) for n in range(1, 20_000, 7)})
     assert spans[0] == 39
-    assert all(b == 2 * a + 1 for a, b in zip(spans, spans[1:], strict=False))
+    assert all(b == 2 * a + 1 for a, b in pairwise(spans))

@@ -9,9 +9,12 @@ import pytest
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import ACTIONS, Action, for_footer, on_pane, refusal
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.screens.chart import ChartScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
+from grpo_tui.ui.screens.overlay import OverlayScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.train import TrainScreen
+from grpo_tui.ui.screens.zooming import ZoomScreen
 from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.recorded_run import RecordedRun
 
@@ -20,6 +23,9 @@ OWNERS: dict[str, type] = {
     "runs": RunsScreen,
     "train": TrainScreen,
     "hardware": HardwareScreen,
+    "zoom": ZoomScreen,
+    "chart": ChartScreen,
+    "overlay": OverlayScreen,
 }
 
 
@@ -73,7 +79,7 @@ def test_a_refusal_is_a_sentence(action: Action) -> None:
 
 async def test_the_help_names_every_key(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
-    async with app.run_test(size=(120, 70)) as pilot:
+    async with app.run_test(size=(120, 150)) as pilot:
         await opened(pilot)
         await pilot.press("question_mark")
         await until(pilot, lambda: "what the words mean" in shown(app))

@@ -37,7 +37,6 @@ class ChartScreen(ZoomScreen):
 
     def __init__(self, folder: Path, key: str) -> None:
         super().__init__([RunSource(folder)], key)
-        self._folder = folder
 
     def compose(self) -> ComposeResult:
         """Header, chart, footer."""
@@ -82,13 +81,3 @@ class ChartScreen(ZoomScreen):
             self.app.notify(word, severity="warning", markup=False)
             return
         self.change(replace(self.wish, together=not self.wish.together))
-
-    def action_zoom_pick(self) -> None:
-        """Choose among every metric of the run."""
-        from grpo_tui.ui.screens.metrics import MetricPicker
-
-        def chosen(key: str | None) -> None:
-            if key is not None:
-                self.show_metric(key)
-
-        self.app.push_screen(MetricPicker([self._folder], self.wish.key), chosen)

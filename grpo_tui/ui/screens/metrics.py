@@ -95,6 +95,14 @@ class MetricWords(LinePane):
         return lines[:height]
 
 
+class SearchField(Input):
+    """Takes every character but the question mark, which asks for the meaning."""
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        """Whether a key is typed into the field."""
+        return character != "?" and super().check_consume_key(key, character)
+
+
 class MetricPicker(ModalScreen[str | None], Shell):
     """Choose a metric by what it is called or what it means.
 
@@ -123,7 +131,7 @@ class MetricPicker(ModalScreen[str | None], Shell):
         """The words, the rows, and what the selected one means."""
         with Vertical(classes="dialog -large"):
             yield DialogTitle("metrics", f"{self._purpose}   ? meaning   esc back")
-            yield Input(placeholder="words of its title, key or meaning", id="metric-words")
+            yield SearchField(placeholder="words of its title, key or meaning", id="metric-words")
             yield MetricList()
             yield MetricWords()
 

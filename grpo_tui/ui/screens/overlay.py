@@ -86,11 +86,10 @@ class OverlayScreen(ZoomScreen):
     PANE = "overlay"
 
     def __init__(self, folders: tuple[Path, ...], key: str = FIRST_KEY) -> None:
-        self._folders = folders[:MOST_LINES]
-        self._names = distinct_names(self._folders)
-        sources = [RunSource(f, name) for f, name in zip(self._folders, self._names, strict=True)]
-        super().__init__(sources, key)
-        self._left_out = len(folders) - len(self._folders)
+        shown = folders[:MOST_LINES]
+        self._names = distinct_names(shown)
+        super().__init__([RunSource(f, name) for f, name in zip(shown, self._names, strict=True)], key)
+        self._left_out = len(folders) - len(shown)
         self._facts: OverlayFacts | None = None
 
     def compose(self) -> ComposeResult:
@@ -128,18 +127,8 @@ class OverlayScreen(ZoomScreen):
         return list(self._facts.keys) if self._facts is not None else [self.wish.key]
 
     def action_overlay_table(self) -> None:
-        """All settings that differ, or a few of them, or none."""
+        """More of the settings that differ, or a few."""
         self.query_one(SettingsTable).toggle_class("-whole")
-
-    def action_zoom_pick(self) -> None:
-        """Choose among every metric of the runs."""
-        from grpo_tui.ui.screens.metrics import MetricPicker
-
-        def chosen(key: str | None) -> None:
-            if key is not None:
-                self.show_metric(key)
-
-        self.app.push_screen(MetricPicker(list(self._folders), self.wish.key), chosen)
 
 
 def distinct_names(folders: tuple[Path, ...]) -> list[str]:

@@ -39,6 +39,7 @@ class ZoomScreen(Screen[None], Shell):
         super().__init__()
         self.wish = Wish(key)
         self._view: BigChartView | None = None
+        self._folders = tuple(source.folder for source in sources)
         self._loader = WindowLoader(sources, self.post_message)
 
     def on_mount(self) -> None:
@@ -224,6 +225,16 @@ class ZoomScreen(Screen[None], Shell):
         if keys:
             at = keys.index(self.wish.key) if self.wish.key in keys else -1 if by > 0 else 0
             self.show_metric(keys[(at + by) % len(keys)])
+
+    def action_zoom_pick(self) -> None:
+        """Choose among every metric of the runs."""
+        from grpo_tui.ui.screens.metrics import MetricPicker
+
+        def chosen(key: str | None) -> None:
+            if key is not None:
+                self.show_metric(key)
+
+        self.app.push_screen(MetricPicker(self._folders, self.wish.key), chosen)
 
     def help_here(self) -> bool:
         """Say what the metric means."""
