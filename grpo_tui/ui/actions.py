@@ -5,7 +5,7 @@ Knows names, keys and words; what an action does stands in the screen (or the ap
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ class Action:
     dangerous: bool = False
     """Asks once before it is done."""
     part: str = ""
-    """The lower part of Train that must show for the footer to name it; `chart`: a chart has the focus."""
+    """The lower part of Train that must show for the footer to name it, `large`, or `chart` for the focus."""
     shown: str = ""
     """How the key is written, when not as it is named."""
 
@@ -106,8 +106,8 @@ ACTIONS: tuple[Action, ...] = (
            needs="open", footer=10),
     Action("view.large", "z", "", "Give the lower part the whole pane, or make it small again.", "train",
            needs="open"),
-    Action("view.back", "escape", "", "End the search, make the part small, go to the groups.", "train",
-           needs="open", shown="esc"),
+    Action("view.back", "escape", "back", "End the search, make the part small, go to the groups.", "train",
+           needs="open", footer=4, part="large", shown="esc"),
     Action("part.end", "", "newest", "Go to the newest group, line or event, and follow.", "train",
            needs="open"),
     Action("part.copy", "y", "copy",
@@ -248,10 +248,12 @@ def _refusal_in_list(needs: str, listed: Listed) -> str | None:
 
 
 def for_footer(
-    pane: str, view: TrainView | None, listed: Listed | None = None, part: str = ""
+    pane: str, view: TrainView | None, listed: Listed | None = None, parts: Collection[str] = ()
 ) -> list[Action]:
     """What the footer names here and now, most important first, what belongs to the shown part before all."""
     found: Iterable[Action] = (
-        a for a in on_pane(pane) if a.footer and a.part in ("", part) and refusal(a, view, listed) is None
+        a
+        for a in on_pane(pane)
+        if a.footer and (not a.part or a.part in parts) and refusal(a, view, listed) is None
     )
     return sorted(found, key=lambda a: (not a.part, a.footer))

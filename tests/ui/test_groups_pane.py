@@ -43,7 +43,6 @@ async def test_it_stays_where_one_reads_and_says_how_many_are_new(run: RecordedR
         run.advance(2)
         await until(pilot, lambda: groups_of(app).unseen == 2 * GROUPS)
         assert shown(app).splitlines()[3:-1] == body
-        groups_of(app).scroll_to(y=0, animate=False)
         await until(pilot, lambda: f"{2 * GROUPS} newer groups, home shows" in shown(app))
         await pilot.press("home")
         await until(pilot, lambda: "newest group ── step 59" in shown(app))

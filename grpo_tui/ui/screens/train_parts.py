@@ -67,7 +67,7 @@ class LowerParts(Shell):
             screen.query_one(f"#{name}").display = name == wanted
         if focused and turned:
             self._focus_part(wanted)
-        screen.query_one(Footer).part = wanted
+        screen.query_one(Footer).parts = (wanted, "large") if self._large else (wanted,)
 
     def _focus_part(self, name: str) -> None:
         part = self._screen.query_one(f"#{name}")

@@ -17,8 +17,8 @@ class Footer(LinePane):
     def __init__(self, pane: str) -> None:
         super().__init__(classes="bar")
         self._pane = pane
-        self.part = ""
-        """The lower part of Train that shows."""
+        self.parts: tuple[str, ...] = ()
+        """The lower part of Train that shows, and `large` when it has the whole pane."""
         self.focused = ""
         """`chart` while a chart of Train has the focus."""
         self._view: TrainView | None = None
@@ -28,14 +28,17 @@ class Footer(LinePane):
     def show(self, view: TrainView | None, listed: Listed | None = None) -> None:
         """Name what can be done with this view, or with what the list of runs has."""
         self._view, self._listed = view, listed
-        shown = tuple(a.id for a in for_footer(self._pane, view, listed, self.focused or self.part))
+        shown = tuple(a.id for a in for_footer(self._pane, view, listed, self._parts()))
         if shown != self._shown:
             self._shown = shown
             self.changed()
 
+    def _parts(self) -> tuple[str, ...]:
+        return (self.focused,) if self.focused else self.parts
+
     def lines(self, width: int, height: int) -> list[Line]:
         """As many keys as fit whole, the help and the way out always."""
-        actions = for_footer(self._pane, self._view, self._listed, self.focused or self.part)
+        actions = for_footer(self._pane, self._view, self._listed, self._parts())
         parts = [[Span(f"{a.key_shown} ", "key", a.target), Span(a.label, "dim", a.target)] for a in actions]
         gap = "   " if width >= 100 else "  "
         always = parts[-2:]

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 from textual.events import Click
+from textual.geometry import Region
+from textual.strip import Strip
 
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.group_fold import group_view
 from grpo_tui.present.train_view import CompletionRow, GroupView, TrainView
-from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
+from grpo_tui.ui.paint import Line, LineScroll, Span, ruled, width_of
 from grpo_tui.ui.screens.text import TextScreen
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.group_lines import Look, completion_lines, heading, names_line
@@ -109,6 +111,7 @@ class GroupList(LineScroll, Shell):
         if count != self.unseen and not self.follows:
             self.unseen = count
             self._layout()
+            self.refresh(Region(0, 0, self.size.width, 1))
 
     def _older(self, asked: int, found: tuple[GroupView, ...]) -> None:
         if not self._groups or self._groups[-1].id != asked:
@@ -216,6 +219,16 @@ class GroupList(LineScroll, Shell):
         moved = next((line for line, found in self._starts if found == place), None)
         if moved is not None:
             self.scroll_to(y=moved + top - start, animate=False, force=True)
+
+    def render_line(self, y: int) -> Strip:
+        """Paint one visible line; the first one tells of newer groups that are out of sight above."""
+        strip = super().render_line(y)
+        newer = self._newer()
+        if y or not newer or self.scroll_offset.y == 0:
+            return strip
+        width = self.scrollable_content_region.width
+        told = self.painted([Span("  "), *newer, Span(" ")], min(width, width_of(newer) + 3))
+        return Strip.join([strip.crop(0, width - told.cell_length), told])
 
     def lines(self, width: int) -> list[Line]:
         """Every group with its heading."""
