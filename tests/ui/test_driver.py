@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+import psutil
 import pyte
 
 from tests.ui.recorded_run import RecordedRun
@@ -22,30 +23,36 @@ def ended(pid: int) -> bool:
     return False
 
 
-def test_a_terminal_that_is_gone_ends_the_program(run: RecordedRun) -> None:
+def overfilled(run: RecordedRun) -> Terminal:
+    """The program after it has painted the whole screen many times and nobody has read it."""
     terminal = Terminal(str(run.folder.root))
     terminal.until(b"newest group")
+    for _ in range(20):
+        os.write(terminal.fd, b"14")
+        time.sleep(0.02)
+    process = psutil.Process(terminal.pid)
+    before, now = -1.0, process.cpu_times().user
+    while now - before > 0.02:  # until it has nothing more to do, or can do nothing more
+        time.sleep(0.7)
+        before, now = now, process.cpu_times().user
+    return terminal
+
+
+def test_a_terminal_that_is_gone_ends_the_program(run: RecordedRun) -> None:
+    terminal = overfilled(run)
     os.close(terminal.fd)
     assert ended(terminal.pid)
 
 
 def test_a_terminal_that_takes_nothing_holds_up_no_signal(run: RecordedRun) -> None:
-    terminal = Terminal(str(run.folder.root))
-    terminal.until(b"newest group")
-    for _ in range(25):  # each paints the whole screen, and nobody reads it
-        os.write(terminal.fd, b"14")
-        time.sleep(0.02)
+    terminal = overfilled(run)
     os.kill(terminal.pid, signal.SIGTERM)
     assert ended(terminal.pid)
     os.close(terminal.fd)
 
 
 def test_a_terminal_that_takes_again_is_painted_as_it_should_be(run: RecordedRun) -> None:
-    terminal = Terminal(str(run.folder.root))
-    terminal.until(b"newest group")
-    for _ in range(10):
-        os.write(terminal.fd, b"14")
-        time.sleep(0.02)
+    terminal = overfilled(run)
     screen = pyte.Screen(100, 30)
     stream, fed = pyte.ByteStream(screen), 0
     end = time.monotonic() + PATIENCE_S
