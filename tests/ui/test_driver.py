@@ -27,7 +27,7 @@ def overfilled(run: RecordedRun) -> Terminal:
     """The program after it has painted the whole screen many times and nobody has read it."""
     terminal = Terminal(str(run.folder.root))
     terminal.until(b"newest group")
-    for _ in range(20):
+    for _ in range(17):
         os.write(terminal.fd, b"14")
         time.sleep(0.02)
     process = psutil.Process(terminal.pid)
