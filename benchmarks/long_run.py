@@ -78,8 +78,8 @@ def resident_mb(pid: int) -> float:
     return sum(p.memory_info().rss for p in (first, *first.children(recursive=True))) / 1e6
 
 
-def opened(folder: RunFolder, charts: str) -> tuple[float, float, float]:
-    """Seconds to the charts and to the completions, and megabytes some seconds later.
+def opened(folder: RunFolder, charts: str) -> tuple[float, float, float, float]:
+    """Seconds to the charts and to the completions, processor seconds by then, megabytes some seconds later.
 
     Args:
         folder: The run.
@@ -89,24 +89,28 @@ def opened(folder: RunFolder, charts: str) -> tuple[float, float, float]:
     try:
         first = terminal.since_start(charts)
         group = first if "What is" in terminal.shown() else terminal.since_start("What is")
+        busy = terminal.cpu_s()
         time.sleep(SETTLED_S)
-        return first, group, resident_mb(terminal.pid)
+        return first, group, busy, resident_mb(terminal.pid)
     finally:
         terminal.end()
 
 
 def measure_opening(long: RunFolder, short: RunFolder, steps: int, rounds: int) -> None:
     """Open both in turns."""
-    found: dict[str, list[tuple[float, float, float]]] = {"long": [], "short": []}
+    found: dict[str, list[tuple[float, float, float, float]]] = {"long": [], "short": []}
     for number in range(rounds + 1):
         for name, folder, end in (("long", long, steps), ("short", short, SHORT_STEPS)):
             row = opened(folder, f"{end:,}")
             if number:  # the first round fills the file cache
                 found[name].append(row)
     for name, rows in found.items():
-        first, group, memory = (statistics.median(column) for column in zip(*rows, strict=True))
-        print(f"{name:<6} charts {first:5.2f} s   completions {group:5.2f} s   resident {memory:5.0f} MB")
-    added = [statistics.median(row[2] for row in rows) for rows in found.values()]
+        first, group, busy, memory = (statistics.median(column) for column in zip(*rows, strict=True))
+        print(
+            f"{name:<6} charts {first:5.2f} s   completions {group:5.2f} s"
+            f"   processor {busy:5.2f} s   resident {memory:5.0f} MB"
+        )
+    added = [statistics.median(row[3] for row in rows) for rows in found.values()]
     print(f"memory that the length adds: {added[0] - added[1]:.0f} MB")
 
 

@@ -6,13 +6,12 @@ Knows which metrics a person asks for first; what they mean stands in `core.metr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 from grpo_tui.core.metrics import EVAL, GROUPS, METRICS, describe
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, digits_for, fixed, percent
-from grpo_tui.present.series import Bucket, Series
+from grpo_tui.present.series import Series
 from grpo_tui.present.step_fold import FLAT, FLAT_BOTTOM, FLAT_TOP, SPREAD, band_around
 from grpo_tui.present.train_view import ChartView, Mark
 from grpo_tui.store.series import TOKENS_PER_SECOND
@@ -34,6 +33,7 @@ FIRST = (
 """The charts a person looks at first, in this order; every other key follows in the catalogue's order."""
 
 _SHARES = frozenset({FLAT, FLAT_TOP, FLAT_BOTTOM, "frac_reward_zero_std"})
+"""Shares of a handful of groups jump between 0 and 1: only their mean over a stretch says something."""
 _PLACES = {metric.key: place for place, metric in enumerate(METRICS)}
 _NO_CHART = frozenset({"epoch", "total_flos", "train_loss", "train_runtime"})
 _NO_CHART_PREFIXES = ("train_", "eval_runtime", "eval_samples_per", "eval_steps_per")
@@ -67,7 +67,7 @@ def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], en
     change = own.change(CHANGE_STEPS)
     digits = digits_for([own.last])
     note, short = _note(key, series)
-    buckets = _without_ends(own.buckets) if key in _SHARES else own.buckets
+    buckets = own.buckets
     return ChartView(
         key=key,
         title=_title(key),
@@ -78,14 +78,10 @@ def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], en
         note_short=short,
         buckets=buckets,
         band=band_around(buckets, series[SPREAD].buckets) if key == "reward" and SPREAD in series else (),
+        raw=key not in _SHARES,
         marks=tuple(marks),
         end=end,
     )
-
-
-def _without_ends(buckets: Sequence[Bucket]) -> tuple[Bucket, ...]:
-    """Shares of a handful of groups jump from 0 to 1: only their mean over a stretch says something."""
-    return tuple(replace(b, low=b.smooth, high=b.smooth) for b in buckets)
 
 
 def _note(key: str, series: Mapping[str, Series]) -> tuple[str, str]:

@@ -109,7 +109,7 @@ def _draw(grid: Dots, chart: ChartView, scale: Scale, first: int, last: int) -> 
                 t = (x - left) / max(1, right - left)
                 low, high = a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])
                 grid.shade("band", x, scale.row(high, grid.dots), scale.row(low, grid.dots))
-    else:
+    elif chart.raw:
         raw = [None if b.low is None or b.high is None else (b.low, b.high) for b in chart.buckets]
         for left, right, a, b in _stretches(places, raw):
             grid.column("band", left, scale.row(a[1], grid.dots), scale.row(a[0], grid.dots))

@@ -45,6 +45,8 @@ class ChartView:
     buckets: tuple[Bucket, ...] = ()
     band: tuple[tuple[float, float] | None, ...] = ()
     """Per bucket, the spread inside a group around the mean; empty when the raw values make the band."""
+    raw: bool = True
+    """Whether, without a band, the reach of the raw values is drawn behind the line."""
     marks: tuple[Mark, ...] = ()
     end: int = 0
     """Last step of the axis; beyond the newest value while a run goes on."""
