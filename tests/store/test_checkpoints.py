@@ -1,0 +1,90 @@
+"""Which checkpoint a run can be resumed from, and why not from the others."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.store.checkpoints import MARKER, judge, newest_usable
+from grpo_tui.store.layout import RunFolder
+
+
+def _safetensors(path: Path, missing: int = 0) -> None:
+    """A file of one tensor of 32 bytes, with some of them missing."""
+    header = json.dumps({"w": {"dtype": "F32", "shape": [8], "data_offsets": [0, 32]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(32 - missing))
+
+
+def _checkpoint(root: Path, step: int, *, marked: bool = True) -> Path:
+    path = root / f"checkpoint-{step}"
+    path.mkdir()
+    _safetensors(path / "model.safetensors")
+    (path / "optimizer.pt").write_bytes(b"moments")
+    (path / "trainer_state.json").write_text(json.dumps({"global_step": step}))
+    if marked:
+        sizes = {file.name: file.stat().st_size for file in path.iterdir()}
+        (path / MARKER).write_text(json.dumps({"step": step, "files": sizes}))
+    return path
+
+
+def test_a_marked_checkpoint_is_usable_as_long_as_every_file_is_whole(tmp_path: Path) -> None:
+    path = _checkpoint(tmp_path, 4)
+    assert (judge(path).usable, judge(path).step, judge(path).reason) == (True, 4, "")
+    (path / "optimizer.pt").write_bytes(b"mom")
+    assert not judge(path).usable
+    assert judge(path).reason == "optimizer.pt holds 3 of 7 bytes"
+    (path / "optimizer.pt").unlink()
+    assert not judge(path).usable
+    assert judge(path).reason == "optimizer.pt is missing"
+
+
+def _cut_weights(path: Path) -> None:
+    _safetensors(path / "model.safetensors", missing=1)
+
+
+def _cut_state(path: Path) -> None:
+    (path / "trainer_state.json").write_text('{"global_step": ')
+
+
+@pytest.mark.parametrize(
+    ("harm", "usable", "reason"),
+    [
+        (lambda path: None, True, "a generation cycle under way is generated anew"),
+        (_cut_weights, False, "model.safetensors is cut off"),
+        (
+            lambda path: (path / "model.safetensors").write_bytes(b"\x08"),
+            False,
+            "model.safetensors is cut off",
+        ),
+        (lambda path: (path / "model.safetensors").unlink(), False, "it holds no weights"),
+        (_cut_state, False, "trainer_state.json is missing or cut off, so the save never ended"),
+        (lambda path: (path / "trainer_state.json").unlink(), False, "so the save never ended"),
+        (lambda path: (path / "optimizer.pt").unlink(), True, "no optimizer state: momentum starts anew"),
+    ],
+)
+def test_a_checkpoint_without_a_marker_is_judged_by_its_files(
+    harm: object, usable: bool, reason: str, tmp_path: Path
+) -> None:
+    path = _checkpoint(tmp_path, 6, marked=False)
+    harm(path)  # type: ignore[operator]
+    assert judge(path).usable is usable
+    assert reason in judge(path).reason
+
+
+def test_the_newest_whole_checkpoint_is_taken_and_the_newer_ones_are_told_with_their_reasons(
+    tmp_path: Path,
+) -> None:
+    for step in (2, 10, 9, 100):
+        _checkpoint(tmp_path, step)
+    _cut_weights(tmp_path / "checkpoint-100")
+    (tmp_path / "checkpoint-10" / "trainer_state.json").unlink()
+    best, passed = newest_usable(RunFolder(tmp_path))
+    assert best is not None
+    assert best.step == 9
+    assert [(verdict.step, verdict.reason.partition(" ")[0]) for verdict in passed] == [
+        (100, "model.safetensors"),
+        (10, "trainer_state.json"),
+    ]
