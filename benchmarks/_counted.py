@@ -2,8 +2,8 @@
 
     COUNTED_INTO=FILE python benchmarks/_counted.py attach RUN
 
-Appends a JSON line every `COUNTED_EVERY` seconds (3 by default): resident bytes, objects that the garbage
-collector knows, open files, threads. From the first SIGUSR1 on it also traces allocations, and at the second
+Appends a JSON line every `COUNTED_EVERY` seconds (3 by default): resident bytes, blocks of memory that
+Python holds, open files, threads. From the first SIGUSR1 on it also traces allocations, and at the second
 it appends the places that hold what was allocated since.
 """
 
@@ -37,7 +37,7 @@ def count() -> None:
             {
                 "at": time.time(),
                 "rss": process.memory_info().rss,
-                "objects": len(gc.get_objects()),
+                "blocks": sys.getallocatedblocks(),
                 "fds": process.num_fds(),
                 "threads": process.num_threads(),
             }

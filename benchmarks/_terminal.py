@@ -100,6 +100,7 @@ class Terminal:
     ) -> None:
         if folder is not None:
             os.chdir(folder)
+            os.environ["GRPO_TUI_CONFIG_DIR"] = str(folder / "preferences")  # a person's own change nothing
         for name in ("COLUMNS", "LINES", "NO_COLOR"):
             os.environ.pop(name, None)
         os.environ.update({"TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})})

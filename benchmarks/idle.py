@@ -4,7 +4,7 @@
 
 The real program watches a run of 20 steps a second, each with four groups and a log line, in a
 pseudo-terminal, while somebody switches panes, opens and closes every dialog, turns charts and resizes the
-terminal, all without an end. Prints resident memory and Python objects after a warm-up and at the end, the
+terminal, all without an end. Prints resident memory and Python's blocks of it after a warm-up and at the end, the
 slope by least squares in MB an hour, and open files and threads. `--trace` also prints where the memory that
 grew was allocated, and makes everything slower.
 """
@@ -98,12 +98,12 @@ def told(samples: Sequence[dict[str, Any]]) -> str:
         values = [sample[name] for sample in samples]
         return statistics.median(values[:fifth]), statistics.median(values[-fifth:])
 
-    rss, objects, fds, threads = (ends(name) for name in ("rss", "objects", "fds", "threads"))
+    rss, blocks, fds, threads = (ends(name) for name in ("rss", "blocks", "fds", "threads"))
     return (
         f"memory {rss[0] / 1e6:.1f} MB after the warm-up, {rss[1] / 1e6:.1f} MB at the end, "
         f"slope {slope_per_hour(samples, 'rss') / 1e6:+.1f} MB an hour\n"
-        f"objects {objects[0]:,.0f} and {objects[1]:,.0f}, slope "
-        f"{slope_per_hour(samples, 'objects'):+,.0f} an hour\n"
+        f"blocks {blocks[0]:,.0f} and {blocks[1]:,.0f}, slope "
+        f"{slope_per_hour(samples, 'blocks'):+,.0f} an hour\n"
         f"open files {fds[0]:.0f} and {fds[1]:.0f}   threads {threads[0]:.0f} and {threads[1]:.0f}"
     )
 
