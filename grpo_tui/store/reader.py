@@ -161,7 +161,8 @@ class RunReader(GroupStatQueries):
         if key is None:
             return []
         rows = self._all(
-            "SELECT * FROM generation_group WHERE mode = 'train' AND superseded = 0"
+            # The signs keep SQLite to the index that is in this order, however long the run is.
+            "SELECT * FROM generation_group WHERE +mode = 'train' AND +superseded = 0"
             " AND (attempt, batch) <= (?1, ?2)"
             " AND ((attempt, batch) < (?1, ?2) OR (rank, idx) > (?3, ?4))"
             " ORDER BY attempt DESC, batch DESC, rank, idx LIMIT ?5",
