@@ -4,9 +4,9 @@
 
 The real program watches a run of 20 steps a second, each with four groups and a log line, in a
 pseudo-terminal, while somebody switches panes, opens and closes every dialog, turns charts and resizes the
-terminal, all without an end. Prints resident memory and Python's blocks of it after a warm-up and at the end, the
-slope by least squares in MB an hour, and open files and threads. `--trace` also prints where the memory that
-grew was allocated, and makes everything slower.
+terminal, all without an end. Prints resident memory and Python's blocks of it after a warm-up and at the
+end, the slope by least squares in MB an hour, and open files and threads. `--trace` also prints where the
+memory that grew was allocated, and makes everything slower.
 """
 
 from __future__ import annotations
