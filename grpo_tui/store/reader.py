@@ -135,12 +135,13 @@ class RunReader(GroupStatQueries):
             limit: Size of the page.
         """
         where, values = ["id > ?"], [after_id]
-        for clause, value in (("step >= ?", first_step), ("step <= ?", last_step), ("mode = ?", mode)):
+        # A sign keeps SQLite from an index that would have it sort the whole run by id.
+        for clause, value in (("step >= ?", first_step), ("step <= ?", last_step), ("+mode = ?", mode)):
             if value is not None:
                 where.append(clause)
                 values.append(value)  # type: ignore[arg-type]
         if not superseded:
-            where.append("superseded = 0")
+            where.append("+superseded = 0")
         order = "DESC" if newest_first else "ASC"
         rows = self._all(
             f"SELECT * FROM generation_group WHERE {' AND '.join(where)} ORDER BY id {order} LIMIT ?",
