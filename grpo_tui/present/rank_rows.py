@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from grpo_tui.core.text import one_line
 from grpo_tui.store.hardware import Gpu
 from grpo_tui.store.status import RankNow, Status
 
@@ -26,6 +27,8 @@ class RankRow:
     step: int
     gpu: int | None = None
     """Index of its GPU on this machine."""
+    reward_function: str | None = None
+    """The one that runs, in one safe line."""
     behind: bool = False
     """True when it is still in a phase that others have left."""
 
@@ -47,6 +50,7 @@ def rank_rows(status: Status, now: float) -> tuple[RankRow, ...]:
             rank.phase_since or None,
             rank.step,
             next((gpu.index for gpu in gpus if sits_on(gpu, rank)), None),
+            one_line(rank.reward_func, 40) if rank.reward_func else None,
             rank.rank in behind,
         )
         for rank in status.ranks
@@ -61,10 +65,22 @@ def sits_on(gpu: Gpu, rank: RankNow) -> bool:
 def _behind(ranks: Sequence[RankNow], now: float) -> frozenset[int]:
     """Ranks still in the phase that was entered first, when others have gone on for a while."""
     known = [rank for rank in ranks if rank.phase_since]
-    if len({rank.phase for rank in known}) < 2:
+    phases = {rank.phase for rank in known}
+    if phases == {"reward"}:
+        return _still_scoring(known, now)
+    if len(phases) < 2:
         return frozenset()
     oldest = min(known, key=lambda rank: rank.phase_since)
     left_at = min(rank.phase_since for rank in known if rank.phase != oldest.phase)
     if now - left_at < BEHIND_S:
         return frozenset()
     return frozenset(rank.rank for rank in known if rank.phase == oldest.phase)
+
+
+def _still_scoring(ranks: Sequence[RankNow], now: float) -> frozenset[int]:
+    """Ranks whose reward function runs while others have been through theirs and wait in the same phase."""
+    busy = frozenset(rank.rank for rank in ranks if rank.reward_func)
+    done = [
+        rank.reward_since for rank in ranks if not rank.reward_func and rank.reward_since >= rank.phase_since
+    ]
+    return busy if done and now - min(done) >= BEHIND_S else frozenset()

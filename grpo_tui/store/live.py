@@ -62,6 +62,8 @@ class RankState:
     """When the last optimizer step ended."""
     reward_function: str | None = None
     reward_call: int | None = None
+    reward_since: float = 0.0
+    """When the reward call under way began, else when the last one ended."""
     aborted_call: int | None = None
     batch: int | None = None
     stopping: bool = False

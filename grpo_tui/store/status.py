@@ -39,8 +39,11 @@ class RankNow:
     step: int = 0
     gpu: str | None = None
     """PCI bus id or uuid of its GPU, None on the CPU."""
+    reward_func: str | None = None
     phase_since: float = 0.0
     """When its phase began; not part of the JSON, which has `phase_s`."""
+    reward_since: float = 0.0
+    """When its reward call began, or the last one ended; not part of the JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class Status:
         for name in ("progress_at", "started_at", "supervised"):
             del body[name]
         for rank in body["ranks"]:
-            del rank["phase_since"]
+            del rank["phase_since"], rank["reward_since"]
         return body
 
 
@@ -288,7 +291,9 @@ def _ranks_now(folder: RunFolder) -> tuple[RankNow, ...]:
             round(max(0.0, now - s.phase_since), 3) if s.phase_since else 0.0,
             s.step,
             s.gpu,
+            s.reward_function,
             s.phase_since,
+            s.reward_since,
         )
         for s in states
         if s is not None and s.alive

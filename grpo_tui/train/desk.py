@@ -247,7 +247,9 @@ class RewardDesk:
 
     def _begin(self, name: str) -> tuple[int, float, float]:
         call_id = next(self._ids)
-        self._phases.tell(reward_function=name, reward_call=call_id, batch=self.batch)
+        self._phases.tell(
+            reward_function=name, reward_call=call_id, reward_since=time.time(), batch=self.batch
+        )
         return call_id, time.time(), time.perf_counter()
 
     def _end(
@@ -260,7 +262,7 @@ class RewardDesk:
         error: str,
     ) -> None:
         duration_s = time.perf_counter() - start
-        changes: dict[str, Any] = {"reward_function": None, "reward_call": None}
+        changes: dict[str, Any] = {"reward_function": None, "reward_call": None, "reward_since": time.time()}
         if outcome == "aborted":
             changes["aborted_call"] = call_id
         self._phases.tell(**changes)

@@ -11,8 +11,8 @@ from grpo_tui.store.status import RankNow, Status
 
 GIB = 1 << 30
 RANKS = (
-    RankNow(0, 4713, "update", 0.4, 57, "00000000:4F:00.0", 1.0),
-    RankNow(1, 4714, "generate", 12.0, 57, "GPU-b", 1.0),
+    RankNow(0, 4713, "update", 0.4, 57, "00000000:4F:00.0", None, 1.0),
+    RankNow(1, 4714, "generate", 12.0, 57, "GPU-b", "extra", 1.0),
 )
 GPUS = (
     Gpu(
@@ -51,5 +51,6 @@ def test_the_json_has_the_machine_and_the_gpu_of_each_rank() -> None:
     assert body["hardware"]["gpus"][0]["processes"][0]["ours"] is True
     assert body["ranks"][1] == {
         "rank": 1, "pid": 4714, "phase": "generate", "phase_s": 12.0, "step": 57, "gpu": "GPU-b",
+        "reward_func": "extra",
     }  # fmt: skip
     assert Status("finished").to_json()["hardware"] is None

@@ -130,6 +130,18 @@ def test_the_rank_that_others_wait_for_is_marked() -> None:
     assert not [row for row in rows if row.behind], "one phase goes over into the next"
 
 
+def test_a_rank_whose_reward_still_runs_is_told_from_those_that_wait_in_the_same_phase() -> None:
+    begun = NOW - 30
+    waits = RankNow(0, 1, "reward", phase_since=begun, reward_since=NOW - 20)
+    scores = RankNow(1, 2, "reward", phase_since=begun, reward_since=begun, reward_func="slow\x1b")
+    rows = rank_rows(Status("training", ranks=(waits, scores)), NOW)
+    assert [(row.rank, row.reward_function) for row in rows if row.behind] == [(1, "slow␛")]
+    between_two = replace(waits, reward_since=NOW - 0.2)
+    assert not [r for r in rank_rows(Status("training", ranks=(between_two, scores)), NOW) if r.behind]
+    not_begun = replace(waits, reward_since=begun - 5)
+    assert not [r for r in rank_rows(Status("training", ranks=(not_begun, scores)), NOW) if r.behind]
+
+
 def test_texts_of_others_are_safe() -> None:
     hostile = GpuProcess(7, "x\x1b]52;c;x\x07\n[/]", 14 * GIB, False, "a\x1bda")
     view = seen(

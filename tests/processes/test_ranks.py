@@ -6,15 +6,18 @@ import json
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
+from grpo_tui.present.rank_rows import rank_rows
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import read_status
 from tests.processes.runs import at_step, command, grpo_tui, state, until
 from tests.train.tiny import without_times
 
@@ -178,6 +181,10 @@ def test_a_reward_that_hangs_on_the_second_rank_alone_is_aborted_there(run: Path
         ),
         "it",
     )
+    waited_for = until(
+        lambda: [r for r in rank_rows(read_status(run), time.time()) if r.behind], "a late rank"
+    )
+    assert [(r.rank, r.reward_function) for r in waited_for] == [(1, "extra")]
     assert command(run, "abort-reward")["applied"]
     assert state(run, "finished").step == 4
     second = RunReader(RunFolder(run).database).groups(first_step=2, last_step=2)

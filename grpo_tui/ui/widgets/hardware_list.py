@@ -211,7 +211,6 @@ def _ranks(view: TrainView, width: int) -> list[Line]:
 def _rank(rank: RankRow, view: TrainView) -> Line:
     role = "attention" if rank.behind else "text"
     for_s = "" if rank.phase_since is None else f" for {duration(max(0.0, view.now - rank.phase_since))}"
-    function = view.reward_function if rank.rank == 0 else None
     return [
         Span(" "),
         Span("⚠" if rank.behind else " ", role),
@@ -219,5 +218,5 @@ def _rank(rank: RankRow, view: TrainView) -> Line:
         Span(pad(f"pid {rank.pid}", 13), "dim"),
         Span(pad(f"step {rank.step:,}", 12)),
         Span(pad("" if rank.gpu is None else f"GPU {rank.gpu}", 8)),
-        Span(f"{'still ' if rank.behind else ''}{doing(rank.phase, function)}{for_s}", role),
+        Span(f"{'still ' if rank.behind else ''}{doing(rank.phase, rank.reward_function)}{for_s}", role),
     ]

@@ -69,7 +69,7 @@ def _waited_for(view: TrainView, behind: list[RankRow]) -> Line:
     since = min((rank.phase_since for rank in behind if rank.phase_since), default=view.now)
     who = f"rank {first.rank}" if len(behind) == 1 else f"{len(behind)} of {len(view.ranks)} ranks"
     for_s = duration(max(0.0, view.now - since))
-    return [Span(f"{who} still {doing(first.phase)} for {for_s}")]
+    return [Span(f"{who} still {doing(first.phase, first.reward_function)} for {for_s}")]
 
 
 def doing(phase: str, reward_function: str | None = None) -> str:
