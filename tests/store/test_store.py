@@ -83,6 +83,8 @@ def test_a_batch_handed_over_twice_is_stored_once(tmp_path: Path) -> None:
     reader = RunReader(tmp_path / "run.db")
     assert len(reader.groups()) == 1
     assert reader.completion_count() == 2
+    rows = sqlite3.connect(tmp_path / "run.db").execute("SELECT count(*) FROM completion").fetchone()
+    assert rows == (2,), "none without its group either"
 
 
 def test_records_of_other_ranks_reach_the_database_once(tmp_path: Path) -> None:
