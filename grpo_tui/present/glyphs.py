@@ -30,7 +30,7 @@ _ASCII = str.maketrans(
         "⚠": "!", "⏸": "=", "▶": ">", "◼": "#", "◌": "o", "◆": "#", "▴": "^", "…": "~", "⏎": "/", "–": "-",
         "┤": "|", "┴": "+", "┼": "+", "┊": ":", "╍": "=", "┈": ".", "↻": "@", "←": "<", "▸": ">",
         "→": ">", "·": ".", "▁": "_", "▂": "_", "▃": ".", "▄": "-", "▅": "=", "▆": "+", "▇": "*", "█": "#",
-        "⌂": "~", "°": " ", "×": "x", "±": "~", "↵": "/", "▌": "|", "❙": "|", "“": '"', "”": '"', "’": "'",
+        "⌂": "~", "°": " ", "×": "x", "±": "~", "↵": "/", "▌": "|", "❙": "|", "“": '"', "”": '"', "’": "'", "✂": "c",
     }
 )  # fmt: skip
 
@@ -77,6 +77,15 @@ def to_ascii(text: str) -> str:
     """The text in ASCII, one character for one, unknown ones as `?`."""
     plain = text.translate(_ASCII)
     return plain if plain.isascii() else "".join(c if c.isascii() else "?" for c in plain)
+
+
+_FEW_GLYPHS = ("linux", "vt", "ansi", "cons", "sun")
+"""Terminals, by the start of their name, whose fonts hold no braille and hardly a sign."""
+
+
+def few_glyphs(environment: Mapping[str, str]) -> bool:
+    """True when only ASCII is sure to be shown: an ASCII locale, or a console without such glyphs."""
+    return ascii_locale(environment) or environment.get("TERM", "").startswith(_FEW_GLYPHS)
 
 
 def ascii_locale(environment: Mapping[str, str]) -> bool:

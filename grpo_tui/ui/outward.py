@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.text import one_line, safe
-from grpo_tui.present.glyphs import ascii_locale
+from grpo_tui.present.glyphs import few_glyphs
 from grpo_tui.ui.following import FollowingApp
 from grpo_tui.ui.preferences import PreferenceFile
 
@@ -27,7 +27,7 @@ class OutwardApp(FollowingApp):
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__(clock=clock)
-        self.ascii_only = ascii_locale(os.environ)
+        self.ascii_only = few_glyphs(os.environ)
         self._preference_file = PreferenceFile()
         self.preferences, self._trouble = self._preference_file.read()
         self._title: TerminalTitle | None = None

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from grpo_tui.present import formatting as f
+from grpo_tui.present.glyphs import few_glyphs, to_ascii
 
 
 @pytest.mark.parametrize(
@@ -70,3 +71,10 @@ def test_recent_times_are_relative_and_old_ones_by_the_clock() -> None:
 def test_truth_values_and_infinities_are_no_numbers() -> None:
     assert not any(f.is_number(v) for v in (None, True, math.nan, math.inf, "1"))
     assert f.is_number(0)
+
+
+def test_a_console_without_braille_gets_ascii_too() -> None:
+    assert few_glyphs({"TERM": "linux", "LANG": "C.UTF-8"})
+    assert few_glyphs({"TERM": "xterm-256color", "LC_ALL": "C"})
+    assert not few_glyphs({"TERM": "xterm-16color", "LANG": "C.UTF-8"})
+    assert to_ascii("✂ ▶") == "c >"
