@@ -37,7 +37,7 @@ class Mailbox:
             at=time.time(),
             by=by,
         )
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(exist_ok=True)  # but no run folder: one that was renamed must not come back
         body = {"kind": command.kind, "args": dict(command.args), "at": command.at, "by": command.by}
         _write(self._folder / f"{command.id}.json", body)
         return command

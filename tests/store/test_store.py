@@ -293,6 +293,12 @@ def test_a_record_that_cannot_be_handed_over_by_a_rank_is_counted_and_costs_no_o
     assert sum(d.count for d in records if isinstance(d, r.Dropped)) == 3
 
 
+def test_a_command_to_a_folder_that_is_gone_is_refused_and_does_not_bring_it_back(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Mailbox(tmp_path / "renamed" / "commands").submit("pause")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_files_in_the_mailbox_that_are_no_commands_harm_nobody(tmp_path: Path) -> None:
     box = Mailbox(tmp_path / "commands")
     command = box.submit("pause")
