@@ -7,6 +7,7 @@ lowest.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +22,8 @@ _COLUMNS = {
     "grpo_tui/flat_top": "top",
     "grpo_tui/flat_bottom": "bottom",
 }
-MOST_STEPS = 16_384
-"""More steps than these are gathered by SQL."""
+WIDE = 4
+"""Stretches of so many steps are gathered by SQL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,26 +115,45 @@ class GroupStatQueries(SeriesQueries):
         totals: tuple[float, float] | None = None,
     ) -> dict[str, list[SeriesBucket]]:
         """The computed metrics of groups from the start, in stretches of so many steps, by key."""
-        figures = ", ".join(f"min({c}), max({c}), avg({c}), count(*), count({c})" for c in _COLUMNS.values())
+        return self._stretches_by_step(list(_COLUMNS), width, (0, last_step), mode, totals)
+
+    def _stretches_by_step(
+        self,
+        keys: Sequence[str],
+        width: int,
+        steps: tuple[int, int],
+        mode: str,
+        totals: tuple[float, float] | None = None,
+    ) -> dict[str, list[SeriesBucket]]:
+        columns = [_COLUMNS[key] for key in keys]
+        figures = ", ".join(f"min({c}), max({c}), avg({c}), count(*), count({c})" for c in columns)
         rows = self._all(
             f"SELECT min(step), max(step), min(at), max(at), {figures}"
             f" FROM ({self._per_step(totals or self.total_range(mode))})"
-            f" GROUP BY step / {max(1, int(width))} ORDER BY 1",
+            f" GROUP BY (step - {int(steps[0])}) / {max(1, int(width))} ORDER BY 1",
             mode,
-            0,
-            last_step,
+            *steps,
         )
         return {
-            key: [SeriesBucket(*tuple(row)[:4], *tuple(row)[start : start + 5]) for row in rows]
-            for key, start in zip(_COLUMNS, range(4, 24, 5), strict=True)
+            key: [SeriesBucket(*tuple(row)[:4], *tuple(row)[4 + 5 * n : 9 + 5 * n]) for row in rows]
+            for n, key in enumerate(keys)
         }
 
     def _group_window(
         self, key: str, first_step: int | None, last_step: int | None, buckets: int
     ) -> list[SeriesBucket]:
-        column = _COLUMNS[key]
-        stats = self.step_stats(first_step or 0, 1 << 62 if last_step is None else last_step)
-        values = [_Value(s.step, s.at, getattr(s, column)) for s in stats]
+        ends = "SELECT min(step), max(step) FROM generation_group WHERE mode = 'train' AND superseded = 0"
+        begin, end = self._one(ends)
+        if begin is None:
+            return []
+        first = begin if first_step is None else first_step
+        last = end if last_step is None else last_step
+        if last < first:
+            return []
+        width = -(-(last - first + 1) // max(1, buckets))
+        if width >= WIDE:
+            return self._stretches_by_step([key], width, (first, last), "train")[key]
+        values = [_Value(s.step, s.at, getattr(s, _COLUMNS[key])) for s in self.step_stats(first, last)]
         return gathered(of_points(values), first_step, last_step, buckets)
 
     def _per_step(self, totals: tuple[float, float] | None) -> str:

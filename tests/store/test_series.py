@@ -206,6 +206,11 @@ def test_flat_groups_are_told_apart_by_the_totals_of_the_run(tmp_path: Path) -> 
     assert [s.spread for s in steps][4] is None
     (whole,) = reader.series_window("grpo_tui/flat_share", buckets=1)
     assert (whole.mean, whole.first, whole.last) == (pytest.approx(5 / 6), 1, 6)
+    assert (whole.first_at, whole.last_at, whole.count, whole.known) == (1001.0, 1006.0, 6, 6)
+    spread = reader.series_window("grpo_tui/spread", 2, 5, buckets=4)
+    assert [(b.first, b.mean) for b in spread[:3]] == [(2, 0.0), (3, pytest.approx(math.sqrt(4.5))), (4, 0.0)]
+    assert (spread[3].mean, spread[3].missing) == (None, 1)
+    assert reader.series_window("grpo_tui/spread", 5, 2) == []
     (stretch,) = reader.step_stretches(100)["grpo_tui/flat_top"]
     assert (stretch.mean, stretch.count) == (pytest.approx(2 / 6), 6)
 
