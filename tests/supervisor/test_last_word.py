@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,8 @@ def test_a_supervisor_that_cannot_write_an_outcome_keeps_it_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = RunFolder(tmp_path)
-    rank = RankFile(folder.rank(0), os.getpid())
+    trainer = subprocess.Popen(["sleep", "30"])
+    rank = RankFile(folder.rank(0), trainer.pid)
     rank.update(attempt=1, step=5)
     mailbox = Mailbox(folder.commands)
     asked = mailbox.submit("abort_reward")
@@ -155,6 +157,8 @@ def test_a_supervisor_that_cannot_write_an_outcome_keeps_it_and_goes_on(
     supervisor._serve()
     outcome = mailbox.outcome(asked.id)
     rank.close()
+    trainer.kill()
+    trainer.wait()
     assert outcome is not None
     assert (outcome.applied, outcome.reason) == (False, "no reward function runs just now")
     assert not folder.abort(0).exists()
