@@ -163,6 +163,8 @@ ACTIONS: tuple[Action, ...] = (
            footer=4, shown="/"),
     Action("runs.mark", "space", "mark", "Mark the run, or take its mark away.", "runs",
            needs="chosen", footer=5),
+    Action("runs.overlay", "o", "overlay", "Show the marked runs over each other on one chart.", "runs",
+           needs="marked", footer=3),
     Action("runs.sort", "s", "sort", "Sort by last sign of life, reward, name or state, in turn.", "runs",
            footer=6),
     Action("runs.down", "j", "", "Next run.", "runs"),

@@ -84,11 +84,13 @@ class MetricWords(LinePane):
 
     DEFAULT_CSS = "MetricWords { height: 4; margin: 1 0 0 0; }"
     row: MetricRow | None = None
+    complete = False
 
     def lines(self, width: int, height: int) -> list[Line]:
         """Its meaning and its healthy shape, as far as they fit."""
         if self.row is None:
-            return [[Span(" No metric holds these words.", "attention")]]
+            words = "No metric holds these words." if self.complete else "Still reading the run …"
+            return [[Span(f" {words}", "attention" if self.complete else "dim")]]
         healthy = safe(describe(self.row.key).healthy)
         lines: list[Line] = [[Span(f" {text}")] for text in wrapped(self.row.meaning, width - 2)]
         lines += [[Span(f" {text}", "dim")] for text in wrapped(f"Healthy: {healthy}", width - 2)]
@@ -178,11 +180,21 @@ class MetricPicker(ModalScreen[str | None], Shell):
                     self.app.call_from_thread(self._take, row)
             finally:
                 reader.close()
+        self.app.call_from_thread(self._end_reading)
+
+    def _end_reading(self) -> None:
+        if self._stands():
+            self.query_one(MetricWords).complete = True
+            self._show(self._selected_key())
 
     def _take(self, row: MetricRow) -> None:
         self._rows.setdefault(row.key, row)
-        if self.is_mounted:
+        if self._stands():
             self._show(self._selected_key())
+
+    def _stands(self) -> bool:
+        """False before the list is there, and after it was closed while metrics were still being read."""
+        return bool(self.query(MetricList)) and not self._gone.is_set()
 
     def _selected_key(self) -> str:
         found = self.query_one(MetricList)

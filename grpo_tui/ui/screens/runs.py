@@ -215,6 +215,16 @@ class RunsScreen(Screen[None], Shell):
         self.query_one(RunsTable).move(1)
         self._show()
 
+    def action_runs_overlay(self) -> None:
+        """Show the marked runs over each other, in the order in which they were marked."""
+        from grpo_tui.ui.screens.overlay import OverlayScreen
+
+        reason = refusal(action("runs.overlay"), self.shell.view, self.listed)
+        if reason is not None:
+            self.app.notify(reason, severity="warning", markup=False)
+        else:
+            self.app.push_screen(OverlayScreen(tuple(self._marked)))
+
     def action_runs_sort(self) -> None:
         """The next order."""
         orders = ["", *ORDERS]
