@@ -187,3 +187,22 @@ def test_in_a_terminal_nothing_is_copied_until_y(run: RecordedRun) -> None:
     terminal.end()
     (data,) = COPY.findall(terminal.output)
     assert base64.b64decode(data).decode().startswith("{'loss': 0.29} [/INST] [@click=app.quit]x[/] ␛]52")
+
+
+async def test_in_runs_y_copies_the_command_that_opens_the_run(run: RecordedRun) -> None:
+    app = app_on(None)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "demo-add" in shown(app))
+        await pilot.press("y")
+        assert app.clipboard == f"grpo-tui attach {run.folder.root.resolve()}"
+
+
+async def test_on_a_chart_y_copies_its_newest_value(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 40)) as pilot:
+        await until(pilot, lambda: bool(app.view and app.view.charts))
+        app.screen.query_one("#chart-0").focus()
+        await pilot.pause()
+        await pilot.press("y")
+        assert app.view is not None
+        assert app.clipboard == app.view.charts[0].value

@@ -5,6 +5,7 @@ Knows the rows it is given, the filter, the marks; the folders are looked throug
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -214,6 +215,14 @@ class RunsScreen(Screen[None], Shell):
             self._marked.append(row.path)
         self.query_one(RunsTable).move(1)
         self._show()
+
+    def action_runs_copy(self) -> None:
+        """Copy the command that opens the run, from any folder."""
+        row = self._allowed(action("runs.copy"))
+        if row is not None:
+            self.shell.copy(
+                f"the way to {row.name}", f"grpo-tui attach {shlex.quote(str(row.path.resolve()))}"
+            )
 
     def action_runs_overlay(self) -> None:
         """Show the marked runs over each other, in the order in which they were marked."""

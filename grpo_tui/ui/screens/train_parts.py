@@ -12,6 +12,7 @@ from grpo_tui.ui.paint import LineScroll
 from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.before_after_list import BeforeAfterList
+from grpo_tui.ui.widgets.chart import Chart
 from grpo_tui.ui.widgets.event_list import EventSection
 from grpo_tui.ui.widgets.footer import Footer
 from grpo_tui.ui.widgets.groups import GroupList
@@ -173,6 +174,10 @@ class LowerParts(Shell):
 
     def action_part_copy(self) -> None:
         """Copy what is under the focus."""
+        focused = self._screen.focused
+        if isinstance(focused, Chart) and focused.newest:
+            self.shell.copy(f"newest value of {focused.key}", focused.newest)
+            return
         part = self._screen.query_one(f"#{self.part}")
         if isinstance(part, LogSection | EventSection | GroupList):
             part.copy()

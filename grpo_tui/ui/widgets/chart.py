@@ -34,6 +34,11 @@ class Chart(LinePane, can_focus=True):
         """TRL's key of the metric shown; None before there is one."""
         return self._chart.key if self._chart is not None else None
 
+    @property
+    def newest(self) -> str:
+        """The newest value, spelled; empty before there is one."""
+        return self._chart.value if self._chart is not None else ""
+
     def watch_has_focus(self, focused: bool) -> None:
         """Show whether keys are about this chart."""
         super().watch_has_focus(focused)
