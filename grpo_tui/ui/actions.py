@@ -163,7 +163,7 @@ ACTIONS: tuple[Action, ...] = (
            footer=4, shown="/"),
     Action("runs.mark", "space", "mark", "Mark the run, or take its mark away.", "runs",
            needs="chosen", footer=5),
-    Action("runs.copy", "y", "", "Copy the command that opens the run to the clipboard, over SSH too.", "runs",
+    Action("runs.copy", "y", "", "Copy the command that opens the run, over SSH too.", "runs",
            needs="chosen"),
     Action("runs.overlay", "o", "overlay", "Show the marked runs over each other on one chart.", "runs",
            needs="marked", footer=3),
