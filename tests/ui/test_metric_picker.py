@@ -13,7 +13,7 @@ from grpo_tui.present.metric_rows import matching, metric_row
 from grpo_tui.ui.preferences import PreferenceFile
 from grpo_tui.ui.screens.chart import ChartScreen
 from grpo_tui.ui.screens.meaning import MeaningScreen
-from grpo_tui.ui.screens.metrics import MetricList, MetricPicker
+from grpo_tui.ui.screens.metrics import MetricList, MetricPicker, MetricWords
 from grpo_tui.ui.screens.train import TrainScreen
 from grpo_tui.ui.screens.train_charts import chosen_charts
 from grpo_tui.ui.widgets.chart import Chart
@@ -137,7 +137,7 @@ def test_the_list_of_metrics(snap_compare: Compare, run: RecordedRun, size: tupl
     async def prepare(pilot: Any) -> None:
         await ready("step 57 ── “")(pilot)
         await pilot.press("x")
-        await until(pilot, lambda: len(pilot.app.screen._rows) == 21)
+        await until(pilot, lambda: pilot.app.screen.query_one(MetricWords).complete)
         await pilot.press(*"rate")
         pilot.app.screen.query_one("Input").cursor_blink = False
         await pilot.pause()
