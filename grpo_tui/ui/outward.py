@@ -31,6 +31,7 @@ class OutwardApp(FollowingApp):
         self._preference_file = PreferenceFile()
         self.preferences, self._trouble = self._preference_file.read()
         self._title: TerminalTitle | None = None
+        self._hinted = False
         self._lived: str | None = None
         """The folder of the run that was live at the last look."""
 
@@ -116,7 +117,10 @@ class OutwardApp(FollowingApp):
         count = f"{len(kept):,} characters"
         if len(kept) < len(whole):
             count = f"the first {len(kept):,} of {len(whole):,} characters; a clipboard takes no more"
-        self.notify(f"Copied {one_line(what, 60)}: {count}.", markup=False)
+        hint = ""
+        if os.environ.get("TMUX") and not self._hinted:
+            hint, self._hinted = " tmux passes it on with `set -g set-clipboard on`.", True
+        self.notify(f"Copied {one_line(what, 60)}: {count}.{hint}", markup=False)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Write the sequence that a terminal takes into its clipboard, also from inside tmux or screen."""

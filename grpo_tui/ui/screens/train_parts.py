@@ -39,6 +39,10 @@ class LowerParts(Shell):
     def _screen(self) -> Screen[Any]:
         return cast("Screen[Any]", self)
 
+    def charts_shown(self) -> TrainView | None:
+        """The view that is on the screen; a screen that can hold one gives that."""
+        return self.shell.view
+
     @property
     def part(self) -> str:
         """The part that shows, `groups`, `log`, `event-list` or `before-after`."""
@@ -77,7 +81,7 @@ class LowerParts(Shell):
     def _turn_to(self, part: str, *, large: bool | None = None) -> None:
         self._part_wanted = part
         self._large = self._large if large is None else large
-        view = self.shell.view
+        view = self.charts_shown()
         self.choose_part(view)
         self._focus_part(self.part)
         if view is not None:
@@ -112,7 +116,7 @@ class LowerParts(Shell):
 
     def action_view_log(self) -> None:
         """Groups, log, and the answers before and after where there are some, in turn."""
-        view = self.shell.view
+        view = self.charts_shown()
         order = ["groups", "log"]
         if view is not None and view.before_after is not None:
             order = ["before-after", "groups", "log"]
