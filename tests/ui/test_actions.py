@@ -70,6 +70,23 @@ def test_the_footer_offers_what_can_be_done_now() -> None:
     assert keys(None) == ["app.help", "app.leave"]
 
 
+def test_while_the_model_loads_only_stopping_at_once_is_offered_and_taken() -> None:
+    loading = TrainView("x", "runs/x", 0.0, state="starting", live=True, phase="load")
+    assert not [a.id for a in for_footer("train", loading) if a.id.startswith("run.")]
+    for action in ACTIONS:
+        if action.id.startswith("run."):
+            reason = refusal(action, loading)
+            assert (reason is None) == (action.id == "run.stop_now")
+            assert reason is None or "possible after loading" in reason
+
+
+def test_the_footer_names_what_belongs_to_the_part_that_shows_first() -> None:
+    view = view_of("training")
+    assert [a.id for a in for_footer("train", view, None, ("log",))][0] == "log.search"
+    assert "log.search" not in [a.id for a in for_footer("train", view)]
+    assert for_footer("train", view, None, ("groups", "large"))[0].id == "view.back"
+
+
 @pytest.mark.parametrize("action", [a for a in ACTIONS if a.needs], ids=lambda a: a.id)
 def test_a_refusal_is_a_sentence(action: Action) -> None:
     for view in (None, view_of("finished"), view_of("training"), view_of("paused")):
