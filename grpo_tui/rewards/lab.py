@@ -17,6 +17,7 @@ from typing import Any
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe
+from grpo_tui.rewards.nursery import Nursery, NurseryError
 from grpo_tui.rewards.samples import Sample, groups_of
 from grpo_tui.rewards.score_report import Aggregate, Failure, FunctionInfo, FunctionScore
 
@@ -90,6 +91,7 @@ class Lab:
         self.config: RunConfig | None = None
         self._step = 0
         self._pipe: ChildPipe | None = None
+        self._nursery: Nursery | None = None
         self._interrupted = False
         self._loaded = False
         self._stamps: dict[str, tuple[int, int]] = {}
@@ -111,22 +113,24 @@ class Lab:
         if self._pipe is not None:
             return
         folder = self.config.cwd if self.config is not None else ""
-        pipe = ChildPipe(folder if folder and Path(folder).is_dir() else os.getcwd())
-        self._pipe, self._loaded = pipe, False
         try:
-            pipe.await_ready(START_LIMIT_S)
-        except (ChildGoneError, ChildHungError) as error:
-            output = pipe.output()[-2000:].strip()
-            self._drop()
-            reason = output.splitlines()[-1] if output else str(error)
+            if self._nursery is not None and not self._nursery.lives():
+                self._nursery = None
+            self._nursery = self._nursery or Nursery.acquire(START_LIMIT_S)
+            self._pipe = ChildPipe(self._nursery, folder if folder and Path(folder).is_dir() else os.getcwd())
+        except NurseryError as error:
             raise LabError(
-                f"the lab's process could not start: {reason}. It needs torch and TRL: pip install "
+                f"the lab's process could not start: {error}. It needs torch and TRL: pip install "
                 "'grpo-tui[train]'"
             ) from error
+        self._loaded = False
 
     def close(self) -> None:
         """End the child and everything it started."""
         self._drop()
+        nursery, self._nursery = self._nursery, None
+        if nursery is not None:
+            nursery.release()
 
     def interrupt(self) -> None:
         """Kill the child now, from any thread; the call under way ends with a LabError."""

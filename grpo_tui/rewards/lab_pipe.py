@@ -11,14 +11,14 @@ import json
 import os
 import select
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import psutil
+
+from grpo_tui.rewards.nursery import Nursery, NurseryError
 
 _CHUNK = 1 << 20
 
@@ -43,30 +43,20 @@ class ChildPipe:
     """Starts the child at once.
 
     Args:
+        nursery: forks it.
         folder: its working folder.
+
+    Raises:
+        NurseryError: the nursery is gone.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, nursery: Nursery, folder: str) -> None:
+        self._nursery = nursery
         self._printed = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - closed by close()
         child_reads, self._requests = os.pipe()
         self._answers, child_writes = os.pipe()
         try:
-            self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-u",
-                    "-m",
-                    "grpo_tui.rewards.lab_child",
-                    str(child_reads),
-                    str(child_writes),
-                ],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=self._printed,
-                stderr=subprocess.STDOUT,
-                pass_fds=(child_reads, child_writes),
-                start_new_session=True,
-            )
+            self.pid = nursery.fork(folder, child_reads, child_writes, self._printed.fileno())
         finally:
             os.close(child_reads)
             os.close(child_writes)
@@ -74,14 +64,7 @@ class ChildPipe:
         self._unread = bytearray()
         self._call_start = 0
         self._killed = False
-
-    def await_ready(self, limit_s: float) -> None:
-        """Wait for the child's first message.
-
-        Raises:
-            ChildGoneError, ChildHungError: it does not come.
-        """
-        self.receive(limit_s)
+        self._code: int | None = None
 
     def send(self, message: Mapping[str, Any], limit_s: float) -> None:
         """Write one message.
@@ -135,25 +118,32 @@ class ChildPipe:
 
     def kill(self) -> None:
         """Kill the child and everything it started."""
-        family = [self._process.pid]
+        if self._killed:  # once only: later the number can belong to somebody else
+            return
+        self._killed = True
+        family = []
         with contextlib.suppress(psutil.Error):
-            family += [child.pid for child in psutil.Process(self._process.pid).children(recursive=True)]
-        if not self._killed:  # once only: later the number can belong to somebody else
-            self._killed = True
-            with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        for pid in family[1:]:
+            family = [child.pid for child in psutil.Process(self.pid).children(recursive=True)]
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, signal.SIGKILL)
+        for pid in family:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Kill the child, wait for its end and close the pipes."""
         self.kill()
-        self._process.wait()
+        self._exit_code()
         for descriptor in (self._requests, self._answers):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self._printed.close()
+
+    def _exit_code(self) -> int | None:
+        if self._code is None:
+            with contextlib.suppress(NurseryError):
+                self._code = self._nursery.exit_code(self.pid)
+        return self._code
 
     def _hung(self) -> ChildHungError:
         output = self.output().strip()
@@ -162,15 +152,11 @@ class ChildPipe:
 
     def _gone(self) -> ChildGoneError:
         output = self.output().strip()
-        try:
-            code = self._process.wait(5)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            code = self._process.wait()
-        if code < 0:
-            names = {int(number): number.name for number in signal.Signals}
-            how = f"killed by {names.get(-code, f'signal {-code}')}"
-        else:
-            how = f"exit code {code}"
+        self.kill()  # it may have closed its pipe and live on; and what it started goes too
+        code = self._exit_code()
+        names = {int(number): number.name for number in signal.Signals}
+        how = f"exit code {code}"
+        if code is None or code < 0:
+            how = f"killed by {names.get(-(code or 0), f'signal {-(code or 0)}')}"
         last = output.splitlines()[-1] if output else ""
         return ChildGoneError(how + (f"; it said: {last[:300]}" if last else ""))

@@ -214,7 +214,7 @@ def report(
     findings += names_findings(results)
     findings += pair_findings(results, samples, weights)
     findings += share_findings(results, samples, weights)
-    findings += unscored_findings(results, aggregate.totals)
+    findings += unscored_findings(results, aggregate)
     if mode.multi_objective_aggregation == "sum_then_normalize":
         findings += float32_findings(results, weights, aggregate, mode.scale_rewards)
     findings += cost_findings(results, batch)

@@ -130,10 +130,20 @@ def _varies(result: FunctionScore) -> bool:
     return len({s for s in result.scores if s is not None}) > 1
 
 
-def unscored_findings(results: Sequence[FunctionScore], totals: Sequence[float | None]) -> list[Finding]:
-    """Return how many samples no function scored, when some were scored."""
-    missing = [i for i, total in enumerate(totals) if total is None]
-    if not missing or len(missing) == len(totals) or any(r.failure for r in results):
+def unscored_findings(results: Sequence[FunctionScore], aggregate: Aggregate) -> list[Finding]:
+    """Return how many samples no function scored, in groups of which others were scored.
+
+    To abstain from a whole group, as for a row without a usable answer, is no fault.
+    """
+    totals = aggregate.totals
+    missing = [
+        i
+        for group in aggregate.groups
+        if any(totals[k] is not None for k in group.indices)
+        for i in group.indices
+        if totals[i] is None
+    ]
+    if not missing or any(r.failure for r in results):
         return []
     message = (
         f"{len(missing)} of {len(totals)} samples are scored by no function (first: sample "

@@ -1,19 +1,22 @@
 """The lab's child process: reads requests, answers each with one line of JSON, and tells what it is at.
 
-`python -m grpo_tui.rewards.lab_child READ_FD WRITE_FD`. Nothing but the protocol is written to the second
-descriptor; standard output and error belong to the rewards. The parent kills it when a call takes too long.
-It keeps no result.
+`python -m grpo_tui.rewards.lab_child SOCKET_FD` is the nursery: it imports torch, and forks a child for each
+request on its socket. Nothing but the protocol is written to a child's answers; standard output and error
+belong to the rewards. The parent kills a child when a call takes too long. It keeps no result.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -162,35 +165,87 @@ def trainer_state(config: RunConfig, step: int) -> Any:
 
 
 def main() -> None:
-    """Serve until the parent closes its end."""
-    read_fd, write_fd = int(sys.argv[1]), int(sys.argv[2])
-    for descriptor in (read_fd, write_fd):
+    """Fork a child for each request of the parent, until it closes its end."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.set_inheritable(False)
+    import torch  # noqa: F401 - before the first fork, so that no child waits for it
+    from transformers import TrainerState  # noqa: F401
+
+    gc.collect()
+    gc.freeze()  # what is imported stays shared with the children
+    control.send(b"ready")
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, 1 << 20, 3)
+        if not data:
+            return
+        request = json.loads(data)
+        if request["do"] == "wait":
+            control.send(str(_code_of(request["pid"])).encode())
+            continue
+        nursery = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            _become_child(request, descriptors, nursery)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(str(pid).encode())
+
+
+def _code_of(pid: int) -> int:
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return 0
+
+
+def _become_child(request: Mapping[str, Any], descriptors: list[int], nursery: int) -> None:
+    """Serve in the forked process, and never return."""
+    requests, answers, output = descriptors
+    os.setsid()
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    sys.path[0] = request["folder"]
+    threading.Thread(target=_leave_with_parent, args=(nursery,), daemon=True).start()
+    try:
+        serve(requests, answers)
+    finally:
+        os._exit(0)  # whatever threads a reward left running
+
+
+def serve(requests: int, answers: int) -> None:
+    """Answer requests until the parent closes its end.
+
+    Args:
+        requests: descriptor with a JSON object a line.
+        answers: descriptor for events and replies.
+    """
+    for descriptor in (requests, answers):
         os.set_inheritable(descriptor, False)  # what a reward starts has no business there
     sys.dont_write_bytecode = True
-    requests = os.fdopen(read_fd, "rb")
-    answers = os.fdopen(write_fd, "wb", buffering=0)
+    reading = os.fdopen(requests, "rb")
+    writing = os.fdopen(answers, "wb", buffering=0)
     lock = threading.Lock()
 
     def send(message: dict[str, Any]) -> None:
         data = (to_json(message) + "\n").encode("utf-8", "replace")
         with lock:
             while data:
-                data = data[answers.write(data) or 0 :]
-
-    threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
-    import torch  # noqa: F401 - the first score shall not wait for it
-    from transformers import TrainerState  # noqa: F401
+                data = data[writing.write(data) or 0 :]
 
     child = Child(send)
-    send({"event": "ready"})
-    for line in requests:
+    for line in reading:
         request = json.loads(line)
         command = getattr(child, request.pop("do"))
         try:
             send({"reply": command(**request)})
         except Exception as error:
+            traceback.print_exc()
             send({"refused": message_of(error), "type": type(error).__name__})
-    os._exit(0)  # whatever threads a reward left running
 
 
 def _leave_with_parent(parent: int) -> None:

@@ -51,7 +51,7 @@ class PersonsModules:
 
     def _loaded(self) -> list[tuple[str, str]]:
         found = []
-        for name, module in list(sys.modules.items()):
+        for name, module in sys.modules.copy().items():  # an import can happen meanwhile
             file = getattr(module, "__file__", None)
             if not isinstance(file, str) or not file.endswith(".py") or name in self._kept:
                 continue

@@ -1,0 +1,193 @@
+"""The lab survives what rewards do, names it, and follows the files it was loaded from."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.scoring import config_of_functions
+from tests.rewards.labs import rows, write
+
+SAMPLES = rows(("2+2?", "4"), ("2+2?", "five"), ("3+4?", "7"), answer="4")
+
+AWKWARD = """
+import os, subprocess, sys, time
+
+def fine(completions, **kw):
+    print("scored", len(completions))
+    os.write(2, b"and from C\\n")
+    return [1.0 / (1 + len(c)) for c in completions]
+
+def hang(completions, **kw):
+    subprocess.Popen(["sleep", "1234.5"], start_new_session=True)
+    print("waiting for a judge")
+    while True:
+        try:
+            time.sleep(60)
+        except Exception:
+            pass
+
+def late(completions, **kw):
+    return [float(len(c)) for c in completions]
+
+def leave(completions, **kw):
+    sys.exit(2)
+
+def strict(completions, **kw):
+    return [float({"4": 1, "7": 2}[c]) for c in completions]
+
+def ids(completions, completion_ids, **kw):
+    return [float(len(i)) for i in completion_ids]
+"""
+
+
+def _sleepers() -> list[int]:
+    return [p.pid for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "1234.5"]]
+
+
+def test_a_hung_function_is_named_killed_with_its_children_and_the_others_are_scored(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path, AWKWARD)
+    told: list[tuple[str, str]] = []
+    lab.load(config_of_functions([f"{file}:{name}" for name in ("fine", "hang", "late")]))
+    monkeypatch.setattr(lab, "limit_s", 3.0)
+    pid = lab._pipe.pid if lab._pipe else 0
+    scored = lab.score(SAMPLES, tell=lambda name, what: told.append((name, what)))
+    fine, hang, late = scored.functions
+    assert fine.scores == (0.5, 0.2, 0.5)
+    assert fine.output == "scored 3\nand from C\n"
+    assert hang.failure is not None
+    assert hang.failure.kind == "hung"
+    assert "no answer within 3 s" in hang.failure.message
+    assert "waiting for a judge" in hang.failure.message
+    assert hang.scores == (None, None, None)
+    assert late.scores == (1.0, 4.0, 1.0)
+    assert ("hang", "scoring") in told
+    assert not psutil.pid_exists(pid)
+    assert _sleepers() == [], "what it started, even in a session of its own, is gone"
+    assert lab.aggregate(scored).totals == pytest.approx((1.5, 4.2, 1.5))
+
+
+def test_a_function_that_exits_or_breaks_on_a_sample_is_told_with_its_place(lab: Lab, tmp_path: Path) -> None:
+    file = write(tmp_path, AWKWARD)
+    lab.load(config_of_functions([f"{file}:leave", f"{file}:strict"]))
+    leave, strict = lab.score(SAMPLES).functions
+    assert leave.failure is not None
+    assert "it called exit(2), which would end training" in leave.failure.message
+    assert strict.failure is not None
+    assert (strict.failure.type, strict.failure.sample) == ("KeyError", 1)
+    assert (strict.failure.file, strict.failure.line) == (str(file), 25)
+
+
+def test_without_a_tokenizer_only_a_function_that_looks_at_token_ids_fails(lab: Lab, tmp_path: Path) -> None:
+    file = write(tmp_path, AWKWARD)
+    lab.load(config_of_functions([f"{file}:ids", f"{file}:fine"]))
+    ids, fine = lab.score(SAMPLES).functions
+    assert ids.failure is not None
+    assert "completion_ids needs the tokenizer of the model" in ids.failure.message
+    assert fine.failure is None
+
+
+def test_a_change_in_the_file_or_in_what_it_imports_is_seen_and_loaded(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "__init__.py").write_text("")
+    deep = write(tmp_path / "inner", "WORTH = 1.0\n", "worth.py")
+    file = write(
+        tmp_path,
+        "def f(completions, **kw):\n"
+        "    from inner.worth import WORTH\n"
+        "    return [WORTH for _ in completions]\n",
+    )
+    lab.load(config_of_functions([f"{file}:f"]))
+    assert lab.score(SAMPLES).functions[0].scores == (1.0, 1.0, 1.0)
+    assert lab.changed_files() == []
+    assert {str(file), str(deep)} <= set(lab.files), "also what was imported while it scored"
+    deep.write_text("WORTH = 2.0\n")
+    os.utime(deep, (1, 1))
+    assert lab.changed_files() == [str(deep)]
+    lab.reload()
+    assert lab.score(SAMPLES).functions[0].scores == (2.0, 2.0, 2.0)
+    file.write_text("def f(completions, **kw):\n    return [3.0 for _ in completions\n")
+    (broken,) = lab.reload()
+    assert broken.failure is not None
+    assert broken.failure.kind == "load"
+    assert (broken.failure.file, broken.failure.line) == (str(file), 2)
+    assert lab.score(SAMPLES).functions[0].failure == broken.failure
+
+
+def test_one_reward_that_cannot_be_loaded_spares_the_others(lab: Lab, tmp_path: Path) -> None:
+    file = write(tmp_path, AWKWARD)
+    broken = write(tmp_path, "import nowhere_at_all\ndef f(**kw): ...\n", "broken.py")
+    lab.load(config_of_functions([f"{broken}:f", f"{file}:fine", "think_format_rewrad"]))
+    first, fine, misspelt = lab.score(SAMPLES).functions
+    assert first.failure is not None
+    assert "it imports nowhere_at_all, which is not installed" in first.failure.message
+    assert fine.scores == (0.5, 0.2, 0.5)
+    assert misspelt.failure is not None
+    assert "Did you mean think_format_reward?" in misspelt.failure.message
+
+
+def test_a_file_that_hangs_while_it_is_imported_is_refused_with_a_sentence(lab: Lab, tmp_path: Path) -> None:
+    file = write(tmp_path, "import time\ntime.sleep(600)\n")
+    with Lab(limit_s=1.0) as own, pytest.raises(LabError, match="a file runs something while it is imported"):
+        own.load(config_of_functions([f"{file}:f"]))
+
+
+def test_weights_and_muted_functions_change_the_totals_without_a_call(lab: Lab, tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        "calls = []\n"
+        "def a(completions, log_metric, **kw):\n"
+        "    calls.append(1)\n    log_metric('calls', len(calls))\n"
+        "    return [float(c == '4') for c in completions]\n"
+        "def b(completions, **kw): return [None if c == '7' else 0.5 for c in completions]\n",
+    )
+    lab.load(config_of_functions([f"{file}:a", f"{file}:b"]))
+    scored = lab.score(SAMPLES, repeat_limit_s=0.0)
+    assert lab.aggregate(scored).totals == (1.5, 0.5, 0.0)
+    assert lab.aggregate(scored, [2.0, -1.0]).totals == (1.5, -0.5, 0.0)
+    assert lab.aggregate(scored, muted=[0]).totals == (0.5, 0.5, None)
+    assert scored.functions[0].metrics == {"calls": [1]}
+    assert [f.coverage for f in scored.functions] == [1.0, pytest.approx(2 / 3)]
+
+
+def test_an_interrupt_from_another_thread_ends_the_call_and_the_next_one_works(
+    lab: Lab, tmp_path: Path
+) -> None:
+    file = write(tmp_path, AWKWARD)
+    lab.load(config_of_functions([f"{file}:hang", f"{file}:fine"]))
+    begun = threading.Event()
+
+    def stop() -> None:
+        begun.wait(60)
+        lab.interrupt()
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    start = time.monotonic()
+    with pytest.raises(LabError, match="interrupted"):
+        lab.score(SAMPLES, tell=lambda name, what: begun.set())
+    thread.join()
+    assert time.monotonic() - start < lab.limit_s
+    assert _sleepers() == []
+    lab.load(config_of_functions([f"{file}:fine"]))
+    assert lab.score(SAMPLES).functions[0].scores == (0.5, 0.2, 0.5)
+
+
+def test_the_state_that_functions_see_has_the_step(lab: Lab, tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        "def f(trainer_state, completions, **kw):\n"
+        "    return [float(trainer_state.global_step), float(trainer_state.max_steps), 0.0]\n",
+    )
+    config = replace(config_of_functions([f"{file}:f"]), grpo={"max_steps": 50})
+    lab.load(config, step=7)
+    assert lab.score(SAMPLES).functions[0].scores == (7.0, 50.0, 0.0)

@@ -1,0 +1,274 @@
+"""Every known way in which a reward goes wrong gets its finding, and the corrected function gets none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.samples import Sample
+from tests.rewards.labs import scored, write
+
+SUMS = [
+    Sample("2+2?", "4", {"answer": "4"}),
+    Sample("2+2?", "it is 5", {"answer": "4"}),
+    Sample("3+4?", "7", {"answer": "7"}),
+    Sample("3+4?", "no idea at all", {"answer": "7"}),
+]
+WORKED = [
+    Sample("2+2?", "4", {"answer": "Two and two make four.\n#### 4"}),
+    Sample("2+2?", "5", {"answer": "Two and two make four.\n#### 4"}),
+    Sample("3+4?", "7", {"answer": "Three and four make seven.\n#### 7"}),
+    Sample("3+4?", "8", {"answer": "Three and four make seven.\n#### 7"}),
+]
+HALF_EMPTY = [
+    Sample("q", "12", {"answer": ""}),
+    Sample("q", "no", {"answer": ""}),
+    Sample("r", "12", {"answer": "12"}),
+    Sample("r", "13", {"answer": "12"}),
+]
+LINES = [
+    Sample("2+2?", "<think>\na\n</think>\n<answer>4</answer>"),
+    Sample("2+2?", "<think>\nb c\n</think>\n<answer>5</answer>"),
+    Sample("2+2?", "four"),
+]
+PREFILLED = [
+    Sample("2+2?", "two plus two</think>4"),
+    Sample("2+2?", "two and two</think>5"),
+    Sample("2+2?", "4"),
+]
+LENGTHS = [Sample("write", "x" * n) for n in (20, 5, 500)]
+CHAT = [
+    Sample(
+        [{"role": "user", "content": s.prompt}], [{"role": "assistant", "content": s.completion}], s.columns
+    )
+    for s in SUMS
+]
+
+MATCH = "return [float(a in c) for c, a in zip(completions, answer)]"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A broken function `f`, its finding, and `f` corrected."""
+
+    finding: str
+    broken: str
+    fixed: str
+    samples: list[Sample] = field(default_factory=lambda: SUMS)
+    imports: str = ""
+
+
+CASES = {
+    "the gold column does not reach the reward": Case(
+        "rewards.unfilled-default",
+        "def f(completions, solution=None, **kw):\n"
+        "    return [1.0 if solution and s in c else 0.0\n"
+        "            for c, s in zip(completions, solution or [''] * len(completions))]",
+        f"def f(completions, answer=None, **kw):\n    {MATCH}",
+    ),
+    "a required column is not there": Case(
+        "rewards.missing-column",
+        "def f(completions, solution, **kw): return [float(s in c) for c, s in zip(completions, solution)]",
+        f"def f(completions, answer, **kw):\n    {MATCH}",
+    ),
+    "a default is not filled, for the column has almost its name": Case(
+        "rewards.unfilled-default",
+        "def f(completions, answers='4', **kw): return [float(answers[0] in c) for c in completions]",
+        f"def f(completions, answer='', **kw):\n    {MATCH}",
+    ),
+    "no **kwargs": Case(
+        "rewards.missing-kwargs",
+        "def f(prompts, completions): return [float(len(c)) for c in completions]",
+        "def f(prompts, completions, **kwargs): return [1.0 / (1 + len(c)) for c in completions]",
+    ),
+    **{
+        f"returns {what}": Case(
+            "rewards.return",
+            f"def f(completions, **kw): {broken}",
+            f"def f(completions, **kw): {fixed}",
+            imports="import torch, numpy as np",
+        )
+        for what, broken, fixed in (
+            ("two values for four", "return [1.0, 0.0]", "return [1.0, 0.0, 1.0, 0.0]"),
+            ("one number", "return 1.0", "return torch.tensor([1.0, 0.0, 1.0, 0.0])"),
+            ("nothing", "pass", "return np.arange(4)"),
+            ("a mapping", "return {'score': [1.0]}", "return [True, False, True, False]"),
+            ("texts", "return ['1.0'] * 4", "return [torch.tensor(1.0), 0, True, np.float32(2)]"),
+            ("pairs", "return [(1.0, 'ok')] * 4", "return (1.0, 0.0, 1.0, 0.5)"),
+        )
+    },
+    "abstains everywhere": Case(
+        "rewards.none-everywhere",
+        "def f(completions, **kw): return [None] * len(completions)",
+        "def f(completions, answer, **kw): return [float(a in c) for c, a in zip(completions, answer)]",
+    ),
+    "abstains so that nobody scores a sample": Case(
+        "rewards.unscored",
+        "def f(completions, **kw): return [None if i % 2 else float(i) for i, _ in enumerate(completions)]",
+        "def f(completions, **kw): return [0.5 if i % 2 else float(i) for i, _ in enumerate(completions)]",
+    ),
+    "an async judge that is called as if it were none": Case(
+        "rewards.return",
+        "async def judge(completions): return [float(len(c)) for c in completions]\n"
+        "def f(completions, **kw): return judge(completions)",
+        "class f:\n"
+        "    async def __call__(self, completions, **kw):\n"
+        "        await asyncio.sleep(0.01)\n"
+        "        return [float(i % 2) for i, _ in enumerate(completions)]",
+        imports="import asyncio",
+    ),
+    "an unusable gold answer rewards everything": Case(
+        "rewards.gold-unusable",
+        "def f(completions, answer, **kw):\n"
+        "    return [1.0 if not a else float(a in c) for c, a in zip(completions, answer)]",
+        "def f(completions, answer, **kw):\n"
+        "    return [None if not a else float(a in c) for c, a in zip(completions, answer)]",
+        HALF_EMPTY,
+    ),
+    "a pattern that stops at line breaks": Case(
+        "rewards.line-breaks",
+        "def f(completions, **kw):\n"
+        "    return [float(bool(re.match(r'^<think>.*</think><answer>.*</answer>$', c)))\n"
+        "            for c in completions]",
+        "def f(completions, **kw):\n"
+        "    form = re.compile(r'^<think>.*</think>\\s*<answer>.*</answer>$', re.DOTALL)\n"
+        "    return [float(bool(form.match(c))) for c in completions]",
+        LINES,
+        "import re",
+    ),
+    "asks for a tag that the template has written": Case(
+        "rewards.prefilled-think",
+        "def f(completions, **kw): return [float(c.startswith('<think>')) for c in completions]",
+        "def f(completions, **kw): return [float(c.count('</think>') == 1) for c in completions]",
+        PREFILLED,
+    ),
+    "a distance without a minus": Case(
+        "rewards.distance",
+        "def f(completions, **kw): return [abs(20 - len(c)) for c in completions]",
+        "def f(completions, **kw): return [-abs(20 - len(c)) for c in completions]",
+        LENGTHS,
+    ),
+    "grows with length": Case(
+        "rewards.grows-with-length",
+        "def f(completions, **kw): return [len(c) * 0.1 for c in completions]",
+        "def f(completions, **kw): return [min(len(c), 20) / 20 for c in completions]",
+        LENGTHS,
+    ),
+    "compares with the whole solution": Case(
+        "rewards.gold-format",
+        "def f(completions, answer, **kw):\n"
+        "    return [float(c.strip() == a) for c, a in zip(completions, answer)]",
+        "def f(completions, answer, **kw):\n"
+        "    golds = [a.rpartition('####')[2].strip() for a in answer]\n"
+        "    return [float(c.strip() == a) for c, a in zip(completions, golds)]",
+        WORKED,
+    ),
+    "the sign of correctness is turned": Case(
+        "rewards.gold-below-wrong",
+        "def f(completions, answer, **kw): return [-float(a in c) for c, a in zip(completions, answer)]",
+        f"def f(completions, answer, **kw):\n    {MATCH}",
+    ),
+    "takes messages for texts and raises": Case(
+        "rewards.shape",
+        "def f(completions, answer, **kw):\n"
+        "    return [float(c.strip() == a) for c, a in zip(completions, answer)]",
+        "def f(completions, answer, **kw):\n"
+        "    return [float(c[0]['content'].strip() == a) for c, a in zip(completions, answer)]",
+        CHAT,
+    ),
+    "takes messages for texts without a word": Case(
+        "rewards.shape",
+        f"def f(completions, answer, **kw):\n    {MATCH}",
+        "def f(completions, answer, **kw):\n"
+        "    return [float(a in c[-1]['content']) for c, a in zip(completions, answer)]",
+        CHAT,
+    ),
+    "takes texts for messages": Case(
+        "rewards.shape",
+        "def f(completions, answer, **kw):\n"
+        "    return [float(c[0]['content'] == a) for c, a in zip(completions, answer)]",
+        f"def f(completions, answer, **kw):\n    {MATCH}",
+    ),
+    "NaN": Case(
+        "rewards.nan",
+        "def f(completions, **kw): return [float('nan'), 0.0, 1.0, 0.0]",
+        "def f(completions, **kw): return [0.5, 0.0, 1.0, 0.0]",
+    ),
+    "infinity": Case(
+        "rewards.infinite",
+        "def f(completions, **kw): return [float('inf'), 0.0, 1.0, 0.0]",
+        "def f(completions, **kw): return [0.5, 0.0, 1.0, 0.0]",
+    ),
+    "constant": Case(
+        "rewards.constant",
+        "def f(completions, **kw): return [0.5 for _ in completions]",
+        "def f(completions, **kw): return [1.0 / (1 + len(c)) for c in completions]",
+    ),
+    "a function of the prompt alone": Case(
+        "rewards.prompt-only",
+        "def f(prompts, **kw): return [float('3' in p) for p in prompts]",
+        "def f(prompts, completions, **kw): return [1.0 / (1 + len(c)) for c in completions]",
+    ),
+    "swallows an exception": Case(
+        "rewards.swallows",
+        "def f(completions, answer, **kw):\n"
+        "    out = []\n"
+        "    for c, a in zip(completions, answer):\n"
+        "        try:\n            out.append(float(int(c) == int(a)))\n"
+        "        except Exception:\n            out.append(0.0)\n"
+        "    return out",
+        "def f(completions, answer, **kw):\n"
+        "    return [float(c.isdigit() and int(c) == int(a)) for c, a in zip(completions, answer)]",
+    ),
+    "chance": Case(
+        "rewards.not-deterministic",
+        "def f(completions, **kw): return [random.random() for _ in completions]",
+        "def f(completions, **kw): return [random.Random(c).random() for c in completions]",
+        imports="import random",
+    ),
+    "state between calls": Case(
+        "rewards.keeps-state",
+        "seen = set()\n"
+        "def f(completions, **kw):\n"
+        "    new = [float(c not in seen) for c in completions]\n"
+        "    seen.update(completions[:2])\n"
+        "    return new",
+        "def f(completions, **kw):\n    return [1.0 / (completions.count(c) + len(c)) for c in completions]",
+    ),
+    "raises on one sample": Case(
+        "rewards.raises",
+        "def f(completions, answer, **kw):\n"
+        "    return [float(int(c) == int(a)) for c, a in zip(completions, answer)]",
+        f"def f(completions, answer, **kw):\n    {MATCH}",
+    ),
+    "ends the process": Case(
+        "rewards.ends-process",
+        "def f(completions, **kw): os._exit(3)",
+        "def f(completions, **kw): return [1.0 / (1 + len(c)) for c in completions]",
+        imports="import os",
+    ),
+    "signals": Case(
+        "rewards.main-thread",
+        "def f(completions, **kw):\n"
+        "    signal.alarm(5)\n"
+        "    try:\n        return [1.0 / (1 + len(c)) for c in completions]\n"
+        "    finally:\n        signal.alarm(0)",
+        "def f(completions, **kw): return [1.0 / (1 + len(c)) for c in completions]",
+        imports="import signal",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_broken_reward_gets_its_finding_and_the_corrected_one_gets_none(
+    name: str, lab: Lab, tmp_path: Path
+) -> None:
+    case = CASES[name]
+    broken = scored(lab, write(tmp_path, f"{case.imports}\n{case.broken}\n"), ["f"], case.samples)
+    found = [finding["id"] for finding in broken.to_json()["findings"]]
+    assert case.finding in found
+    fixed = scored(lab, write(tmp_path, f"{case.imports}\n{case.fixed}\n"), ["f"], case.samples)
+    assert fixed.to_json()["findings"] == []

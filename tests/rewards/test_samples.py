@@ -1,0 +1,136 @@
+"""Samples come from files, rows with gold answers and recorded runs; a mistake names its line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.rewards.gold_forms import FORMS, forms_for, gold_column, short_answer, wrong_answer
+from grpo_tui.rewards.samples import (
+    Sample,
+    SampleError,
+    from_parquet_rows,
+    from_run,
+    gold_and_wrong,
+    groups_of,
+    read_jsonl,
+    with_columns_of,
+)
+from grpo_tui.store.reader import RunReader
+from tests.ui.recorded_run import RecordedRun
+
+
+def test_a_jsonl_file_gives_prompt_completion_and_columns(tmp_path: Path) -> None:
+    file = tmp_path / "samples.jsonl"
+    chat = {
+        "prompt": [{"role": "user", "content": "q"}],
+        "completion": [{"role": "assistant", "content": "a"}],
+    }
+    file.write_text(
+        json.dumps({"prompt": "p", "completion": "c\u2028d", "answer": "4"}, ensure_ascii=False)
+        + "\n\n"
+        + json.dumps(chat)
+        + "\n"
+    )
+    first, second = read_jsonl(file)
+    assert first == Sample("p", "c\u2028d", {"answer": "4"})
+    assert second.completion == chat["completion"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"prompt": "p", "completion": "c"}\n{"prompt": "p"', ":2: this line is no JSON"),
+        ('{"prompt": "p", "answer": "4"}', ":1: there is no completion; it has prompt, answer"),
+        ('{"prompt": 3, "completion": "c"}', ":1: prompt must be a text or a list"),
+        ("[1]", ":1: a sample is an object"),
+        ("\n", "holds no sample"),
+    ],
+)
+def test_a_line_that_is_no_sample_is_named(text: str, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "samples.jsonl"
+    file.write_text(text)
+    with pytest.raises(SampleError, match=words):
+        read_jsonl(file)
+
+
+def test_samples_of_one_prompt_are_a_group_in_whatever_order() -> None:
+    samples = [Sample("a", "1"), Sample("b", "2"), Sample("a", "3"), Sample("a", "4", group="later")]
+    assert groups_of(samples) == [[0, 2], [1], [3]]
+
+
+def test_trls_parquet_rows_get_their_columns_from_the_dataset() -> None:
+    rows = [
+        {"step": 3, "prompt": "2+2?", "completion": "4", "correct": 1.0, "extracted": "4", "advantage": 0.7},
+        {"step": 3, "prompt": "1+2?", "completion": "4", "correct": 0.0, "extracted": "4", "advantage": -0.7},
+    ]
+    samples = from_parquet_rows(rows, ["correct"], "completions_00003.parquet")
+    assert samples[0].columns == {"extracted": "4"}
+    assert samples[0].recorded == {"total": None, "advantage": 0.7}
+    data = [{"prompt": "1+2?", "columns": {"answer": "3"}}, {"prompt": "2+2?", "columns": {"answer": "4"}}]
+    assert [s.columns["answer"] for s in with_columns_of(samples, data)] == ["4", "3"]
+    with pytest.raises(SampleError, match="has no columns prompt and completion; it has text"):
+        from_parquet_rows([{"text": "x"}], [], "other.parquet")
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        ("72", "73"),
+        ("1,299", "1,300"),
+        ("-3", "-4"),
+        ("$5.50", "$6.50"),
+        ("12 km", "13 km"),
+        ("1/2", "3/2"),
+        ("A", "B"),
+        ("(C)", "(B)"),
+        ("Yes", "No"),
+        ("Paris", "Rome"),
+        ("", "something else"),
+    ],
+)
+def test_a_wrong_answer_looks_like_the_right_one(answer: str, wrong: str) -> None:
+    assert wrong_answer(answer, [answer, "Rome"]) == wrong
+
+
+def test_the_short_answer_is_cut_out_of_a_solution() -> None:
+    assert short_answer("Two and two make four.\n#### 1,004") == "1004"
+    assert short_answer(r"so \boxed{\frac{1}{2}} it is") == r"\frac{1}{2}"
+    assert short_answer(" Paris ") == "Paris"
+    assert gold_column(["prompt", "level", "solution"]) == "solution"
+    assert gold_column(["prompt", "level"]) is None
+
+
+def test_gold_and_wrong_stand_side_by_side_in_every_form_that_is_asked_for() -> None:
+    rows = [{"prompt": "2+2?", "columns": {"answer": "#### 4"}}]
+    forms = forms_for("Write <reasoning>…</reasoning> then <solution>…</solution>")
+    samples = gold_and_wrong(rows, forms)
+    assert len(samples) == 2 * (1 + len(FORMS))
+    gold, wrong = samples[:2]
+    assert (gold.kind, wrong.kind) == ("gold", "wrong")
+    assert "<solution>\n4\n</solution>" in str(gold.completion)
+    assert "<solution>\n5\n</solution>" in str(wrong.completion)
+    assert forms_for("Answer with a number.") == FORMS
+    assert gold_and_wrong([{"prompt": "write", "columns": {"topic": "sea"}}], FORMS) == []
+
+
+def test_a_recorded_run_gives_the_groups_of_a_step_and_the_best_and_the_worst(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path)
+    run.advance(3)
+    run.close()
+    reader = RunReader(tmp_path / "run.db")
+    try:
+        newest, first = from_run(reader), from_run(reader, 1)
+        best, worst = from_run(reader, "best"), from_run(reader, "worst")
+        with pytest.raises(SampleError, match="there are no completions at step 9; its newest step is 3"):
+            from_run(reader, 9)
+        groups = list(reader.iter_groups(mode="train"))
+    finally:
+        reader.close()
+    assert len(newest) == len(first) == sum(len(g.completions) for g in groups if g.step == 1)
+    means = [g.mean for g in groups if g.mean is not None]
+    for found, mean in ((best, max(means)), (worst, min(means))):
+        totals = [s.recorded["total"] for s in found if s.recorded is not None]
+        assert sum(t for t in totals if t is not None) / len(totals) == pytest.approx(mean)
