@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from grpo_tui.core.metrics import EVAL, GROUPS, METRICS, describe
+from grpo_tui.core.metrics import EVAL, GROUPS, METRICS, describe, is_computed
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, digits_for, fixed, percent
 from grpo_tui.present.series import Series
@@ -96,7 +96,7 @@ def _note(key: str, series: Mapping[str, Series]) -> tuple[str, str]:
         if top is None or bottom is None:
             return "", ""
         return f"{percent(top)} at the highest total, {percent(bottom)} at the lowest", f"{percent(top)} top"
-    return "", ""
+    return ("computed here", "") if is_computed(key) else ("", "")
 
 
 def _last(series: Mapping[str, Series], key: str) -> float | None:

@@ -33,6 +33,7 @@ from grpo_tui.present.train_view import (
     TrainView,
 )
 from grpo_tui.store.live import RankState
+from grpo_tui.store.series import TOKENS_PER_SECOND
 from grpo_tui.store.status import Status
 
 PHASE_ORDER = ("generate", "reward", "update", "save", "eval")
@@ -102,7 +103,7 @@ class RunState:
         """
         delta = self._delta
         reward = self._series.get("reward", Series())
-        step_time_s = self._step_time()
+        step_time_s = self._usual("step_time")
         step = max(status.step, reward.last_step or 0) if status.live else status.step
         return TrainView(
             name=self.name,
@@ -113,6 +114,7 @@ class RunState:
             step=step,
             total_steps=status.total_steps,
             step_time_s=step_time_s,
+            tokens_per_s=self._usual(TOKENS_PER_SECOND),
             eta_s=self._eta(status, step, step_time_s),
             phase=status.phase,
             phase_since=rank.phase_since or None if rank is not None and status.live else None,
@@ -218,8 +220,9 @@ class RunState:
         grpo = config.get("grpo")
         return grpo if isinstance(grpo, Mapping) else {}
 
-    def _step_time(self) -> float | None:
-        series = self._series.get("step_time")
+    def _usual(self, key: str) -> float | None:
+        """Median of a metric's newest values: one slow step does not move it."""
+        series = self._series.get(key)
         values = [r.value for r in series.recent][-20:] if series else []
         return median(values) if values else None
 

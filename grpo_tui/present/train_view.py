@@ -145,6 +145,8 @@ class TrainView:
     step: int = 0
     total_steps: int | None = None
     step_time_s: float | None = None
+    tokens_per_s: float | None = None
+    """Prompt and completion tokens of all ranks by second of step time, over the newest steps."""
     eta_s: float | None = None
     phase: str = "load"
     phase_since: float | None = None

@@ -95,6 +95,7 @@ def test_the_view_says_the_numbers_of_the_newest_step(run: RecordedRun) -> None:
     assert view.eta_s == pytest.approx(63 * view.step_time_s)  # type: ignore[operator]
     assert sum(f.share or 0 for f in view.functions) == pytest.approx(1.0)
     assert [f.weight for f in view.functions] == [2.0, 0.5, 0.5]
+    assert view.tokens_per_s == pytest.approx(4096.0 / view.step_time_s, rel=0.05)  # type: ignore[operator]
     assert view.groups[0].gold is not None
     assert len(view.groups[0].completions) == 8
     assert sum(share for _, share in view.phase_shares) == pytest.approx(1.0)

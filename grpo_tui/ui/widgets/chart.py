@@ -54,7 +54,7 @@ class Chart(LinePane, can_focus=True):
 
     def _heading(self, chart: ChartView, width: int) -> Line:
         right = [Span(chart.value, "strong")]
-        if chart.change is not None and chart.change_text.strip("0.") and chart.note == "":
+        if chart.change is not None and chart.change_text.strip("0.") and not chart.note_short:
             sign = "▲" if chart.change > 0 else "▼"
             # Up is good for the reward alone; elsewhere a direction is only a direction.
             good = "good" if chart.change > 0 else "bad"

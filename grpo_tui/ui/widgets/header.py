@@ -52,10 +52,15 @@ class Header(LinePane):
             state.append(Span("  view held", "attention"))
         step = f"step {view.step:,}" + (f" / {view.total_steps:,}" if view.total_steps else "")
         speed = step_time(view.step_time_s) if view.live and view.step_time_s is not None else ""
-        for parts in ([step, speed], [step], []):
+        rate = f"{view.tokens_per_s:,.0f} tokens/s" if speed and view.tokens_per_s is not None else ""
+        for parts in ([step, speed, rate], [step, speed], [step], []):
             tail = [Span(f"   {part}") for part in parts if part]
             room = width - width_of(state) - width_of(tail) - 4
-            if room >= min(cell_len(view.name), 10) or not parts:
+            # Tokens a second never cost a letter of the name.
+            if (
+                room >= (cell_len(view.name) if len(parts) == 3 else min(cell_len(view.name), 10))
+                or not parts
+            ):
                 name = [Span(shorten(view.name, room), "strong"), Span("  ")] if room > 3 else []
                 return [*name, *state, *tail, Span(" ")]
         return state
