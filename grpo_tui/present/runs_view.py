@@ -137,7 +137,10 @@ def changed_at(folder: RunFolder) -> float | None:
 
 
 def fingerprint(folder: RunFolder) -> tuple[tuple[int, int] | None, ...]:
-    """Time and size of the files that tell a run's state: equal ones mean that nothing was written."""
+    """Time and size of the files that tell a run's state: equal ones mean that nothing was written.
+
+    An empty file counts as none: looking at `run.db` leaves an empty write-ahead log behind.
+    """
     found: list[tuple[int, int] | None] = []
     for path in _signs(folder):
         try:
@@ -145,7 +148,7 @@ def fingerprint(folder: RunFolder) -> tuple[tuple[int, int] | None, ...]:
         except OSError:
             found.append(None)
         else:
-            found.append((stat.st_mtime_ns, stat.st_size))
+            found.append((stat.st_mtime_ns, stat.st_size) if stat.st_size else None)
     return tuple(found)
 
 

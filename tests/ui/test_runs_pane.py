@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
+import pytest
 from textual.widgets import Input
 
+from grpo_tui.core import records as r
+from grpo_tui.present.runs_view import RunRow, read_run_row
+from grpo_tui.ui import runs_watch
+from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.screens.overlay import OverlayScreen
+from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.train import TrainScreen
 from grpo_tui.ui.widgets.runs_table import RunsTable
 from tests.ui.conftest import app_on, opened, shown, until
-from tests.ui.recorded_run import RecordedRun, recorded
+from tests.ui.recorded_run import NOW, RecordedRun, recorded
 
 
 def many(count: int) -> None:
@@ -104,3 +112,164 @@ async def test_a_broken_folder_says_what_is_wrong_with_it(run: RecordedRun) -> N
         await until(pilot, lambda: app.rows_complete)
         assert "✗ broken" in shown(app)
         assert "demo-add" in shown(app)
+
+
+def with_checkpoint(kind: str, step: int = 40) -> RecordedRun:
+    """An ended run with one complete checkpoint, as the marker says."""
+    made = recorded(Path("runs") / f"{kind}-one", kind)
+    made.close()
+    checkpoint = made.folder.root / f"checkpoint-{step}"
+    checkpoint.mkdir()
+    (checkpoint / "grpo_tui.json").write_text('{"files": {}}')
+    return made
+
+
+def footer(app: GrpoApp) -> str:
+    return shown(app).splitlines()[-1]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_failed_run_says_what_happened_where_there_is_room(size: tuple[int, int]) -> None:
+    with_checkpoint("failed")
+    app = app_on(None)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.rows_complete and bool(app.rows))
+        await until(pilot, lambda: "failed-one" in shown(app))
+        text = shown(app)
+        assert "✗ failed" in text
+        assert "r resume" in footer(app)
+        assert ("reward function 'correctness' failed (rewards.py:12)" in text) == (size[1] == 40)
+        if size[1] == 40:
+            assert "at step 57 of 120" in text
+            assert "r resumes from checkpoint-40" in text
+            assert "grpo-tui train runs/failed-one --resume" in text
+
+
+async def test_the_detail_follows_the_cursor(run: RecordedRun) -> None:
+    with_checkpoint("failed")
+    app = app_on(None)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: len(app.rows) == 2 and app.rows_complete)
+        await until(pilot, lambda: "It is in update now." in shown(app))
+        assert "r resume" not in footer(app)
+        await pilot.press("j")
+        await until(pilot, lambda: "rewards.py:12" in shown(app))
+        assert "r resume" in footer(app)
+
+
+async def test_resuming_asks_once_and_names_what_it_continues() -> None:
+    with_checkpoint("failed")
+    app = app_on(None)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.rows_complete and bool(app.rows))
+        await pilot.press("r")
+        await until(pilot, lambda: "resume failed-one?" in shown(app))
+        assert "Goes on from checkpoint-40" in shown(app)
+        assert "the next step is 41 of 120" in shown(app)
+        assert "Steps 41 to 57 are done again" in shown(app)
+        await pilot.press("n")
+        await until(pilot, lambda: "resume failed-one?" not in shown(app))
+        assert app.view is None
+
+
+async def test_a_refused_resume_says_why() -> None:
+    with_checkpoint("failed")  # it has no run.json: the command refuses it
+    app = app_on(None)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.rows_complete and bool(app.rows))
+        await pilot.press("r")
+        await until(pilot, lambda: "resume failed-one?" in shown(app))
+        await pilot.press("y")
+        await until(pilot, lambda: "was not resumed" in shown(app))
+        await until(pilot, lambda: "run.json" in shown(app))
+        assert app.view is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("finished", "The run is finished"),
+        ("paused", "paused, not ended"),
+        ("failed", "no complete checkpoint"),
+    ],
+)
+async def test_what_cannot_be_resumed_says_why(kind: str, said: str) -> None:
+    recorded(Path("runs") / "one", kind).close()
+    app = app_on(None)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: app.rows_complete and bool(app.rows))
+        await pilot.press("r")
+        await until(pilot, lambda: said in shown(app))
+
+
+async def test_marks_stay_with_their_runs_and_two_can_be_overlaid(run: RecordedRun) -> None:
+    many(3)
+    app = app_on(None)
+    async with app.run_test(size=(100, 30), notifications=True) as pilot:
+        await until(pilot, lambda: app.rows_complete and len(app.rows) == 4)
+        await pilot.press("space")
+        await until(pilot, lambda: "● 1 marked" in shown(app))
+        assert "o overlay" not in footer(app)
+        await pilot.press("o")
+        await until(pilot, lambda: "Mark two runs or more" in shown(app))
+        await pilot.press("space")
+        await until(pilot, lambda: "● 2 marked" in shown(app))
+        assert "o overlay" in footer(app)
+        marked = app.screen.query_one(RunsTable).marked
+        await pilot.press("s", "s", "s", "s")
+        assert app.screen.query_one(RunsTable).marked == marked
+        await pilot.press("o")
+        await until(pilot, lambda: isinstance(app.screen, OverlayScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, RunsScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: "marked" not in shown(app))
+
+
+async def test_a_filter_that_is_not_understood_says_so_and_hides_nothing(run: RecordedRun) -> None:
+    app = app_on(None)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.rows_complete)
+        await pilot.press("slash", *"stat:x")
+        await until(pilot, lambda: "“stat:” is no field" in shown(app))
+        assert "demo-add" in shown(app)
+
+
+async def test_rows_can_be_sorted_by_reward_and_name() -> None:
+    for name, value in (("b", 1.0), ("a", 3.0), ("c", 2.0)):
+        made = RecordedRun(Path("runs") / name, pid=2**22 - 3)
+        made.write(r.MetricRow(1, 1, NOW, {"reward": value}))
+        made.close()
+    app = app_on(None)
+
+    def names() -> list[str]:
+        return [row.name for row in app.screen.query_one(RunsTable)._rows]
+
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.rows_complete and len(app.rows) == 3)
+        await pilot.press("s")
+        await until(pilot, lambda: names() == ["a", "c", "b"])
+        assert "by reward" in shown(app)
+        await pilot.press("s")
+        await until(pilot, lambda: names() == ["a", "b", "c"])
+
+
+async def test_a_run_that_did_not_change_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    many(2)
+    recorded(Path("runs") / "live").close()
+    read: list[str] = []
+
+    def counted(path: Path, name: str | None = None) -> RunRow:
+        read.append(path.name)
+        return read_run_row(path, name)
+
+    monkeypatch.setattr(runs_watch, "read_run_row", counted)
+    watch = runs_watch.RunsWatch([Path("runs")], lambda message: None, threading.Event())
+    for _ in range(3):
+        watch.look()
+    assert sorted(read) == ["live"] * 3 + ["run-000", "run-001"]
+    made = RecordedRun(Path("runs") / "run-002", pid=2**22 - 3)
+    made.close()
+    watch._walk_at = 0.0
+    watch.look()
+    assert read.count("run-002") == 1
