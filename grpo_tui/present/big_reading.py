@@ -34,7 +34,7 @@ def title_of(key: str) -> str:
 
 def smoothing_words(span: int) -> str:
     """How the line is smoothed."""
-    return "not smoothed" if span <= 1 else f"moving average of {span} values"
+    return "not smoothed" if span <= 1 else f"moving average of {span:,} values"
 
 
 def range_words(view: BigChartView) -> str:

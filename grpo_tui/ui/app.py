@@ -25,6 +25,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.ui.actions import bindings, on_pane, refusal
 from grpo_tui.ui.driver import PatientDriver
 from grpo_tui.ui.outward import OutwardApp
+from grpo_tui.ui.paint import COMPONENTS
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.terminal import can_be_continued, exit_on_signals, follow_stops, restore_terminal
 from grpo_tui.ui.theme import DARK, NAMES, THEMES, first_theme
@@ -64,6 +65,7 @@ class GrpoApp(OutwardApp):
     TITLE = "grpo-tui"
     CSS_PATH = "styles/app.tcss"
     MODES: ClassVar[dict[str, Any]] = {"runs": RunsScreen, "train": _train_screen}
+    COMPONENT_CLASSES = COMPONENTS
     BINDINGS = bindings("all")
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
@@ -144,14 +146,21 @@ class GrpoApp(OutwardApp):
 
     def action_pane_runs(self) -> None:
         """Show the runs."""
-        self.switch_mode("runs")
+        self._to_pane("runs")
 
     def action_pane_train(self) -> None:
         """Show the open run, or say how one is opened."""
         if self._poller is None and self._first_run is None:
             self.notify("No run is open: choose one and press enter.", markup=False)
         else:
-            self.switch_mode("train")
+            self._to_pane("train")
+
+    def _to_pane(self, mode: str) -> None:
+        """Show a pane; its number pressed again leaves what was opened over it."""
+        again = self.current_mode == mode
+        self.switch_mode(mode)
+        while again and len(self.screen_stack) > 1:
+            self.pop_screen()
 
     def action_app_next_part(self) -> None:
         """Move the focus on."""

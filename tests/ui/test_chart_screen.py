@@ -225,6 +225,26 @@ async def test_a_question_mark_on_a_small_chart_is_about_it_and_elsewhere_genera
         assert isinstance(app.screen, HelpScreen)
 
 
+async def test_the_number_of_the_pane_leaves_the_chart(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await enlarged(pilot)
+        await pilot.press("1", "4")
+        assert isinstance(app.screen, ChartScreen)  # it waits where it was left
+        await pilot.press("4")
+        assert isinstance(app.screen, TrainScreen)
+
+
+async def test_a_window_too_small_says_so(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await enlarged(pilot)
+        await pilot.resize_terminal(22, 8)
+        await until(pilot, lambda: "No room" in shown(app))
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "at step 57" in shown(app))
+
+
 async def test_another_run_leaves_the_chart_of_the_one_before(run: RecordedRun) -> None:
     other = recorded(Path("runs") / "another", "finished")
     other.close()

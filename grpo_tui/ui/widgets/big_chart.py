@@ -107,6 +107,8 @@ class BigChart(LinePane, can_focus=True):
         for line in view.lines:
             if line.trouble:
                 return line.trouble
+        if view.known:
+            return "No room to draw: a larger window helps."
         if any(line.stretches for line in view.lines):
             return "Only missing values here: 0 shows the whole run."
         return "No values of this metric here: [ and ] turn to others, x shows all."
