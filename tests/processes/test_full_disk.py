@@ -85,8 +85,9 @@ def test_recording_waits_for_room_and_loses_nothing_that_memory_holds(run: Path)
 @pytest.mark.parametrize(
     ("error", "full"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), True),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
+        (OSError(errno.ENOSPC, "Kein Speicherplatz mehr"), True),  # the system speaks the person's language
+        (OSError(errno.EDQUOT, "Plattenkontingent überschritten"), True),
+        (OSError(errno.EFBIG, "Datei zu groß"), True),
         (OSError(errno.ENOENT, "No such file"), False),
         (RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"), True),
         (DiskFull("no room"), True),
