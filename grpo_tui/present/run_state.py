@@ -14,7 +14,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.before_after import read_before_after
 from grpo_tui.present.charts import CHANGE_STEPS, axis_end, chart_keys, chart_view
 from grpo_tui.present.delta import RunDelta
-from grpo_tui.present.events import event_rows
+from grpo_tui.present.events import alert_rows, event_rows
 from grpo_tui.present.formatting import is_number
 from grpo_tui.present.group_fold import GroupFold
 from grpo_tui.present.hardware_view import hardware_view
@@ -133,10 +133,7 @@ class RunState:
             functions=self._functions,
             groups=self._group_views,
             events=self._events(status, waiting),
-            alerts=tuple(
-                EventRow(now, step, "⚠", "attention", one_line(str(alert["message"]), 400))
-                for alert in status.alerts
-            ),
+            alerts=alert_rows(status.alerts, step, now),
             before_after=self._before_after(status),
             settings=self._settings,
             newest_prompt=self._groups.newest_prompt,
@@ -241,6 +238,12 @@ def _merged(
         if command.id not in found or outcome is not None:
             found[command.id] = (command, outcome)
     return list(found.values())
+
+
+def _alert_rows(status: Status, now: float, step: int) -> tuple[EventRow, ...]:
+    """What is wrong at this moment."""
+    texts = [one_line(str(alert["message"]), 400) for alert in status.alerts]
+    return tuple(EventRow(now, step, "⚠", "attention", text) for text in texts)
 
 
 def _number(value: Any) -> float | None:
