@@ -19,9 +19,9 @@ from grpo_tui.ui.messages import WindowLoaded
 if TYPE_CHECKING:
     from grpo_tui.ui.widgets.big_chart import Wish
 
-LOOK_S = 0.5
+LOOK_S = 1.0
 """How often a run is asked for something new."""
-SHARE = 20
+SHARE = 30
 """Rests so many times as long as a reading took: a long run must not keep a core busy."""
 EVAL = "eval_"
 
