@@ -240,11 +240,5 @@ def _merged(
     return list(found.values())
 
 
-def _alert_rows(status: Status, now: float, step: int) -> tuple[EventRow, ...]:
-    """What is wrong at this moment."""
-    texts = [one_line(str(alert["message"]), 400) for alert in status.alerts]
-    return tuple(EventRow(now, step, "⚠", "attention", text) for text in texts)
-
-
 def _number(value: Any) -> float | None:
     return float(value) if is_number(value) else None
