@@ -5,7 +5,8 @@ Knows the records; knows nothing of who asked on which screen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.records import CheckpointSaved, SettingChanged
@@ -82,6 +83,13 @@ def whole_history(reader: RunReader, *, live: bool) -> tuple[EventRow, ...]:
     )
     ends = [_end_row(attempt) for attempt in attempts if attempt.ended_at]
     return tuple(sorted((*rows, *ends), key=lambda row: row.at, reverse=True))
+
+
+def alert_rows(alerts: Iterable[Mapping[str, Any]], step: int, now: float) -> tuple[EventRow, ...]:
+    """What is wrong at this moment, as events of it."""
+    return tuple(
+        EventRow(now, step, "⚠", "attention", one_line(str(alert["message"]), 400)) for alert in alerts
+    )
 
 
 def _end_row(attempt: Attempt) -> EventRow:

@@ -82,7 +82,7 @@ def test_while_the_model_loads_only_stopping_at_once_is_offered_and_taken() -> N
 
 def test_the_footer_names_what_belongs_to_the_part_that_shows_first() -> None:
     view = view_of("training")
-    assert [a.id for a in for_footer("train", view, None, ("log",))][0] == "log.search"
+    assert next(a.id for a in for_footer("train", view, None, ("log",))) == "log.search"
     assert "log.search" not in [a.id for a in for_footer("train", view)]
     assert for_footer("train", view, None, ("groups", "large"))[0].id == "view.back"
 
