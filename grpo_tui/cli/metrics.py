@@ -17,7 +17,7 @@ from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.look import run_folder
 from grpo_tui.core.metrics import METRICS, Metric, describe
 from grpo_tui.core.text import one_line, wrapped
-from grpo_tui.present.formatting import compact, plural
+from grpo_tui.present.formatting import compact, plural, told_apart
 from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
 from grpo_tui.present.metric_figures import MetricFigures, figures, keys_of, matching
 from grpo_tui.present.runs_view import run_names
@@ -113,16 +113,26 @@ def _cells(name: str, row: MetricFigures, *, several: bool) -> list[str]:
     change = "" if row.change is None else f"{'+' if row.change > 0 else ''}{compact(row.change)}"
     title = one_line(describe(row.key).title, 60)
     missing = f"; {row.missing} of {plural(row.count, 'row')} no number" if row.missing else ""
+    newest, low, high = _spelled(row.newest, row.low, row.high)
     return [
         one_line(row.key, 48),
         *([one_line(name, 24)] if several else []),
-        compact(row.newest),
+        newest,
         change,
-        compact(row.low),
-        compact(row.high),
+        low,
+        high,
         spark(row.curve, CURVE),
         f"{title if title != one_line(row.key, 60) else ''}{missing}".removeprefix("; "),
     ]
+
+
+def _spelled(*values: float | None) -> list[str]:
+    """Values of one metric; exponents get the decimals by which they differ."""
+    known = [v for v in values if v is not None]
+    if not known or max(map(abs, known)) >= 0.001:
+        return [compact(v) for v in values]
+    texts = iter(told_apart(known))
+    return [compact(None) if v is None else next(texts) for v in values]
 
 
 # -- meaning ---------------------------------------------------------------------------------
