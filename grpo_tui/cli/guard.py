@@ -23,6 +23,8 @@ LEFT_TO_THE_SCREEN = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 """The terminal sends them to both; the parent follows what the screen makes of them."""
 SETTLE_S = 0.05
 """How long a signal sent to both may take to reach the second one."""
+LAST_S = 10
+"""How long a screen may take to leave after a signal; it gives itself three seconds."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -53,7 +55,8 @@ def guarded(screen: Callable[[], int], afterwards: Callable[[], str]) -> int:
         _leave_with(guard)
         return screen()
     for number in PASSED_ON:
-        signal.signal(number, lambda number, _: _send(child, number))
+        signal.signal(number, lambda number, _: _ask_to_leave(child, number))
+    signal.signal(signal.SIGALRM, lambda *_: _send(child, signal.SIGKILL))
     for number in LEFT_TO_THE_SCREEN:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -98,6 +101,12 @@ def _is_stopped(pid: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] == "T"
     except (OSError, IndexError):
         return False
+
+
+def _ask_to_leave(child: int, number: int) -> None:
+    """Pass a signal on; a screen that has not left some seconds later is ended, or it would stay for ever."""
+    _send(child, number)
+    signal.alarm(LAST_S)
 
 
 def _send(pid: int, number: int) -> None:

@@ -307,3 +307,29 @@ def test_a_stopped_viewer_blocks_no_write_and_holds_the_log_back_no_longer_than_
         until(all_merged, "the log's way into the database", 10)
     database.close()
     assert_goes_on(live)
+
+
+def test_a_screen_that_does_not_leave_when_asked_is_ended(tmp_path: Path) -> None:
+    stubborn = """
+import signal, sys, time
+from grpo_tui.cli import guard
+guard.LAST_S = 1
+def screen():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("up", flush=True)
+    while True:
+        time.sleep(0.1)
+sys.exit(guard.guarded(screen, lambda: ""))
+"""
+    main, line = pty.openpty()
+    guard = subprocess.Popen(
+        [sys.executable, "-c", stubborn], stdin=line, stdout=line, stderr=line, start_new_session=True
+    )
+    try:
+        assert b"up" in os.read(main, 100)
+        guard.terminate()
+        assert guard.wait(30) == 137
+    finally:
+        guard.kill()
+        os.close(main)
+        os.close(line)
