@@ -29,6 +29,7 @@ ROLES = (
     "line2", "line3", "line4", "line5", "line6", "cursor",
 )  # fmt: skip
 COMPONENTS = {f"role--{role}" for role in ROLES}
+"""The app's component classes; held by each widget they would all be styled anew at each change of pane."""
 
 
 class Span(NamedTuple):
@@ -134,8 +135,6 @@ def _click(action: str) -> Style:
 class Painter(Widget):
     """What turns lines into strips in a widget's own colours."""
 
-    COMPONENT_CLASSES = COMPONENTS
-
     _palette: dict[str, Style] | None = None
 
     def notify_style_update(self) -> None:
@@ -170,7 +169,7 @@ class Painter(Widget):
         if style is None:
             style = self.rich_style
             for name in role.split():
-                style += self.get_component_rich_style(f"role--{name}", partial=True)
+                style += self.app.get_component_styles(f"role--{name}").partial_rich_style
             self._palette[role] = style
         return style
 
@@ -225,8 +224,6 @@ class LinePane(Painter):
 
 class LineScroll(ScrollView, Painter, can_focus=True):
     """A list of any length, of which only the visible lines are painted."""
-
-    COMPONENT_CLASSES = COMPONENTS  # Textual takes these from the first base class alone
 
     DEFAULT_CSS = """
     LineScroll { height: 1fr; width: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
