@@ -129,6 +129,8 @@ class SetDialog(ModalScreen[dict[str, object]]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Hand back what changed, or say what is wrong."""
+        if not self.is_active:  # enter may come twice before the first one is done
+            return
         changed: dict[str, object] = {}
         for name in self.NAMES:
             text = self.query_one(f"#set-{name}", Input).value.strip()

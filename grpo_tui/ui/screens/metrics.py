@@ -227,7 +227,7 @@ class MetricPicker(ModalScreen[str | None], Shell):
 
     def _choose(self) -> None:
         found = self.query_one(MetricList)
-        if found.rows:
+        if found.rows and self.is_active:  # enter may come twice before the first one is done
             self.dismiss(found.rows[found.selected].key)
 
     def action_move(self, by: int) -> None:
