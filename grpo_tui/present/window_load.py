@@ -173,7 +173,7 @@ class RunSource:
                 missing=b.missing,
                 spread=spreads.get(b.first // width),
             )
-            for b in found
+            for b in sorted(found, key=lambda b: b.first)  # a record put together by hand may go back
         ]
 
     def _spreads(self, begin: int, count: int, width: int) -> dict[int, float]:
