@@ -129,7 +129,7 @@ def _cells(name: str, row: MetricFigures, *, several: bool) -> list[str]:
 def _spelled(*values: float | None) -> list[str]:
     """Values of one metric; exponents get the decimals by which they differ."""
     known = [v for v in values if v is not None]
-    if not known or max(map(abs, known)) >= 0.001:
+    if not any(known) or max(map(abs, known)) >= 0.001:
         return [compact(v) for v in values]
     texts = iter(told_apart(known))
     return [compact(None) if v is None else next(texts) for v in values]
