@@ -1,0 +1,157 @@
+"""`grpo-tui score` prints the documented JSON or a table; its exit code says whether a function failed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.cli.main import main
+from grpo_tui.rewards.lab import Lab
+from tests.rewards.labs import write
+from tests.ui.recorded_run import RecordedRun
+
+REWARDS = (
+    "def correct(completions, answer, **kw): return [float(a in c) for c, a in zip(completions, answer)]\n"
+    "def short(completions, **kw): return [1.0 / (1 + len(c)) for c in completions]\n"
+    "def broken(completions, **kw): raise ValueError('no judge')\n"
+)
+DEMO = "grpo_tui/demo/demo.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _nursery(lab: Lab) -> None:
+    """A lab that lives makes every other start at once."""
+    lab.start()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write(tmp_path, REWARDS)
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    path = tmp_path / "samples.jsonl"
+    rows = [
+        {"prompt": "2+2?", "completion": "4", "answer": "4"},
+        {"prompt": "3+4?", "completion": "7", "answer": "7"},
+        {"prompt": "2+2?", "completion": "perhaps \x1b[31m5", "answer": "4"},
+        {"prompt": "3+4?", "completion": "eight", "answer": "7"},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_the_json_has_the_documented_shape(
+    file: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "score",
+        f"{file}:correct",
+        f"{file}:short",
+        "--samples",
+        str(samples),
+        "--weights",
+        "2,1",
+        "--json",
+    ]
+    assert main(words) == 0
+    body = json.loads(capsys.readouterr().out)
+    correct, short = body["functions"]
+    assert correct["name"] == "correct"
+    assert correct["weight"] == 2.0
+    assert correct["scores"] == [1.0, 1.0, 0.0, 0.0]
+    assert correct["error"] is None
+    assert correct["coverage"] == 1.0
+    assert correct["seconds"] >= 0.0
+    assert (correct["file"], correct["line"]) == (str(file), 1)
+    assert body["totals"] == pytest.approx([2.5, 2.5, short["scores"][2], 1 / 6])
+    assert [g["indices"] for g in body["groups"]] == [[0, 2], [1, 3]]
+    assert body["groups"][0]["advantages"] == pytest.approx([0.707, -0.707], abs=1e-3)
+    assert body["findings"] == []
+    assert body["samples"][2]["completion"] == "perhaps \x1b[31m5"
+
+
+def test_a_failed_function_is_exit_1_and_stands_in_the_table(
+    file: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["score", f"{file}:correct", f"{file}:broken", "--samples", str(samples)]) == 1
+    out = capsys.readouterr().out
+    assert "error    reward 'broken' raises: ValueError: no judge (rewards.py:3)  [rewards.raises]" in out
+    assert "failed" in out
+    assert "\x1b" not in out
+    assert "perhaps ␛[31m5" in out
+    assert out.index("2+2?") < out.index("perhaps") < out.index("3+4?"), "samples stand by their prompt"
+
+
+def test_rows_of_the_demos_config_are_scored_with_gold_and_wrong_answers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["score", DEMO, "--rows", "2", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert [f["name"] for f in body["functions"]] == ["correctness", "format", "incremental"]
+    assert [s["kind"] for s in body["samples"]] == ["gold", "wrong"] * 2
+    assert body["functions"][0]["scores"] == [1.0, 0.0, 1.0, 0.0]
+    assert body["functions"][0]["log_extra"]["gold"][0] == body["samples"][0]["columns"]["answer"]
+    assert body["totals"] == [3.0, 1.0, 3.0, 1.0]
+    assert body["findings"] == []
+
+
+def test_a_recorded_run_is_scored_by_other_functions(
+    tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RecordedRun(tmp_path / "run")
+    run.advance(2)
+    run.close()
+    words = ["score", f"{file}:short", "--run", str(tmp_path / "run"), "--step", "best", "--json"]
+    assert main(words) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert len(body["groups"]) == 1
+    assert body["samples"][0]["recorded"]["advantage"] is not None
+
+
+def test_trls_parquet_is_scored_with_the_columns_of_the_configs_dataset(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    from grpo_tui.demo.task import train_rows
+
+    rows = train_rows().select(range(2))
+    table = {
+        "step": [5, 5],
+        "prompt": rows["prompt"][:],
+        "completion": [[{"role": "assistant", "content": f"<answer>{a}</answer>"}] for a in rows["answer"]],
+        "correctness": [0.0, 0.0],
+        "advantage": [0.1, -0.1],
+    }
+    path = tmp_path / "completions_00005.parquet"
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+    assert main(["score", DEMO, "--samples", str(path), "--set", "grpo_tui.holdout=0", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["functions"][0]["scores"] == [1.0, 1.0]
+    assert [s["recorded"]["advantage"] for s in body["samples"]] == [0.1, -0.1]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "name a config, a reward function"),
+        (["{file}:correct"], "there is nothing to score"),
+        (["{file}:correct", "--samples", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
+        (["{file}:correct", "--samples", "{samples}", "--weights", "1,2"], "--weights has 2 for 1"),
+        (["{file}:correct", "--samples", "{samples}", "--weights", "much"], "write numbers"),
+        (["{file}:correct", "--rows", "2"], "name a config instead of functions"),
+        ([DEMO, "{file}:correct", "--rows", "2"], "which has its own rewards"),
+        (["{file}:correct", "--samples", "{samples}", "--set", "beta=1"], "--set changes a config"),
+    ],
+)
+def test_wrong_usage_is_exit_2_with_a_sentence(
+    words: list[str], says: str, file: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [word.format(file=file, samples=samples) for word in words]
+    assert main(["score", *given]) == 2
+    assert says in capsys.readouterr().err

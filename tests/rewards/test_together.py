@@ -1,0 +1,113 @@
+"""What several rewards do to each other is told, and only where the samples prove it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from grpo_tui.core.findings import Finding
+from grpo_tui.rewards.checks.gold import gold_findings
+from grpo_tui.rewards.checks.together import (
+    cost_findings,
+    float32_findings,
+    names_findings,
+    pair_findings,
+    share_findings,
+)
+from grpo_tui.rewards.checks.values import value_findings
+from grpo_tui.rewards.gold_forms import FORMS
+from grpo_tui.rewards.samples import Sample, gold_and_wrong
+from grpo_tui.rewards.score_report import Aggregate, FunctionInfo, FunctionScore, GroupScore, _parameter
+
+SAMPLES = [Sample(f"p{i // 4}", f"answer {i} " + "x" * i) for i in range(8)]
+
+
+def _function(name: str, scores: Sequence[float | None], seconds: float = 0.0) -> FunctionScore:
+    info = FunctionInfo(0, name, 1.0, "function", name, parameters=(_parameter("answer", 1, "empty"),))
+    return FunctionScore(info, tuple(scores), seconds)
+
+
+def _ids(findings: Sequence[Finding]) -> list[str]:
+    return [finding.id for finding in findings]
+
+
+RIGHT = [1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
+SHORT = [0.1, 0.9, 0.3, 0.5, 0.2, 0.2, 0.8, 0.4]
+
+
+def test_two_rewards_that_cancel_are_told_with_their_weights() -> None:
+    right, wrong = _function("right", RIGHT), _function("wrong", [2 - 2 * r for r in RIGHT])
+    assert _ids(pair_findings([right, wrong], SAMPLES, [2.0, 1.0])) == ["rewards.cancel"]
+    assert _ids(pair_findings([right, wrong], SAMPLES, [2.0, 0.5])) == []
+    assert _ids(pair_findings([right, _function("short", SHORT)], SAMPLES, [1.0, 1.0])) == []
+
+
+def test_two_rewards_that_measure_the_same_are_told_though_their_level_differs_by_prompt() -> None:
+    shifted = [3 * r + (10 if i < 4 else 0) for i, r in enumerate(RIGHT)]
+    pair = [_function("right", RIGHT), _function("shifted", shifted)]
+    assert _ids(pair_findings(pair, SAMPLES, [1.0, 1.0])) == ["rewards.same"]
+    assert pair_findings(pair, SAMPLES[:4], [1.0, 1.0]) == [], "four samples prove nothing"
+
+
+def test_a_reward_that_drowns_the_others_is_told_until_its_weight_is_lowered() -> None:
+    pair = [_function("right", RIGHT), _function("length", [100 * s for s in SHORT])]
+    (finding,) = share_findings(pair, SAMPLES, [1.0, 1.0])
+    assert finding.id == "rewards.drowns"
+    assert finding.field == "length"
+    assert "so right hardly counts" in finding.message
+    assert share_findings(pair, SAMPLES, [1.0, 0.01]) == []
+
+
+def test_two_functions_of_one_name_are_told_once() -> None:
+    same = [_function("correct", RIGHT), _function("short", SHORT), _function("correct", SHORT)]
+    (finding,) = names_findings(same)
+    assert "rewards/correct/mean" in finding.message
+    assert names_findings(same[:2]) == []
+
+
+def test_a_slow_reward_is_told_in_seconds_of_the_configs_batch() -> None:
+    slow = _function("judge", RIGHT, seconds=0.8)
+    (finding,) = cost_findings([slow], 64)
+    assert "about 6.4 s for the 64 completions" in finding.message
+    assert cost_findings([slow], 16) == []
+
+
+def test_advantages_that_float32_makes_of_equal_totals_are_told() -> None:
+    flat = [_function("high", [1000.1] * 8)]
+    group = GroupScore(tuple(range(8)), 1000.1, 0.0, (0.37,) * 8)
+    aggregate = Aggregate((1000.1,) * 8, (group,), 1000.1, 0.0, 0.0)
+    assert _ids(float32_findings(flat, [1.0], aggregate, "group")) == ["rewards.float32"]
+    assert float32_findings(flat, [1.0], aggregate, "none") == []
+    assert float32_findings([_function("right", RIGHT)], [1.0], aggregate, "group") == []
+
+
+def test_flat_within_each_group_but_not_for_the_prompt_alone_has_a_finding_of_its_own() -> None:
+    samples = [Sample("same", f"text {i}", group=str(i // 2)) for i in range(4)]
+    (finding,) = value_findings(_function("f", [1.0, 1.0, 0.0, 0.0]), samples, alone=True)
+    assert finding.id == "rewards.flat-groups"
+    alike = [Sample("same", "text", group=str(i // 2)) for i in range(4)]
+    assert value_findings(_function("f", [1.0, 1.0, 1.0, 1.0]), alike, alone=True) == [], "nothing is proved"
+
+
+ROWS = [{"prompt": f"{i}+1?", "columns": {"answer": str(i + 1)}} for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("score", "rule"),
+    [
+        (lambda kind, form: float(kind == "gold" and form == 2), None),
+        (lambda kind, form: 0.0, "rewards.gold-not-above-wrong"),
+        (lambda kind, form: float(kind == "wrong"), "rewards.gold-below-wrong"),
+        (lambda kind, form: None, "rewards.gold-abstains"),
+    ],
+)
+def test_a_gold_answer_has_to_win_in_one_form(score: object, rule: str | None) -> None:
+    samples = gold_and_wrong(ROWS, FORMS)
+    assert callable(score)
+    values = [score(s.kind, i // 2 % len(FORMS)) for i, s in enumerate(samples)]
+    found = _ids(gold_findings([_function("correct", values)], samples, "answer"))
+    assert found == ([rule] if rule else [])
+    assert gold_findings([_function("correct", values)], samples, "level") == [], (
+        "it does not read that column"
+    )
