@@ -17,39 +17,20 @@ from grpo_tui.cli.look import run_folder
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.config.run_config import describe
 from grpo_tui.core.text import one_line
-from grpo_tui.rewards.gold_forms import forms_for, likely_form
 from grpo_tui.rewards.lab import Lab, LabError
-from grpo_tui.rewards.samples import (
-    Sample,
-    SampleError,
-    from_parquet_rows,
-    from_run,
-    gold_and_wrong,
-    read_jsonl,
-    with_columns_of,
-)
-from grpo_tui.rewards.scoring import (
-    MOST_GOLD_ROWS,
-    Dataset,
-    Report,
-    Wish,
-    config_of_functions,
-    gold_column_of,
-    report,
-)
+from grpo_tui.rewards.samples import Sample, SampleError
+from grpo_tui.rewards.scoring import Dataset, Report, Wish, config_of_functions, report
+from grpo_tui.rewards.sources import Origin, dataset_rows, joined, run_samples, samples_from
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
-
-MOST_JOINED_ROWS = 20_000
-"""Rows of the dataset among which the prompts of samples without columns are looked for."""
 
 
 def score(parsed: Any) -> int:
     """`grpo-tui score CONFIG_OR_FUNC… --samples FILE`."""
     config = wanted_config(parsed.sources, parsed.overrides, parsed.run)
     weights = _weights(parsed.weights)
+    _require_samples(config, parsed)
     try:
         with Lab(limit_s=parsed.timeout) as lab:
             _tell("starting the lab, which imports torch")
@@ -113,15 +94,22 @@ def _config_of_run(run: Path) -> RunConfig:
         ) from error
 
 
+def _require_samples(config: RunConfig, parsed: Any) -> None:
+    """Refuse words that name nothing to score, before anything heavy is started."""
+    if parsed.samples is not None and not parsed.samples.is_file():
+        raise CommandError(f"{parsed.samples}: no such file of samples")
+    if config.model:
+        return
+    if parsed.rows:
+        raise CommandError("--rows takes rows of a config's dataset; name a config instead of functions")
+    if parsed.samples is None and parsed.run is None:
+        raise CommandError("there is nothing to score: give --samples FILE or --run RUN")
+
+
 def _dataset(lab: Lab, config: RunConfig, parsed: Any) -> tuple[Dataset | None, str]:
     """The first rows of the config's dataset; without them a sentence why, unless they were asked for."""
-    if not config.model:
-        if parsed.rows:
-            raise CommandError("--rows takes rows of a config's dataset; name a config instead of functions")
-        return None, ""
-    count = max(parsed.rows or 0, MOST_GOLD_ROWS)
     try:
-        page = lab.rows(config, count)
+        return dataset_rows(lab, config, parsed.rows or 0), ""
     except LabError as error:
         if parsed.rows or not (parsed.samples or parsed.run):
             raise
@@ -130,48 +118,15 @@ def _dataset(lab: Lab, config: RunConfig, parsed: Any) -> tuple[Dataset | None, 
             None,
             f"the dataset could not be read, so columns and gold answers come from the samples: {error}",
         )
-    return Dataset(tuple(page["rows"]), tuple(page["columns"])), ""
 
 
 def _samples(lab: Lab, config: RunConfig, parsed: Any, dataset: Dataset | None) -> list[Sample]:
     if parsed.samples is not None:
-        samples = _from_file(lab, parsed.samples)
-    elif parsed.run is not None:
-        reader = RunReader(RunFolder(run_folder(parsed.run)).database)
-        try:
-            return from_run(reader, parsed.step)
-        finally:
-            reader.close()
-    else:
-        return _gold_samples(lab, config, dataset, parsed.rows or 4)
-    missing = dataset is not None and not set(dataset.columns) <= {"prompt", *samples[0].columns}
-    if missing:
-        samples = with_columns_of(samples, lab.rows(config, MOST_JOINED_ROWS)["rows"])
-    return samples
-
-
-def _from_file(lab: Lab, path: Path) -> list[Sample]:
-    if not path.is_file():
-        raise CommandError(f"{path}: no such file of samples")
-    if path.suffix.lower() == ".parquet":
-        return from_parquet_rows(lab.parquet(path.absolute()), [f.name for f in lab.functions], str(path))
-    return read_jsonl(path)
-
-
-def _gold_samples(lab: Lab, config: RunConfig, dataset: Dataset | None, count: int) -> list[Sample]:
-    if dataset is None:
-        raise CommandError(
-            "there is nothing to score: give --samples FILE, --run RUN, or a config with a dataset"
-        )
-    column = gold_column_of(config, dataset.columns)
-    form = likely_form([f.file_text for f in lab.functions], forms_for(config.section.system_prompt))
-    samples = gold_and_wrong(dataset.rows[:count], [form], column)
-    if not samples:
-        raise CommandError(
-            f"no column of the dataset ({', '.join(dataset.columns)}) looks like the gold answer; name it "
-            "with grpo_tui.columns: {answer: …}, or give --samples FILE"
-        )
-    return samples
+        return samples_from(lab, config, dataset, Origin("file", file=parsed.samples))
+    if parsed.run is not None:
+        run = run_folder(parsed.run)
+        return joined(lab, config, dataset, run_samples(run, parsed.step))
+    return samples_from(lab, config, dataset, Origin("gold", parsed.rows or 4))
 
 
 def _weights(text: str | None) -> list[float] | None:

@@ -108,15 +108,8 @@ def probe(
     Raises:
         LabError: the lab cannot score at all.
     """
-    form = find_form(
-        [prompt_text(row["prompt"]) for row in rows], [f.file_text for f in lab.functions if f.file_text]
-    )
-    made = [make_probes(row, form) for row in _probe_rows(rows, column)]
-    samples = [
-        Sample(row["prompt"], one.text, row["columns"], group=f"row {number + 1}", kind=one.kind)
-        for number, (row, probes) in enumerate(zip(rows, made, strict=True))
-        for one in probes
-    ]
+    form, made = probes_for(lab, rows, column)
+    samples = as_samples(rows, made)
     scored = lab.score(samples, tell=tell, repeat_limit_s=0.0)
     working = [function for function in scored.functions if function.failure is None]
     given: dict[str, Sequence[float | None]] = {f.info.name: f.scores for f in working}
@@ -127,6 +120,25 @@ def probe(
         form, len(rows), len(samples), scored.functions, aspects, tuple(by_kind(verdicts, len(rows))),
         tuple(verdicts), made_up,
     )  # fmt: skip
+
+
+def probes_for(
+    lab: Lab, rows: Sequence[Mapping[str, Any]], column: str | None
+) -> tuple[Form, list[list[Probe]]]:
+    """The form that the rows and the loaded rewards ask for, and each row's probes in it."""
+    form = find_form(
+        [prompt_text(row["prompt"]) for row in rows], [f.file_text for f in lab.functions if f.file_text]
+    )
+    return form, [make_probes(row, form) for row in _probe_rows(rows, column)]
+
+
+def as_samples(rows: Sequence[Mapping[str, Any]], made: Sequence[Sequence[Probe]]) -> list[Sample]:
+    """The probes of each row as samples, whose kind says what they try."""
+    return [
+        Sample(row["prompt"], one.text, row["columns"], group=f"row {number + 1}", kind=one.kind)
+        for number, (row, probes) in enumerate(zip(rows, made, strict=True))
+        for one in probes
+    ]
 
 
 def made_up_rows(columns: Sequence[str]) -> tuple[list[dict[str, Any]], str | None]:

@@ -235,6 +235,11 @@ def from_run(reader: RunReader, step: int | str | None = None) -> list[Sample]:
         newest = reader.groups(mode="train", newest_first=True, limit=1)
         last = f"its newest step is {newest[0].step}" if newest else "it has recorded none yet"
         raise SampleError(f"there are no completions at step {step}; {last}" if step else last)
+    return samples_of_groups(groups)
+
+
+def samples_of_groups(groups: Iterable[StoredGroup]) -> list[Sample]:
+    """Return the completions of recorded groups, with what they got."""
     return [
         Sample(
             group.prompt,

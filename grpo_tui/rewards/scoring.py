@@ -187,7 +187,11 @@ class Wish:
 
 
 def report(
-    lab: Lab, samples: Sequence[Sample], dataset: Dataset | None = None, wish: Wish | None = None
+    lab: Lab,
+    samples: Sequence[Sample],
+    dataset: Dataset | None = None,
+    wish: Wish | None = None,
+    scored: Scored | None = None,
 ) -> Report:
     """Score samples with the lab's loaded rewards and check them in every way.
 
@@ -196,6 +200,7 @@ def report(
         samples: what to score.
         dataset: the config's rows; what the samples tell of it when None.
         wish: weights, modes, and what is left out.
+        scored: what the functions gave, when they were called already.
 
     Raises:
         LabError: the lab cannot score at all; a function that fails does not raise.
@@ -203,7 +208,9 @@ def report(
     wish = wish or Wish()
     assert lab.config is not None
     data = dataset or Dataset.of_samples(samples)
-    scored = lab.score(samples, tell=wish.tell, repeat_limit_s=REPEAT_LIMIT_S if wish.repeat else 0.0)
+    if scored is None:
+        limit_s = REPEAT_LIMIT_S if wish.repeat else 0.0
+        scored = lab.score(samples, tell=wish.tell, repeat_limit_s=limit_s)
     results = scored.functions
     weights = tuple(wish.weights) if wish.weights is not None else tuple(r.info.weight for r in results)
     mode = wish.aggregation or Aggregation.of(lab.config)

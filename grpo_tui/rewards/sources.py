@@ -1,0 +1,150 @@
+"""Where samples come from: a dataset's rows with gold and wrong answers, a recorded run, a file, the probes.
+
+For commands and the pane alike. The lab's child reads dataset rows and parquet files; nothing is scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.rewards.gold_forms import forms_for, likely_form
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.probing import as_samples, made_up_rows, probes_for
+from grpo_tui.rewards.samples import (
+    Sample,
+    SampleError,
+    from_parquet_rows,
+    from_run,
+    gold_and_wrong,
+    read_jsonl,
+    samples_of_groups,
+    with_columns_of,
+)
+from grpo_tui.rewards.scoring import MOST_GOLD_ROWS, Dataset, gold_column_of
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.reader import RunReader
+
+MOST_JOINED_ROWS = 20_000
+"""Rows of the dataset among which the prompts of samples without columns are looked for."""
+PROBED_ROWS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the samples on the screen come from.
+
+    Attributes:
+        kind: `gold`, `run`, `file` or `probes`.
+        rows: rows of the dataset, for `gold` and `probes`.
+        run: the run folder, for `run`.
+        step: a step, `best` or `worst`; None for the newest step.
+        group: number of one group in the record, instead of a step.
+        file: a JSONL or parquet file.
+    """
+
+    kind: str = "gold"
+    rows: int = 4
+    run: Path | None = None
+    step: int | str | None = None
+    group: int | None = None
+    file: Path | None = None
+
+
+def dataset_rows(lab: Lab, config: RunConfig, count: int = MOST_GOLD_ROWS) -> Dataset | None:
+    """The first rows of the config's dataset; None for functions alone.
+
+    Raises:
+        LabError: the data cannot be used.
+    """
+    if not config.model:
+        return None
+    page = lab.rows(config, max(count, MOST_GOLD_ROWS))
+    return Dataset(tuple(page["rows"]), tuple(page["columns"]))
+
+
+def samples_from(lab: Lab, config: RunConfig, dataset: Dataset | None, origin: Origin) -> list[Sample]:
+    """Gather the samples.
+
+    Args:
+        lab: with the config loaded.
+        config: the run's, or one of functions alone.
+        dataset: its rows, None for functions alone.
+        origin: where from.
+
+    Raises:
+        SampleError: there are none.
+        LabError: the lab cannot read them.
+        RunDatabaseError: the run cannot be read.
+    """
+    if origin.kind == "file" and origin.file is not None:
+        return joined(lab, config, dataset, file_samples(lab, origin.file))
+    if origin.kind == "run" and origin.run is not None:
+        return run_samples(origin.run, origin.step, origin.group)
+    rows, column = rows_with_gold(lab, config, dataset, origin.rows)
+    if origin.kind == "probes":
+        rows = rows[:PROBED_ROWS]
+        return as_samples(rows, probes_for(lab, rows, column)[1])
+    form = likely_form([f.file_text for f in lab.functions], forms_for(config.section.system_prompt))
+    return gold_and_wrong(rows, [form], column)
+
+
+def rows_with_gold(
+    lab: Lab, config: RunConfig, dataset: Dataset | None, count: int
+) -> tuple[Sequence[Mapping[str, Any]], str | None]:
+    """Rows and the column with their gold answers; made-up questions for functions alone.
+
+    Raises:
+        SampleError: no column looks like the gold answer.
+    """
+    if dataset is None:
+        names = [p.name for f in lab.functions for p in f.parameters or ()]
+        return made_up_rows(list(dict.fromkeys(names)))
+    column = gold_column_of(config, dataset.columns)
+    if column is None:
+        raise SampleError(
+            f"no column of the dataset ({', '.join(dataset.columns)}) looks like the gold answer; name it "
+            "with grpo_tui.columns: {answer: …}, or give samples of your own"
+        )
+    return dataset.rows[:count], column
+
+
+def file_samples(lab: Lab, path: Path) -> list[Sample]:
+    """Samples of a JSONL file, or of TRL's parquet.
+
+    Raises:
+        SampleError: the file cannot be used.
+        LabError: the lab cannot read it.
+    """
+    if not path.is_file():
+        raise SampleError(f"{path}: no such file of samples")
+    if path.suffix.lower() == ".parquet":
+        return from_parquet_rows(lab.parquet(path.absolute()), [f.name for f in lab.functions], str(path))
+    return read_jsonl(path)
+
+
+def joined(lab: Lab, config: RunConfig, dataset: Dataset | None, samples: list[Sample]) -> list[Sample]:
+    """The samples with the dataset's columns, found by their prompts, where they lack some."""
+    if dataset is None or set(dataset.columns) <= {"prompt", *samples[0].columns}:
+        return samples
+    return with_columns_of(samples, lab.rows(config, MOST_JOINED_ROWS)["rows"])
+
+
+def run_samples(run: Path, step: int | str | None = None, group: int | None = None) -> list[Sample]:
+    """Completions of a recorded run: a step's, or one group's.
+
+    Raises:
+        SampleError: it has none there.
+        RunDatabaseError: it cannot be read.
+    """
+    reader = RunReader(RunFolder(run).database)
+    try:
+        if group is None:
+            return from_run(reader, step)
+        found = reader.groups(after_id=group - 1, superseded=True, limit=1)
+        return samples_of_groups(found)
+    finally:
+        reader.close()
