@@ -7,13 +7,16 @@ numbers and cells; which colour a role has is the widget's concern.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from grpo_tui.present.dots import Cell, Dots
 from grpo_tui.present.formatting import fixed, told_apart
 from grpo_tui.present.train_view import ChartView
 
+Reach = tuple[float, float]
 LAYERS = {"line": "*", "band": "."}
 """Layers of a small chart, topmost first; its other roles are `axis`, `tick`, `mark`, `text`."""
 MARKS = {"checkpoint": "◆", "setting": "▴", "resume": "↻"}
@@ -102,23 +105,48 @@ def _draw(grid: Dots, chart: ChartView, scale: Scale, first: int, last: int) -> 
     def column(middle: float) -> int:
         return round((middle - first) / (last - first) * (grid.columns - 1))
 
-    places = [column(b.middle) for b in chart.buckets]
+    columns = [column(b.middle) for b in chart.buckets]
+    dense = len(columns) > grid.columns
     if chart.band:
-        for left, right, a, b in _stretches(places, chart.band):
+        places, band = _gathered(columns, chart.band, _middle) if dense else (columns, chart.band)
+        for left, right, a, b in _stretches(places, band):
             for x in range(left, right + 1):
                 t = (x - left) / max(1, right - left)
                 low, high = a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])
                 grid.shade("band", x, scale.row(high, grid.dots), scale.row(low, grid.dots))
     elif chart.raw:
-        raw = [None if b.low is None or b.high is None else (b.low, b.high) for b in chart.buckets]
+        reach = [None if b.low is None or b.high is None else (b.low, b.high) for b in chart.buckets]
+        places, raw = _gathered(columns, reach, _widest) if dense else (columns, reach)
         for left, right, a, b in _stretches(places, raw):
             grid.column("band", left, scale.row(a[1], grid.dots), scale.row(a[0], grid.dots))
             middle_a, middle_b = (a[0] + a[1]) / 2, (b[0] + b[1]) / 2
             grid.line("band", left, scale.row(middle_a, grid.dots), right, scale.row(middle_b, grid.dots))
             grid.column("band", right, scale.row(b[1], grid.dots), scale.row(b[0], grid.dots))
-    smooth = [None if b.smooth is None else (b.smooth, b.smooth) for b in chart.buckets]
+    line = [None if b.smooth is None else (b.smooth, b.smooth) for b in chart.buckets]
+    places, smooth = _gathered(columns, line, _middle) if dense else (columns, line)
     for left, right, a, b in _stretches(places, smooth):
         grid.line("line", left, scale.row(a[0], grid.dots), right, scale.row(b[0], grid.dots))
+
+
+def _gathered(
+    columns: Sequence[int], values: Sequence[Reach | None], join: Callable[[list[Reach]], Reach]
+) -> tuple[list[int], list[Reach | None]]:
+    """One value for each column that several share; a column is missing when all of its values are."""
+    places: list[int] = []
+    found: list[Reach | None] = []
+    for place, group in groupby(zip(columns, values, strict=True), key=itemgetter(0)):
+        known = [value for _, value in group if value is not None]
+        places.append(place)
+        found.append(join(known) if known else None)
+    return places, found
+
+
+def _widest(values: list[Reach]) -> Reach:
+    return min(low for low, _ in values), max(high for _, high in values)
+
+
+def _middle(values: list[Reach]) -> Reach:
+    return sum(low for low, _ in values) / len(values), sum(high for _, high in values) / len(values)
 
 
 def _stretches(

@@ -114,6 +114,18 @@ def test_a_constant_series_has_a_scale() -> None:
         assert scale.low < scale.high
 
 
+def test_more_values_than_columns_keep_every_extreme_and_wide_gaps() -> None:
+    values: list[float | None] = [1.0] * 400
+    values[123], values[200:300] = 9.0, [None] * 100
+    rows = drawn(chart_of(series_of(*values)), 40, 10)
+    dots = [[0x2800 < ord(char) <= 0x28FF for char in row] for row in rows]
+    reach = [any(row[x] for row in dots) for x in range(40)]
+    assert any(dots[0])  # the one high value reaches up to the first row
+    left = reach.index(True)
+    assert not any(reach[left + 20 : left + 26])
+    assert reach[-1]
+
+
 def test_the_ends_of_an_axis_are_told_apart_however_near_they_are() -> None:
     for low, high in ((1.98e-4, 2.0e-4), (1.9999e-6, 2e-6), (0.012345, 0.012346), (5e8, 5.001e8)):
         rows = drawn(chart_of(series_of(low, high)), 50, 8)
