@@ -27,9 +27,9 @@ def test_a_short_run_comes_whole(tmp_path: Path) -> None:
 
 def test_a_long_run_is_looked_up_at_its_places_and_ends_with_its_newest_value(tmp_path: Path) -> None:
     reader = run_of(tmp_path / "run.db", [float(i) for i in range(10_000)])
-    lots = outline(reader, "reward", 10, 4)
-    assert [len(lot) for lot in lots] == [4] * 10
-    assert [lot[0] for lot in lots[:-1]] == [float(i * 1000) for i in range(9)]
+    lots = outline(reader, "reward", 11, 4)
+    assert [len(lot) for lot in lots] == [4] * 11
+    assert [lot[0] for lot in lots[:-1]] == [float(i * 1000) for i in range(10)]
     assert lots[-1][-1] == 9999.0
 
 

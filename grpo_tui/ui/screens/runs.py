@@ -192,7 +192,7 @@ class RunsScreen(Screen[None], Shell):
         """Ask for the words."""
         field = self.query_one("#runs-filter", Input)
         field.display = True
-        field.focus()
+        self.set_focus(field)  # at once: what is typed right behind the key belongs to the field
 
     def action_runs_clear(self) -> None:
         """Show all runs again; take the marks away when all are shown."""
