@@ -18,6 +18,8 @@ _SECONDS = (
     432_000, 864_000,
 )  # fmt: skip
 _TINY = 1e-12
+_LARGEST = 4e307
+"""Beyond it the distance of two values is no number any more; such values stand at the edge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class ValueAxis:
 
 def value_axis(low: float, high: float, most: int, *, logarithmic: bool = False) -> ValueAxis:
     """An axis around `low` to `high` with at most `most` (at least two) round ticks, ends included."""
+    low, high = max(low, -_LARGEST), min(high, _LARGEST)
     if logarithmic and low > 0:
         return _logarithmic(low, high, most)
     if 0 < low < 0.5 * high:

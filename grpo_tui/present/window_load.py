@@ -14,7 +14,7 @@ from pathlib import Path
 from grpo_tui.core.text import one_line
 from grpo_tui.present.big_chart import BigChartView, ChartLine, Happening, Stretch, moving_average
 from grpo_tui.present.charts import axis_end
-from grpo_tui.present.formatting import setting
+from grpo_tui.present.formatting import is_number, setting
 from grpo_tui.present.zoom import Extent, Window, average_span, shown_range
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.extent import RunExtent, newest_value, run_extent
@@ -167,7 +167,7 @@ class RunSource:
                 at=b.last_at,
                 low=b.low,
                 high=b.high,
-                mean=b.mean,
+                mean=b.mean if is_number(b.mean) else None,  # the sum of huge values is infinite
                 smooth=None,
                 count=b.known,
                 missing=b.missing,

@@ -82,6 +82,12 @@ def test_a_logarithmic_axis_has_powers_and_puts_equal_factors_at_equal_distances
     assert not linear.axis.logarithmic
 
 
+def test_values_as_large_as_numbers_get_are_drawn() -> None:
+    for values in ((-1e308, 1.7e308), (1e-320, 1e300), (5e300, 5e300), (1e-9, 1e-9)):
+        for logarithmic in (False, True):
+            assert draw(view_of(line_of(*values)), 60, 16, logarithmic=logarithmic) is not None
+
+
 def test_lines_differ_by_pattern_and_not_by_colour_alone() -> None:
     flat, higher = line_of(*[1.0] * 60), line_of(*[2.0] * 60)
     drawing = draw(view_of(flat, higher), 60, 16)

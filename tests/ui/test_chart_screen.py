@@ -225,6 +225,16 @@ async def test_a_question_mark_on_a_small_chart_is_about_it_and_elsewhere_genera
         assert isinstance(app.screen, HelpScreen)
 
 
+async def test_the_palette_has_what_the_keys_do(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await enlarged(pilot)
+        await pilot.press("ctrl+p", *"zoom")
+        await until(pilot, lambda: "Half the width" in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.wish.window.span is not None)
+
+
 async def test_the_number_of_the_pane_leaves_the_chart(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
