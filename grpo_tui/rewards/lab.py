@@ -338,7 +338,7 @@ class Lab:
                 if "refused" in message:
                     raise LabError(str(message["refused"]))
                 if message["event"] == "at":
-                    pipe.mark()
+                    pipe.mark(message["printed"])
                     progress.function, progress.what = message["function"], message["what"]
                     if tell is not None and progress.function is not None:
                         tell(self.functions[progress.function].name, progress.what)
@@ -379,5 +379,5 @@ def _stamp(file: str) -> tuple[int, int]:
 def _ending(error: Exception, limit_s: float) -> Failure:
     if isinstance(error, ChildHungError):
         printed = f". It printed: {one_line(error.output[-200:])}" if error.output else ""
-        return Failure("hung", "", f"it hung: no answer within {limit_s:g} s, killed{printed}")
-    return Failure("died", "", f"it ended the process: {error}")
+        return Failure("hung", "", f"hung: no answer within {limit_s:g} s, killed{printed}")
+    return Failure("died", "", f"ended the process: {error}")

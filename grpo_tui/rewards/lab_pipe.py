@@ -72,7 +72,7 @@ class ChildPipe:
         Raises:
             ChildGoneError, ChildHungError: the child does not take it.
         """
-        self.mark()
+        self.mark(os.fstat(self._printed.fileno()).st_size)
         data = memoryview((json.dumps(message, default=str) + "\n").encode())
         end = time.monotonic() + limit_s
         while data:
@@ -105,9 +105,9 @@ class ChildPipe:
         del self._unread[: newline + 1]
         return dict(json.loads(line))
 
-    def mark(self) -> None:
-        """Let `output` begin here."""
-        self._call_start = os.fstat(self._printed.fileno()).st_size
+    def mark(self, start: int) -> None:
+        """Let `output` begin at this byte of what was printed."""
+        self._call_start = start
 
     def output(self) -> str:
         """Return what was printed since the last mark."""

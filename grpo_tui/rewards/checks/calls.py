@@ -16,8 +16,8 @@ from grpo_tui.rewards.score_report import Failure, FunctionScore
 
 _FAILED = {
     "load": ("rewards.load", "cannot be loaded"),
-    "hung": ("rewards.hangs", "hangs"),
-    "died": ("rewards.ends-process", "ends the process"),
+    "hung": ("rewards.hangs", ""),
+    "died": ("rewards.ends-process", ""),
     "returned": ("rewards.return", ""),
     "raised": ("rewards.raises", "raises"),
 }
@@ -85,7 +85,7 @@ def _failure(result: FunctionScore, failure: Failure, samples: Sequence[Sample])
     if failure.kind in ("returned", "load"):
         own = failure.text if failure.kind == "load" else failure.message
         return Finding(rule, "error", result.info.name, failure.line or result.info.line, own)
-    text = f"{verb}: {failure.text}"
+    text = f"{verb}: {failure.text}" if verb else failure.text
     if failure.sample is not None:
         sample = samples[failure.sample]
         words = one_line(completion_text(sample.completion), 80)

@@ -50,7 +50,7 @@ class Child:
         """Load the rewards of a config afresh."""
         self._config = RunConfig.from_json(config)
         os.environ.update(self._config.env)
-        self._send({"event": "at", "function": None, "what": "loading the rewards"})
+        self._at(None, "loading the rewards")
         functions = self._rewards.load(self._config)
         self._caller = Caller(self._ids, trainer_state(self._config, step))
         return {"functions": functions, "files": self._person.files()}
@@ -62,7 +62,7 @@ class Child:
         assert self._caller is not None
         assert self._config is not None
         batch = batch_of(samples, chat_maker(self._config, self._rows))
-        self._send({"event": "at", "function": None, "what": "making token ids"})
+        self._at(None, "making token ids")
         kwargs = self._caller.arguments(batch)
         order = [i for i, ready in enumerate(self._rewards.ready) if ready and (only is None or i in only)]
         # TRL runs async functions after all others.
@@ -111,8 +111,9 @@ class Child:
                 result["swallowed"] = swallowed(caller, ready.name, ready.target, batch, ready.broad)
         self._send({"event": "scored", "function": index, "result": result})
 
-    def _at(self, index: int, what: str) -> None:
-        self._send({"event": "at", "function": index, "what": what})
+    def _at(self, index: int | None, what: str) -> None:
+        """Tell what comes now, and where its output will begin."""
+        self._send({"event": "at", "function": index, "what": what, "printed": os.fstat(1).st_size})
 
     def _failure(self, error: BaseException) -> dict[str, Any]:
         file, line = place_of(error, self._person.is_own)
