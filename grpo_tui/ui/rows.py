@@ -61,6 +61,9 @@ class CursorList(LineScroll):
             """The list."""
             return self.rows
 
+    class Turned(Message):
+        """What a title says of the list has changed."""
+
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.cursor = 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from grpo_tui.core import records as r
 from grpo_tui.present.train_view import CompletionRow
 from grpo_tui.store.reader import RunReader
 from grpo_tui.ui.screens.text import TextScreen
@@ -138,3 +139,20 @@ async def test_all_events_with_both_kinds_of_time(run: RecordedRun) -> None:
         assert "02 Feb " in lines[0]
         await pilot.press("down", "down", "y")
         await until(pilot, lambda: app.clipboard.startswith("checkpoint-40 saved"))
+
+
+async def test_a_new_event_comes_in_at_the_top_and_moves_nothing_below(run: RecordedRun) -> None:
+    for step in range(1, 60):
+        run.write(r.SettingChanged(1, step, run.at(step), "temperature", 0.9, 0.9 + step / 100))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("e")
+        await until(pilot, lambda: "62 events, newest first" in shown(app))
+        await pilot.press("pagedown", "pagedown")
+        body = [line[:60] for line in shown(app).splitlines()[3:-1]]
+        run.write(r.CheckpointSaved(1, 57, "checkpoint-57", run.at(70), True, True, 1))
+        await until(pilot, lambda: "1 new event, home shows" in shown(app))
+        assert body == [line[:60] for line in shown(app).splitlines()[3:-1]]
+        await pilot.press("home")
+        await until(pilot, lambda: "checkpoint-57 saved" in shown(app) and "home shows" not in shown(app))

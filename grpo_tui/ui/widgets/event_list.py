@@ -72,10 +72,16 @@ class EventList(CursorList):
         self.changed()
         self.scroll_to(y=self.scroll_offset.y + new, animate=False, force=True)
 
+    def show_at(self, now: float) -> None:
+        """Show the same events at a later time."""
+        self._now = now
+        self.changed()
+
     def moved(self) -> None:
         """At the top everything was seen."""
-        if self.cursor == 0:
+        if self.cursor == 0 and self.unseen:
             self.unseen = 0
+            self.post_message(self.Turned())
 
     def lines(self, width: int) -> LazyLines:
         """Sign, step, words, how long ago, and the clock."""
@@ -115,6 +121,8 @@ class EventSection(Vertical, Shell):
         self._title.shown = self.event_list
         self._pages: Pages | None = None
         self._now = 0.0
+        self._asked: tuple[object, ...] = ()
+        """What a look knew when the whole history was last read."""
 
     def compose(self) -> ComposeResult:
         """Title and events."""
@@ -123,7 +131,7 @@ class EventSection(Vertical, Shell):
 
     def follow(self, pages: Pages | None) -> None:
         """Show the events of another run."""
-        self._pages = pages
+        self._pages, self._asked = pages, ()
         self.event_list.cursor = 0
         self._take((), ())
 
@@ -132,6 +140,11 @@ class EventSection(Vertical, Shell):
         if not self.display or self._pages is None:
             return
         self._now = view.now
+        known = (view.events, tuple(alert.text for alert in view.alerts), view.live)
+        if known == self._asked:
+            self.event_list.show_at(view.now)
+            return
+        self._asked = known
         live, waits = view.live, tuple(e for e in view.events if e.step is None) + view.alerts
         self._pages.ask(
             "events", lambda stores: whole_history(stores.run, live=live), partial(self._take, waits)
@@ -141,6 +154,10 @@ class EventSection(Vertical, Shell):
         known = {(event.at, event.text) for event in events}
         first = tuple(event for event in waits if (event.at, event.text) not in known)
         self.event_list.show((*first, *events), self._now)
+        self._title.changed()
+
+    @on(CursorList.Turned)
+    def _turned(self) -> None:
         self._title.changed()
 
     def copy(self) -> None:

@@ -235,8 +235,8 @@ class GroupList(LineScroll, Shell):
         self._starts = []
         if not self._groups:
             return [ruled([[Span("newest group", "title")]], width), [Span(f"  {self._waits}", "dim")]]
-        if len(self._cache) > 8 * MOST_GROUPS:
-            self._cache.clear()
+        if len(self._cache) > 500 + 4 * sum(len(group.completions) for group in self._groups):
+            self._cache.clear()  # mostly of groups that are gone, or of other widths
         large = self.screen.has_class("-large")
         lines: list[Line] = []
         for number, group in enumerate(self._groups):

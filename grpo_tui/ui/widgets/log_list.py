@@ -34,9 +34,6 @@ class LogList(CursorList):
             super().__init__()
             self.question = question
 
-    class Turned(Message):
-        """What the title says of the list has changed."""
-
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.window = LogWindow()

@@ -111,7 +111,7 @@ class LogSection(Vertical, Shell):
     def _take(self, page: object) -> None:
         self.log_list.take(page)  # type: ignore[arg-type]
 
-    @on(LogList.Turned)
+    @on(CursorList.Turned)
     def _turned(self) -> None:
         self._title.changed()
 
