@@ -9,6 +9,7 @@ it appends the places that hold what was allocated since.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import os
@@ -64,6 +65,7 @@ def trace(*_: object) -> None:
 def main() -> None:
     """Run the program; the process that it shows its screen from counts itself in a thread."""
     signal.signal(signal.SIGUSR1, trace)
+    faulthandler.enable(open(INTO + ".fault", "w"))  # noqa: SIM115 - it stays open until the process ends
     os.register_at_fork(after_in_child=lambda: threading.Thread(target=count, daemon=True).start())
     sys.argv = ["grpo-tui", *sys.argv[1:]]
     runpy.run_module("grpo_tui", run_name="__main__")

@@ -147,6 +147,7 @@ def main() -> None:
                     raise SystemExit("after all that the run is not shown:\n" + terminal.shown())
             finally:
                 terminal.end()
+                print(counts.with_name("counts.fault").read_text(errors="replace"), end="")
     samples = [line for line in found[warm:] if "rss" in line]
     print(f"watched for {options.minutes:g} minutes, {options.rate:g} steps a second")
     print(told(samples))
