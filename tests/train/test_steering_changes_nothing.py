@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.demo.rewards import correctness, format_reward
+from grpo_tui.rewards.library import AdaptiveWeight
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
@@ -102,6 +104,21 @@ def test_a_resume_goes_on_as_if_nothing_had_happened(
     groups = list(RunReader(RunFolder(folder).database).iter_groups(mode="train"))
     keys = [(g.attempt, g.batch, g.index) for g in groups]
     assert len(set(keys)) == len(keys)
+
+
+def test_what_a_reward_has_learned_comes_back_after_a_resume(tmp_path: Path) -> None:
+    def adaptive() -> list[Any]:
+        return [AdaptiveWeight(correctness, up=1.5, down=0.5, success=1.0), format_reward]
+
+    plain_rows, plain_weights = run_plain(tmp_path / "plain", rewards=adaptive(), max_steps=4)
+    folder = tmp_path / "stopped"
+    asks = _ask(folder, 2, ("stop", {}))
+    first, _, _ = run_recorded(folder, at_safe_point=asks, rewards=adaptive(), max_steps=4)
+    second, weights, _ = run_recorded(folder, resume=folder / "checkpoint-2", rewards=adaptive(), max_steps=4)
+    ours = [row["weight/correctness"] for _, row in first + second if "weight/correctness" in row]
+    assert ours == [row["weight/correctness"] for _, row in plain_rows if "weight/correctness" in row]
+    assert len(set(ours)) > 2
+    assert weights == plain_weights
 
 
 def test_steps_done_again_after_a_resume_supersede_the_first_ones(tmp_path: Path) -> None:
