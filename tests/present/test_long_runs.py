@@ -15,7 +15,7 @@ from grpo_tui.present.series import MOST_BUCKETS, Series
 from grpo_tui.present.step_fold import FLAT, FLAT_TOP, SPREAD, StepFold, band_around
 from grpo_tui.present.step_looks import ASKED_AGAIN, LATE, StepLooks
 from grpo_tui.store.connection import open_writer
-from grpo_tui.store.reader import RunReader
+from grpo_tui.store.reader import RunReader, SeriesStart
 from grpo_tui.store.series import RAW_ROWS
 from grpo_tui.store.status import Status
 from grpo_tui.store.writer import Writer
@@ -200,3 +200,36 @@ def test_metrics_that_are_computed_here_stand_among_the_charts() -> None:
     assert chart_keys(keys) == [
         "reward", FLAT, "frac_reward_zero_std", FLAT_TOP, "rewards/x/mean", "own", "eval_reward",
     ]  # fmt: skip
+
+
+def test_a_row_that_comes_in_the_middle_of_a_look_is_counted_once(database: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run.db"
+    copy.write_bytes(database.read_bytes())
+    writer, steps = Writer(open_writer(copy)), iter(range(STEPS + 1, STEPS + 1000))
+    own = {f"own/{number}": 1.0 for number in range(20)}
+
+    def log() -> None:
+        writer.write([r.MetricRow(1, next(steps), 0.0, {"reward": 1.0, **own})])
+
+    class Busy(RunReader):
+        """A run that logs a row whenever a metric was read whole."""
+
+        def series_start(self, key: str) -> SeriesStart:
+            found = super().series_start(key)
+            log()
+            return found
+
+    log()
+    reader = Busy(copy)
+    state, deltas = RunState("x", "/x"), DeltaReader(reader)
+    while True:
+        delta = deltas.read()
+        state.fold(delta)
+        if not delta.more:
+            break
+    state.fold(deltas.read())  # the poller looks again, for the file has changed meanwhile
+    logged = reader.last_metric_row_id() - STEPS
+    assert logged > 20
+    charts = {chart.key: chart for chart in state.view(Status("finished", step=STEPS), 0.0).charts}
+    assert {sum(b.count for b in charts[key].buckets) for key in own} == {logged}
+    assert sum(b.count for b in charts["reward"].buckets) == STEPS + logged
