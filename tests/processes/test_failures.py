@@ -242,8 +242,14 @@ def test_a_reward_that_cannot_be_interrupted_is_said_to_be_so_and_stop_now_ends_
     assert "no step has ended yet" in grpo_tui("status", run).stdout
     refused = grpo_tui("abort-reward", run, check=3)
     assert "cannot be interrupted; stop at once, there is no checkpoint to resume from" in refused.stderr
+    rank = read_rank(RunFolder(run).rank(0))
+    assert rank is not None
+    os.kill(
+        rank.pid, signal.SIGSTOP
+    )  # as C code that keeps the interpreter: no thread of it can leave by itself
     assert command(run, "stop", "--now")["applied"]
     assert state(run, "stopped").step == 0
+    assert not psutil.pid_exists(rank.pid)
 
 
 def test_a_crash_in_a_native_library_is_named(run: Path, tmp_path: Path) -> None:
