@@ -110,6 +110,8 @@ class Lab:
         Raises:
             LabError: it cannot start, as without torch.
         """
+        if self._pipe is not None and self._pipe.killed:
+            self._drop()
         if self._pipe is not None:
             return
         folder = self.config.cwd if self.config is not None else ""
@@ -215,8 +217,9 @@ class Lab:
             failures = {f.index: skipped for f in self.functions if f.index not in only}
         reply: dict[str, Any] = {}
         wire = [sample.to_wire() for sample in samples]
+        tried_again = False
         while True:
-            if self._pipe is None or not self._loaded:
+            if self._pipe is None or self._pipe.killed or not self._loaded:
                 self.load(self.config, self._step)
             left = [
                 f.index
@@ -233,8 +236,11 @@ class Lab:
                 failed = progress.function
                 if self._interrupted:
                     raise LabError("interrupted") from error
-                if failed is None:
+                if failed is None and tried_again:
                     raise LabError(f"{progress.what}: {error}") from error
+                if failed is None:
+                    tried_again = True  # it was ended from outside while it waited
+                    continue
                 if failed not in progress.results:
                     failures[failed] = _ending(error, self.limit_s)
         self._watch(reply.get("files", ()))
@@ -268,7 +274,7 @@ class Lab:
         heard = [f for f in scored.functions if f.info.index not in out]
         mode = aggregation or (Aggregation.of(self.config) if self.config is not None else Aggregation())
         self.start()
-        reply = self._ask(
+        reply = self._whole(
             {
                 "do": "advantages",
                 "scores": [list(f.scores) for f in heard] or [[None] * len(scored.samples)],
@@ -278,7 +284,7 @@ class Lab:
                 "aggregation": mode.multi_objective_aggregation,
             },
             self.limit_s,
-            _Progress(),
+            "computing advantages",
         )
         return Aggregate.from_json(reply)
 

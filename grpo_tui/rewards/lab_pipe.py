@@ -105,6 +105,11 @@ class ChildPipe:
         del self._unread[: newline + 1]
         return dict(json.loads(line))
 
+    @property
+    def killed(self) -> bool:
+        """Whether `kill` was called."""
+        return self._killed
+
     def mark(self, start: int) -> None:
         """Let `output` begin at this byte of what was printed."""
         self._call_start = start

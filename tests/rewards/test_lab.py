@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from dataclasses import replace
@@ -11,8 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.rewards.lab import Lab, LabError
-from grpo_tui.rewards.scoring import config_of_functions
+from grpo_tui.rewards.scoring import config_of_functions, report
 from tests.rewards.labs import rows, write
 
 SAMPLES = rows(("2+2?", "4"), ("2+2?", "five"), ("3+4?", "7"), answer="4")
@@ -191,3 +193,24 @@ def test_the_state_that_functions_see_has_the_step(lab: Lab, tmp_path: Path) -> 
     config = replace(config_of_functions([f"{file}:f"]), grpo={"max_steps": 50})
     lab.load(config, step=7)
     assert lab.score(SAMPLES).functions[0].scores == (7.0, 50.0, 0.0)
+
+
+def test_a_child_that_was_ended_from_outside_is_replaced_without_a_word(lab: Lab, tmp_path: Path) -> None:
+    file = write(tmp_path, AWKWARD)
+    lab.load(config_of_functions([f"{file}:fine"]))
+    assert lab._pipe is not None
+    os.kill(lab._pipe.pid, signal.SIGKILL)
+    scored = lab.score(SAMPLES)
+    assert scored.functions[0].scores == (0.5, 0.2, 0.5)
+    lab.interrupt()
+    assert lab.aggregate(scored).totals == pytest.approx((0.5, 0.2, 0.5))
+    assert lab.score(SAMPLES).functions[0].scores == (0.5, 0.2, 0.5)
+
+
+def test_what_params_bind_is_no_parameter_that_stays_empty(lab: Lab, tmp_path: Path) -> None:
+    file = write(tmp_path, "def f(completions, judge=None, **kw): return [float(judge is None)] * 3\n")
+    entry = RewardEntry("named", f"{file}:f", params={"judge": None})
+    lab.load(replace(config_of_functions([]), section=Section(rewards=(entry,))))
+    found = report(lab, SAMPLES)
+    assert [f.info.name for f in found.scored.functions] == ["named"]
+    assert "rewards.unfilled-default" not in [finding.id for finding in found.findings]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -217,9 +218,20 @@ def test_scores_are_those_of_training_for_a_signal_an_async_a_class_and_a_reward
     assert aggregate.advantages() == pytest.approx(stored.advantages, abs=2e-4)
 
 
-def test_the_keyword_arguments_are_those_of_trl(lab: Lab, stored: Stored, tmp_path: Path) -> None:
-    from dataclasses import replace
+def test_a_reward_model_instance_is_called_as_a_model(lab: Lab, stored: Stored, tmp_path: Path) -> None:
+    folder = stored.config.section.rewards[-1].source
+    file = write(
+        tmp_path,
+        "from transformers import AutoModelForSequenceClassification\n"
+        f"model = AutoModelForSequenceClassification.from_pretrained({folder!r}, num_labels=1)\n",
+    )
+    lab.load(replace(stored.config, section=Section(rewards=(RewardEntry("mine", f"{file}:model", 2.0),))))
+    (result,) = lab.score(stored.samples()).functions
+    assert (result.info.name, result.info.kind, result.info.weight) == ("judge-model", "model", 2.0)
+    assert list(result.scores) == pytest.approx(stored.rewards[:, 4].tolist(), abs=1e-6)
 
+
+def test_the_keyword_arguments_are_those_of_trl(lab: Lab, stored: Stored, tmp_path: Path) -> None:
     spy = (
         "def spy(**kwargs):\n"
         "    kwargs['log_extra']('seen', [sorted((k, type(v).__name__) for k, v in kwargs.items())] * 16)\n"

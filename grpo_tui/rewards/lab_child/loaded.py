@@ -6,7 +6,6 @@ first. It calls no reward.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 from collections.abc import Callable
@@ -94,7 +93,7 @@ class Rewards:
             "sha256": reward.sha256,
             "file_text": "" if model else reward.source_text or "",
             "params": sorted(reward.params),
-            "parameters": None if model else _parameters(reward.func),
+            "parameters": None if model else _parameters(reward.func, set(reward.params)),
         }
 
     def _made_ready(self, reward: LoadedReward, load: Callable[[], LoadedReward], config: RunConfig) -> Ready:
@@ -153,13 +152,11 @@ def _folders(config: RunConfig) -> set[str]:
     return {str(Path(folder).resolve()) for folder in folders}
 
 
-def _parameters(function: Any) -> list[tuple[str, int, str]] | None:
-    target = function
+def _parameters(function: Any, bound: set[str]) -> list[tuple[str, int, str]] | None:
     try:
-        found = inspect.signature(target).parameters.values()
+        found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return None
-    bound = set(target.keywords) if isinstance(target, functools.partial) else set()
     return [
         (
             p.name,
