@@ -12,6 +12,7 @@ from grpo_tui.core import records as r
 from grpo_tui.present.runs_view import RunRow, read_run_row
 from grpo_tui.ui import runs_watch
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.screens import runs
 from grpo_tui.ui.screens.overlay import OverlayScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.train import TrainScreen
@@ -273,3 +274,31 @@ async def test_a_run_that_did_not_change_is_read_once(monkeypatch: pytest.Monkey
     watch._walk_at = 0.0
     watch.look()
     assert read.count("run-002") == 1
+
+
+async def test_the_cursor_stays_in_sight_when_the_order_changes() -> None:
+    many(40)
+    app = app_on(None)
+    async with app.run_test(size=(80, 20)) as pilot:
+        await until(pilot, lambda: app.rows_complete and len(app.rows) == 40)
+        await pilot.press("j", "j")
+        chosen = app.screen.query_one(RunsTable).selected
+        assert chosen is not None
+        await pilot.press("s", "s")
+        await until(pilot, lambda: "by name" in shown(app) and chosen.name in shown(app))
+        assert app.screen.query_one(RunsTable).selected == chosen
+
+
+async def test_ages_go_on_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    many(1)
+    now = [NOW]
+    monkeypatch.setattr(runs, "TIMES_S", 0.05)
+    app = GrpoApp([Path("runs")], None, clock=lambda: now[0])
+    async with app.run_test(size=(100, 20)) as pilot:
+        await until(pilot, lambda: app.rows_complete and bool(app.rows))
+        seen_at = app.rows[0].seen_at
+        assert seen_at is not None
+        now[0] = seen_at + 30
+        await until(pilot, lambda: "30 s ago" in shown(app))
+        now[0] += 60
+        await until(pilot, lambda: "1 min ago" in shown(app))

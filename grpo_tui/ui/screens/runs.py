@@ -41,6 +41,10 @@ ORDERS: dict[str, Callable[[RunRow], tuple[Any, ...]]] = {
 """How rows can be sorted, besides the newest sign of life with live ones on top, in which they come."""
 
 
+TIMES_S = 5.0
+"""How often the ages of runs that do not move are shown anew."""
+
+
 class RunsSummary(LinePane):
     """How many runs there are, what is filtered and marked, and the heading of their columns."""
 
@@ -128,6 +132,12 @@ class RunsScreen(Screen[None], Shell):
         self._on_rows((self.shell.rows, self.shell.rows_complete))
         self._on_view(self.shell.view)
         self.query_one(RunsTable).focus()
+        self.set_interval(TIMES_S, self._go_on)
+
+    def _go_on(self) -> None:
+        """Let the times go on where nothing else happens."""
+        if self.is_current:
+            self._show()
 
     @property
     def listed(self) -> Listed:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 STATE_W, STEP_W, REWARD_W, CURVE_W, SEEN_W = 12, 16, 9, 15, 15
-EDGE_W = 2
-"""Cursor and mark, before the columns."""
+EDGE_W = 3
+"""Cursor, mark and a blank, before the columns."""
 HEADINGS = {
     "state": ("state", False, 2),
     "name": ("run", False, 0),
@@ -66,21 +66,32 @@ class RunsTable(LineScroll):
         self._rows, self._now, self.marked = rows, now, marked
         self._columns = (-1, {})
         places = [i for i, row in enumerate(rows) if row.path == chosen]
+        in_sight = self._in_sight()
         self.cursor = places[0] if places else min(self.cursor, max(0, len(rows) - 1))
         self.changed()
+        if in_sight:
+            self._keep_in_sight()
 
     def move(self, by: int) -> None:
         """Move the cursor."""
         if not self._rows:
             return
         self.cursor = min(len(self._rows) - 1, max(0, self.cursor + by))
+        self._keep_in_sight()
+        self.changed()
+        self.post_message(self.Chosen())
+
+    def _in_sight(self) -> bool:
+        top, height = self.scroll_offset.y, self.scrollable_content_region.height
+        return top <= self.cursor < top + height
+
+    def _keep_in_sight(self) -> None:
+        """Scroll just as far as the cursor needs."""
         top, height = self.scroll_offset.y, self.scrollable_content_region.height
         if self.cursor < top:
             self.scroll_to(y=self.cursor, animate=False)
         elif height and self.cursor >= top + height:
             self.scroll_to(y=self.cursor - height + 1, animate=False)
-        self.changed()
-        self.post_message(self.Chosen())
 
     def key_down(self) -> None:
         """Arrow keys move the cursor, not the view."""
@@ -160,7 +171,7 @@ class RunsTable(LineScroll):
         }
         line = [
             Span("❙" if here else " ", "accent" + tail),
-            Span("●" if marked else " ", "attention" + tail),
+            Span("● " if marked else "  ", "attention" + tail),
         ]
         for name, width in columns.items():
             text, span_role, right = cells[name]
