@@ -57,7 +57,7 @@ def _sentence(error: Exception) -> str:
 COMMANDS = (
     "demo", "train", "attach", "runs", "status",
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
-    "score", "probe", "cases", "metrics", "log",
+    "score", "probe", "cases", "rewards", "metrics", "log",
 )  # fmt: skip
 
 
@@ -99,6 +99,10 @@ def _dispatch(parsed: object) -> int:
         from grpo_tui.cli.score import score
 
         return score(parsed)
+    if command == "rewards":
+        from grpo_tui.cli.rewards import rewards
+
+        return rewards(parsed)
     if command == "probe":
         from grpo_tui.cli.probe import probe_rewards
 

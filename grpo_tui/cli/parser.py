@@ -32,6 +32,7 @@ def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argpar
     _steer_commands(commands)
     _reward_commands(commands)
     _probe_commands(commands)
+    _rewards_command(commands)
     return parser
 
 
@@ -199,6 +200,19 @@ def _reward_commands(commands: argparse._SubParsersAction[argparse.ArgumentParse
     _overrides(score)
     score.add_argument("--once", action="store_true", help="call each function once, and try no gold answers")
     score.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
+def _rewards_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    rewards = commands.add_parser(
+        "rewards",
+        help="open the pane Rewards: what rewards give, anew with every save; no GPU, no training",
+        epilog="Without a terminal `grpo-tui score` prints what the pane shows. See docs/rewards.md.",
+    )
+    _rewards_argument(rewards, "+")
+    rewards.add_argument(
+        "--samples", type=Path, metavar="FILE", help="JSONL of prompt, completion, columns; or TRL's parquet"
+    )
+    _overrides(rewards)
 
 
 def _probe_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -6,8 +6,12 @@ Knows where runs are looked for; what the screen shows is its own matter.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grpo_tui.cli.errors import OK
+
+if TYPE_CHECKING:
+    from grpo_tui.ui.rewards_wish import RewardsWish
 
 
 def default_roots() -> list[Path]:
@@ -15,17 +19,17 @@ def default_roots() -> list[Path]:
     return [path for path in (Path("outputs"), Path(".")) if path.is_dir()]
 
 
-def show(run: Path | None, roots: list[Path] | None = None) -> int:
-    """Open the screen, on a run or on the list of runs; what ends it badly leaves the terminal whole."""
+def show(run: Path | None, roots: list[Path] | None = None, rewards: RewardsWish | None = None) -> int:
+    """Open the screen, on a run, on rewards or on the list; what ends it badly leaves the terminal whole."""
     from grpo_tui.cli.guard import guarded
 
-    return guarded(lambda: _screen(run, roots or default_roots()), lambda: _going_on(run))
+    return guarded(lambda: _screen(run, roots or default_roots(), rewards), lambda: _going_on(run))
 
 
-def _screen(run: Path | None, roots: list[Path]) -> int:
+def _screen(run: Path | None, roots: list[Path], rewards: RewardsWish | None) -> int:
     from grpo_tui.ui.app import run_app
 
-    parting = run_app(roots=roots, run=run)
+    parting = run_app(roots=roots, run=run, rewards=rewards)
     if parting:
         print(parting)
     return OK

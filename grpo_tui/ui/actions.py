@@ -28,8 +28,8 @@ class Action:
     help: str
     """One sentence, for the help and the palette."""
     pane: str
-    """`all`, `runs`, `train`, or a screen that opens over them: `hardware`, `chart`, `overlay`, and `zoom` for
-    what the last two share."""
+    """`all`, `runs`, `rewards`, `train`, or a screen that opens over them: `hardware`, `probes`, `chart`,
+    `overlay`, and `zoom` for what the last two share."""
     needs: str = ""
     """What the open run must be: `open`, `process` (it has one), `live` (and takes commands), `running`,
     `paused` or `reward`; in the list of runs
@@ -39,7 +39,8 @@ class Action:
     dangerous: bool = False
     """Asks once before it is done."""
     part: str = ""
-    """The lower part of Train that must show for the footer to name it, `large`, or `chart` for the focus."""
+    """What must show, or have the focus, for the footer to name it: a lower part of Train, `large`, `chart`;
+    in Rewards `scored`, `weights` or `busy`. Several are parted by commas."""
     shown: str = ""
     """How the key is written, when not as it is named."""
 
@@ -69,6 +70,7 @@ class Listed:
 
 ACTIONS: tuple[Action, ...] = (
     Action("pane.runs", "1", "Runs", "Show the runs.", "all"),
+    Action("pane.rewards", "3", "Rewards", "Show what the rewards give, and on which completions.", "all"),
     Action("pane.train", "4", "Train", "Show the open run.", "all"),
     Action("run.pause", "p", "pause", "Pause after the step; memory is kept.", "train",
            needs="running", footer=1),
@@ -118,6 +120,8 @@ ACTIONS: tuple[Action, ...] = (
            needs="open", footer=9),
     Action("hardware.open", "u", "machine", "Show GPUs, processes, processor, memory and ranks.", "train",
            needs="open", footer=10),
+    Action("groups.score", "greater_than_sign", "",
+           "Score the completions of the chosen group in Rewards.", "train", needs="open", shown=">"),
     Action("hardware.back", "escape", "back", "Back to the run.", "hardware", footer=1, shown="esc"),
     Action("hardware.down", "j", "scroll", "A line on.", "hardware", footer=2, shown="j k"),
     Action("hardware.up", "k", "", "A line back.", "hardware"),
@@ -154,6 +158,53 @@ ACTIONS: tuple[Action, ...] = (
            footer=11),
     Action("overlay.table", "d", "settings", "Show more of the settings that differ, or fewer.", "overlay",
            footer=8),
+    Action("rewards.back", "escape", "end the call",
+           "End the call that runs; else back to the samples, to their groups.", "rewards",
+           footer=1, part="busy", shown="esc"),
+    Action("rewards.left", "left", "", "Choose the function before; on the weights, lower this one.",
+           "rewards", shown="←"),
+    Action("rewards.right", "right", "move", "Choose the next function; on the weights, raise this one.",
+           "rewards", footer=1, part="weights", shown="← →"),
+    Action("rewards.add", "a", "add", "Write a completion for the row under the cursor.", "rewards",
+           footer=2, part="scored"),
+    Action("rewards.edit", "enter", "edit", "Edit the completion; on the weights, type this one.", "rewards",
+           footer=3, part="scored,weights"),
+    Action("rewards.duplicate", "d", "duplicate", "Put the sample there once more.", "rewards",
+           footer=11, part="scored"),
+    Action("rewards.remove", "delete,backspace", "", "Take the sample out of the list.", "rewards",
+           shown="del"),
+    Action("rewards.keep", "space", "keep as case",
+           "Keep the sample as a case that expects what it gets now.", "rewards", footer=4, part="scored"),
+    Action("rewards.probe", "x", "probes",
+           "Try to fool the rewards, and see which right answers they refuse.", "rewards",
+           footer=5, part="scored"),
+    Action("rewards.weights", "o", "weights", "Move weights, mute functions; the advantages follow.",
+           "rewards", footer=6, part="scored"),
+    Action("rewards.samples", "f", "samples from",
+           "Fetch samples: gold and wrong answers, the open run, a file, probes.", "rewards",
+           footer=7, part="scored"),
+    Action("rewards.sort", "s", "sort", "Sort by total, advantage, each function, or by prompt, in turn.",
+           "rewards", footer=8, part="scored"),
+    Action("rewards.turn", "S", "", "Worst or best on top.", "rewards"),
+    Action("rewards.source", "e", "source", "Open the source of the chosen function in $EDITOR.", "rewards",
+           footer=9, part="scored"),
+    Action("rewards.whole", "v", "view", "Show the whole sample: text, columns, what the functions saw.",
+           "rewards", footer=10, part="scored"),
+    Action("rewards.mute", "u", "mute", "Leave the chosen function out, or hear it again.", "rewards",
+           footer=4, part="weights"),
+    Action("rewards.alone", "h", "hear alone", "Hear the chosen function alone, or all again.", "rewards",
+           footer=5, part="weights"),
+    Action("rewards.reset", "0", "as in the config", "The weights of the config again.", "rewards",
+           footer=6, part="weights"),
+    Action("rewards.score", "r", "score again",
+           "Load the rewards and score again; saving a file does it too.", "rewards",
+           footer=12, part="scored"),
+    Action("rewards.copy", "y", "", "Copy the whole sample, over SSH too.", "rewards"),
+    Action("probes.back", "escape", "back", "Back to the samples.", "probes", footer=1, shown="esc"),
+    Action("probes.down", "j", "scroll", "A line on.", "probes", footer=2, shown="j k"),
+    Action("probes.up", "k", "", "A line back.", "probes"),
+    Action("probes.whole", "v", "whole examples", "Show the examples in full, or their beginnings.", "probes",
+           footer=3),
     Action("runs.open", "enter", "open", "Open the run in Train.", "runs", needs="chosen", footer=1),
     Action("runs.resume", "r", "resume",
            "Resume an ended run from its newest complete checkpoint.", "runs",
@@ -258,6 +309,8 @@ def for_footer(
     found: Iterable[Action] = (
         a
         for a in on_pane(pane)
-        if a.footer and (not a.part or a.part in parts) and refusal(a, view, listed) is None
+        if a.footer
+        and (not a.part or any(part in parts for part in a.part.split(",")))
+        and refusal(a, view, listed) is None
     )
     return sorted(found, key=lambda a: (not a.part, a.footer))

@@ -33,6 +33,7 @@ from grpo_tui.ui.theme import DARK, NAMES, THEMES, first_theme
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.ui.messages import RunsListed
+    from grpo_tui.ui.rewards_wish import RewardsWish
 
 NICENESS = 10
 """The screen gives way to training on a shared processor."""
@@ -53,18 +54,29 @@ def _train_screen() -> Screen[None]:
     return TrainScreen()
 
 
+def _rewards_screen() -> Screen[None]:
+    from grpo_tui.ui.screens.rewards import RewardsScreen
+
+    return RewardsScreen()
+
+
 class GrpoApp(OutwardApp):
     """The workbench.
 
     Args:
         roots: Folders under which runs are looked for.
         run: A run folder to open at once.
+        rewards: Rewards to open at once, in their pane.
         clock: Wall clock, in seconds since the epoch.
     """
 
     TITLE = "grpo-tui"
     CSS_PATH = "styles/app.tcss"
-    MODES: ClassVar[dict[str, Any]] = {"runs": RunsScreen, "train": _train_screen}
+    MODES: ClassVar[dict[str, Any]] = {
+        "runs": RunsScreen,
+        "rewards": _rewards_screen,
+        "train": _train_screen,
+    }
     COMPONENT_CLASSES = COMPONENTS
     BINDINGS = bindings("all")
     HORIZONTAL_BREAKPOINTS = WIDTHS
@@ -75,14 +87,17 @@ class GrpoApp(OutwardApp):
         roots: Sequence[Path],
         run: Path | None = None,
         *,
+        rewards: RewardsWish | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.DEFAULT_MODE = "runs" if run is None else "train"  # type: ignore[misc]
+        first = "rewards" if rewards is not None else "runs" if run is None else "train"
+        self.DEFAULT_MODE = first  # type: ignore[misc]
         super().__init__(clock=clock)
         self.rows: tuple[RunRow, ...] = ()
         self.rows_complete = False
         self.runs_signal: Signal[tuple[tuple[RunRow, ...], bool]] = Signal(self, "runs")
         self._roots, self._first_run = tuple(roots), run
+        self._rewards_wish = rewards
         self._ended = threading.Event()
         for theme in THEMES:
             self.register_theme(theme)
@@ -147,6 +162,20 @@ class GrpoApp(OutwardApp):
     def action_pane_runs(self) -> None:
         """Show the runs."""
         self._to_pane("runs")
+
+    def action_pane_rewards(self) -> None:
+        """Show the rewards."""
+        self.switch_mode("rewards")
+
+    def show_rewards(self, wish: RewardsWish) -> None:
+        """Show these rewards, or these samples, in their pane."""
+        self._rewards_wish = wish
+        self.switch_mode("rewards")
+
+    def take_rewards_wish(self) -> RewardsWish | None:
+        """What the pane Rewards was asked for since it was last looked at."""
+        wish, self._rewards_wish = self._rewards_wish, None
+        return wish
 
     def action_pane_train(self) -> None:
         """Show the open run, or say how one is opened."""
@@ -224,19 +253,20 @@ def _short(path: Path) -> str:
     return "~" + str(path)[len(home) :] if str(path).startswith(home + os.sep) else str(path)
 
 
-def run_app(roots: Sequence[Path], run: Path | None = None) -> str:
+def run_app(roots: Sequence[Path], run: Path | None = None, rewards: RewardsWish | None = None) -> str:
     """Show the workbench until it is left.
 
     Args:
         roots: Folders under which runs are looked for.
         run: A run folder to open at once.
+        rewards: Rewards to open at once.
 
     Returns:
         The line to print on leaving; empty when there is nothing to say.
     """
     with contextlib.suppress(OSError, AttributeError):
         os.nice(NICENESS)
-    app = GrpoApp(roots, run)
+    app = GrpoApp(roots, run, rewards=rewards)
     try:
         parting = app.run() or ""
     except BaseException:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.store.layout import RunFolder
     from grpo_tui.ui.preferences import Preferences
+    from grpo_tui.ui.rewards_wish import RewardsWish
 
 
 class AppShell(Protocol):
@@ -49,6 +50,12 @@ class AppShell(Protocol):
 
     def open_run(self, path: Path) -> None:
         """Follow a run and show it in Train."""
+
+    def show_rewards(self, wish: RewardsWish) -> None:
+        """Show these rewards, or these samples, in their pane."""
+
+    def take_rewards_wish(self) -> RewardsWish | None:
+        """What the pane Rewards was asked for since it was last looked at."""
 
     def steer(
         self,

@@ -12,6 +12,8 @@ from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.chart import ChartScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.overlay import OverlayScreen
+from grpo_tui.ui.screens.probes import ProbesScreen
+from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.train import TrainScreen
 from grpo_tui.ui.screens.zooming import ZoomScreen
@@ -21,6 +23,8 @@ from tests.ui.recorded_run import RecordedRun
 OWNERS: dict[str, type] = {
     "all": GrpoApp,
     "runs": RunsScreen,
+    "rewards": RewardsScreen,
+    "probes": ProbesScreen,
     "train": TrainScreen,
     "hardware": HardwareScreen,
     "zoom": ZoomScreen,

@@ -21,6 +21,8 @@ PANES = (
     ("overlay", "a chart of several runs"),
     ("hardware", "u machine"),
     ("runs", "1 Runs"),
+    ("rewards", "3 Rewards"),
+    ("probes", "what the probes showed"),
     ("all", "everywhere"),
 )
 

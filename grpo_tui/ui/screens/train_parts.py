@@ -176,6 +176,16 @@ class LowerParts(Shell):
         self._turn_to("log")
         self._screen.query_one(LogSection).turn_level()
 
+    def action_groups_score(self) -> None:
+        """The completions of the chosen group in Rewards."""
+        from grpo_tui.ui.rewards_wish import rewards_of_run
+
+        chosen, folder = self._screen.query_one(GroupList).selected, self.shell.run_folder
+        if chosen is None or folder is None:
+            self._screen.app.notify("No completion is recorded yet.", severity="warning", markup=False)
+        else:
+            self.shell.show_rewards(rewards_of_run(folder.root, chosen[0].id))
+
     def action_part_copy(self) -> None:
         """Copy what is under the focus."""
         focused = self._screen.focused

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from grpo_tui.present.train_view import TrainView
 
 
-PANES = (("runs", "1", "Runs"), ("train", "4", "Train"))
+PANES = (("runs", "1", "Runs"), ("rewards", "3", "Rewards"), ("train", "4", "Train"))
 
 
 class Header(LinePane):

@@ -1,0 +1,41 @@
+"""`grpo-tui rewards`: the screen on the pane Rewards, for a config or for functions alone.
+
+Knows the command's words; what is wrong with them is said before the screen opens.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import CommandError
+from grpo_tui.cli.plain import has_screen
+from grpo_tui.cli.score import wanted_config
+from grpo_tui.cli.screen import show
+from grpo_tui.core.text import one_line, shell_word
+
+
+def rewards(parsed: Any) -> int:
+    """`grpo-tui rewards CONFIG_OR_FUNC…`."""
+    config = wanted_config(parsed.sources, parsed.overrides, None)
+    samples: Path | None = parsed.samples
+    if samples is not None and not samples.is_file():
+        raise CommandError(f"{samples}: no such file of samples")
+    if not config.reward_count:
+        raise CommandError(
+            f"{parsed.sources[0]} names no reward; add reward_funcs, or rewards in the section grpo_tui:"
+        )
+    if not has_screen("`grpo-tui score`"):
+        words = " ".join(shell_word(word) for word in parsed.sources)
+        source = f" --samples {shell_word(samples)}" if samples is not None else ""
+        raise CommandError(f"the pane needs a terminal; print instead: grpo-tui score {words}{source}")
+    from grpo_tui.rewards.sources import Origin
+    from grpo_tui.ui.rewards_wish import RewardsWish
+
+    origin = Origin("file", file=samples) if samples is not None else None
+    return show(None, rewards=RewardsWish(_title(parsed.sources), lambda: config, origin))
+
+
+def _title(sources: list[str]) -> str:
+    names = [one_line(source.rstrip("/").rpartition("/")[2], 40) for source in sources]
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

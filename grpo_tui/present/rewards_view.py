@@ -1,0 +1,381 @@
+"""What the pane Rewards says: samples by group, what each function gave, totals, advantages, findings.
+
+Folded from a report of the lab; `before` are the scores that an earlier version of the rewards gave. It knows
+no widget, and calls no reward.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.cells import cell_len
+
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.text import one_line, prompt_text, shorten
+from grpo_tui.present.formatting import digits_for, fixed
+from grpo_tui.present.glyphs import BLOCKS
+from grpo_tui.rewards.checks.correlation import within_groups
+from grpo_tui.rewards.culprit import completion_text
+from grpo_tui.rewards.gold_forms import short_answer
+from grpo_tui.rewards.score_report import FunctionScore
+from grpo_tui.rewards.scoring import Report
+
+TOTAL, ADVANTAGE = "total", "advantage"
+BINS = 8
+MOST_TEXT = 2_000
+"""Characters of a completion that a row keeps; the whole text is in the detail."""
+CUT = " … "
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionColumn:
+    """One reward function over all samples.
+
+    Attributes:
+        name: as TRL logs it.
+        weight: in the total.
+        muted: left out of the total for now.
+        digits: decimals of its column.
+        failure: why it gave nothing, empty when it did.
+        coverage: share of the samples it scored.
+        seconds: how long its call took.
+        share: its share of the total's variance within groups.
+        low, high, mean: of its scores, None without any.
+        histogram: counts of its scores from `low` to `high`, as blocks.
+        like: name and correlation, within groups, of the function that it goes with most.
+        file, line: its source.
+        printed: what it printed.
+    """
+
+    name: str
+    weight: float
+    muted: bool = False
+    digits: int = 2
+    failure: str = ""
+    coverage: float = 0.0
+    seconds: float = 0.0
+    share: float | None = None
+    low: float | None = None
+    high: float | None = None
+    mean: float | None = None
+    histogram: str = ""
+    like: tuple[str, float] | None = None
+    file: str = ""
+    line: int | None = None
+    printed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """One sample.
+
+    Attributes:
+        index: its place among the samples.
+        group: its group's place among the groups.
+        text: its completion on one line, of a long one both ends.
+        kind: what is known of it, such as `gold`.
+        scores: what each function gave.
+        before: function to what it gave before the newest change, where that differs.
+        total, advantage: None where no function scored it, and then 0.
+        broke: functions that raise because of it.
+    """
+
+    index: int
+    group: int
+    text: str
+    kind: str
+    scores: tuple[float | None, ...]
+    total: float | None
+    advantage: float
+    before: Mapping[int, float | None] | None = None
+    broke: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SampleGroup:
+    """Samples that compete with each other; `flat` when their totals teach nothing."""
+
+    prompt: str
+    gold: str
+    mean: float | None
+    std: float | None
+    rows: tuple[int, ...]
+    flat: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RewardsView:
+    """Everything the pane shows of one scoring.
+
+    Attributes:
+        title: whose rewards these are.
+        origin: where the samples come from, in words.
+        columns: the functions, in TRL's order.
+        rows: the samples, in the order of the report.
+        groups: in the order of their first samples.
+        findings: errors first; not `whole` while the checks still run.
+        scale, aggregation: how totals become advantages.
+        scored_at: wall clock.
+        took_s: from the wish, or the saved file, to the scores.
+        changed: scores that differ from before.
+        reason: what the scoring was made for, such as `rewards.py saved`.
+        whole: whether the findings are all there.
+        digits: decimals of the totals.
+    """
+
+    title: str
+    origin: str
+    columns: tuple[FunctionColumn, ...]
+    rows: tuple[SampleRow, ...]
+    groups: tuple[SampleGroup, ...]
+    findings: tuple[Finding, ...]
+    scale: str
+    aggregation: str
+    scored_at: float = 0.0
+    took_s: float = 0.0
+    changed: int = 0
+    reason: str = ""
+    whole: bool = True
+    digits: int = 2
+
+    def counts(self) -> tuple[int, int]:
+        """Errors and warnings among the findings."""
+        severities = [finding.severity for finding in self.findings]
+        return severities.count("error"), severities.count("warning")
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the fold is told besides the report; the attributes are those of `RewardsView`."""
+
+    title: str = ""
+    origin: str = ""
+    scored_at: float = 0.0
+    took_s: float = 0.0
+    reason: str = ""
+    whole: bool = True
+    muted: frozenset[int] = frozenset()
+    gold_column: str | None = None
+
+
+def rewards_view(
+    report: Report, before: Report | None = None, about: Circumstances | None = None
+) -> RewardsView:
+    """Fold a report.
+
+    Args:
+        report: the newest.
+        before: what changes are counted against, None for none.
+        about: circumstances.
+    """
+    about = about or Circumstances()
+    results = report.scored.functions
+    place = {i: number for number, group in enumerate(report.aggregate.groups) for i in group.indices}
+    advantages = report.aggregate.advantages()
+    differs = _changes(report, before)
+    rows = tuple(
+        SampleRow(
+            index=i,
+            group=place[i],
+            text=one_line(_ends(completion_text(sample.completion), MOST_TEXT)),
+            kind=one_line(sample.kind, 24),
+            scores=tuple(r.scores[i] for r in results),
+            total=report.aggregate.totals[i],
+            advantage=advantages[i],
+            before=differs.get(i),
+            broke=tuple(k for k, r in enumerate(results) if r.failure is not None and r.failure.sample == i),
+        )
+        for i, sample in enumerate(report.scored.samples)
+    )
+    return RewardsView(
+        title=about.title,
+        origin=about.origin,
+        columns=_columns(report, about.muted),
+        rows=rows,
+        groups=_groups(report, about.gold_column),
+        findings=report.findings,
+        scale=report.aggregation.scale_rewards,
+        aggregation=report.aggregation.multi_objective_aggregation,
+        scored_at=about.scored_at,
+        took_s=about.took_s,
+        changed=sum(len(values) for values in differs.values()),
+        reason=about.reason,
+        whole=about.whole,
+        digits=min(2, digits_for(report.aggregate.totals)),
+    )
+
+
+def _columns(report: Report, muted: Collection[int]) -> tuple[FunctionColumn, ...]:
+    found = []
+    for k, result in enumerate(report.scored.functions):
+        known = [s for s in result.scores if s is not None and math.isfinite(s)]
+        found.append(
+            FunctionColumn(
+                name=one_line(result.info.name, 60),
+                weight=report.weights[k],
+                muted=k in muted,
+                digits=digits_for(known) if known else 2,
+                failure="" if result.failure is None else one_line(result.failure.text, 500),
+                coverage=result.coverage,
+                seconds=result.seconds,
+                share=report.shares[k],
+                low=min(known, default=None),
+                high=max(known, default=None),
+                mean=sum(known) / len(known) if known else None,
+                histogram=histogram(known),
+                like=_most_like(report, k),
+                file=result.info.file or "",
+                line=result.info.line,
+                printed=result.output,
+            )
+        )
+    return tuple(found)
+
+
+def histogram(values: Sequence[float]) -> str:
+    """Counts of the values in equal parts of their range, as blocks; a part without any is a blank."""
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    if high - low < 1e-12:
+        return BLOCKS[-1]
+    counts = [0] * BINS
+    for value in values:
+        counts[min(BINS - 1, int((value - low) / (high - low) * BINS))] += 1
+    top = max(counts)
+    return "".join(BLOCKS[max(0, round(c / top * (len(BLOCKS) - 1)))] if c else " " for c in counts)
+
+
+def _most_like(report: Report, k: int) -> tuple[str, float] | None:
+    results = report.scored.functions
+    best: tuple[str, float] | None = None
+    for other, result in enumerate(results):
+        if other == k:
+            continue
+        pairs = [_both(results[k], result, group.indices) for group in report.aggregate.groups]
+        r = within_groups([a for a, _ in pairs], [b for _, b in pairs])
+        if abs(r) > 0.005 and (best is None or abs(r) > abs(best[1])):
+            best = (one_line(result.info.name, 60), r)
+    return best
+
+
+def _both(a: FunctionScore, b: FunctionScore, group: Sequence[int]) -> tuple[list[float], list[float]]:
+    pairs = [
+        (x, y)
+        for i in group
+        if (x := a.scores[i]) is not None
+        and (y := b.scores[i]) is not None
+        and math.isfinite(x)
+        and math.isfinite(y)
+    ]
+    return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def _groups(report: Report, gold_column: str | None) -> tuple[SampleGroup, ...]:
+    samples = report.scored.samples
+    found = []
+    for group in report.aggregate.groups:
+        first = samples[group.indices[0]]
+        gold = first.columns.get(gold_column) if gold_column is not None else None
+        flat = len(group.indices) > 1 and not any(group.advantages)
+        found.append(
+            SampleGroup(
+                prompt=one_line(prompt_text(first.prompt), 300),
+                gold="" if gold is None else one_line(short_answer(gold), 60),
+                mean=group.mean,
+                std=group.std,
+                rows=group.indices,
+                flat=flat,
+            )
+        )
+    return tuple(found)
+
+
+def _changes(report: Report, before: Report | None) -> dict[int, dict[int, float | None]]:
+    """Sample to function to what it gave before, for the same samples and functions of the same name."""
+    if before is None or before.scored.samples != report.scored.samples:
+        return {}
+    old = {result.info.name: result for result in before.scored.functions}
+    found: dict[int, dict[int, float | None]] = {}
+    for k, result in enumerate(report.scored.functions):
+        earlier = old.get(result.info.name)
+        if earlier is None or result.failure is not None or earlier.failure is not None:
+            continue
+        for i, (was, now) in enumerate(zip(earlier.scores, result.scores, strict=True)):
+            if repr(was) != repr(now):
+                found.setdefault(i, {})[k] = was
+    return found
+
+
+# -- order ---------------------------------------------------------------------------------------
+
+
+def ordered(view: RewardsView, by: str | int | None, *, low_first: bool = False) -> list[tuple[int, int]]:
+    """Lines of the table as (group, row): by group with a heading (row -1) each, or sorted without.
+
+    Args:
+        view: the samples.
+        by: `total`, `advantage`, a function's place, or None for groups in their order.
+        low_first: lowest on top; what has no score comes last either way.
+    """
+    if by is None:
+        return [(g, row) for g, group in enumerate(view.groups) for row in (-1, *group.rows)]
+
+    def key(row: SampleRow) -> tuple[bool, float]:
+        value = row.total if by == TOTAL else row.advantage if by == ADVANTAGE else row.scores[int(by)]
+        if value is None or math.isnan(value):
+            return True, 0.0
+        return False, value if low_first else -value
+
+    return [(row.group, row.index) for row in sorted(view.rows, key=key)]
+
+
+def fitted(text: str, room: int) -> str:
+    """A completion in so many cells: the beginning and, where they tell samples apart, the last words."""
+    if cell_len(text) <= room or room < 24:
+        return shorten(text, room)
+    head = (room - len(CUT)) // 3
+    tail = room - head - len(CUT)
+    kept = text[-tail:]
+    while cell_len(kept) > tail:
+        kept = kept[1:]
+    return shorten(text, head).removesuffix("…") + CUT + kept
+
+
+def _ends(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most // 2] + CUT + text[-most // 2 :]
+
+
+def next_order(view: RewardsView, by: str | int | None) -> str | int | None:
+    """The order after this one: groups, total, advantage, then each function."""
+    orders: list[str | int | None] = [None, TOTAL, ADVANTAGE, *range(len(view.columns))]
+    return orders[(orders.index(by) + 1) % len(orders)] if by in orders else None
+
+
+# -- cells ---------------------------------------------------------------------------------------
+
+
+def cell(view: RewardsView, row: SampleRow, k: int) -> tuple[str, str]:
+    """Text and colour role of what a function gave a sample."""
+    column, score = view.columns[k], row.scores[k]
+    if column.failure:
+        return ("✗ here", "bad") if k in row.broke else ("failed", "bad" if not row.broke else "dim")
+    text = shown(score, column.digits)
+    if row.before is not None and k in row.before:
+        return f"{shown(row.before[k], column.digits)}→{text}", "accent"
+    if score is None:
+        return text, "dim"
+    return text, "text" if math.isfinite(score) else "attention"
+
+
+def shown(score: float | None, digits: int) -> str:
+    """A score; None is an abstention."""
+    return "none" if score is None else fixed(score, digits)
+
+
+def file_name(path: str) -> str:
+    """The name of a file, safe to show."""
+    return one_line(Path(path).name, 60) if path else ""

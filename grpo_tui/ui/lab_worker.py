@@ -1,0 +1,364 @@
+"""Drives the lab from a thread: loads rewards, gathers samples, scores, and scores anew when a file is saved.
+
+What is asked is put down and done in turn; of one kind only the newest counts. A second thread looks at the
+files, and ends a call whose rewards have changed under it. Knows messages, and no widget.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from textual.message import Message
+
+from grpo_tui.config.paths import split_file_source
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import one_line
+from grpo_tui.present.rewards_view import Circumstances, file_name, rewards_view
+from grpo_tui.rewards.cases import CaseFileError
+from grpo_tui.rewards.keeping import keep_case
+from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Lab, LabError, Scored
+from grpo_tui.rewards.probing import probe
+from grpo_tui.rewards.reweigh import reweighed
+from grpo_tui.rewards.samples import Sample, SampleError
+from grpo_tui.rewards.score_report import Failure
+from grpo_tui.rewards.scoring import Dataset, Report, Wish, gold_column_of, report
+from grpo_tui.rewards.sources import PROBED_ROWS, Origin, dataset_rows, rows_with_gold, samples_from
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.ui.lab_messages import CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
+
+LOOK_S = 0.1
+"""Seconds between two looks at the files of the rewards."""
+LONG_S = 0.3
+"""A call that has run longer is ended when its file is saved; a shorter one is about to end by itself."""
+GONE = (0, 0)
+Stamp = tuple[int, int]
+
+
+class LabWorker:
+    """Holds one lab, its samples and its newest report; `run` and `watch` are the bodies of two threads.
+
+    Args:
+        post: takes a message for the screen, from any thread.
+        clock: wall clock.
+        lab: the lab to use; one of its own when None.
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Message], object],
+        clock: Callable[[], float] = time.time,
+        lab: Lab | None = None,
+    ) -> None:
+        self._post, self._clock = post, clock
+        self._lab = lab or Lab()
+        self._own = lab is None
+        self._jobs: dict[str, Callable[[], None]] = {}
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._busy = self._interrupted = self._superseded = False
+        self._function = ""
+        self._function_at = 0.0
+        self._stamps: dict[str, Stamp] = {}
+        self._config: RunConfig | None = None
+        self._title = ""
+        self._dataset: Dataset | None = None
+        self._origin = Origin()
+        self._samples: list[Sample] = []
+        self._edited = False
+        self._report: Report | None = None
+        self._before: Report | None = None
+        self._weights: tuple[float, ...] | None = None
+        self._muted: frozenset[int] = frozenset()
+        self._about = Circumstances()
+
+    # -- asked by the screen; returns at once ------------------------------------------------------
+
+    def open(self, config: Callable[[], RunConfig], origin: Origin, title: str) -> None:
+        """Load the rewards of a config and score samples from somewhere."""
+        self._ask("open", lambda: self._open(config, origin, title), clear=True)
+
+    def take(self, origin: Origin) -> None:
+        """Score samples from somewhere else."""
+        self._ask("samples", lambda: self._take(origin))
+
+    def replace(self, samples: Sequence[Sample], reason: str) -> None:
+        """Score samples that a person has made or changed."""
+        self._ask("samples", lambda: self._replace(list(samples), reason))
+
+    def weigh(self, weights: Sequence[float], muted: frozenset[int]) -> None:
+        """Aggregate what was scored with other weights."""
+        self._ask("weigh", lambda: self._weigh(tuple(weights), muted))
+
+    def again(self) -> None:
+        """Load and score again."""
+        self._ask("reload", lambda: self._reload("scored again"))
+
+    def probe(self) -> None:
+        """Try to fool the rewards."""
+        self._ask("probe", self._probe)
+
+    def keep(self, index: int) -> None:
+        """Keep a sample as a case, with what it gets now."""
+        self._ask("keep", lambda: self._keep(index))
+
+    def interrupt(self) -> bool:
+        """End the call that runs; False when none does."""
+        if not self._busy:
+            return False
+        self._interrupted = True
+        self._lab.interrupt()
+        return True
+
+    def stop(self) -> None:
+        """End both threads soon, and the lab with them."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        if self._busy:
+            self._lab.interrupt()
+
+    # -- the threads -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Do what is asked until stopped."""
+        try:
+            while (job := self._next()) is not None:
+                self._superseded = self._interrupted = False
+                self._busy = True
+                try:
+                    job()
+                except (LabError, SampleError, RunDatabaseError, CaseFileError, OSError, ValueError) as error:
+                    self._failed(error)
+                finally:
+                    self._busy = False
+                    self._function = ""
+                if not self._stopped:
+                    self._post(LabIdle())
+        finally:
+            if self._own:
+                self._lab.close()
+
+    def watch(self) -> None:
+        """Look at the files of the rewards until stopped; a saved one is scored at once."""
+        while not self._stopped:
+            time.sleep(LOOK_S)
+            known = self._stamps
+            saved = [file for file, stamp in known.items() if _stamp(file) not in (stamp, GONE)]
+            if not saved:
+                continue
+            self._stamps = {file: _stamp(file) for file in known}
+            self._ask("reload", lambda saved=saved: self._reload(f"{file_name(saved[0])} saved"))  # type: ignore[misc]
+            if self._function and time.monotonic() - self._function_at > LONG_S:
+                self._superseded = True
+                self._lab.interrupt()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._changed:
+            while not self._jobs and not self._stopped:
+                self._changed.wait()
+            return None if self._stopped else self._jobs.pop(next(iter(self._jobs)))
+
+    def _ask(self, kind: str, job: Callable[[], None], *, clear: bool = False) -> None:
+        with self._changed:
+            if clear:
+                self._jobs.clear()
+            self._jobs.pop(kind, None)
+            self._jobs[kind] = job
+            self._changed.notify_all()
+
+    def _failed(self, error: Exception) -> None:
+        if self._stopped or self._superseded:
+            return
+        text = "ended by you; r scores again, a saved file too" if self._interrupted else str(error)
+        self._post(LabTrouble(one_line(text, 600)))
+
+    # -- in the thread ---------------------------------------------------------------------------
+
+    def _open(self, config: Callable[[], RunConfig], origin: Origin, title: str) -> None:
+        self._report = self._before = self._weights = None
+        self._muted, self._stamps, self._dataset = frozenset(), {}, None
+        self._doing("starting the lab, which imports torch (some seconds)")
+        self._config, self._title, self._origin = config(), title, origin
+        self._load()
+        start = time.monotonic()
+        self._doing("reading the dataset")
+        trouble = ""
+        try:
+            self._dataset = dataset_rows(self._lab, self._config)
+        except LabError as error:
+            if origin.kind not in ("file", "run"):
+                raise
+            trouble = f"the dataset could not be read: {error}"
+        self._gather(origin)
+        self._score("", start)
+        if trouble:
+            self._post(LabTrouble(one_line(trouble, 600)))
+
+    def _take(self, origin: Origin) -> None:
+        assert self._config is not None
+        start = time.monotonic()
+        self._doing("gathering samples")
+        self._gather(origin)
+        self._before = None
+        self._score("", start)
+
+    def _gather(self, origin: Origin) -> None:
+        assert self._config is not None
+        found = samples_from(self._lab, self._config, self._dataset, origin)
+        if not found:
+            raise SampleError("there is nothing to score there")
+        self._samples, self._origin, self._edited = found, origin, False
+
+    def _replace(self, samples: list[Sample], reason: str) -> None:
+        self._samples, self._before, self._edited = samples, None, True
+        self._score(reason, time.monotonic())
+
+    def _reload(self, reason: str) -> None:
+        if self._config is None:
+            return
+        start = time.monotonic()
+        self._doing("loading the rewards")
+        self._load()
+        if not self._samples:
+            self._gather(self._origin)
+        self._before = self._report
+        self._score(reason, start)
+
+    def _load(self) -> None:
+        assert self._config is not None
+        self._watch_files()
+        try:
+            self._lab.load(self._config)
+        finally:
+            self._watch_files()
+
+    def _watch_files(self) -> None:
+        """Follow what the config names and what was loaded, as it stood before it was read."""
+        assert self._config is not None
+        names = [split_file_source(entry.source) for entry in self._config.section.rewards]
+        files = {parts[0] for parts in names if parts} | set(self._lab.files)
+        self._stamps = {file: self._stamps.get(file) or _stamp(file) for file in files}
+
+    def _score(self, reason: str, start: float) -> None:
+        """Scores first, so that they are on the screen; then the checks, which call functions again."""
+        first = self._scored()
+        weights = self._weights if self._weights and len(self._weights) == len(first.functions) else None
+        if weights is None:
+            self._weights, self._muted = None, frozenset()
+            weights = tuple(f.info.weight for f in first.functions)
+        wish = Wish(weights=weights, gold=False, repeat=False, tell=self._tell)
+        quick = report(self._lab, first.samples, self._dataset, wish, first)
+        self._about = self._circumstances(reason, time.monotonic() - start)
+        self._show(quick, whole=False)
+        checked = self._checked(first)
+        wish = replace(wish, gold=True, repeat=True)
+        self._show(report(self._lab, first.samples, self._dataset, wish, checked), whole=True)
+
+    def _scored(self) -> Scored:
+        """Score with every function; one that a person ends is named, the others are scored."""
+        ended: dict[int, Failure] = {}
+        while True:
+            left = [f.index for f in self._lab.functions if f.index not in ended]
+            try:
+                scored = self._lab.score(
+                    self._samples, only=left if ended else None, tell=self._tell, repeat_limit_s=0.0
+                )
+                break
+            except LabError:
+                index = next((f.index for f in self._lab.functions if f.name == self._function), None)
+                if not self._interrupted or self._superseded or index is None or index in ended:
+                    raise
+                for_s = time.monotonic() - self._function_at
+                ended[index] = Failure("hung", "", f"ended by you after {for_s:.1f} s without an answer")
+                self._interrupted = False
+        functions = tuple(
+            f.with_failure(ended[f.info.index]) if f.info.index in ended else f for f in scored.functions
+        )
+        return replace(scored, functions=functions)
+
+    def _checked(self, first: Scored) -> Scored:
+        """Call the quick functions once more, for what only a second look can tell."""
+        quick = [
+            f.info.index
+            for f in first.functions
+            if f.seconds <= REPEAT_LIMIT_S and (f.failure is None or f.failure.kind in ("raised", "returned"))
+        ]
+        if not quick:
+            return first
+        again = self._lab.score(self._samples, only=quick, tell=self._tell)
+        functions = tuple(
+            new if new.info.index in quick else old
+            for old, new in zip(first.functions, again.functions, strict=True)
+        )
+        return replace(first, functions=functions)
+
+    def _weigh(self, weights: tuple[float, ...], muted: frozenset[int]) -> None:
+        if self._report is not None:
+            self._weights, self._muted = weights, muted
+            self._show(self._report, whole=self._about.whole)
+
+    def _show(self, found: Report, *, whole: bool) -> None:
+        weights = self._weights or found.weights
+        if self._muted or weights != found.weights or self._about.muted:
+            found = reweighed(self._lab, found, weights, self._muted)
+        self._report = found
+        self._about = replace(self._about, whole=whole, muted=self._muted)
+        view = rewards_view(found, self._before, self._about)
+        self._post(LabScored(view, found, tuple(self._samples), self._origin))
+
+    def _circumstances(self, reason: str, took_s: float) -> Circumstances:
+        assert self._config is not None
+        columns = self._dataset or Dataset.of_samples(self._samples)
+        return Circumstances(
+            title=self._title,
+            origin=origin_words(self._origin, len(self._samples)) + (", changed" if self._edited else ""),
+            scored_at=self._clock(),
+            took_s=took_s,
+            reason=reason,
+            muted=self._muted,
+            gold_column=gold_column_of(self._config, columns.columns),
+        )
+
+    def _probe(self) -> None:
+        assert self._config is not None
+        self._doing("making probes")
+        rows, column = rows_with_gold(self._lab, self._config, self._dataset, PROBED_ROWS)
+        found = probe(self._lab, rows[:PROBED_ROWS], column, made_up=self._dataset is None, tell=self._tell)
+        self._post(ProbesDone(found))
+
+    def _keep(self, index: int) -> None:
+        if self._report is not None and self._config is not None:
+            self._post(CaseKept(*keep_case(self._config, self._report, index)))
+
+    def _doing(self, what: str) -> None:
+        self._function = ""
+        self._post(LabBusy(what, "", time.monotonic()))
+
+    def _tell(self, function: str, what: str) -> None:
+        self._function, self._function_at = function, time.monotonic()
+        self._post(LabBusy(what, one_line(function, 40), self._function_at))
+
+
+def origin_words(origin: Origin, count: int) -> str:
+    """Where samples come from, for a person."""
+    if origin.kind == "file" and origin.file is not None:
+        return file_name(str(origin.file))
+    if origin.kind == "run" and origin.run is not None:
+        name = one_line(origin.run.name, 30)
+        if origin.group is not None:
+            return f"a group of {name}"
+        at = "its newest step" if origin.step is None else f"step {origin.step}"
+        return f"{name}, {f'its {origin.step} group' if origin.step in ('best', 'worst') else at}"
+    return "probes" if origin.kind == "probes" else "gold and wrong answers"
+
+
+def _stamp(file: str) -> Stamp:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return GONE
+    return (status.st_mtime_ns, status.st_size)

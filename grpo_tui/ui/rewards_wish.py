@@ -1,0 +1,54 @@
+"""What the pane Rewards shall be about: a config, and where its samples come from. Plain data for the app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from grpo_tui.config.run_config import RunConfig
+    from grpo_tui.rewards.sources import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class RewardsWish:
+    """Rewards to load and samples to score.
+
+    Attributes:
+        title: whose rewards these are, such as the file's name.
+        config: reads the config, in the lab's thread; raises ValueError with a sentence.
+        origin: where the samples come from; the usual place when None.
+        run: the run whose rewards they are, None when a person named them.
+    """
+
+    title: str
+    config: Callable[[], RunConfig]
+    origin: Origin | None = None
+    run: Path | None = None
+
+
+def rewards_of_run(root: Path, group: int | None = None) -> RewardsWish:
+    """The rewards of a run; with `group`, the completions of one of its groups as samples."""
+
+    def read() -> RunConfig:
+        from grpo_tui.config.run_config import RunConfig
+        from grpo_tui.store.layout import RunFolder
+        from grpo_tui.store.spec import read_spec
+
+        try:
+            return RunConfig.from_json(read_spec(RunFolder(root).spec).config)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ValueError(
+                f"the rewards of this run are not known, for its run.json cannot be read ({reason}); name "
+                "them instead: grpo-tui rewards CONFIG, or grpo-tui rewards FILE.py:FUNCTION"
+            ) from error
+
+    origin = None
+    if group is not None:
+        from grpo_tui.rewards.sources import Origin
+
+        origin = Origin("run", run=root, group=group)
+    return RewardsWish(root.name, read, origin, root)

@@ -1,0 +1,139 @@
+"""What the probes showed, over the whole screen: what each function takes or refuses that it should not.
+
+Knows the report it was opened with; scores nothing.
+"""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import compact, plural
+from grpo_tui.rewards.probing import TOTAL, ProbeReport, looks_at
+from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, wrapped
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.widgets.footer import Footer
+from grpo_tui.ui.widgets.header import Header
+
+HEADINGS = {"fooled": "takes what it should not", "unfair": "refuses what it should take"}
+KIND_W = 30
+MOST_ROWS = 3
+"""Lines of an example, unless all of them are asked for."""
+
+
+def probed_word(report: ProbeReport) -> str:
+    """The outcome in a few words."""
+    kinds = {kind.kind for kind in report.kinds if kind.fault == "fooled"}
+    unfair = {kind.kind for kind in report.kinds if kind.fault == "unfair"}
+    if report.failed:
+        return "⚠ probes failed"
+    parts = [f"{len(kinds)} fool" if kinds else "", f"{len(unfair)} are refused" if unfair else ""]
+    told = ", ".join(part for part in parts if part)
+    return f"⚠ of the probes {told}" if told else "✓ probes"
+
+
+class ProbeLines(LineScroll):
+    """Every function with the kinds of probe that show a fault, each with an example."""
+
+    def __init__(self, report: ProbeReport) -> None:
+        super().__init__(id="probe-lines")
+        self._report = report
+        self.whole = False
+
+    def lines(self, width: int) -> list[Line]:
+        """By function: what it looks at, then its faults."""
+        report = self._report
+        where = "made-up questions" if report.made_up else "rows of the dataset"
+        what = f" {report.probes} completions for {report.rows} {where}, made to fool a reward or right anew"
+        lines: list[Line] = [[Span(what, "dim")]]
+        names = [function.info.name for function in report.functions]
+        if any(kind.function == TOTAL for kind in report.kinds):
+            names.append(TOTAL)
+        failures = {f.info.name: f.failure for f in report.functions if f.failure is not None}
+        for name in names:
+            lines.append(())
+            failure = failures.get(name)
+            lines += self._function(name, "" if failure is None else failure.text, width)
+        return lines
+
+    def _function(self, name: str, failure: str, width: int) -> list[Line]:
+        kinds = [kind for kind in self._report.kinds if kind.function == name]
+        title = "the weighted total" if name == TOTAL else one_line(name, 40)
+        seen = looks_at(self._report.aspects.get(name))
+        word = (
+            f"looks at the {' and the '.join(seen)}" if seen else "tells right, wrong and formless not apart"
+        )
+        if failure:
+            return [
+                ruled([[Span(title, "title")]], width),
+                [Span(f" ✗ {one_line(failure, max(10, width - 4))}", "bad")],
+            ]
+        lines: list[Line] = [ruled([[Span(title, "title")], [Span(word)]], width)]
+        if not kinds and seen:
+            lines.append([Span(" ✓ nothing fools it", "good")])
+        for fault, heading in HEADINGS.items():
+            mine = [kind for kind in kinds if kind.fault == fault]
+            if mine:
+                sign, role = ("✗", "bad") if fault == "fooled" else ("⚠", "attention")
+                lines.append([Span(f" {sign} {heading}", role)])
+            for kind in mine:
+                example = kind.example
+                lines.append(
+                    [
+                        Span("   " + pad(kind.kind, KIND_W), "strong"),
+                        Span(f"{compact(example.score):>6} of {compact(example.right):<6}"),
+                        Span(f"  {kind.rows} of {plural(kind.of, 'row')}   {example.why}", "dim"),
+                    ]
+                )
+                rows = wrapped(example.text, max(10, width - 8)) or [""]
+                kept = rows if self.whole else rows[:MOST_ROWS]
+                lines += [[Span("      " + row, "text")] for row in kept]
+                if len(rows) > len(kept):
+                    lines.append(
+                        [Span(f"      … {plural(len(rows) - len(kept), 'more line')}, v shows", "dim")]
+                    )
+        return lines
+
+
+class ProbesScreen(Screen[None], Shell):
+    """The outcome of the probes."""
+
+    BINDINGS = bindings("probes")
+    PANE = "probes"
+
+    def __init__(self, report: ProbeReport) -> None:
+        super().__init__()
+        self._report = report
+
+    def compose(self) -> ComposeResult:
+        """Header, the outcome, footer."""
+        yield Header("rewards")
+        yield ProbeLines(self._report)
+        yield Footer(self.PANE)
+
+    def on_mount(self) -> None:
+        """Ready to scroll."""
+        self.query_one(Header).show(self.shell.view)
+        self.query_one(Footer).show(self.shell.view)
+        self.query_one(ProbeLines).focus()
+
+    def action_probes_back(self) -> None:
+        """Back to the samples."""
+        self.dismiss(None)
+
+    def action_probes_down(self) -> None:
+        """A line on."""
+        self.query_one(ProbeLines).scroll_relative(y=1, animate=False)
+
+    def action_probes_up(self) -> None:
+        """A line back."""
+        self.query_one(ProbeLines).scroll_relative(y=-1, animate=False)
+
+    def action_probes_whole(self) -> None:
+        """The examples in full, or their beginnings."""
+        lines = self.query_one(ProbeLines)
+        lines.whole = not lines.whole
+        lines.changed()
+        lines.refresh()

@@ -1,0 +1,153 @@
+"""What a person does with samples in the pane Rewards: write, change, copy, remove, keep, fetch others.
+
+Mixed into the screen. Knows the samples that were scored last; scoring is the lab's thread's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.widgets.reward_table import SampleTable
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    from grpo_tui.present.rewards_view import RewardsView
+    from grpo_tui.rewards.samples import Sample
+    from grpo_tui.rewards.scoring import Report
+    from grpo_tui.rewards.sources import Origin
+    from grpo_tui.ui.lab_worker import LabWorker
+
+YOURS = "yours"
+"""The kind of a sample that a person wrote."""
+
+
+class SampleEditing(Shell):
+    """The keys that change the samples."""
+
+    samples: tuple[Sample, ...] = ()
+    scored: RewardsView | None = None
+    report: Report | None = None
+    worker: LabWorker | None = None
+    goes_to: int | None = None
+    """The sample that the cursor goes to with the next scores."""
+
+    @property
+    def _pane(self) -> Screen[Any]:
+        return cast("Screen[Any]", self)
+
+    def chosen_sample(self) -> int | None:
+        """The sample under the cursor; says what to do when there is none."""
+        selected = self._pane.query_one(SampleTable).selected
+        if selected is None or selected >= len(self.samples) or self.worker is None:
+            self._pane.app.notify(
+                "There are no samples yet: f chooses where they come from.", severity="warning", markup=False
+            )
+            return None
+        return selected
+
+    def gold_of(self, index: int) -> str:
+        """The right answer of a sample's row."""
+        view = self.scored
+        return view.groups[view.rows[index].group].gold if view is not None else ""
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def action_rewards_add(self) -> None:
+        """Write a completion for the row under the cursor."""
+        index = self.chosen_sample()
+        if index is None:
+            return
+        sample = self.samples[index]
+        fresh = replace(sample, completion="", kind=YOURS, recorded=None, truncated=False)
+        self._ask_for("a completion of your own", fresh, index, lambda new: self._insert(index + 1, new))
+
+    def edit_chosen(self) -> None:
+        """Change the completion under the cursor."""
+        index = self.chosen_sample()
+        if index is not None:
+            self._ask_for(
+                "edit the completion", self.samples[index], index, lambda new: self._put(index, new)
+            )
+
+    def action_rewards_duplicate(self) -> None:
+        """The sample once more, to be changed."""
+        index = self.chosen_sample()
+        if index is not None:
+            self._insert(index + 1, replace(self.samples[index], recorded=None))
+
+    def action_rewards_remove(self) -> None:
+        """Take the sample out of the list; what it came from stays."""
+        index = self.chosen_sample()
+        if index is None:
+            return
+        if len(self.samples) == 1:
+            self._pane.app.notify(
+                "It is the last sample; f fetches others.", severity="warning", markup=False
+            )
+            return
+        self.goes_to = max(0, index - 1)
+        self._score([s for i, s in enumerate(self.samples) if i != index], "a sample removed")
+
+    def action_rewards_keep(self) -> None:
+        """Keep the sample as a case, with what it gets now."""
+        index = self.chosen_sample()
+        if index is not None and self.worker is not None:
+            self.worker.keep(index)
+
+    def action_rewards_samples(self) -> None:
+        """Ask where samples shall come from."""
+        from grpo_tui.ui.screens.rewards_dialogs import SourceDialog
+
+        folder = self.shell.run_folder
+        if self.worker is None or self.report is None:
+            self._pane.app.notify(
+                "No rewards are loaded yet, so nothing can be scored.", severity="warning", markup=False
+            )
+            return
+
+        def chosen(origin: Origin | None) -> None:
+            if origin is not None and self.worker is not None:
+                self.goes_to = 0
+                self.worker.take(origin)
+
+        dialog = SourceDialog(folder.root if folder is not None else None, dataset=self.report.batch > 0)
+        self._pane.app.push_screen(dialog, chosen)
+
+    # -- how -------------------------------------------------------------------------------------
+
+    def _ask_for(self, title: str, sample: Sample, index: int, then: Any) -> None:
+        from grpo_tui.core.text import prompt_text
+        from grpo_tui.present.reward_detail import editable_text
+        from grpo_tui.ui.screens.rewards_dialogs import CompletionDialog
+
+        before = editable_text(sample)
+
+        def written(text: str | None) -> None:
+            if text is not None and (text != before or sample.kind == YOURS):
+                then(replace(sample, completion=text, recorded=None, kind=_kind_of(sample)))
+
+        dialog = CompletionDialog(title, prompt_text(sample.prompt), self.gold_of(index), before)
+        self._pane.app.push_screen(dialog, written)
+
+    def _insert(self, place: int, sample: Sample) -> None:
+        self.goes_to = place
+        self._score([*self.samples[:place], sample, *self.samples[place:]], "a sample added")
+
+    def _put(self, place: int, sample: Sample) -> None:
+        self.goes_to = place
+        samples = list(self.samples)
+        samples[place] = sample
+        self._score(samples, f"sample {place + 1} changed")
+
+    def _score(self, samples: list[Sample], reason: str) -> None:
+        if self.worker is not None:
+            self.samples = tuple(samples)
+            self.worker.replace(samples, reason)
+
+
+def _kind_of(sample: Sample) -> str:
+    """What was gold or wrong is no longer known to be, once it is changed."""
+    return sample.kind if sample.kind in ("", YOURS) else YOURS
