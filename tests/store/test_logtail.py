@@ -91,7 +91,8 @@ def test_tracebacks_of_two_ranks_that_alternate_stay_whole() -> None:
 @pytest.mark.parametrize(
     ("text", "level"),
     [("all is well", "info"), ("WARNING: hot", "warning"), ("ValueError: no", "error"),
-     ("a.py:3: UserWarning: hot", "warning"), ("x.y.NoError: z", "error"), ("no ValueErrors here", "info"), ("Error: no", "error"),
+     ("a.py:3: UserWarning: hot", "warning"), ("x.y.NoError: z", "error"),
+     ("no ValueErrors here", "info"), ("Error: no", "error"),
      ("Traceback (most recent call last):", "error"), ("DEBUG x", "debug")],
 )  # fmt: skip
 def test_the_level_of_a_line_is_read_from_its_words(text: str, level: str) -> None:
