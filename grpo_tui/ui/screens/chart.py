@@ -46,7 +46,6 @@ class ChartScreen(ZoomScreen):
 
     def on_mount(self) -> None:
         """Follow the open run's header too."""
-        super().on_mount()
         self.shell.view_signal.subscribe(self, self._on_view)
         self._on_view(self.shell.view)
 

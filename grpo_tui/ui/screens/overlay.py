@@ -101,7 +101,6 @@ class OverlayScreen(ZoomScreen):
 
     def on_mount(self) -> None:
         """Read the settings once, beside the chart."""
-        super().on_mount()
         self.query_one(Header).show(self.shell.view)
         self.query_one(Footer).show(None)
         self.app.run_worker(self._read, thread=True, group="settings", exit_on_error=False)
