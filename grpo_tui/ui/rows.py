@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, overload
 
 from textual.binding import Binding, BindingType
-from textual.events import Click
+from textual.events import Blur, Click, Focus
 from textual.message import Message
 
 from grpo_tui.ui.paint import Line, LineScroll
@@ -124,11 +124,11 @@ class CursorList(LineScroll):
         if again:
             self.action_open()
 
-    def on_focus(self) -> None:
+    def on_focus(self, event: Focus) -> None:
         """The cursor shows."""
         self.changed()
 
-    def on_blur(self) -> None:
+    def on_blur(self, event: Blur) -> None:
         """The cursor hides."""
         self.changed()
 
