@@ -214,3 +214,25 @@ def test_what_params_bind_is_no_parameter_that_stays_empty(lab: Lab, tmp_path: P
     found = report(lab, SAMPLES)
     assert [f.info.name for f in found.scored.functions] == ["named"]
     assert "rewards.unfilled-default" not in [finding.id for finding in found.findings]
+
+
+def test_reserved_columns_never_reach_a_reward_and_a_taken_name_is_refused(lab: Lab, tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        "def f(completions, log_extra, **kw):\n"
+        "    log_extra('names', [sorted(kw)] * len(completions))\n"
+        "    return [type(kw['trainer_state']).__name__ == 'TrainerState' for _ in completions]\n",
+    )
+    lab.load(config_of_functions([f"{file}:f"]))
+    odd = rows(("p", "a"), ("p", "b"), answer="4", completion="gold", prompt="p", trainer_state="mine")
+    (result,) = lab.score(odd).functions
+    assert result.scores == (1.0, 1.0)
+    assert result.log_extra["names"][0] == [
+        "answer",
+        "completion_ids",
+        "log_metric",
+        "prompts",
+        "trainer_state",
+    ]
+    with pytest.raises(LabError, match="a column completions, under which TRL passes something else"):
+        lab.score(rows(("p", "a"), completions="x"))

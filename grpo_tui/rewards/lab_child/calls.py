@@ -67,6 +67,9 @@ def batch_of(samples: Sequence[Mapping[str, Any]], as_chat: Callable[[Any], Any]
     Args:
         samples: at least one.
         as_chat: makes messages of a text prompt, when the run's prompts are messages; else None.
+
+    Raises:
+        ValueError: a column has a name that TRL's own arguments have.
     """
     prompts = [s["prompt"] for s in samples]
     if as_chat is not None:
@@ -79,6 +82,11 @@ def batch_of(samples: Sequence[Mapping[str, Any]], as_chat: Callable[[Any], Any]
             completion = as_message(completion)
         completions.append(completion if chat else completion_text(completion))
     names = dict.fromkeys(name for s in samples for name in s["columns"] if name not in NOT_PASSED)
+    taken = next((name for name in ("prompts", "completions") if name in names), None)
+    if taken is not None:
+        raise ValueError(
+            f"the samples have a column {taken}, under which TRL passes something else; rename it"
+        )
     columns = {name: [s["columns"].get(name) for s in samples] for name in names}
     return Batch(prompts, completions, [bool(s.get("truncated")) for s in samples], columns)
 
