@@ -337,12 +337,13 @@ def fitted(text: str, room: int) -> str:
     """A completion in so many cells: the beginning and, where they tell samples apart, the last words."""
     if cell_len(text) <= room or room < 24:
         return shorten(text, room)
-    head = (room - len(CUT)) // 3
-    tail = room - head - len(CUT)
+    head = (room - len(CUT)) // 3 if room >= 40 else 0
+    cut = CUT if head else "… "
+    tail = room - head - len(cut)
     kept = text[-tail:]
     while cell_len(kept) > tail:
         kept = kept[1:]
-    return shorten(text, head).removesuffix("…") + CUT + kept
+    return (shorten(text, head).removesuffix("…") if head else "") + cut + kept
 
 
 def _ends(text: str, most: int) -> str:

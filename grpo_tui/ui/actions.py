@@ -163,7 +163,7 @@ ACTIONS: tuple[Action, ...] = (
            footer=1, part="busy", shown="esc"),
     Action("rewards.left", "left", "", "Choose the function before; on the weights, lower this one.",
            "rewards", shown="←"),
-    Action("rewards.right", "right", "move", "Choose the next function; on the weights, raise this one.",
+    Action("rewards.right", "right", "change", "Choose the next function; on the weights, raise this one.",
            "rewards", footer=1, part="weights", shown="← →"),
     Action("rewards.add", "a", "add", "Write a completion for the row under the cursor.", "rewards",
            footer=2, part="scored"),

@@ -10,6 +10,7 @@ from textual.screen import Screen
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, plural
+from grpo_tui.present.rewards_view import fitted
 from grpo_tui.rewards.probing import TOTAL, ProbeReport, looks_at
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, wrapped
@@ -18,9 +19,7 @@ from grpo_tui.ui.widgets.footer import Footer
 from grpo_tui.ui.widgets.header import Header
 
 HEADINGS = {"fooled": "takes what it should not", "unfair": "refuses what it should take"}
-KIND_W = 30
-MOST_ROWS = 3
-"""Lines of an example, unless all of them are asked for."""
+KIND_W = 28
 
 
 def probed_word(report: ProbeReport) -> str:
@@ -87,13 +86,9 @@ class ProbeLines(LineScroll):
                         Span(f"  {kind.rows} of {plural(kind.of, 'row')}   {example.why}", "dim"),
                     ]
                 )
-                rows = wrapped(example.text, max(10, width - 8)) or [""]
-                kept = rows if self.whole else rows[:MOST_ROWS]
-                lines += [[Span("      " + row, "text")] for row in kept]
-                if len(rows) > len(kept):
-                    lines.append(
-                        [Span(f"      … {plural(len(rows) - len(kept), 'more line')}, v shows", "dim")]
-                    )
+                room = max(10, width - 8)
+                rows = wrapped(example.text, room) if self.whole else [fitted(one_line(example.text), room)]
+                lines += [[Span("      " + row)] for row in rows]
         return lines
 
 

@@ -213,7 +213,7 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving):
             summary.busy = line
         summary.changed()
         parts = ["weights"] if self.on_weights else ["scored"] if self.scored is not None else []
-        footer.parts = (*parts, *(["busy"] if line else []))
+        footer.parts = (*parts, *(["busy"] if len(line) > 1 else []))
         footer.show(self.shell.view)
 
     def on_resize(self) -> None:

@@ -79,12 +79,12 @@ class WeightDialog(ModalScreen[float]):
 
     def __init__(self, name: str, weight: float) -> None:
         super().__init__()
-        self._name, self._weight = name, weight
+        self._function, self._weight = name, weight
 
     def compose(self) -> ComposeResult:
         """A field."""
         with Vertical(classes="dialog"):
-            yield DialogTitle(f"weight of {one_line(self._name, 40)}", "enter apply   esc back")
+            yield DialogTitle(f"weight of {one_line(self._function, 40)}", "enter apply   esc back")
             yield Input(value=f"{self._weight:g}", id="weight")
             yield DialogText(
                 [[Span(" For these samples alone; the config stays as it is.", "dim")]], id="word"

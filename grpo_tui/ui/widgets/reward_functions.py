@@ -121,7 +121,7 @@ class FunctionRows(CursorList, inherit_bindings=False):
                 Span(pad(_time(column.seconds), 6, right=True), "dim" + tail),
                 Span("   " + pad(like, max(1, width - NAME_W - 64)), "dim" + tail),
             ]
-        return line
+        return [*line, Span(" " * width, "text" + tail)] if tail else line
 
 
 def _range(column: FunctionColumn) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from grpo_tui.core.text import one_line
 from grpo_tui.core.text import wrapped as words_wrapped
 from grpo_tui.present.formatting import clock, duration, plural
+from grpo_tui.present.rewards_view import fitted
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, ruled, spread, wrapped
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from grpo_tui.present.reward_detail import SampleDetail, Saw
     from grpo_tui.present.rewards_view import RewardsView
 
+FEW = 3
+"""With so few lines the completion is put on one."""
 SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("●", "accent")}
 WORDS = {"sum_then_normalize": "sum, then normalize", "normalize_then_sum": "normalize, then sum"}
 
@@ -144,10 +147,14 @@ class DetailLines(LineScroll):
             return []
         parts: list[Line] = [[Span(f"sample {detail.number}", "title")]]
         parts.append([Span(one_line(detail.kind, 24), "dim")] if detail.kind else [])
-        parts.append([Span(f"“{one_line(detail.prompt, max(12, width - 70))}”", "strong")])
+        parts.append(
+            [Span(f"“{one_line(detail.prompt, max(12, width - 40 - len(detail.recorded)))}”", "strong")]
+        )
         parts.append([Span(f"in the run: {detail.recorded}", "dim")] if detail.recorded else [])
         lines: list[Line] = [ruled([part for part in parts if part], width)]
         lines += [line for saw in detail.saw for line in saw_lines(saw, width)]
+        if self.size.height <= FEW:
+            return [*lines, [Span("  " + fitted(one_line(detail.completion), width - 3))]]
         lines += [[Span("  " + row)] for row in wrapped(detail.completion, max(8, width - 4))]
         for saw in detail.saw:
             lines += [[Span(f"  {saw.name} printed: ", "dim"), Span(row, "dim")] for row in saw.printed]

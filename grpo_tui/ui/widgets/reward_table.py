@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LEAST_TEXT = 18
 """Cells that a completion keeps, whatever the number of functions."""
 WIDEST_NAME = 13
+WEIGHTS_FROM = 98
+"""From this width on, weights stand in the headings."""
 TOTAL_W, ADVANTAGE_W, NUMBER_W = 9, 8, 8
 
 
@@ -52,7 +54,7 @@ def table_layout(view: RewardsView, width: int, chosen: int) -> TableLayout:
     changed = {k for row in view.rows if row.before for k in row.before}
     widths = {
         k: max(
-            cell_len(heading(view, k)) + 2,
+            cell_len(heading(view, k, width)) + 2,
             NUMBER_W,
             2 * (column.digits + 3) + 3 if k in changed else 0,
         )
@@ -73,10 +75,13 @@ def _counts(view: RewardsView, k: int) -> float:
     return abs(view.columns[k].share or 0.0)
 
 
-def heading(view: RewardsView, k: int) -> str:
-    """Name and weight of a function."""
+def heading(view: RewardsView, k: int, width: int) -> str:
+    """Name and weight of a function; in a narrow table the name, for the weight stands below it."""
     column = view.columns[k]
-    return f"{one_line(column.name, WIDEST_NAME)} " + ("off" if column.muted else f"×{column.weight:g}")
+    name = one_line(column.name, WIDEST_NAME)
+    if width < WEIGHTS_FROM:
+        return name
+    return f"{name} off" if column.muted else f"{name} ×{column.weight:g}"
 
 
 class SampleHeading(LinePane):
@@ -101,7 +106,7 @@ class SampleHeading(LinePane):
                 words.append((at - cell_len(note) - 1, note, "attention"))
         for k, column_w in laid.columns:
             at += column_w
-            name = heading(view, k)
+            name = heading(view, k, width - 1)
             role = "strong" if k == self.chosen else "dim"
             words.append((at - cell_len(name), name, "accent" if self.order == k else role))
         for word, wide in ((TOTAL, TOTAL_W), (ADVANTAGE, ADVANTAGE_W)):
@@ -185,23 +190,23 @@ class SampleTable(CursorList, inherit_bindings=False):
         """A second click opens as enter does."""
         self.screen.run_worker(self.run_action("screen.rewards_edit"))
 
-    def on_resize(self) -> None:
-        """Columns depend on the width."""
-        super().on_resize()
-
     def lines(self, width: int) -> LazyLines | list[Line]:
         """One line a sample, made when it is looked at."""
         view = self._view
         if view is None:
             return self.waits
-        laid = table_layout(view, self.size.width - 1, self.chosen)
-        return LazyLines(len(self._places), lambda place: self._line(view, laid, place, width))
+        width = self.size.width - 1
+        laid = table_layout(view, width, self.chosen)
+        # All that a line depends on stands still here: lines are compared with what they were before.
+        places, cursor, focused = self._places, self.cursor, self.has_focus
 
-    def _line(self, view: RewardsView, laid: TableLayout, place: int, width: int) -> Line:
-        group, index = self._places[place]
-        if index < 0:
-            return group_line(view, group, self.size.width - 1)
-        return sample_line(view, view.rows[index], laid, here=place == self.cursor, focused=self.has_focus)
+        def line(place: int) -> Line:
+            group, index = places[place]
+            if index < 0:
+                return group_line(view, group, width)
+            return sample_line(view, view.rows[index], laid, here=place == cursor, focused=focused)
+
+        return LazyLines(len(places), line)
 
 
 def group_line(view: RewardsView, number: int, width: int) -> Line:
