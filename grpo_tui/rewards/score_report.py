@@ -55,6 +55,7 @@ class FunctionInfo:
         sha256: hash of the file's text.
         file_text: the file's text.
         params: names of the arguments it was made with.
+        saves_state: whether it can give its state and take it back (`state_dict`), as for a resume.
         parameters: what it takes, None when it says nothing of that.
         failure: why it could not be loaded.
     """
@@ -69,6 +70,7 @@ class FunctionInfo:
     sha256: str = ""
     file_text: str = ""
     params: tuple[str, ...] = ()
+    saves_state: bool = False
     parameters: tuple[inspect.Parameter, ...] | None = None
     failure: Failure | None = None
 

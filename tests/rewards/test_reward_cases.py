@@ -238,6 +238,20 @@ CASES = {
         "    return new",
         "def f(completions, **kw):\n    return [1.0 / (completions.count(c) + len(c)) for c in completions]",
     ),
+    "state that a resume would lose": Case(
+        "rewards.keeps-state",
+        "class f:\n"
+        "    def __init__(self): self.calls = 0\n"
+        "    def __call__(self, completions, **kw):\n"
+        "        self.calls += 1\n"
+        "        return [len(c) / 1000 * self.calls for c in completions]",
+        "class f:\n"
+        "    def __init__(self): self.calls = 0\n"
+        "    def state_dict(self): return {'calls': self.calls}\n"
+        "    def __call__(self, completions, **kw):\n"
+        "        self.calls += 1\n"
+        "        return [len(c) / 1000 * self.calls for c in completions]",
+    ),
     "raises on one sample": Case(
         "rewards.raises",
         "def f(completions, answer, **kw):\n"

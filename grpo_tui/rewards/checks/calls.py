@@ -113,6 +113,8 @@ def _repeat(result: FunctionScore) -> list[Finding]:
     if repeat is None or not repeat.differs:
         return []
     count = f"{len(repeat.differs)} of {len(result.scores)} samples score otherwise in a second call"
+    if repeat.fresh_repeats and result.info.saves_state:
+        return []
     if repeat.fresh_repeats:
         text = (
             f"keeps state between calls: {count}, and a fresh copy does the same twice over. After a resume "
