@@ -22,6 +22,8 @@ THINK_TAGS = (
     "working",
 )
 ANSWER_TAGS = ("answer", "final_answer", "final", "solution", "result", "output", "response", "reply")
+SIGNS = {"boxed": "boxed", "####": "hashes"}
+"""What stands in a text that asks for a form without tags, and the form's style."""
 _TAG = re.compile(r"</?([A-Za-z][\w-]*)\\?>")
 
 
@@ -62,21 +64,29 @@ class Form:
 
 
 def find_form(prompts: Iterable[str], sources: Iterable[str] = ()) -> Form:
-    """The form that prompts ask for and that rewards look for.
+    """The form that prompts ask for; where they say nothing, the one that rewards look for.
 
     Args:
         prompts: texts of some prompts, the system prompt among them.
         sources: source texts of the reward functions.
     """
     asked = list(prompts)
-    text = "\n".join([*asked, *sources])
-    found = {name.lower(): name for name in _TAG.findall(text)}
-    think = next((found[tag] for tag in THINK_TAGS if tag in found), None)
-    answer = next((found[tag] for tag in ANSWER_TAGS if tag in found), None)
+    places = ("\n".join(asked), "\n".join(sources))
+    think = _first_tag(THINK_TAGS, places)
     ends = [prompt.rstrip() for prompt in asked]
     prefilled = think is not None and bool(ends) and all(end.endswith(f"<{think}>") for end in ends)
-    if answer is not None:
-        return Form("tags", think, answer, prefilled)
-    if "boxed" in text:
-        return Form("boxed", think, prefilled=prefilled)
-    return Form("hashes" if "####" in text else "plain", think, prefilled=prefilled)
+    for text in places:
+        if answer := _first_tag(ANSWER_TAGS, [text]):
+            return Form("tags", think, answer, prefilled)
+        if style := next((style for sign, style in SIGNS.items() if sign in text), None):
+            return Form(style, think, prefilled=prefilled)
+    return Form("plain", think, prefilled=prefilled)
+
+
+def _first_tag(names: Iterable[str], places: Iterable[str]) -> str | None:
+    """The first of the names that is a tag in the first place that has one, as it is written there."""
+    for text in places:
+        found = {name.lower(): name for name in _TAG.findall(text)}
+        if tag := next((found[name] for name in names if name in found), None):
+            return tag
+    return None

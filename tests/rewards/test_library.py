@@ -148,6 +148,7 @@ def test_every_tag_earns_its_share_and_trailing_text_costs() -> None:
     assert one(reward, "<think>a</think>") == 0.5
     assert one(reward, "<think>a</think><answer>4</answer>\n") == 1.0
     assert one(reward, "<think><think>a</think><answer>4</answer>") == 0.75
+    assert one(reward, "<think> </think><answer></answer>") == 0.5
     assert one(reward, "<think>a</think><answer>4</answer>" + "x" * 100) == pytest.approx(0.9)
     assert one(reward, "<think>a</think><answer>4</answer>" + "x" * 9999) == 0.5
     assert one(reward, "") == 0.0

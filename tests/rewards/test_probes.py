@@ -9,9 +9,11 @@ import pytest
 
 from grpo_tui.rewards.form import Form, find_form
 from grpo_tui.rewards.gold_forms import wrong_answer
+from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.library import IncrementalTags, NumericAnswer, TagFormat
 from grpo_tui.rewards.probe_report import aspect, by_kind, judge
 from grpo_tui.rewards.probes import Probe, ProbeRow, make_probes
+from grpo_tui.rewards.probing import probes_for
 
 TAGS = Form("tags", "think", "answer")
 ROW = ProbeRow("What is 2+2?", "4", "5", ("7", "9"))
@@ -44,6 +46,19 @@ def test_the_form_is_found_in_the_prompt_or_in_the_rewards() -> None:
     assert find_form([r"Put it in \boxed{}"]).style == "boxed"
     assert find_form(["Q\n<think>\n"], ["<answer>"]).prefilled
     assert find_form(["2+2"]) == Form()
+
+
+def test_what_the_prompt_asks_for_counts_more_than_what_stands_in_a_rewards_file() -> None:
+    library = ["<think>", "<answer>", "a <final> tag"]
+    assert find_form(["Use <reasoning> and <result>"], library) == Form("tags", "reasoning", "result")
+    assert find_form([r"Think in <think>, then \boxed{}"], library) == Form("boxed", "think")
+    assert find_form(["Q\n#### "], library) == Form("hashes", "think")
+
+
+def test_the_system_prompt_is_asked_for_the_form_too() -> None:
+    prompt = [{"role": "system", "content": "Use <plan> and <result>"}, {"role": "user", "content": "2+2?"}]
+    form, _ = probes_for(Lab(), [{"prompt": prompt, "columns": {"gold": "4"}}], "gold")
+    assert form == Form("tags", "plan", "result")
 
 
 def test_a_completion_is_written_as_the_form_wants_it() -> None:
@@ -80,7 +95,7 @@ def test_a_format_reward_that_counts_tags_is_fooled_by_tags() -> None:
 def test_the_library_holds_against_all_of_it() -> None:
     assert fooled(library(NumericAnswer())) == {"fooled": set(), "unfair": set()}
     assert fooled(library(TagFormat())) == {"fooled": set(), "unfair": set()}
-    assert fooled(library(IncrementalTags()))["unfair"] == set()
+    assert fooled(library(IncrementalTags())) == {"fooled": set(), "unfair": set()}
 
 
 def test_what_a_function_looks_at_is_told_by_the_measures() -> None:

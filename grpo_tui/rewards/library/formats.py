@@ -92,6 +92,8 @@ class JsonFormat(TextReward):
 class IncrementalTags(TextReward):
     """The share of the tags that stand exactly once and in order, less a penalty for trailing text.
 
+    A closing tag counts only with something before it: an empty pair is worth its opening tag.
+
     A model that never writes the whole format learns nothing from `TagFormat`; here every tag counts, and
     text after the last one costs, or a model would learn to go on for ever.
 
@@ -125,11 +127,12 @@ class IncrementalTags(TextReward):
     def score(self, text: str) -> float:
         """See `TextReward.score`."""
         whole = self.prefilled + text
-        counted, reached = 0, -1
+        counted, reached = 0, 0
         for mark in self._marks:
             place = whole.find(mark)
-            if whole.count(mark) == 1 and place > reached:
-                counted, reached = counted + (mark not in self._given), place
+            empty = mark.startswith("</") and not whole[reached:place].strip()
+            if whole.count(mark) == 1 and place >= reached and not empty:
+                counted, reached = counted + (mark not in self._given), place + len(mark)
         share = counted / max(1, len(self._marks) - len(self._given))
         _, last, after = whole.rpartition(self._marks[-1])
         extra = len(re.sub(r"\s", "", after)) if last else 0
