@@ -203,16 +203,14 @@ class GrpoApp(OutwardApp):
 
     def action_app_palette(self) -> None:
         """Find an action by name."""
+        self.action_command_palette()
+
+    def action_command_palette(self) -> None:
+        """Textual's way to it, by its own key."""
         from grpo_tui.ui.palette import CommandPalette, Palette
 
         if not CommandPalette.is_open(self):
             self.push_screen(Palette(id="--command-palette"))
-
-    def action_command_palette(self) -> None:
-        """Textual's key for it leads here too."""
-        from grpo_tui.ui.opened import Palette
-
-        self.push_screen(Palette(id="--command-palette"))
 
     def action_app_help(self) -> None:
         """Keys and words, unless what has the focus has a meaning of its own."""
