@@ -202,7 +202,7 @@ class RunsScreen(Screen[None], Shell):
         """Ask for the words."""
         field = self.query_one("#runs-filter", Input)
         field.display = True
-        self.set_focus(field)  # at once: what is typed right behind the key belongs to the field
+        self.set_focus(field)
 
     def action_runs_clear(self) -> None:
         """Show all runs again; take the marks away when all are shown."""
