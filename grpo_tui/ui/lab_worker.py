@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from textual.message import Message
 
@@ -32,6 +33,8 @@ from grpo_tui.ui.lab_messages import CaseKept, LabBusy, LabIdle, LabScored, LabT
 
 LOOK_S = 0.1
 """Seconds between two looks at the files of the rewards."""
+SETTLE_S = 0.02
+"""An editor may write a file in several steps."""
 LONG_S = 0.3
 """A call that has run longer is ended when its file is saved; a shorter one is about to end by itself."""
 GONE = (0, 0)
@@ -63,6 +66,7 @@ class LabWorker:
         self._function = ""
         self._function_at = 0.0
         self._stamps: dict[str, Stamp] = {}
+        self._loaded: dict[str, Stamp] = {}
         self._config: RunConfig | None = None
         self._title = ""
         self._dataset: Dataset | None = None
@@ -71,6 +75,8 @@ class LabWorker:
         self._edited = False
         self._report: Report | None = None
         self._before: Report | None = None
+        self._good: Report | None = None
+        """The last one in which no function failed: what changes are counted against."""
         self._weights: tuple[float, ...] | None = None
         self._muted: frozenset[int] = frozenset()
         self._about = Circumstances()
@@ -150,8 +156,9 @@ class LabWorker:
             saved = [file for file, stamp in known.items() if _stamp(file) not in (stamp, GONE)]
             if not saved:
                 continue
+            time.sleep(SETTLE_S)
             self._stamps = {file: _stamp(file) for file in known}
-            self._ask("reload", lambda saved=saved: self._reload(f"{file_name(saved[0])} saved"))  # type: ignore[misc]
+            self._ask("reload", partial(self._reload_saved, f"{file_name(saved[0])} saved"))
             if self._function and time.monotonic() - self._function_at > LONG_S:
                 self._superseded = True
                 self._lab.interrupt()
@@ -179,7 +186,7 @@ class LabWorker:
     # -- in the thread ---------------------------------------------------------------------------
 
     def _open(self, config: Callable[[], RunConfig], origin: Origin, title: str) -> None:
-        self._report = self._before = self._weights = None
+        self._report = self._before = self._good = self._weights = None
         self._muted, self._stamps, self._dataset = frozenset(), {}, None
         self._doing("starting the lab, which imports torch (some seconds)")
         self._config, self._title, self._origin = config(), title, origin
@@ -203,7 +210,7 @@ class LabWorker:
         start = time.monotonic()
         self._doing("gathering samples")
         self._gather(origin)
-        self._before = None
+        self._before = self._good = None
         self._score("", start)
 
     def _gather(self, origin: Origin) -> None:
@@ -214,8 +221,13 @@ class LabWorker:
         self._samples, self._origin, self._edited = found, origin, False
 
     def _replace(self, samples: list[Sample], reason: str) -> None:
-        self._samples, self._before, self._edited = samples, None, True
+        self._samples, self._before, self._good, self._edited = samples, None, None, True
         self._score(reason, time.monotonic())
+
+    def _reload_saved(self, reason: str) -> None:
+        """Unless what was saved is what is loaded: a file can be seen in the middle of being written."""
+        if any(_stamp(file) != stamp for file, stamp in self._loaded.items()):
+            self._reload(reason)
 
     def _reload(self, reason: str) -> None:
         if self._config is None:
@@ -225,16 +237,20 @@ class LabWorker:
         self._load()
         if not self._samples:
             self._gather(self._origin)
-        self._before = self._report
+        if self._report is not None and not self._report.failed:
+            self._good = self._report
+        self._before = self._good or self._report
         self._score(reason, start)
 
     def _load(self) -> None:
         assert self._config is not None
         self._watch_files()
+        self._loaded = {file: _stamp(file) for file in self._stamps}
         try:
             self._lab.load(self._config)
         finally:
             self._watch_files()
+            self._loaded = {**self._stamps, **self._loaded}
 
     def _watch_files(self) -> None:
         """Follow what the config names and what was loaded, as it stood before it was read."""

@@ -106,7 +106,7 @@ class FunctionRows(CursorList, inherit_bindings=False):
             Span(pad(weight, 8, right=True), ("attention" if column.muted else "text") + tail),
         ]
         if column.failure:
-            room = width - NAME_W - 14
+            room = max(8, width - NAME_W - 16)
             return [*line, Span("   ✗ " + pad(one_line(column.failure, room), room), "bad" + tail)]
         share = "–" if column.muted or column.share is None else percent(column.share)
         line += [

@@ -162,10 +162,9 @@ class DetailLines(LineScroll):
 
 
 def saw_lines(saw: Saw, width: int) -> list[Line]:
-    """What a function compared, or why it failed; nothing when it says nothing."""
-    if saw.failure:
-        blame = "because of this sample: " if saw.blamed else ""
-        rows = words_wrapped(f"{saw.name}: {blame}{saw.failure}", max(10, width - 4))
+    """What a function compared, or that it fails because of this sample; else nothing."""
+    if saw.failure and saw.blamed:
+        rows = words_wrapped(f"{saw.name} fails because of this sample: {saw.failure}", max(10, width - 4))
         return [[Span(" ✗ " if i == 0 else "   ", "bad"), Span(row, "bad")] for i, row in enumerate(rows)]
     if not saw.compared:
         return []
