@@ -1,15 +1,39 @@
-"""Textual's palette of commands, which survives being closed while it still searches.
+"""Textual's palette of commands, which survives what comes while it begins, searches or is left.
 
-Textual's own looks for its list when the last results come, and ends the program when the list is gone.
+Textual's own ends the program when its list is gone before the last results come, when the pane changes while
+it begins, and when it is clicked away twice.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from textual.command import CommandList, CommandPalette
+from textual.events import Mount, ScreenResume
+from textual.worker import Worker
+
+from grpo_tui.ui.opened import LeftOnce
 
 
-class Palette(CommandPalette):
+class Palette(LeftOnce, CommandPalette):
     """Finds an action by name."""
+
+    _missed = False
+    """It never began, for another pane was chosen meanwhile."""
+
+    def _on_mount(self, event: Mount) -> None:
+        if not self.is_active:  # it would look for the screen below it in the stack of another pane
+            self._missed = True
+            event.prevent_default()
+
+    def on_screen_resume(self, event: ScreenResume) -> None:
+        """Go when the pane comes back in which it never began."""
+        if self._missed:
+            self.dismiss()
+
+    def run_worker(self, *args: Any, **kwargs: Any) -> Worker[Any]:
+        """A search that is cut off by leaving is no error of the program."""
+        return super().run_worker(*args, **{**kwargs, "exit_on_error": False})
 
     def _watch__list_visible(self) -> None:
         if self.query(CommandList):

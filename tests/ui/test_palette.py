@@ -18,6 +18,32 @@ async def test_results_that_come_after_it_was_closed_do_no_harm(run: RecordedRun
         palette = app.screen
         await until(pilot, lambda: bool(palette.query(CommandList)))
         await palette.query(CommandList).remove()
+        assert isinstance(palette, Palette)
         palette._list_visible = not palette._list_visible  # as its search sets it
         await pilot.pause()
         assert app.screen is palette
+
+
+async def test_a_pane_chosen_while_it_opens_is_shown_and_nothing_is_left_over(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        app.push_screen(Palette())
+        app.switch_mode("runs")
+        await until(pilot, lambda: app.screen.is_mounted)
+        assert app.current_mode == "runs"
+        await pilot.press("4")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert app.current_mode == "train"
+
+
+async def test_clicked_away_twice_at_once_it_takes_nothing_else_along(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("ctrl+p")
+        palette = app.screen
+        palette.dismiss()
+        palette.dismiss()
+        await pilot.pause()
+        assert len(app.screen_stack) == 1

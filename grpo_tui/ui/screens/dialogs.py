@@ -22,6 +22,7 @@ from grpo_tui.present.events import sampled_texts
 from grpo_tui.present.formatting import plural, setting
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import Action
+from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
 
 CLOSE: list[BindingType] = [("escape", "close", "close")]
@@ -60,7 +61,7 @@ class DialogTitle(LinePane):
         return [ruled([[Span(self._title, "title")]], width, [Span(self._keys, "dim")])]
 
 
-class ConfirmDialog(ModalScreen[bool]):
+class ConfirmDialog(LeftOnce, ModalScreen[bool]):
     """Asks once, and says what will happen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("n", "close", "no"), ("y", "yes", "yes")]
@@ -96,7 +97,7 @@ class ConfirmDialog(ModalScreen[bool]):
         self.dismiss(True)
 
 
-class SetDialog(ModalScreen[dict[str, object]]):
+class SetDialog(LeftOnce, ModalScreen[dict[str, object]]):
     """The settings that can change in mid-run, each with its value now."""
 
     BINDINGS: ClassVar[list[BindingType]] = CLOSE
@@ -172,7 +173,7 @@ def read_setting(name: str, text: str, functions: int) -> float | list[float]:
     return values
 
 
-class SampleDialog(ModalScreen[dict[str, object]]):
+class SampleDialog(LeftOnce, ModalScreen[dict[str, object]]):
     """A prompt to sample, the newest one to begin with."""
 
     # Before the text area sees it: a prompt of several lines is pasted or broken with ctrl+j.
@@ -249,7 +250,7 @@ class TextLines(LineScroll):
         return lines
 
 
-class SampleResult(ModalScreen[None]):
+class SampleResult(LeftOnce, ModalScreen[None]):
     """What the policy made of a prompt."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("q", "close", "close"), ("enter", "close", "close")]

@@ -10,13 +10,14 @@ from textual.screen import Screen
 
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.footer import Footer
 from grpo_tui.ui.widgets.hardware_list import HardwareList
 from grpo_tui.ui.widgets.header import Header
 
 
-class HardwareScreen(Screen[None], Shell):
+class HardwareScreen(LeftOnce, Screen[None], Shell):
     """The machine of the open run."""
 
     BINDINGS = bindings("hardware")

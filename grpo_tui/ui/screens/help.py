@@ -11,6 +11,7 @@ from textual.screen import ModalScreen
 
 from grpo_tui.core.text import wrapped
 from grpo_tui.ui.actions import ACTIONS
+from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
 from grpo_tui.ui.screens.dialogs import DialogTitle
 
@@ -71,7 +72,7 @@ def _wrapped(word: str, meaning: str, room: int) -> list[Line]:
     return [[Span(" " + pad(word if i == 0 else "", 16), "strong"), Span(row)] for i, row in enumerate(rows)]
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(LeftOnce, ModalScreen[None]):
     """Keys and words over the pane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -11,6 +11,7 @@ from textual.screen import ModalScreen
 
 from grpo_tui.core.metrics import describe, is_computed
 from grpo_tui.core.text import one_line, safe, wrapped
+from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LineScroll, Span
 from grpo_tui.ui.screens.dialogs import DialogTitle
 
@@ -46,7 +47,7 @@ class MeaningLines(LineScroll):
         return lines
 
 
-class MeaningScreen(ModalScreen[None]):
+class MeaningScreen(LeftOnce, ModalScreen[None]):
     """What a metric means, over the chart."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

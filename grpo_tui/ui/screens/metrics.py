@@ -23,6 +23,7 @@ from grpo_tui.core.text import safe, wrapped
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.metric_rows import MetricRow, matching, metric_row, rows_of_charts
 from grpo_tui.present.train_view import TrainView
+from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, pad
 from grpo_tui.ui.screens.dialogs import DialogTitle
 from grpo_tui.ui.shell import Shell
@@ -105,7 +106,7 @@ class SearchField(Input):
         return character != "?" and super().check_consume_key(key, character)
 
 
-class MetricPicker(ModalScreen[str | None], Shell):
+class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
     """Choose a metric by what it is called or what it means.
 
     Args:

@@ -15,6 +15,7 @@ from textual.screen import ModalScreen
 from grpo_tui.core.text import wrapped
 from grpo_tui.present.formatting import from_here
 from grpo_tui.present.resume_offer import ResumeOffer, resume_command
+from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LinePane, Span
 from grpo_tui.ui.screens.dialogs import CLOSE, DialogText, DialogTitle
 
@@ -39,7 +40,7 @@ class OfferText(LinePane):
         return [*lines, (), [Span(f" {resume_command(from_here(self._offer.path))}", "dim")], ()]
 
 
-class ResumeDialog(ModalScreen[bool]):
+class ResumeDialog(LeftOnce, ModalScreen[bool]):
     """Resume this run?"""
 
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("n", "close", "no"), ("y", "yes", "yes")]

@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
+from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LineScroll, Span, wrapped
 from grpo_tui.ui.screens.dialogs import DialogTitle
 from grpo_tui.ui.shell import Shell
@@ -29,7 +30,7 @@ class WholeText(LineScroll):
         return [[Span(" " + row)] for row in wrapped(self._text, max(2, width - 2))]
 
 
-class TextScreen(ModalScreen[None], Shell):
+class TextScreen(LeftOnce, ModalScreen[None], Shell):
     """One text, to be read and copied."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -17,6 +17,7 @@ from grpo_tui.present.window_load import RunSource
 from grpo_tui.present.zoom import PAN, SMOOTHINGS, ZOOM, Window, newest, panned, showing, whole, zoomed
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.messages import WindowLoaded
+from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.big_chart import BigChart, Wish
 from grpo_tui.ui.window_loader import WindowLoader
@@ -25,7 +26,7 @@ FAR = 10
 """Places that the cursor moves at once with shift."""
 
 
-class ZoomScreen(Screen[None], Shell):
+class ZoomScreen(LeftOnce, Screen[None], Shell):
     """A chart over the whole screen.
 
     Args:

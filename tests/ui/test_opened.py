@@ -1,0 +1,24 @@
+"""Screens over a pane are left once, however often they are asked to go."""
+
+from __future__ import annotations
+
+from grpo_tui.ui.screens.meaning import MeaningScreen
+from grpo_tui.ui.screens.text import TextScreen
+from tests.ui.conftest import app_on, opened
+from tests.ui.recorded_run import RecordedRun
+
+
+async def test_a_screen_left_twice_takes_nothing_else_along(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    answers: list[object] = []
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        under, over = TextScreen("text", "words"), MeaningScreen("reward")
+        app.push_screen(under)
+        app.push_screen(over, answers.append)
+        await pilot.pause()
+        over.dismiss()
+        over.dismiss()
+        await pilot.pause()
+        assert app.screen is under
+        assert answers == [None]
