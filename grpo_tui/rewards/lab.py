@@ -19,7 +19,14 @@ from grpo_tui.core.text import one_line
 from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe
 from grpo_tui.rewards.nursery import Nursery, NurseryError
 from grpo_tui.rewards.samples import Sample, groups_of
-from grpo_tui.rewards.score_report import Aggregate, Failure, FunctionInfo, FunctionScore
+from grpo_tui.rewards.score_report import (
+    Aggregate,
+    Aggregation,
+    Failure,
+    FunctionInfo,
+    FunctionScore,
+    Scored,
+)
 
 DEFAULT_LIMIT_S = 60.0
 START_LIMIT_S = 180.0
@@ -32,50 +39,19 @@ class LabError(RuntimeError):
     """The lab cannot do what was asked; the message is for a person."""
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregation:
-    """How totals become advantages.
-
-    Attributes:
-        scale_rewards: `group`, `batch` or `none`; TRL's true and false are group and none.
-        multi_objective_aggregation: `sum_then_normalize` or `normalize_then_sum`.
-    """
-
-    scale_rewards: str = "group"
-    multi_objective_aggregation: str = "sum_then_normalize"
-
-    @classmethod
-    def of(cls, config: RunConfig) -> Aggregation:
-        """Return what a config says, TRL's defaults where it says nothing."""
-        scale = config.grpo.get("scale_rewards", "group")
-        mode = config.grpo.get("multi_objective_aggregation", "sum_then_normalize")
-        return cls({"True": "group", "False": "none"}.get(str(scale), str(scale)), str(mode))
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """What all functions gave for some samples.
-
-    Attributes:
-        samples: what was scored, in the order of every list here.
-        functions: one result per function, in TRL's order.
-        chat: whether the functions saw messages (else texts).
-        prompt_tail: the end of the first prompt as the chat template writes it, empty when not known.
-    """
-
-    samples: tuple[Sample, ...]
-    functions: tuple[FunctionScore, ...]
-    chat: bool = False
-    prompt_tail: str = ""
-
-
 @dataclass(slots=True)
 class _Progress:
     """What has come from the child during one scoring."""
 
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
+    failures: dict[int, Failure] = field(default_factory=dict)
+    tried_again: bool = False
     function: int | None = None
-    what: str = "starting"
+    what: str = ""
+
+    def begin(self) -> None:
+        """Forget what the child before this one was at."""
+        self.function, self.what = None, "starting"
 
 
 class Lab:
@@ -211,43 +187,47 @@ class Lab:
         if not samples:
             raise LabError("there are no samples to score")
         self._interrupted = False
-        progress, failures = _Progress(), dict[int, Failure]()
+        progress = _Progress()
         if only is not None:
             skipped = Failure("skipped", "", "it was not called")
-            failures = {f.index: skipped for f in self.functions if f.index not in only}
-        reply: dict[str, Any] = {}
+            progress.failures = {f.index: skipped for f in self.functions if f.index not in only}
         wire = [sample.to_wire() for sample in samples]
-        tried_again = False
-        while True:
-            if self._pipe is None or self._pipe.killed or not self._loaded:
-                self.load(self.config, self._step)
-            left = [
-                f.index
-                for f in self.functions
-                if f.failure is None and f.index not in failures and f.index not in progress.results
-            ]
-            if not left:
-                break
+        reply = None
+        while reply is None and (left := self._left(progress)):
             request = {"do": "score", "samples": wire, "only": left, "repeat_limit_s": repeat_limit_s}
-            try:
-                reply = self._ask(request, self.limit_s, progress, tell)
-                break
-            except (ChildHungError, ChildGoneError) as error:
-                failed = progress.function
-                if self._interrupted:
-                    raise LabError("interrupted") from error
-                if failed is None and tried_again:
-                    raise LabError(f"{progress.what}: {error}") from error
-                if failed is None:
-                    tried_again = True  # it was ended from outside while it waited
-                    continue
-                if failed not in progress.results:
-                    failures[failed] = _ending(error, self.limit_s)
+            reply = self._try_scoring(request, progress, tell)
+        reply = reply or {}
         self._watch(reply.get("files", ()))
-        results = [self._result(f, progress, failures, len(samples)) for f in self.functions]
+        results = [self._result(f, progress, len(samples)) for f in self.functions]
         return Scored(
             tuple(samples), tuple(results), bool(reply.get("chat")), str(reply.get("prompt_tail", ""))
         )
+
+    def _left(self, progress: _Progress) -> list[int]:
+        """Functions that are still to be scored, after a child that can do it was made ready."""
+        assert self.config is not None
+        if self._pipe is None or self._pipe.killed or not self._loaded:
+            self.load(self.config, self._step)
+        done = {*progress.failures, *progress.results}
+        return [f.index for f in self.functions if f.failure is None and f.index not in done]
+
+    def _try_scoring(
+        self, request: Mapping[str, Any], progress: _Progress, tell: Callable[[str, str], None] | None
+    ) -> dict[str, Any] | None:
+        """Return the child's reply, or None when it is gone; which function ended it is then noted."""
+        progress.begin()
+        try:
+            return self._ask(request, self.limit_s, progress, tell)
+        except (ChildHungError, ChildGoneError) as error:
+            if self._interrupted:
+                raise LabError("interrupted") from error
+            if progress.function is None:
+                if progress.tried_again:
+                    raise LabError(f"{progress.what}: {error}") from error
+                progress.tried_again = True  # it was ended from outside while it waited
+            elif progress.function not in progress.results:
+                progress.failures[progress.function] = _ending(error, self.limit_s)
+            return None
 
     def aggregate(
         self,
@@ -357,12 +337,12 @@ class Lab:
             self._drop()
             raise
 
-    def _result(
-        self, info: FunctionInfo, progress: _Progress, failures: Mapping[int, Failure], count: int
-    ) -> FunctionScore:
+    def _result(self, info: FunctionInfo, progress: _Progress, count: int) -> FunctionScore:
         if info.index in progress.results:
             return FunctionScore.from_json(info, progress.results[info.index])
-        failure = info.failure or failures.get(info.index) or Failure("died", "", "it was not scored")
+        failure = (
+            info.failure or progress.failures.get(info.index) or Failure("died", "", "it was not scored")
+        )
         return FunctionScore.failed(info, count, failure)
 
     def _drop(self) -> None:

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.rewards.samples import Sample
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -252,3 +255,40 @@ class Aggregate:
         return cls(
             tuple(data["totals"]), groups, data["reward"], data["reward_std"], data["frac_reward_zero_std"]
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """How totals become advantages.
+
+    Attributes:
+        scale_rewards: `group`, `batch` or `none`; TRL's true and false are group and none.
+        multi_objective_aggregation: `sum_then_normalize` or `normalize_then_sum`.
+    """
+
+    scale_rewards: str = "group"
+    multi_objective_aggregation: str = "sum_then_normalize"
+
+    @classmethod
+    def of(cls, config: RunConfig) -> Aggregation:
+        """Return what a config says, TRL's defaults where it says nothing."""
+        scale = config.grpo.get("scale_rewards", "group")
+        mode = config.grpo.get("multi_objective_aggregation", "sum_then_normalize")
+        return cls({"True": "group", "False": "none"}.get(str(scale), str(scale)), str(mode))
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """What all functions gave for some samples.
+
+    Attributes:
+        samples: what was scored, in the order of every list here.
+        functions: one result per function, in TRL's order.
+        chat: whether the functions saw messages (else texts).
+        prompt_tail: the end of the first prompt as the chat template writes it, empty when not known.
+    """
+
+    samples: tuple[Sample, ...]
+    functions: tuple[FunctionScore, ...]
+    chat: bool = False
+    prompt_tail: str = ""
