@@ -1,0 +1,234 @@
+"""The pane Rewards on a real lab: scores, saved files, a hung function, weights, samples, cases, probes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.rewards.cases import read_cases
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.scoring import config_of_functions
+from grpo_tui.rewards.sources import Origin
+from grpo_tui.store.spec import RunSpec
+from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.rewards_wish import RewardsWish
+from grpo_tui.ui.screens.probes import ProbesScreen
+from grpo_tui.ui.screens.rewards import RewardsScreen
+from tests.ui.conftest import app_on, opened, shown, until
+from tests.ui.recorded_run import NOW, RecordedRun
+
+REWARDS = """
+import time
+
+def right(completions, answer, log_extra=None, **kwargs):
+    found = [c.split()[-1] for c in completions]
+    log_extra("extracted", found)
+    return [float(f == a) for f, a in zip(found, answer)]
+
+def short(completions, **kwargs):
+    return [1.0 / (1 + len(c)) for c in completions]
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> Iterator[None]:
+    """Torch is imported once: every lab of this process is forked from the first one's parent."""
+    with Lab() as lab:
+        lab.start()
+        yield
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rewards.py"
+    path.write_text(REWARDS)
+    return path
+
+
+def app_for(file: Path, *names: str, samples: Path | None = None) -> GrpoApp:
+    """The app as `grpo-tui rewards FILE:NAME …` opens it."""
+    config = config_of_functions([f"{file}:{name}" for name in names or ("right", "short")])
+    origin = Origin("file", file=samples) if samples is not None else None
+    wish = RewardsWish(file.name, lambda: config, origin)
+    return GrpoApp([Path("runs")], None, rewards=wish, clock=lambda: NOW)
+
+
+async def scored(pilot: Any) -> RewardsScreen:
+    """Wait until the scores are there and the checks have ended."""
+    screen = pilot.app.screen
+    assert isinstance(screen, RewardsScreen)
+    await until(pilot, lambda: screen.scored is not None and screen.scored.whole and screen._busy is None)
+    return screen
+
+
+def totals(screen: RewardsScreen) -> list[float | None]:
+    assert screen.scored is not None
+    return [row.total for row in screen.scored.rows]
+
+
+async def test_a_saved_file_is_scored_at_once_and_shows_what_has_changed(file: Path) -> None:
+    app = app_for(file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await scored(pilot)
+        text = shown(app)
+        assert "What is 17 + 25?" in text
+        assert "gold 42" in text
+        assert "extracted 42" in text
+        assert screen.scored is not None
+        assert [row.scores[0] for row in screen.scored.rows] == [1.0, 0.0] * 3
+        file.write_text(REWARDS.replace("float(f == a)", "3 * float(f == a)"))
+        await until(pilot, lambda: "1.00→3.00" in shown(app))
+        await scored(pilot)
+        assert "rewards.py saved" in shown(app)
+        assert "3 scores changed" in shown(app)
+        assert "1.00→3.00" in shown(app)  # until the next change
+        file.write_text(REWARDS.replace("def right(", "def right(:"))
+        await until(pilot, lambda: "invalid syntax" in shown(app))
+        file.write_text(REWARDS)
+        await until(pilot, lambda: "invalid syntax" not in shown(app) and "failed" not in shown(app))
+
+
+async def test_a_hung_function_is_named_and_the_pane_lives(file: Path) -> None:
+    app = app_for(file)
+    async with app.run_test(size=(100, 30)) as pilot:
+        screen = await scored(pilot)
+        file.write_text(REWARDS.replace("    found =", "    time.sleep(600)\n    found ="))
+        await until(pilot, lambda: "right: scoring" in shown(app) and "ends it" in shown(app))
+        await pilot.press("j")
+        assert screen.query_one("#samples").selected == 1  # type: ignore[attr-defined]
+        await pilot.press("escape")
+        await until(pilot, lambda: "ended by you after" in shown(app))
+        await scored(pilot)
+        assert screen.scored is not None
+        assert screen.scored.rows[0].scores[0] is None
+        assert screen.scored.rows[0].scores[1] is not None  # the other one was scored all the same
+        await pilot.press("r")
+        await until(pilot, lambda: "ends it" in shown(app))
+        file.write_text(REWARDS)  # nobody has to end what was mended
+        await until(pilot, lambda: "ended by you" not in shown(app) and "ends it" not in shown(app))
+        await scored(pilot)
+        assert screen.scored.rows[0].scores[0] == 1.0
+
+
+async def test_a_raising_function_names_the_sample_and_its_line(file: Path, tmp_path: Path) -> None:
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text(
+        '{"prompt": "2+2?", "completion": "4", "answer": "4"}\n'
+        '{"prompt": "2+2?", "completion": " ", "answer": "4"}\n'
+    )
+    app = app_for(file, samples=samples)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await scored(pilot)
+        text = shown(app)
+        assert "✗ here" in text
+        assert "IndexError" in text
+        assert "rewards.py:5" in text
+        assert "samples.jsonl" in text
+
+
+async def test_weights_move_and_functions_are_muted_without_scoring_again(file: Path) -> None:
+    app = app_for(file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await scored(pilot)
+        before = totals(screen)
+        await pilot.press("o", "right", "right")
+        await until(pilot, lambda: totals(screen)[0] == pytest.approx((before[0] or 0.0) + 0.2))
+        await pilot.press("down", "u")
+        await until(pilot, lambda: totals(screen)[:2] == pytest.approx([1.2, 0.0]))
+        assert "off" in shown(app)
+        await pilot.press("h")
+        await until(pilot, lambda: totals(screen)[0] == pytest.approx((before[0] or 0.0) - 1.0))
+        await pilot.press("up", "enter")
+        await until(pilot, lambda: app.screen is not screen)
+        await pilot.press("backspace", "backspace", "backspace", "4", "enter")
+        await until(pilot, lambda: totals(screen)[0] == pytest.approx((before[0] or 0.0) + 3.0))
+        await pilot.press("0", "escape")
+        await until(pilot, lambda: totals(screen) == pytest.approx(before))
+
+
+async def test_samples_are_written_changed_copied_sorted_removed_and_kept(file: Path, tmp_path: Path) -> None:
+    app = app_for(file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await scored(pilot)
+        await pilot.press("a")
+        await until(pilot, lambda: app.screen is not screen)
+        await pilot.press(*"it is 42", "enter")
+        await until(pilot, lambda: screen.scored is not None and len(screen.scored.rows) == 7)
+        await scored(pilot)
+        assert screen.scored is not None
+        assert screen.scored.rows[1].text == "it is 42"
+        assert screen.scored.rows[1].scores[0] == 1.0
+        assert "extracted 42" in shown(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is not screen)
+        await pilot.press("backspace", "3", "enter")
+        await until(pilot, lambda: screen.scored is not None and screen.scored.rows[1].text == "it is 43")
+        await pilot.press("space")
+        await until(pilot, lambda: (tmp_path / "cases.yaml").exists())
+        await pilot.press("d")
+        await until(pilot, lambda: screen.scored is not None and len(screen.scored.rows) == 8)
+        await pilot.press("delete")
+        await until(pilot, lambda: screen.scored is not None and len(screen.scored.rows) == 7)
+        await scored(pilot)
+        await pilot.press("s", "S")
+        assert "by total, worst first" in shown(app)
+    kept = read_cases(tmp_path / "cases.yaml")
+    assert kept.rewards == (f"{file}:right", f"{file}:short")
+    assert kept.cases[0].sample.completion == "it is 43"
+    assert kept.cases[0].expect["right"].low == 0.0
+    assert "total" in kept.cases[0].expect
+
+
+async def test_probes_show_what_fools_the_rewards(file: Path) -> None:
+    file.write_text(REWARDS.replace("c.split()[-1]", "(c.split() or [''])[-1].strip('.')"))
+    app = app_for(file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await scored(pilot)
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, ProbesScreen))
+        await pilot.pause()
+        text = shown(app)
+        assert "looks at the answer" in text
+        assert "takes what it should not" in text
+        await pilot.press("escape")
+        assert "of the probes" in shown(app)
+        await pilot.press("f", "down", "down", "enter")
+        await until(pilot, lambda: "probes" in shown(app) and app.screen.scored is not None  # type: ignore[attr-defined]
+                    and len(app.screen.scored.rows) > 50)  # type: ignore[attr-defined]  # fmt: skip
+
+
+async def test_a_group_of_the_open_run_comes_over_from_train(run: RecordedRun, file: Path) -> None:
+    file.write_text(
+        "def length(completions, **kwargs):\n    return [float(len(c[-1]['content'])) for c in completions]\n"
+    )
+    RunSpec(config_of_functions([f"{file}:length"]).to_json()).write(run.folder.spec)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: "step 57 ── “" in shown(app))
+        await pilot.press(">")
+        await until(pilot, lambda: isinstance(app.screen, RewardsScreen))
+        screen = await scored(pilot)
+        assert screen.scored is not None
+        assert len(screen.scored.rows) == 8
+        assert "a group of demo-add" in shown(app)
+        await pilot.press("f", "down", "down", "down", "down", "enter")
+        await until(pilot, lambda: "its best group" in shown(app))
+
+
+async def test_without_rewards_it_says_how_to_open_some(run: RecordedRun) -> None:
+    app = app_on(None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("3")
+        await until(pilot, lambda: "grpo-tui rewards CONFIG.yaml" in shown(app))
+        await pilot.press("enter", "x", "o", "e", "v", "space", "S", "u", "r", "f")
+        await until(pilot, lambda: "No rewards are loaded" in shown(app))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("3")
+        await until(pilot, lambda: "the rewards of this run are not known" in shown(app))
+        assert "grpo-tui rewards FILE.py:FUNCTION" in " ".join(shown(app).split())
