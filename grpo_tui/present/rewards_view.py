@@ -48,6 +48,7 @@ class FunctionColumn:
         like: name and correlation, within groups, of the function that it goes with most.
         file, line: its source.
         printed: what it printed.
+        changed_w: characters of its widest cell that shows a change, 0 without any.
     """
 
     name: str
@@ -66,6 +67,7 @@ class FunctionColumn:
     file: str = ""
     line: int | None = None
     printed: str = ""
+    changed_w: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ def rewards_view(
     return RewardsView(
         title=about.title,
         origin=about.origin,
-        columns=_columns(report, about.muted),
+        columns=_columns(report, about.muted, differs),
         rows=rows,
         groups=_groups(report, about.gold_column),
         findings=report.findings,
@@ -208,16 +210,20 @@ def rewards_view(
     )
 
 
-def _columns(report: Report, muted: Collection[int]) -> tuple[FunctionColumn, ...]:
+def _columns(
+    report: Report, muted: Collection[int], differs: Mapping[int, Mapping[int, float | None]]
+) -> tuple[FunctionColumn, ...]:
     found = []
     for k, result in enumerate(report.scored.functions):
         known = [s for s in result.scores if s is not None and math.isfinite(s)]
+        digits = digits_for(known) if known else 2
+        changes = [changed_text(was[k], result.scores[i], digits) for i, was in differs.items() if k in was]
         found.append(
             FunctionColumn(
                 name=one_line(result.info.name, 60),
                 weight=report.weights[k],
                 muted=k in muted,
-                digits=digits_for(known) if known else 2,
+                digits=digits,
                 failure="" if result.failure is None else one_line(result.failure.text, 500),
                 coverage=result.coverage,
                 seconds=result.seconds,
@@ -230,6 +236,7 @@ def _columns(report: Report, muted: Collection[int]) -> tuple[FunctionColumn, ..
                 file=result.info.file or "",
                 line=result.info.line,
                 printed=result.output,
+                changed_w=max(map(len, changes), default=0),
             )
         )
     return tuple(found)
@@ -335,7 +342,7 @@ def ordered(view: RewardsView, by: str | int | None, *, low_first: bool = False)
 
 def fitted(text: str, room: int) -> str:
     """A completion in so many cells: the beginning and, where they tell samples apart, the last words."""
-    if cell_len(text) <= room or room < 24:
+    if cell_len(text) <= room or room < 12:
         return shorten(text, room)
     head = (room - len(CUT)) // 3 if room >= 40 else 0
     cut = CUT if head else "… "
@@ -366,10 +373,15 @@ def cell(view: RewardsView, row: SampleRow, k: int) -> tuple[str, str]:
         return ("✗ here", "bad") if k in row.broke else ("failed", "bad" if not row.broke else "dim")
     text = shown(score, column.digits)
     if row.before is not None and k in row.before:
-        return f"{shown(row.before[k], column.digits)}→{text}", "accent"
+        return changed_text(row.before[k], score, column.digits), "accent"
     if score is None:
         return text, "dim"
     return text, "text" if math.isfinite(score) else "attention"
+
+
+def changed_text(was: float | None, now: float | None, digits: int) -> str:
+    """A score and what it was."""
+    return f"{shown(was, digits)}→{shown(now, digits)}"
 
 
 def shown(score: float | None, digits: int) -> str:

@@ -184,17 +184,22 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving):
         if view is not None:
             self.goes_to = None
         findings = self.query_one(FindingLines)
-        findings.display = view is not None or bool(self._trouble)
+        findings.display = self._has_room and (view is not None or bool(self._trouble))
         findings.show(view, self._trouble)
         findings.fit(3 if self.app.size.height < 30 else 7 if self.app.size.height < 46 else 12)
         self._show_chosen()
         self._look()
 
+    @property
+    def _has_room(self) -> bool:
+        """Whether more than the samples and the functions fit."""
+        return self.app.size.height >= 20
+
     def _show_chosen(self) -> None:
         index, report = self.query_one(SampleTable).selected, self.report
         known = report is not None and index is not None and index < len(report.scored.samples)
         detail = self.query_one(DetailLines)
-        detail.display = known
+        detail.display = known and self._has_room
         detail.show(sample_detail(report, index) if known else None)  # type: ignore[arg-type]
 
     def _look(self) -> None:

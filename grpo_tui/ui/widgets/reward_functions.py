@@ -13,7 +13,7 @@ from textual.message import Message
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, percent
-from grpo_tui.ui.paint import Line, Span, headed, pad
+from grpo_tui.ui.paint import Line, Span, headed, pad, width_of
 from grpo_tui.ui.rows import CursorList
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class FunctionRows(CursorList, inherit_bindings=False):
                 Span(pad(_time(column.seconds), 6, right=True), "dim" + tail),
                 Span("   " + pad(like, max(1, width - NAME_W - 64)), "dim" + tail),
             ]
-        return [*line, Span(" " * width, "text" + tail)] if tail else line
+        return [*line, Span(" " * max(0, width - width_of(line)), "text" + tail)]
 
 
 def _range(column: FunctionColumn) -> str:

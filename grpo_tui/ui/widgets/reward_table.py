@@ -51,18 +51,17 @@ def table_layout(view: RewardsView, width: int, chosen: int) -> TableLayout:
     """Lay the columns out; where not all fit, the chosen function and those that count most stay."""
     kind = min(22 if width >= 110 else 8, max((cell_len(row.kind) for row in view.rows), default=0))
     kind += 1 if kind else 0
-    changed = {k for row in view.rows if row.before for k in row.before}
     widths = {
         k: max(
             cell_len(heading(view, k, width)) + 2,
             NUMBER_W,
-            2 * (column.digits + 3) + 3 if k in changed else 0,
+            column.changed_w + 2,
         )
         for k, column in enumerate(view.columns)
     }
     room = width - 2 - kind - LEAST_TEXT - TOTAL_W - ADVANTAGE_W
     kept: list[int] = []
-    for k in sorted(widths, key=lambda k: (k != chosen, not view.columns[k].failure, -_counts(view, k))):
+    for k in sorted(widths, key=lambda k: _rank(view, k, chosen)):
         if widths[k] <= room:
             kept.append(k)
             room -= widths[k]
@@ -71,8 +70,10 @@ def table_layout(view: RewardsView, width: int, chosen: int) -> TableLayout:
     return TableLayout(kind, max(4, width - used), columns, len(view.columns) - len(kept))
 
 
-def _counts(view: RewardsView, k: int) -> float:
-    return abs(view.columns[k].share or 0.0)
+def _rank(view: RewardsView, k: int, chosen: int) -> tuple[bool, bool, bool, float]:
+    """Lowest first: the chosen one, what has changed or failed, then what carries most."""
+    column = view.columns[k]
+    return k != chosen, not column.changed_w, not column.failure, -abs(column.share or 0.0)
 
 
 def heading(view: RewardsView, k: int, width: int) -> str:

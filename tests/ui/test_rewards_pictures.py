@@ -1,0 +1,109 @@
+"""The pane Rewards as pictures, from a report made by hand: no lab, and the same moment every time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.core.findings import Finding
+from grpo_tui.present.rewards_view import Circumstances, rewards_view
+from grpo_tui.rewards.score_report import Failure
+from grpo_tui.rewards.scoring import Report
+from grpo_tui.rewards.sources import Origin
+from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.lab_messages import LabScored
+from tests.rewards.reports import made_report, samples, scores_of
+from tests.ui.conftest import app_on, shown, until
+from tests.ui.recorded_run import NOW
+
+SIZES = [(80, 24), (120, 40)]
+Compare = Callable[..., bool]
+FOUND = (
+    Finding("rewards.regex", "warning", "format", 18,
+            "format: 0 of 6 match although 4 hold both tags: `.` does not match a new line (rewards.py:18). "
+            "Use re.DOTALL"),
+)  # fmt: skip
+FAILURE = Failure(
+    "raised", "ValueError", "invalid literal for int(): 'seven'", "/tasks/rewards.py", 12, sample=2
+)
+
+RAISED = (
+    Finding(
+        "rewards.raises",
+        "error",
+        "correctness",
+        12,
+        f"reward 'correctness' raises: {FAILURE.text}, on sample 3",
+    ),
+)
+
+
+def message(report: Report, before: Report | None = None, reason: str = "") -> LabScored:
+    about = Circumstances("demo.yaml", "gold and wrong answers", NOW, 0.24, reason, gold_column="answer")
+    return LabScored(rewards_view(report, before, about), report, report.scored.samples, Origin())
+
+
+def edited() -> LabScored:
+    batch = samples()
+    given = scores_of(batch)
+    given[1][2] = given[1][5] = 1.0
+    return message(made_report(batch, given, findings=FOUND), made_report(batch), "rewards.py saved")
+
+
+def posted(found: LabScored, *keys: str) -> Callable[[Any], Awaitable[None]]:
+    async def prepare(pilot: Any) -> None:
+        app: GrpoApp = pilot.app
+        await pilot.press("3")
+        await until(pilot, lambda: "grpo-tui rewards CONFIG" in shown(app))
+        app.screen.post_message(found)
+        await until(pilot, lambda: "demo.yaml" in shown(app))
+        await pilot.press(*keys)
+        await pilot.pause()
+
+    return prepare
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
+@pytest.mark.parametrize("kind", ["edited", "raises"])
+def test_the_rewards_pane(snap_compare: Compare, kind: str, size: tuple[int, int]) -> None:
+    found = edited() if kind == "edited" else message(made_report(failure=FAILURE, findings=RAISED))
+    keys = ("down",) if kind == "edited" else ("down", "down")
+    assert snap_compare(app_on(None), terminal_size=size, run_before=posted(found, *keys))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
+def test_the_weights(snap_compare: Compare, size: tuple[int, int]) -> None:
+    found = message(made_report(findings=FOUND))
+    assert snap_compare(app_on(None), terminal_size=size, run_before=posted(found, "o", "down"))
+
+
+def test_no_rewards_at_all(snap_compare: Compare) -> None:
+    async def prepare(pilot: Any) -> None:
+        await pilot.press("3")
+        await until(pilot, lambda: "grpo-tui rewards CONFIG" in shown(pilot.app))
+
+    assert snap_compare(app_on(None), terminal_size=(80, 24), run_before=prepare)
+
+
+async def test_hostile_completions_are_painted_and_not_obeyed(tmp_path: Path) -> None:
+    app = app_on(None)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await posted(message(made_report()), "down", "down", "v")(pilot)
+        text = shown(app)
+        assert "\x1b" not in text
+        assert "[@click=app.quit]" in text
+
+
+async def test_what_fits_not_stays_reachable_on_a_narrow_screen() -> None:
+    app = app_on(None)
+    async with app.run_test(size=(60, 16)) as pilot:
+        await posted(message(made_report()))(pilot)
+        assert "hidden" in shown(app) or "incremental" in shown(app)
+        await pilot.press("right", "right")
+        await pilot.pause()
+        assert "incremental" in shown(app)
+        assert "total" in shown(app)
+        assert "leave" in shown(app)
