@@ -5,6 +5,8 @@ Knows which run is open; knows no screen but by the name of its mode.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from grpo_tui.store.layout import RunFolder
     from grpo_tui.ui.messages import CommandEnded, CommandLost, RunAdvanced
     from grpo_tui.ui.poller import Poller
+
+BEGIN_S = 2.0
+"""How long a screen that is left at once may take to begin; it takes a hundredth of it."""
 
 
 class FollowingApp(App[str]):
@@ -87,6 +92,15 @@ class FollowingApp(App[str]):
         """
         opaque = self.screen.styles.background.a == 1
         return [] if opaque else super()._background_screens
+
+    async def _replace_screen(self, screen: Screen[Any]) -> Screen[Any]:
+        """Let a screen begin before it goes: it would look for its parts and find none.
+
+        Textual ends the program when a screen is left, by a second key, while it is still being put up.
+        """
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(screen._mounted_event.wait(), BEGIN_S)
+        return await super()._replace_screen(screen)
 
     # -- commands --------------------------------------------------------------------------------
 

@@ -1,15 +1,17 @@
 """Textual's palette of commands, which survives what comes while it begins, searches or is left.
 
 Textual's own ends the program when its list is gone before the last results come, when the pane changes while
-it begins, and when it is clicked away twice.
+it begins, and when it is clicked away twice or where a resize leaves no screen.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from textual.command import CommandList, CommandPalette
-from textual.events import Mount, ScreenResume
+from textual.errors import NoWidget
+from textual.events import Click, Mount, ScreenResume
 from textual.worker import Worker
 
 from grpo_tui.ui.opened import LeftOnce
@@ -30,6 +32,12 @@ class Palette(LeftOnce, CommandPalette):
         """Go when the pane comes back in which it never began."""
         if self._missed:
             self.dismiss()
+
+    def _on_click(self, event: Click) -> None:
+        event.prevent_default()
+        with contextlib.suppress(NoWidget):  # the screen has become smaller since
+            if self.get_widget_at(event.screen_x, event.screen_y)[0] is self:
+                self._action_escape()
 
     def run_worker(self, *args: Any, **kwargs: Any) -> Worker[Any]:
         """A search that is cut off by leaving is no error of the program."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from grpo_tui.ui.screens.meaning import MeaningScreen
+from grpo_tui.ui.screens.metrics import MetricPicker
 from grpo_tui.ui.screens.text import TextScreen
 from tests.ui.conftest import app_on, opened
 from tests.ui.recorded_run import RecordedRun
@@ -22,3 +25,16 @@ async def test_a_screen_left_twice_takes_nothing_else_along(run: RecordedRun) ->
         await pilot.pause()
         assert app.screen is under
         assert answers == [None]
+
+
+async def test_a_screen_left_before_it_has_begun_ends_nothing(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        for turns in range(12):
+            app.push_screen(MetricPicker([run.folder.root], "reward"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            app.pop_screen()
+            await pilot.pause()
+            assert len(app.screen_stack) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from textual.command import CommandList
+from textual.events import Click
 
 from grpo_tui.ui.palette import Palette
 from tests.ui.conftest import app_on, opened, until
@@ -47,3 +48,17 @@ async def test_clicked_away_twice_at_once_it_takes_nothing_else_along(run: Recor
         palette.dismiss()
         await pilot.pause()
         assert len(app.screen_stack) == 1
+
+
+async def test_a_click_where_a_resize_left_no_screen_does_no_harm(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("ctrl+p")
+        palette = app.screen
+        for x, y, left in ((150, 40, 2), (1, 28, 1)):
+            palette.post_message(
+                Click(palette, x, y, 0, 0, 1, shift=False, meta=False, ctrl=False, screen_x=x, screen_y=y)
+            )
+            await pilot.pause()
+            assert len(app.screen_stack) == left
