@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from grpo_tui.core.text import one_line, shell_word
-from grpo_tui.present.formatting import fixed, plural
+from grpo_tui.present.formatting import fixed, from_here, plural
 from grpo_tui.present.series import Recent, Series
 from grpo_tui.present.train_view import Span
 from grpo_tui.store.status import ENDED, Status
@@ -74,8 +75,8 @@ def _broken(status: Status, folder: str) -> tuple[Span, ...]:
 
 
 def way_on(status: Status, folder: str) -> str:
-    """What starts an ended run again, in a sentence."""
-    run = shell_word(folder)
+    """What starts an ended run again, in a sentence, as one would type it here."""
+    run = shell_word(from_here(Path(folder)))
     if any(checkpoint.complete for checkpoint in status.checkpoints):
         return f"`grpo-tui train {run} --resume` goes on from its newest checkpoint."
     if status.step:

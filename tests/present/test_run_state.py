@@ -157,6 +157,13 @@ def test_the_way_on_is_one_that_works(run: RecordedRun) -> None:
     assert way_on(look, folder).startswith("`grpo-tui train '/runs/a run' --resume`")
 
 
+def test_the_way_on_is_short_where_the_run_lies_below_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "`grpo-tui train runs/a`" in way_on(Status("failed"), str(tmp_path / "runs" / "a"))
+
+
 @pytest.mark.parametrize(("value", "word"), [(None, "is missing"), (float("inf"), "is infinite")])
 def test_a_reward_that_is_no_number_is_said_and_not_taken_for_no_step(value: float | None, word: str) -> None:
     reward = Series()
