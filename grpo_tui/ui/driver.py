@@ -66,7 +66,7 @@ class PatientDriver(LinuxDriver):
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
-        self._file = LastingFile(self._file)  # type: ignore[assignment]
+        self._file = LastingFile(self._file)  # type: ignore[assignment,arg-type]
         self._leaves_out = self._in_frame = False
 
     def write(self, data: str) -> None:
