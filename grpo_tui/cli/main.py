@@ -57,7 +57,7 @@ def _sentence(error: Exception) -> str:
 COMMANDS = (
     "demo", "train", "attach", "runs", "status",
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
-    "score", "probe", "cases", "rewards", "metrics", "log",
+    "score", "baseline", "probe", "cases", "rewards", "metrics", "log",
 )  # fmt: skip
 
 
@@ -99,6 +99,10 @@ def _dispatch(parsed: object) -> int:
         from grpo_tui.cli.score import score
 
         return score(parsed)
+    if command == "baseline":
+        from grpo_tui.cli.baseline import baseline
+
+        return baseline(parsed)
     if command == "rewards":
         from grpo_tui.cli.rewards import rewards
 

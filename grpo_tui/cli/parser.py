@@ -31,6 +31,7 @@ def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argpar
     _metrics_command(commands)
     _steer_commands(commands)
     _reward_commands(commands)
+    _baseline_command(commands)
     _probe_commands(commands)
     _rewards_command(commands)
     return parser
@@ -202,6 +203,31 @@ def _reward_commands(commands: argparse._SubParsersAction[argparse.ArgumentParse
     score.add_argument("--json", action="store_true", help="the documented JSON object")
 
 
+def _baseline_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    baseline = commands.add_parser(
+        "baseline",
+        help="what the model does before any training: pass rate, mixed groups, and what follows",
+        epilog="Exit 0: worth training; 1: nothing right, all right, or another error; 2: it cannot be asked."
+        " See docs/rewards.md.",
+    )
+    baseline.add_argument("config", type=Path, metavar="CONFIG", help="TRL YAML config, or a run folder")
+    baseline.add_argument("--rows", type=_positive, default=16, metavar="N", help="rows to ask (default 16)")
+    baseline.add_argument(
+        "--group", type=_group, metavar="G", help="completions of each (default num_generations)"
+    )
+    baseline.add_argument(
+        "--correct", metavar="NAME[>=X]", help="the reward that says what is right, and from which score on"
+    )
+    baseline.add_argument(
+        "--held", action="store_true", help="rows that grpo_tui.holdout sets aside, not training rows"
+    )
+    baseline.add_argument("--seed", type=int, metavar="S", help="of rows and sampling (default the config's)")
+    baseline.add_argument("--save", type=Path, metavar="FILE", help="JSONL for `grpo-tui score --samples`")
+    _time_limit(baseline)
+    _overrides(baseline)
+    baseline.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
 def _rewards_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     rewards = commands.add_parser(
         "rewards",
@@ -305,6 +331,12 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
     return seconds
+
+
+def _group(text: str) -> int:
+    if (size := _positive(text)) < 2:
+        raise argparse.ArgumentTypeError("a group is at least 2 completions that are compared")
+    return size
 
 
 def _positive(text: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import message_text, one_line, prompt_text
 from grpo_tui.present.formatting import MISSING, compact, duration, fixed, percent
 from grpo_tui.rewards.culprit import completion_text
@@ -35,7 +36,7 @@ def lines(found: Report, width: int) -> Iterator[str]:
         yield ""
     yield from _functions(found)
     yield ""
-    yield from _findings(found, width)
+    yield from finding_lines(found.findings, width)
 
 
 def _group(
@@ -86,11 +87,12 @@ def _functions(found: Report) -> Iterator[str]:
             yield f"{'':{widest}}  printed: {one_line(line, 120)}"
 
 
-def _findings(found: Report, width: int) -> Iterator[str]:
-    if not found.findings:
+def finding_lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
+    """Return findings as lines, each with its severity before it and its id behind it."""
+    if not findings:
         yield "no findings"
         return
-    for finding in found.findings:
+    for finding in findings:
         head = f"{finding.severity:7}  "
         text = f"{one_line(finding.message)}  [{finding.id}]"
         yield from textwrap.wrap(text, max(width, 60), initial_indent=head, subsequent_indent=" " * len(head))

@@ -14,13 +14,25 @@ import signal
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 
-from grpo_tui.rewards.nursery import Nursery, NurseryError
+from grpo_tui.rewards.nursery import NurseryError
 
 _CHUNK = 1 << 20
+
+
+class Starter(Protocol):
+    """What starts children: the nursery, by a fork, or whatever else does it so."""
+
+    def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
+        """Start a child in a session of its own and return its process id."""
+        ...
+
+    def exit_code(self, pid: int) -> int:
+        """Wait for a child's end; return its exit code, negative for a signal."""
+        ...
 
 
 class ChildGoneError(RuntimeError):
@@ -43,14 +55,14 @@ class ChildPipe:
     """Starts the child at once.
 
     Args:
-        nursery: forks it.
+        nursery: starts it.
         folder: its working folder.
 
     Raises:
         NurseryError: the nursery is gone.
     """
 
-    def __init__(self, nursery: Nursery, folder: str) -> None:
+    def __init__(self, nursery: Starter, folder: str) -> None:
         self._nursery = nursery
         self._printed = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - closed by close()
         child_reads, self._requests = os.pipe()
@@ -105,6 +117,10 @@ class ChildPipe:
         del self._unread[: newline + 1]
         return dict(json.loads(line))
 
+    def ready(self, within_s: float) -> bool:
+        """Return whether the child has said something, or ended, within some seconds; it is not killed."""
+        return b"\n" in self._unread or bool(select.select([self._answers], [], [], within_s)[0])
+
     @property
     def killed(self) -> bool:
         """Whether `kill` was called."""
@@ -126,6 +142,8 @@ class ChildPipe:
         if self._killed:  # once only: later the number can belong to somebody else
             return
         self._killed = True
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, signal.SIGSTOP)  # so that it starts nothing while its children are counted
         family = []
         with contextlib.suppress(psutil.Error):
             family = [child.pid for child in psutil.Process(self.pid).children(recursive=True)]

@@ -7,16 +7,11 @@ belong to the rewards. The parent kills a child when a call takes too long. It k
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import os
-import signal
 import socket
 import sys
-import threading
-import time
-import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,7 +25,7 @@ from grpo_tui.rewards.lab_child.models import RewardModels
 from grpo_tui.rewards.lab_child.rows import DatasetRows, chat_maker, read_parquet
 from grpo_tui.rewards.lab_child.second_look import culprit, other_shape, repeat, swallowed
 from grpo_tui.rewards.lab_child.tokens import Tokens
-from grpo_tui.store.values import to_json
+from grpo_tui.rewards.serving import leave_with_parent, serve
 
 
 class Child:
@@ -211,50 +206,11 @@ def _become_child(request: Mapping[str, Any], descriptors: list[int], nursery: i
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     sys.path[0] = request["folder"]
-    threading.Thread(target=_leave_with_parent, args=(nursery,), daemon=True).start()
+    leave_with_parent(nursery)
     try:
-        serve(requests, answers)
+        serve(requests, answers, Child)
     finally:
         os._exit(0)  # whatever threads a reward left running
-
-
-def serve(requests: int, answers: int) -> None:
-    """Answer requests until the parent closes its end.
-
-    Args:
-        requests: descriptor with a JSON object a line.
-        answers: descriptor for events and replies.
-    """
-    for descriptor in (requests, answers):
-        os.set_inheritable(descriptor, False)  # what a reward starts has no business there
-    sys.dont_write_bytecode = True
-    reading = os.fdopen(requests, "rb")
-    writing = os.fdopen(answers, "wb", buffering=0)
-    lock = threading.Lock()
-
-    def send(message: dict[str, Any]) -> None:
-        data = (to_json(message) + "\n").encode("utf-8", "replace")
-        with lock:
-            while data:
-                data = data[writing.write(data) or 0 :]
-
-    child = Child(send)
-    for line in reading:
-        request = json.loads(line)
-        command = getattr(child, request.pop("do"))
-        try:
-            send({"reply": command(**request)})
-        except Exception as error:
-            traceback.print_exc()
-            send({"refused": message_of(error), "type": type(error).__name__})
-
-
-def _leave_with_parent(parent: int) -> None:
-    """End the session when the parent is gone, even while a reward hangs."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    with contextlib.suppress(OSError):
-        os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,83 @@
+"""`grpo-tui baseline`: what the model of a config does before any training, and what follows from it.
+
+Knows the command's words; asking is `rewards.baseline_run`'s, the lines are `cli.baseline_text`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.baseline_text import lines, progress
+from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.score import told, wanted_config
+from grpo_tui.config import RunConfig
+from grpo_tui.core.text import shell_word
+from grpo_tui.present.formatting import plural
+from grpo_tui.rewards.baseline_run import BaselineWish, ask_baseline
+from grpo_tui.rewards.generating import Generated, GenerateError, Progress, save_jsonl
+from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.right_answers import JudgeError
+
+
+def baseline(parsed: Any) -> int:
+    """`grpo-tui baseline CONFIG`: exit 1 when something is found that training cannot cure."""
+    config = wanted_config([str(parsed.config)], parsed.overrides, None)
+    if not config.model:
+        raise CommandError(f"{parsed.config} names no model; name a config or a run folder")
+    _require_folder(parsed.save)
+    wish = BaselineWish(parsed.rows, parsed.group, parsed.seed, parsed.held, parsed.correct)
+    try:
+        with Lab(limit_s=parsed.timeout) as lab:
+            told("", "starting the lab, which imports torch")
+            _load(lab, config)
+            found, generated = ask_baseline(lab, config, wish, _tell)
+    except (LabError, GenerateError, JudgeError) as error:
+        raise CommandError(str(error)) from error
+    finally:
+        told("", "")
+    _save(generated, parsed.save)
+    if parsed.json:
+        print(json.dumps(found.to_json(), ensure_ascii=False, default=str))
+    else:
+        for line in lines(found, generated, _width()):
+            print(line)
+        if parsed.save is not None:
+            words = f"grpo-tui score {shell_word(parsed.config)} --samples {shell_word(parsed.save)}"
+            print(f"\n{plural(len(generated.samples), 'completion')} saved; {words}")
+    return FAILED if any(finding.severity == "error" for finding in found.findings) else OK
+
+
+def _load(lab: Lab, config: RunConfig) -> None:
+    """Load the rewards; one that cannot be loaded is told before the model has been asked for minutes."""
+    for function in lab.load(config):
+        if function.failure is not None:
+            raise CommandError(f"the reward {function.name} cannot be loaded: {function.failure.text}")
+
+
+def _tell(now: Progress) -> None:
+    told("", progress(now))
+
+
+def _require_folder(path: Path | None) -> None:
+    if path is not None and not path.absolute().parent.is_dir():
+        raise CommandError(f"--save {path}: there is no folder {path.absolute().parent}")
+
+
+def _save(generated: Generated, path: Path | None) -> None:
+    if path is None:
+        return
+    try:
+        save_jsonl(generated.samples, path)
+    except OSError as error:
+        raise CommandError(f"--save {path}: {error.strerror}") from error
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 120

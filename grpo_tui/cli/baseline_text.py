@@ -1,0 +1,96 @@
+"""What `baseline` prints for a person: the figures, a small table of group sizes, examples, what follows.
+
+Plain text in columns; it computes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grpo_tui.cli.score_text import finding_lines
+from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.present.formatting import MISSING, compact, duration, percent, plural
+from grpo_tui.rewards.baseline import Baseline
+from grpo_tui.rewards.culprit import completion_text
+from grpo_tui.rewards.generating import Generated, Progress
+
+EXAMPLES = 3
+MOST_WIDTH = 140
+
+
+def progress(now: Progress) -> str:
+    """Return one line about what goes on."""
+    if not now.of:
+        return now.what
+    if now.what != "generating":
+        return f"{now.what} {plural(now.of, 'completion')}"
+    speed = now.tokens_per_s
+    pace = f", {compact(speed)} tokens/s" if speed is not None else ""
+    return f"generating: {now.done:,} of {now.of:,} completions{pace}"
+
+
+def lines(found: Baseline, generated: Generated, width: int) -> Iterator[str]:
+    """Return the whole report."""
+    width = min(width, MOST_WIDTH)
+    what = (
+        f"{plural(found.rows, 'row')} × {found.group}, temperature {found.temperature:g}, at most "
+        f"{found.max_tokens:,} tokens, seed {found.seed}, on {found.device}"
+    )
+    yield f"{one_line(found.model, max(20, width))} before any training"
+    yield what
+    yield ""
+    for name, value, rest in _figures(found):
+        yield f"  {name:8}  {value:>7}   {rest}".rstrip()
+    yield ""
+    if found.group_sizes:
+        yield from _sizes(found)
+        yield ""
+    yield from _examples(found, generated, width)
+    yield from finding_lines(found.findings, width)
+    for note in found.notes:
+        yield f"note: {one_line(note)}"
+
+
+def _figures(found: Baseline) -> Iterator[tuple[str, str, str]]:
+    """Name, value and the rest of each line."""
+    if found.judge is not None:
+        judge = f"{one_line(found.judge.name, 40)} ≥ {compact(found.judge.least)} ({found.judge.why})"
+        count = f"{found.right:,} of {found.completions:,} completions"
+        yield "right", percent(found.pass_rate), f"{count}, by {judge}"
+        rest = f"of the groups, {percent(found.all_right)} all right, {percent(found.all_wrong)} all wrong"
+        yield "mixed", percent(found.mixed), rest
+    else:
+        yield "right", MISSING, "no reward tells right from wrong; --correct NAME>=SCORE"
+    yield "flat", percent(found.flat), "of the groups: one total for all, so nothing to learn"
+    names = ", ".join(f"{one_line(form.name, 30)} {percent(form.share)}" for form in found.forms)
+    yield "form", percent(found.form), names or "no reward looks at the form alone"
+    yield "cut off", percent(found.truncated), f"at {found.max_tokens:,} tokens"
+    spread = f"± {compact(found.reward_std)}, within groups ± {compact(found.group_std)}"
+    yield "total", compact(found.reward), spread
+    length = f"tokens, the longest {found.tokens_most:,}; {percent(found.distinct)} of a group's texts differ"
+    yield "length", compact(found.tokens), length
+    speed = f"{compact(found.tokens_per_s)} tokens/s; the model took {duration(found.load_s)} to load"
+    yield "time", duration(found.seconds), speed
+
+
+def _sizes(found: Baseline) -> Iterator[str]:
+    yield "  groups of      " + "".join(f"{mixed.size:>8}" for mixed in found.group_sizes)
+    alike = "".join(f"{percent(mixed.alike):>8}" for mixed in found.group_sizes)
+    yield f"  mixed, if alike{alike}   1 - p^G - (1-p)^G at p = {compact(found.pass_rate)}"
+    drawn = "".join(f"{percent(mixed.drawn):>8}" for mixed in found.group_sizes)
+    yield f"  mixed, as seen {drawn}   drawn from these rows, which differ"
+
+
+def _examples(found: Baseline, generated: Generated, width: int) -> Iterator[str]:
+    """One row with a right and a wrong completion, or the first ones where there is no such row."""
+    mixed = (r for r in found.results if r.right is not None and 0 < r.right < r.of)
+    row = next(mixed, found.results[0])
+    mine = [sample for sample in generated.samples if sample.group == row.row]
+    right = "" if row.right is None else f"   {row.right} of {row.of} right"
+    yield f"  {one_line(prompt_text(mine[0].prompt), max(20, width - len(right) - 2))}{right}"
+    texts = list(dict.fromkeys(completion_text(sample.completion) for sample in mine))
+    for text in texts[:EXAMPLES]:
+        yield f"    {one_line(text, max(20, width - 4))}"
+    if len(texts) > EXAMPLES:
+        yield f"    … {len(texts) - EXAMPLES} more"
+    yield ""

@@ -1,0 +1,117 @@
+"""The child that generates: `python -m grpo_tui.rewards.generate_child FOLDER REQUESTS ANSWERS`.
+
+Reads requests, answers with events and a reply, a JSON object a line. It is killed when its parent has had
+enough, and ends when the parent is gone. vLLM is not used, even when the config trains with it: the model and
+the settings are the same, the engine is transformers'. It keeps the model that it loaded, and no completion.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.rewards.generate_child.answering import answered
+from grpo_tui.rewards.generate_child.policy import (
+    Policy,
+    at_once,
+    generation_settings,
+    load_policy,
+    setting_of,
+)
+from grpo_tui.rewards.serving import Send, leave_with_parent, serve
+
+
+class Child:
+    """Serves one parent."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._policy: Policy | None = None
+
+    def rows(self, config: Mapping[str, Any], count: int, seed: int, held: bool) -> dict[str, Any]:
+        """Choose rows of the config's dataset by a seed.
+
+        Returns:
+            `{"rows": [{"number", "prompt", "columns"}], "total", "notes"}`; numbers count from 1.
+        """
+        from grpo_tui.data.load import DataError, load_prompts
+
+        known = self._config(config)
+        self._send({"event": "at", "what": "reading the dataset"})
+        prompts = load_prompts(known)
+        data = prompts.holdout if held else prompts.train
+        if data is None:
+            raise DataError("the config holds no rows out; set grpo_tui.holdout")
+        if not hasattr(data, "select"):
+            chosen = list(enumerate(data.take(count)))  # streamed: how many there are is not known
+        else:
+            places = sorted(random.Random(seed).sample(range(len(data)), min(count, len(data))))
+            chosen = list(zip(places, data.select(places), strict=True))
+        rows = [
+            {
+                "number": place + 1,
+                "prompt": row["prompt"],
+                "columns": {key: value for key, value in row.items() if key != "prompt"},
+            }
+            for place, row in chosen
+        ]
+        total = len(data) if hasattr(data, "select") else None
+        return {"rows": rows, "total": total, "notes": list(prompts.notes)}
+
+    def answers(
+        self, config: Mapping[str, Any], prompts: list[Any], count: int, seed: int | None
+    ) -> dict[str, Any]:
+        """Generate; completions go out as events, a batch at a time.
+
+        Returns:
+            `{"load_s", "device", "temperature", "max_tokens"}`.
+        """
+        known = self._config(config)
+        start = time.monotonic()
+        if self._policy is None:
+            self._send({"event": "at", "what": f"loading {known.model}"})
+            self._policy = load_policy(known)
+        policy, setting = self._policy, setting_of(known)
+        load_s = time.monotonic() - start
+        from transformers import set_seed
+
+        set_seed(int(setting("seed")) if seed is None else seed)
+        settings = generation_settings(known, policy)
+        template = setting("chat_template_kwargs") or {}
+        self._send({"event": "at", "what": "generating"})
+        for batch in answered(policy, prompts, count, settings, template, at_once(known)):
+            answers = [asdict(answer) for answer in batch.answers]
+            self._send({"event": "generated", "answers": answers, "seconds": batch.seconds})
+        return {
+            "load_s": load_s,
+            "device": policy.device,
+            "temperature": settings["temperature"],
+            "max_tokens": settings["max_new_tokens"],
+        }
+
+    def _config(self, config: Mapping[str, Any]) -> RunConfig:
+        known = RunConfig.from_json(config)
+        os.environ.update(known.env)  # before torch and transformers, which read it when they are imported
+        return known
+
+
+def main() -> None:
+    """Serve the parent, from its folder."""
+    folder, requests, answers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    leave_with_parent(os.getppid())
+    os.chdir(folder)
+    sys.path[0] = folder
+    try:
+        serve(requests, answers, Child)
+    finally:
+        os._exit(0)  # whatever threads a library left running
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""Which reward says that an answer is right, from which score on, and which ones look at the form alone.
+
+Found by asking them: each function scores right, wrong, formless and long completions that are made of some
+rows' gold answers. It knows neither the model's own completions nor what follows from their scores.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.rewards.form import find_form
+from grpo_tui.rewards.generating import Row
+from grpo_tui.rewards.gold_forms import REASONING, forms_for, short_answer, wrong_answers
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.library.base import prompt_text as whole_prompt
+from grpo_tui.rewards.samples import Sample
+from grpo_tui.rewards.score_report import FunctionScore
+
+EPSILON = 1e-6
+MEASURED_ROWS = 4
+LONG_REASONING = " ".join([REASONING] * 12)
+ANY_ANSWER = "42"
+"""Stands for the answer where no column holds one; the form can still be seen."""
+_WISH = re.compile(r"(?P<name>.+?)\s*(?:>=\s*(?P<least>[-+.\deE]+))?\s*")
+
+
+class JudgeError(ValueError):
+    """No function has the wanted name; the message names those that there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A function and the score from which on it says yes.
+
+    Attributes:
+        index: the function's position.
+        name: its name.
+        least: the score.
+        why: where that score comes from, for a person.
+    """
+
+    index: int
+    name: str
+    least: float
+    why: str
+
+    def says_yes(self, score: float | None) -> bool:
+        """Whether it takes a completion that it gave this score."""
+        return score is not None and score >= self.least - EPSILON
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What the functions gave for made-up completions of some rows.
+
+    Attributes:
+        samples: their `kind` is `right`, `wrong`, `long` (right, with long reasoning), `formless` (right), or
+            `other` (right, in another usual form).
+        functions: one result per function; a failed or slow one was not asked.
+        gold: whether the right ones hold a gold answer.
+    """
+
+    samples: tuple[Sample, ...]
+    functions: tuple[FunctionScore, ...]
+    gold: bool
+
+
+def measured(
+    lab: Lab, config: RunConfig, rows: Sequence[Row], column: str | None, only: Sequence[int]
+) -> Measures:
+    """Ask the functions.
+
+    Args:
+        lab: with the config loaded.
+        config: the run's.
+        rows: rows of its dataset.
+        column: the one with the gold answer, None when there is none.
+        only: indices of the functions to ask.
+
+    Raises:
+        LabError: the lab cannot score.
+    """
+    samples = made_of(rows[:MEASURED_ROWS], config, column, [f.file_text for f in lab.functions])
+    scored = lab.score(samples, only=only, repeat_limit_s=0.0)
+    return Measures(tuple(samples), scored.functions, column is not None)
+
+
+def made_of(
+    rows: Sequence[Row], config: RunConfig, column: str | None, sources: Sequence[str]
+) -> list[Sample]:
+    """Return the completions that tell what a function looks at, grouped by row."""
+    answers = [short_answer(row.columns.get(column)) if column is not None else ANY_ANSWER for row in rows]
+    wrongs = wrong_answers(answers)
+    form = find_form([whole_prompt(row.prompt) for row in rows], sources)
+    samples = []
+    for row, answer, wrong in zip(rows, answers, wrongs, strict=True):
+        texts = [
+            ("right", form.write(REASONING, answer)),
+            ("wrong", form.write(REASONING, wrong)),
+            ("long", form.write(LONG_REASONING, answer)),
+            ("formless", answer),
+        ]
+        texts += [("other", other.write(answer)) for other in forms_for(config.section.system_prompt)]
+        samples += [Sample(row.prompt, text, row.columns, row.group, kind) for kind, text in texts]
+    return samples
+
+
+def find_judge(measures: Measures, results: Sequence[FunctionScore], wish: str | None = None) -> Judge | None:
+    """Return the function that says what is right: the wanted one, else that which tells gold from wrong.
+
+    Among several it is the one with the largest weight. Without any, a function with at most three
+    different scores on the model's own completions, not all the same, is taken at the best of them.
+
+    Args:
+        measures: what the functions gave for gold answers.
+        results: what they gave for the model's completions.
+        wish: `NAME` or `NAME>=X`.
+
+    Raises:
+        JudgeError: no function has that name.
+    """
+    if wish is not None:
+        return _wanted(measures, results, wish)
+    heaviest = sorted(results, key=lambda r: -abs(r.info.weight))
+    for result in heaviest:
+        if result.failure is None and (found := _by_gold(measures, result.info.index)) is not None:
+            return found
+    forms = {judge.index for judge in find_forms(measures)}
+    for result in heaviest:
+        seen = _seen(result)
+        if result.failure is None and result.info.index not in forms and 1 < len(seen) <= 3:
+            return Judge(result.info.index, result.info.name, max(seen), "the best score seen")
+    return None
+
+
+def find_forms(measures: Measures) -> list[Judge]:
+    """Return the functions that look at the form alone, each with what a whole form gets.
+
+    Such a function gives right, wrong and long completions in the form the same, and formless ones less.
+    """
+    found = []
+    for result in measures.functions:
+        if result.failure is not None:
+            continue
+        rows = _by_row(measures, result.info.index)
+        form = [_form_score(row) for row in rows]
+        if rows and all(score is not None for score in form):
+            least = min(score for score in form if score is not None)
+            found.append(Judge(result.info.index, result.info.name, least, "what the whole form gets"))
+    return found
+
+
+def _form_score(row: Mapping[str, Sequence[float | None]]) -> float | None:
+    """What the form gets in a row, None when the function looks at something else too."""
+    (right,), (wrong,), (long,), (formless,) = (row[k] for k in ("right", "wrong", "long", "formless"))
+    if right is None or formless is None or right <= formless + EPSILON:
+        return None
+    same = all(other is not None and abs(other - right) <= EPSILON for other in (wrong, long))
+    return right if same else None
+
+
+def _by_gold(measures: Measures, index: int) -> Judge | None:
+    """The function as a judge by what gold answers get, None when it does not put them above wrong ones."""
+    if not measures.gold or measures.functions[index].failure is not None:
+        return None
+    best = []
+    for row in _by_row(measures, index):
+        gold = [s for k in ("right", "long", "formless", "other") for s in row[k] if s is not None]
+        wrong = [s for s in row["wrong"] if s is not None]
+        if gold and wrong and max(gold) > max(wrong) + EPSILON:
+            best.append(max(gold))
+    if not best:
+        return None
+    return Judge(index, measures.functions[index].info.name, min(best), "what gold answers get")
+
+
+def _wanted(measures: Measures, results: Sequence[FunctionScore], wish: str) -> Judge | None:
+    parts = _WISH.fullmatch(wish)
+    name = parts["name"] if parts is not None else wish
+    result = next((r for r in results if r.info.name == name), None)
+    if result is None:
+        names = ", ".join(r.info.name for r in results)
+        raise JudgeError(f"--correct {wish}: the rewards are {names}; write NAME or NAME>=SCORE")
+    index = result.info.index
+    if parts is not None and parts["least"] is not None:
+        try:
+            return Judge(index, name, float(parts["least"]), "as asked for")
+        except ValueError:
+            raise JudgeError(f"--correct {wish}: {parts['least']} is no number") from None
+    by_gold = _by_gold(measures, index)
+    if by_gold is not None:
+        return by_gold
+    seen = _seen(result)
+    if not seen:
+        return None
+    if len(seen) == 1:  # all alike: a score above nothing is taken for yes
+        return Judge(index, name, max(max(seen), EPSILON * 2), "any score above 0")
+    return Judge(index, name, max(seen), "the best score seen")
+
+
+def _by_row(measures: Measures, index: int) -> list[dict[str, list[float | None]]]:
+    """A function's scores by row and kind."""
+    rows: dict[str, dict[str, list[float | None]]] = {}
+    scores = measures.functions[index].scores
+    for sample, score in zip(measures.samples, scores, strict=True):
+        rows.setdefault(sample.group, {}).setdefault(sample.kind, []).append(score)
+    return list(rows.values())
+
+
+def _seen(result: FunctionScore) -> set[float]:
+    return {score for score in result.scores if score is not None}

@@ -1,0 +1,66 @@
+"""How a child process serves its parent: a JSON object a line in, events and replies out.
+
+For the lab's child and the one that generates. It knows neither's requests; imports nothing of the ML stack.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from grpo_tui.rewards.lab_child.calls import message_of
+from grpo_tui.store.values import to_json
+
+Send = Callable[[dict[str, Any]], None]
+
+
+def serve(requests: int, answers: int, child_of: Callable[[Send], Any]) -> None:
+    """Answer requests until the parent closes its end.
+
+    Args:
+        requests: descriptor with a JSON object a line; `do` names a method, the rest are its arguments.
+        answers: descriptor for events and replies.
+        child_of: makes the object whose methods are called, of what sends events.
+    """
+    for descriptor in (requests, answers):
+        os.set_inheritable(descriptor, False)  # what a reward starts has no business there
+    sys.dont_write_bytecode = True
+    reading = os.fdopen(requests, "rb")
+    writing = os.fdopen(answers, "wb", buffering=0)
+    lock = threading.Lock()
+
+    def send(message: dict[str, Any]) -> None:
+        data = (to_json(message) + "\n").encode("utf-8", "replace")
+        with lock:
+            while data:
+                data = data[writing.write(data) or 0 :]
+
+    child = child_of(send)
+    for line in reading:
+        request = json.loads(line)
+        command = getattr(child, request.pop("do"))
+        try:
+            send({"reply": command(**request)})
+        except Exception as error:
+            traceback.print_exc()
+            send({"refused": message_of(error), "type": type(error).__name__})
+
+
+def leave_with_parent(parent: int) -> None:
+    """End the session when the parent is gone, even while something hangs; returns at once."""
+    threading.Thread(target=_wait_for_end, args=(parent,), daemon=True).start()
+
+
+def _wait_for_end(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    with contextlib.suppress(OSError):
+        os.killpg(os.getpgid(0), signal.SIGKILL)
