@@ -49,9 +49,9 @@ def health_spans(
         return _broken(status, folder)
     spans: list[Span] = [(f"⚠ {one_line(alert['message'], 300)}. ", "attention") for alert in status.alerts]
     if state == "stalled":
-        spans.append(("⚠ No progress for many times the usual step. ", "attention"))
-        if status.reward_func:
-            spans.append((f"The reward {one_line(status.reward_func, 30)} runs; a aborts it. ", "text"))
+        name = one_line(status.reward_func or "", 30)
+        where = f"in the reward {name}; a aborts it" if name else "for many times the usual step"
+        spans.append((f"⚠ No progress {where}. ", "attention"))
     elif not status.supervised:
         spans.append(("⚠ The supervisor is gone: abort and stop at once do not work. ", "attention"))
     elif state == "stopped":

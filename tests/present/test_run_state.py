@@ -181,6 +181,14 @@ def _health_words(state: str, reward: Series) -> str:
     return "".join(text for text, _ in spans)
 
 
+def test_a_stall_names_the_reward_that_runs_and_the_key_within_80_columns() -> None:
+    stalled = Status("stalled", reward_func="a_judge_with_quite_a_long_name")
+    (text, _), *_ = health_spans(stalled, "/run", Series(), kl_logged=False, beta=0.0)
+    assert text == "⚠ No progress in the reward a_judge_with_quite_a_long_name; a aborts it. "
+    assert len(text) <= 78
+    assert _health_words("stalled", Series()).startswith("⚠ No progress for many times the usual step.")
+
+
 def test_a_process_that_is_gone_is_a_crash(tmp_path: Path) -> None:
     made = RecordedRun(tmp_path / "gone", pid=2**22 - 3)
     made.advance(3)
