@@ -1,7 +1,7 @@
 """Textual's palette of commands, which survives what comes while it begins, searches or is left.
 
 Textual's own ends the program when its list is gone before the last results come, when the pane changes while
-it begins, and when it is clicked away twice or where a resize leaves no screen.
+it begins, when it is clicked away twice or where a resize leaves no screen, and at a page down without room.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Palette(LeftOnce, CommandPalette):
         if self._missed:
             self.dismiss()
 
-    def _on_click(self, event: Click) -> None:
+    async def _on_click(self, event: Click) -> None:  # type: ignore[override]
         event.prevent_default()
         with contextlib.suppress(NoWidget):  # the screen has become smaller since
             if self.get_widget_at(event.screen_x, event.screen_y)[0] is self:
@@ -46,3 +46,7 @@ class Palette(LeftOnce, CommandPalette):
     def _watch__list_visible(self) -> None:
         if self.query(CommandList):
             super()._watch__list_visible()
+
+    def _action_command_list(self, action: str) -> None:
+        with contextlib.suppress(KeyError):  # a page down where no line has room yet
+            super()._action_command_list(action)

@@ -62,3 +62,16 @@ async def test_a_click_where_a_resize_left_no_screen_does_no_harm(run: RecordedR
             )
             await pilot.pause()
             assert len(app.screen_stack) == left
+
+
+async def test_a_page_down_where_no_line_has_room_does_no_harm(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("ctrl+p")
+        palette = app.screen
+        await until(pilot, lambda: palette.query_one(CommandList).option_count > 0)
+        await pilot.press("down", "down")
+        await pilot.resize_terminal(1, 1)
+        await pilot.press("pagedown", "pageup")
+        assert app.screen is palette
