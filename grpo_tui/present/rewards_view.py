@@ -126,6 +126,7 @@ class RewardsView:
         reason: what the scoring was made for, such as `rewards.py saved`.
         whole: whether the findings are all there.
         digits: decimals of the totals.
+        text_w: characters of the longest completion, as its row has it.
     """
 
     title: str
@@ -142,6 +143,7 @@ class RewardsView:
     reason: str = ""
     whole: bool = True
     digits: int = 2
+    text_w: int = 0
 
     def counts(self) -> tuple[int, int]:
         """Errors and warnings among the findings."""
@@ -207,6 +209,7 @@ def rewards_view(
         reason=about.reason,
         whole=about.whole,
         digits=min(2, digits_for(report.aggregate.totals)),
+        text_w=max((len(row.text) for row in rows), default=0),
     )
 
 

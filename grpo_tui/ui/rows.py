@@ -36,17 +36,24 @@ class LazyLines(Sequence[Line]):
         return self._make(place)
 
 
+MOVES: list[BindingType] = [
+    Binding("up,k", "move(-1)", "up", show=False),
+    Binding("down,j", "move(1)", "down", show=False),
+    Binding("pageup", "page(-1)", "page up", show=False),
+    Binding("pagedown", "page(1)", "page down", show=False),
+    Binding("home", "first", "first", show=False),
+    Binding("end", "last", "last", show=False),
+]
+"""The keys that move a cursor."""
+
+
 class CursorList(LineScroll):
     """Rows and a cursor, which shows while the list has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "open", show=False),
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("down,j", "move(1)", "down", show=False),
-        Binding("pageup", "page(-1)", "page up", show=False),
-        Binding("pagedown,space", "page(1)", "page down", show=False),
-        Binding("home", "first", "first", show=False),
-        Binding("end", "last", "last", show=False),
+        *MOVES,
+        Binding("space", "page(1)", "page down", show=False),
     ]
 
     class Opened(Message):

@@ -194,7 +194,7 @@ async def test_probes_show_what_fools_the_rewards(file: Path) -> None:
         assert "looks at the answer" in text
         assert "takes what it should not" in text
         await pilot.press("escape")
-        assert "of the probes" in shown(app)
+        assert "⚠ probes: " in shown(app)
         await pilot.press("f", "down", "down", "enter")
         await until(pilot, lambda: "probes" in shown(app) and app.screen.scored is not None  # type: ignore[attr-defined]
                     and len(app.screen.scored.rows) > 50)  # type: ignore[attr-defined]  # fmt: skip

@@ -28,9 +28,10 @@ def probed_word(report: ProbeReport) -> str:
     unfair = {kind.kind for kind in report.kinds if kind.fault == "unfair"}
     if report.failed:
         return "⚠ probes failed"
-    parts = [f"{len(kinds)} fool" if kinds else "", f"{len(unfair)} are refused" if unfair else ""]
-    told = ", ".join(part for part in parts if part)
-    return f"⚠ of the probes {told}" if told else "✓ probes"
+    fooled = f"{plural(len(kinds), 'kind')} fool them" if kinds else ""
+    refused = f"{plural(len(unfair), 'right kind')} refused" if unfair else ""
+    told = ", ".join(part for part in (fooled, refused) if part)
+    return f"⚠ probes: {told}" if told else "✓ probes"
 
 
 class ProbeLines(LineScroll):
@@ -45,7 +46,9 @@ class ProbeLines(LineScroll):
         """By function: what it looks at, then its faults."""
         report = self._report
         where = "made-up questions" if report.made_up else "rows of the dataset"
-        what = f" {report.probes} completions for {report.rows} {where}, made to fool a reward or right anew"
+        what = (
+            f" {report.probes} completions for {report.rows} {where}: attacks, and right answers spelled anew"
+        )
         lines: list[Line] = [[Span(what, "dim")]]
         names = [function.info.name for function in report.functions]
         if any(kind.function == TOTAL for kind in report.kinds):

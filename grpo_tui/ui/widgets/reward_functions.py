@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.events import Blur, Focus
 from textual.message import Message
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, percent
 from grpo_tui.ui.paint import Line, Span, headed, pad, width_of
-from grpo_tui.ui.rows import CursorList
+from grpo_tui.ui.rows import MOVES, CursorList
 
 if TYPE_CHECKING:
     from grpo_tui.present.rewards_view import FunctionColumn, RewardsView
@@ -25,10 +25,7 @@ NAME_W = 22
 class FunctionRows(CursorList, inherit_bindings=False):
     """A row for each function under a heading."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("down,j", "move(1)", "down", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = MOVES
 
     class Chosen(Message):
         """Another function is chosen."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.message import Message
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import fixed
 from grpo_tui.present.rewards_view import ADVANTAGE, TOTAL, cell, fitted, ordered
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, spread
-from grpo_tui.ui.rows import CursorList, LazyLines
+from grpo_tui.ui.rows import MOVES, CursorList, LazyLines
 from grpo_tui.ui.widgets.group_lines import advantage_sign
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LEAST_TEXT = 18
 """Cells that a completion keeps, whatever the number of functions."""
 WIDEST_NAME = 13
+PROMPT_W = 98
+"""Cells that the heading of a group may take, however short the completions are."""
 WEIGHTS_FROM = 98
 """From this width on, weights stand in the headings."""
 TOTAL_W, ADVANTAGE_W, NUMBER_W = 9, 8, 8
@@ -39,12 +41,14 @@ class TableLayout:
         text: cells for the completion.
         columns: function and the cells of its column, in order.
         hidden: functions that found no room.
+        width: cells of all of it.
     """
 
     kind: int
     text: int
     columns: tuple[tuple[int, int], ...]
     hidden: int
+    width: int
 
 
 def table_layout(view: RewardsView, width: int, chosen: int) -> TableLayout:
@@ -67,7 +71,8 @@ def table_layout(view: RewardsView, width: int, chosen: int) -> TableLayout:
             room -= widths[k]
     columns = tuple((k, widths[k]) for k in sorted(kept))
     used = sum(w for _, w in columns) + TOTAL_W + ADVANTAGE_W + 2 + kind
-    return TableLayout(kind, max(4, width - used), columns, len(view.columns) - len(kept))
+    text = max(4, min(width - used, max(view.text_w + 1, PROMPT_W - used)))
+    return TableLayout(kind, text, columns, len(view.columns) - len(kept), used + text)
 
 
 def _rank(view: RewardsView, k: int, chosen: int) -> tuple[bool, bool, bool, float]:
@@ -126,14 +131,7 @@ class SampleHeading(LinePane):
 class SampleTable(CursorList, inherit_bindings=False):
     """Samples with a cursor; `Chosen` is posted when it moved."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("down,j", "move(1)", "down", show=False),
-        Binding("pageup", "page(-1)", "page up", show=False),
-        Binding("pagedown", "page(1)", "page down", show=False),
-        Binding("home", "first", "first", show=False),
-        Binding("end", "last", "last", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = MOVES
 
     class Chosen(Message):
         """Another sample is under the cursor."""
@@ -204,7 +202,7 @@ class SampleTable(CursorList, inherit_bindings=False):
         def line(place: int) -> Line:
             group, index = places[place]
             if index < 0:
-                return group_line(view, group, width)
+                return group_line(view, group, laid.width)
             return sample_line(view, view.rows[index], laid, here=place == cursor, focused=focused)
 
         return LazyLines(len(places), line)
