@@ -131,6 +131,7 @@ SAME = {
     "pane.train": "attach",
     "view.log": "log",
     "pane.runs": "runs",
+    "pane.rewards": "rewards",
 }
 
 
