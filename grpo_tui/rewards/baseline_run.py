@@ -21,7 +21,7 @@ from grpo_tui.rewards.right_answers import find_forms, find_judge, measured
 from grpo_tui.rewards.scoring import GOLD_LIMIT_S, gold_column_of
 
 ROWS = 16
-MADE_UP = 64
+MADE_UP = 80
 """About how many completions the functions are asked about to see what they look at."""
 
 

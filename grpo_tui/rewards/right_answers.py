@@ -24,6 +24,7 @@ MEASURED_ROWS = 4
 LONG_REASONING = " ".join([REASONING] * 12)
 ANY_ANSWER = "42"
 """Stands for the answer where no column holds one; the form can still be seen."""
+_TWINS = (("right", "wrong"), ("formless", "formless wrong"), ("other", "other wrong"))
 _WISH = re.compile(r"(?P<name>.+?)\s*(?:>=\s*(?P<least>[-+.\deE]+))?\s*")
 
 
@@ -57,8 +58,8 @@ class Measures:
     """What the functions gave for made-up completions of some rows.
 
     Attributes:
-        samples: their `kind` is `right`, `wrong`, `long` (right, with long reasoning), `formless` (right), or
-            `other` (right, in another usual form).
+        samples: their `kind` is `right`, `wrong`, `long` (right, with long reasoning), `formless` (right),
+            `other` (right, in another usual form), or one of the last two with ` wrong`.
         functions: one result per function; a failed or slow one was not asked.
         gold: whether the right ones hold a gold answer.
     """
@@ -102,8 +103,10 @@ def made_of(
             ("wrong", form.write(REASONING, wrong)),
             ("long", form.write(LONG_REASONING, answer)),
             ("formless", answer),
+            ("formless wrong", wrong),
         ]
-        texts += [("other", other.write(answer)) for other in forms_for(config.section.system_prompt)]
+        for other in forms_for(config.section.system_prompt):
+            texts += [("other", other.write(answer)), ("other wrong", other.write(wrong))]
         samples += [Sample(row.prompt, text, row.columns, row.group, kind) for kind, text in texts]
     return samples
 
@@ -166,13 +169,17 @@ def _by_gold(measures: Measures, index: int) -> Judge | None:
     """The function as a judge by what gold answers get, None when it does not put them above wrong ones."""
     if not measures.gold or measures.functions[index].failure is not None:
         return None
-    best = []
-    for row in _by_row(measures, index):
-        gold = [s for k in ("right", "long", "formless", "other") for s in row[k] if s is not None]
-        wrong = [s for s in row["wrong"] if s is not None]
-        if gold and wrong and max(gold) > max(wrong) + EPSILON:
-            best.append(max(gold))
-    if not best:
+    best, rows = [], _by_row(measures, index)
+    for row in rows:
+        pairs = [
+            (gold, wrong)
+            for kind, twin in _TWINS
+            for gold, wrong in zip(row[kind], row[twin], strict=True)
+            if gold is not None and wrong is not None and gold > wrong + EPSILON
+        ]
+        if pairs:
+            best.append(max(gold for gold, _ in pairs))
+    if len(best) * 2 <= len(rows):  # a wrong number that is longer than the right one is no evidence
         return None
     return Judge(index, measures.functions[index].info.name, min(best), "what gold answers get")
 

@@ -1,0 +1,159 @@
+"""The shipped model answers rows without training, in a real child process that can be cancelled."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from grpo_tui.cli.main import main
+from grpo_tui.config import load_config
+from grpo_tui.data.load import load_prompts
+from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.rewards.generate_child.answering import prompt_ids, until_end
+from grpo_tui.rewards.generate_child.policy import Policy
+from grpo_tui.rewards.generating import CancelledError, GenerateError, Generator, Progress, Row, generate
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.samples import read_jsonl
+
+AT_ONCE = 64
+GROUP = 2
+ASKED = Row(1, [{"role": "user", "content": "What is 2 + 2?"}], {"answer": "4"})
+
+
+def _answers_of_transformers(prompts: Sequence[Any]) -> list[str]:
+    """What transformers itself generates for these prompts, with the seed and batches of the config."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
+
+    tokenizer = AutoTokenizer.from_pretrained(DEMO_MODEL, padding_side="left")
+    model = AutoModelForCausalLM.from_pretrained(DEMO_MODEL, dtype=torch.float32).eval()
+    texts = tokenizer.apply_chat_template(list(prompts), add_generation_prompt=True, tokenize=False)
+    found: list[str] = []
+    set_seed(42)
+    for start in range(0, len(texts), AT_ONCE):
+        part = texts[start : start + AT_ONCE]
+        asked = tokenizer(part, return_tensors="pt", padding=True, add_special_tokens=False)
+        settings = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 40}
+        with torch.no_grad():
+            ids = model.generate(asked["input_ids"], attention_mask=asked["attention_mask"], **settings)
+        found += tokenizer.batch_decode(ids[:, asked["input_ids"].shape[1] :], skip_special_tokens=True)
+    return found
+
+
+def _is_right(text: str, answer: str) -> bool:
+    found = re.findall(r"<answer>\s*(-?\d+)\s*</answer>", text)
+    return len(found) == 1 and int(found[0]) == int(answer)
+
+
+def test_the_baseline_of_the_held_rows_is_what_the_model_does(
+    lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab.start()  # its nursery is there for the command's own lab
+    saved = tmp_path / "answers.jsonl"
+    words = ["baseline", str(DEMO_CONFIG), "--held", "--rows", "40", "--group", str(GROUP), "--json"]
+    assert main([*words, "--save", str(saved)]) == 0
+    body = json.loads(capsys.readouterr().out)
+
+    held = load_prompts(load_config(DEMO_CONFIG)).holdout
+    assert held is not None
+    rows = [row for row in held for _ in range(GROUP)]
+    texts = _answers_of_transformers([row["prompt"] for row in rows])
+    right = [_is_right(text, row["answer"]) for text, row in zip(texts, rows, strict=True)]
+    samples = read_jsonl(saved)
+    assert [sample.completion[0]["content"] for sample in samples] == texts
+    assert [sample.columns for sample in samples] == [{"answer": row["answer"]} for row in rows]
+
+    assert (body["rows"], body["group"], body["completions"]) == (40, GROUP, 40 * GROUP)
+    assert 0 < sum(right) < len(right)
+    assert body["pass_rate"] == sum(right) / len(right)
+    pairs = list(zip(right[::GROUP], right[1::GROUP], strict=True))
+    assert body["mixed"] == sum(a != b for a, b in pairs) / len(pairs)
+    assert (body["judge"]["name"], body["judge"]["least"]) == ("correctness", 1.0)
+    assert [form["name"] for form in body["forms"]] == ["format", "incremental"]
+    whole = [text.startswith("<think>") and text.endswith("</answer>") for text in texts]
+    assert body["form"] == sum(whole) / len(whole)
+    assert body["device"] == "cpu"
+
+
+def test_a_cancel_ends_the_process_and_all_is_told() -> None:
+    cancel, pids = threading.Event(), []
+
+    def tell(now: Progress) -> None:
+        if now.what.startswith("loading"):
+            assert generator._pipe is not None
+            pids.append(generator._pipe.pid)
+            cancel.set()
+
+    with Generator(load_config(DEMO_CONFIG), tell, cancel) as generator, pytest.raises(CancelledError):
+        generator.answers([ASKED], 4)
+    assert len(pids) == 1
+    assert not psutil.pid_exists(pids[0])
+
+
+def test_ctrl_c_leaves_no_process() -> None:
+    pids = []
+
+    def tell(now: Progress) -> None:
+        if now.what.startswith("reading"):
+            assert generator._pipe is not None
+            pids.append(generator._pipe.pid)
+            raise KeyboardInterrupt
+
+    generator = Generator(load_config(DEMO_CONFIG), tell)
+    with pytest.raises(KeyboardInterrupt):
+        generator.rows(1, 42)
+    assert len(pids) == 1
+    assert not psutil.pid_exists(pids[0])
+
+
+def test_a_model_that_cannot_be_loaded_is_told_in_one_sentence(tmp_path: Path) -> None:
+    for file in DEMO_MODEL.glob("*.json"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = replace(load_config(DEMO_CONFIG), model=str(tmp_path))
+    with pytest.raises(GenerateError) as caught:
+        generate(config, [ASKED], 2)
+    message = str(caught.value)
+    assert message.startswith(f"the model {tmp_path} cannot be loaded: ")
+    assert "\n" not in message
+    assert "safetensors" in message
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--group", "1"], "at least 2"),
+        (["--save", "no/such/folder/x.jsonl"], "there is no folder"),
+    ],
+)
+def test_wrong_words_are_told_before_anything_is_started(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["baseline", str(DEMO_CONFIG), *words])
+    except SystemExit as left:
+        code = int(left.code or 0)
+    assert code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_prompts_are_rendered_as_trl_renders_them() -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(DEMO_MODEL)
+    policy = Policy(None, tokenizer, tokenizer, (tokenizer.eos_token_id,), "cpu", "")
+    chat = tokenizer.decode(prompt_ids(policy, ASKED.prompt, {}))
+    assert chat.endswith("What is 2 + 2?<|end|><|assistant|>")
+    assert tokenizer.decode(prompt_ids(policy, "2+2=", {})) == "2+2=", "a text goes through no template"
+
+
+def test_a_completion_ends_with_its_first_end_token() -> None:
+    assert until_end([5, 6, 2, 7, 2], (2, 3)) == [5, 6, 2]
+    assert until_end([5, 6], (2,)) == [5, 6]
