@@ -151,7 +151,7 @@ async def test_the_detail_follows_the_cursor(run: RecordedRun) -> None:
     app = app_on(None)
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: len(app.rows) == 2 and app.rows_complete)
-        await until(pilot, lambda: "It is in update now." in shown(app))
+        await until(pilot, lambda: "It is updating the policy now." in shown(app))
         assert "r resume" not in footer(app)
         await pilot.press("j")
         await until(pilot, lambda: "rewards.py:12" in shown(app))

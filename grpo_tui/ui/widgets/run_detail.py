@@ -6,6 +6,7 @@ Knows a row of the list; reads no file.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_tui.core.text import one_line, shell_word, wrapped
@@ -13,6 +14,7 @@ from grpo_tui.present.formatting import fixed, from_here, moment
 from grpo_tui.present.glyphs import spark, state_sign
 from grpo_tui.present.resume_offer import resume_command
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, pad, ruled
+from grpo_tui.ui.widgets.now_lines import DOING
 
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
@@ -50,7 +52,7 @@ class RunDetail(LinePane):
         lines.append(_labelled("checkpoints", [_checkpoints(row)]))
         parts = [
             [Span(text, "text")]
-            for text in (row.model_path, row.config_path, one_line(from_here(row.path)))
+            for text in (_typed(row.model_path), _typed(row.config_path), one_line(from_here(row.path)))
             if text
         ]
         lines.append(_labelled("from", fitting(list(enumerate(parts)), width - LABEL_W)))
@@ -78,7 +80,7 @@ def _story(row: RunRow, width: int) -> list[Line]:
         "stopped": "It was stopped.",
         "paused": "It is paused; memory is kept.",
         "stalled": "It lives, but has made no progress for long.",
-    }.get(row.state, f"It is in {row.phase} now." if row.phase else f"It is {row.state}.")
+    }.get(row.state, f"It is {DOING[row.phase]} now." if row.phase in DOING else f"It is {row.state}.")
     again = f" This is its start number {row.attempt}." if row.attempt > 1 else ""
     return [[Span(f" {words}{again}", "text")]]
 
@@ -100,6 +102,10 @@ def _checkpoints(row: RunRow) -> Span:
     if row.torn:
         text += f"{'; ' if shown else ''}not complete: {', '.join(f'{step:,}' for step in row.torn[-3:])}"
     return Span(text)
+
+
+def _typed(path: str) -> str:
+    return from_here(Path(path)) if path.startswith("/") else path
 
 
 def _way_on(row: RunRow, width: int) -> Line:
