@@ -1,6 +1,6 @@
 """`grpo-tui baseline`: what the model of a config does before any training, and what follows from it.
 
-Knows the command's words; asking is `rewards.baseline_run`'s, the lines are `cli.baseline_text`'s.
+Knows the command's words; asking is `rewards.baseline_run`'s, the lines are `present.baseline_text`'s.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.baseline_text import lines, progress
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.score import told, wanted_config
+from grpo_tui.cli.score_text import finding_lines
 from grpo_tui.config import RunConfig
 from grpo_tui.core.text import shell_word
+from grpo_tui.present.baseline_text import lines, progress
 from grpo_tui.present.formatting import plural
 from grpo_tui.rewards.baseline_run import BaselineWish, ask_baseline
 from grpo_tui.rewards.generating import Generated, GenerateError, Progress, save_jsonl
@@ -43,7 +44,8 @@ def baseline(parsed: Any) -> int:
     if parsed.json:
         print(json.dumps(found.to_json(), ensure_ascii=False, default=str))
     else:
-        for line in lines(found, generated, _width()):
+        width = _width()
+        for line in (*lines(found, generated, width), "", *finding_lines(found.findings, width)):
             print(line)
         if parsed.save is not None:
             words = f"grpo-tui score {shell_word(parsed.config)} --samples {shell_word(parsed.save)}"

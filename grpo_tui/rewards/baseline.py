@@ -216,14 +216,8 @@ def baseline_of(
     if judge is not None:
         verdict = [judge.says_yes(score) for score in functions[judge.index].scores]
     results = tuple(_row(generated, indices, aggregate, verdict) for indices in groups)
-    right = [result.right for result in results if result.right is not None]
-    of = [result.of for result in results]
-    rate = sum(right) / len(samples) if verdict is not None else None
-
-    def share(name: str) -> float | None:
-        kinds = [_kind(k, n) for k, n in zip(right, of, strict=True)] if verdict is not None else []
-        return kinds.count(name) / len(kinds) if kinds else None
-
+    rate = sum(verdict) / len(samples) if verdict is not None else None
+    mixed, all_right, all_wrong = _kinds(results)
     return Baseline(
         model=model,
         device=generated.device,
@@ -234,9 +228,9 @@ def baseline_of(
         max_tokens=generated.max_tokens,
         judge=judge,
         pass_rate=rate,
-        mixed=share("mixed"),
-        all_right=share("right"),
-        all_wrong=share("wrong"),
+        mixed=mixed,
+        all_right=all_right,
+        all_wrong=all_wrong,
         flat=sum(result.flat for result in results) / len(results),
         truncated=sum(sample.truncated for sample in samples) / len(samples),
         forms=tuple(_form(functions[form.index], form) for form in forms),
@@ -249,7 +243,7 @@ def baseline_of(
         load_s=generated.load_s,
         tokens_per_s=sum(tokens) / generated.seconds if generated.seconds > 0 else None,
         distinct=_distinct(generated, groups),
-        group_sizes=() if rate is None else _sizes(rate, right, of),
+        group_sizes=() if rate is None else _sizes(rate, results),
         results=results,
         failed=tuple((f.info.name, f.failure.text) for f in functions if f.failure is not None),
         notes=tuple(notes),
@@ -273,8 +267,14 @@ def _row(
     )
 
 
-def _kind(right: int, of: int) -> str:
-    return "right" if right == of else "wrong" if right == 0 else "mixed"
+def _kinds(results: Sequence[RowResult]) -> tuple[float | None, float | None, float | None]:
+    """Shares of groups that are mixed, all right and all wrong; None without a judge."""
+    known = [(result.right, result.of) for result in results if result.right is not None]
+    if not known:
+        return None, None, None
+    right = sum(k == n for k, n in known) / len(known)
+    wrong = sum(k == 0 for k, _ in known) / len(known)
+    return sum(0 < k < n for k, n in known) / len(known), right, wrong
 
 
 def _form(result: FunctionScore, form: Judge) -> FormShare:
@@ -290,5 +290,6 @@ def _distinct(generated: Generated, groups: Sequence[Sequence[int]]) -> float:
     return sum(shares) / len(shares)
 
 
-def _sizes(rate: float, right: Sequence[int], of: Sequence[int]) -> tuple[Mixed, ...]:
+def _sizes(rate: float, results: Sequence[RowResult]) -> tuple[Mixed, ...]:
+    right, of = [result.right or 0 for result in results], [result.of for result in results]
     return tuple(Mixed(size, mixed_share(rate, size), drawn_share(right, of, size)) for size in GROUP_SIZES)

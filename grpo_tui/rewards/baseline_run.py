@@ -66,7 +66,7 @@ def ask_baseline(
         JudgeError: no function has the name in `wish.correct`.
     """
     seed = wish.seed if wish.seed is not None else int(_setting(config, "seed"))
-    count = wish.group or int(_setting(config, "num_generations"))
+    count = wish.group or group_size(config)
     with Generator(config, tell, cancel) as generator:
         rows, notes = generator.rows(wish.rows, seed, held=wish.held)
         generated = generator.answers(rows, count, seed)
@@ -106,6 +106,11 @@ def score_baseline(
         notes=notes,
     )
     return with_findings(found), generated
+
+
+def group_size(config: RunConfig) -> int:
+    """Return how many completions of a prompt the run compares: `num_generations`."""
+    return int(_setting(config, "num_generations"))
 
 
 def _quick(scored: Scored) -> list[int]:

@@ -69,6 +69,8 @@ class Child:
     ) -> dict[str, Any]:
         """Generate; completions go out as events, a batch at a time.
 
+        A text becomes messages where the config makes messages of texts, as it does for the dataset.
+
         Returns:
             `{"load_s", "device", "temperature", "max_tokens"}`.
         """
@@ -81,6 +83,10 @@ class Child:
         load_s = time.monotonic() - start
         from transformers import set_seed
 
+        from grpo_tui.data.mapping import as_messages
+
+        if known.section.wants_chat:
+            prompts = [as_messages(p, known.section) if isinstance(p, str) else p for p in prompts]
         set_seed(int(setting("seed")) if seed is None else seed)
         settings = generation_settings(known, policy)
         template = setting("chat_template_kwargs") or {}

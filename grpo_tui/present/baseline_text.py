@@ -1,21 +1,22 @@
-"""What `baseline` prints for a person: the figures, a small table of group sizes, examples, what follows.
+"""A baseline as a person reads it: the figures, a small table of group sizes, examples; findings elsewhere.
 
-Plain text in columns; it computes nothing.
+For the command and the pane: plain text in columns. It computes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grpo_tui.cli.score_text import finding_lines
-from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.core.text import one_line, prompt_text, wrapped
 from grpo_tui.present.formatting import MISSING, compact, duration, percent, plural
 from grpo_tui.rewards.baseline import Baseline
 from grpo_tui.rewards.culprit import completion_text
 from grpo_tui.rewards.generating import Generated, Progress
 
 EXAMPLES = 3
+REST_AT, LEAST_REST = 22, 30
 MOST_WIDTH = 140
+SIGNS = {"error": "✗", "warning": "⚠", "info": "·"}
 
 
 def progress(now: Progress) -> str:
@@ -30,32 +31,33 @@ def progress(now: Progress) -> str:
 
 
 def lines(found: Baseline, generated: Generated, width: int) -> Iterator[str]:
-    """Return the whole report."""
+    """Return the report without what follows from it."""
     width = min(width, MOST_WIDTH)
     what = (
         f"{plural(found.rows, 'row')} × {found.group}, temperature {found.temperature:g}, at most "
         f"{found.max_tokens:,} tokens, seed {found.seed}, on {found.device}"
     )
-    yield f"{one_line(found.model, max(20, width))} before any training"
-    yield what
+    yield f"{one_line(found.model, max(20, width - 20))} before any training"
+    yield from wrapped(what, width)
     yield ""
     for name, value, rest in _figures(found):
-        yield f"  {name:8}  {value:>7}   {rest}".rstrip()
+        first, *more = wrapped(rest, max(LEAST_REST, width - REST_AT))
+        yield f"  {name:8}  {value:>7}   {first}".rstrip()
+        yield from (" " * REST_AT + row for row in more)
     yield ""
     if found.group_sizes:
         yield from _sizes(found)
         yield ""
     yield from _examples(found, generated, width)
-    yield from finding_lines(found.findings, width)
     for note in found.notes:
-        yield f"note: {one_line(note)}"
+        yield f"  note: {one_line(note)}"
 
 
 def _figures(found: Baseline) -> Iterator[tuple[str, str, str]]:
     """Name, value and the rest of each line."""
     if found.judge is not None:
         judge = f"{one_line(found.judge.name, 40)} ≥ {compact(found.judge.least)} ({found.judge.why})"
-        count = f"{found.right:,} of {found.completions:,} completions"
+        count = f"{found.right:,} of {found.completions:,}"
         yield "right", percent(found.pass_rate), f"{count}, by {judge}"
         rest = f"of the groups, {percent(found.all_right)} all right, {percent(found.all_wrong)} all wrong"
         yield "mixed", percent(found.mixed), rest
@@ -76,9 +78,11 @@ def _figures(found: Baseline) -> Iterator[tuple[str, str, str]]:
 def _sizes(found: Baseline) -> Iterator[str]:
     yield "  groups of      " + "".join(f"{mixed.size:>8}" for mixed in found.group_sizes)
     alike = "".join(f"{percent(mixed.alike):>8}" for mixed in found.group_sizes)
-    yield f"  mixed, if alike{alike}   1 - p^G - (1-p)^G at p = {compact(found.pass_rate)}"
+    yield f"  mixed, by rate {alike}"
     drawn = "".join(f"{percent(mixed.drawn):>8}" for mixed in found.group_sizes)
-    yield f"  mixed, as seen {drawn}   drawn from these rows, which differ"
+    yield f"  mixed, as seen {drawn}"
+    rate = compact(found.pass_rate)
+    yield f"  by rate: 1 - p^G - (1-p)^G, p = {rate}, as if rows were alike; as seen: drawn from these"
 
 
 def _examples(found: Baseline, generated: Generated, width: int) -> Iterator[str]:
@@ -93,4 +97,12 @@ def _examples(found: Baseline, generated: Generated, width: int) -> Iterator[str
         yield f"    {one_line(text, max(20, width - 4))}"
     if len(texts) > EXAMPLES:
         yield f"    … {len(texts) - EXAMPLES} more"
-    yield ""
+
+
+def whole(found: Baseline, generated: Generated, width: int) -> str:
+    """Return the report with what follows from it, as one text that fits the width."""
+    rows = [*lines(found, generated, width), ""]
+    for finding in found.findings:
+        first, *more = wrapped(one_line(finding.message), max(LEAST_REST, width - 4))
+        rows += [f"  {SIGNS[finding.severity]} {first}", *(f"    {row}" for row in more)]
+    return "\n".join(rows if found.findings else [*rows, "  ✓ nothing stands against training"])
