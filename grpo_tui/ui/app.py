@@ -207,9 +207,9 @@ class GrpoApp(OutwardApp):
 
     def action_command_palette(self) -> None:
         """Textual's way to it, by its own key."""
-        from grpo_tui.ui.palette import CommandPalette, Palette
+        from grpo_tui.ui.palette import Palette
 
-        if not CommandPalette.is_open(self):
+        if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))
 
     def action_app_help(self) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
+from textual.css.query import NoMatches
 from textual.signal import Signal
 
 from grpo_tui.core.text import one_line
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from grpo_tui.ui.messages import CommandEnded, CommandLost, RunAdvanced
     from grpo_tui.ui.poller import Poller
 
-BEGIN_S = 2.0
-"""How long a screen that is left at once may take to begin; it takes a hundredth of it."""
+BEGIN_S = 20.0
+"""How long a screen that is left at once may take to begin on a crowded machine."""
 
 
 class FollowingApp(App[str]):
@@ -92,6 +93,11 @@ class FollowingApp(App[str]):
         """
         opaque = self.screen.styles.background.a == 1
         return [] if opaque else super()._background_screens
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Leave in peace, though a screen that is taken away while it begins finds no parts."""
+        if not (self._exit and isinstance(error, NoMatches)):
+            super()._handle_exception(error)
 
     async def _replace_screen(self, screen: Screen[Any]) -> Screen[Any]:
         """Let a screen begin before it goes: it would look for its parts and find none.

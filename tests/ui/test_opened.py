@@ -38,3 +38,15 @@ async def test_a_screen_left_before_it_has_begun_ends_nothing(run: RecordedRun) 
             app.pop_screen()
             await pilot.pause()
             assert len(app.screen_stack) == 1
+
+
+async def test_the_program_left_while_a_screen_begins_leaves_in_peace(run: RecordedRun) -> None:
+    for turns in range(4):
+        app = app_on(run.folder.root)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await opened(pilot)
+            app.push_screen(MetricPicker([run.folder.root], "reward"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            app.exit("farewell")
+        assert (app.return_code or 0, app.return_value) == (0, "farewell")
