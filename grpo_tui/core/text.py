@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 _TABLE: dict[int, str] = {code: chr(0x2400 + code) for code in range(0x20) if code not in (0x09, 0x0A)}
@@ -90,6 +91,22 @@ def shorten(text: str, width: int) -> str:
             return kept + "\u2026"
         used += cells
     return text
+
+
+def told_apart(names: Sequence[str], width: int) -> tuple[str, ...]:
+    """Names in `width` cells each; those that would look alike keep their end instead of their beginning."""
+    short = [shorten(name, width) for name in names]
+    return tuple(
+        one if one == name or short.count(one) == names.count(name) else _end_of(name, width)
+        for name, one in zip(names, short, strict=True)
+    )
+
+
+def _end_of(text: str, width: int) -> str:
+    kept = text[-width:]
+    while kept and sum(map(_cells, kept)) + 1 > width:
+        kept = kept[1:]
+    return "\u2026" + kept
 
 
 def wrapped(text: str, width: int) -> list[str]:

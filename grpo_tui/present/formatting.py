@@ -40,6 +40,17 @@ def fixed(value: float | None, digits: int = 2) -> str:
     return text.lstrip("-") if not text.strip("-0.,") else text
 
 
+def within(value: float | None, cells: int, digits: int = 2) -> str:
+    """A number in so many cells: it loses decimals, then gets an exponent, and is never cut.
+
+    Four cells hold whatever a float32 can be but the negative ones; those want five.
+    """
+    texts = [fixed(value, n) for n in range(digits, -1, -1)]
+    if value is not None and math.isfinite(value):
+        texts += [_exponent(value), _exponent(value, 0)]
+    return next((text for text in texts if len(text) <= cells), texts[-1])
+
+
 def digits_for(values: Iterable[float | None]) -> int:
     """Decimals that tell the values of one column apart, at most 4: 1,234 · 40.5 · 1.84 · 0.061."""
     known = [abs(v) for v in values if v is not None and math.isfinite(v) and v != 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grpo_tui.core.text import one_line, prompt_text, safe, shorten, wrapped
+from grpo_tui.core.text import one_line, prompt_text, safe, shorten, told_apart, wrapped
 
 
 def test_no_control_character_survives_but_newline_and_tab() -> None:
@@ -67,3 +67,10 @@ def test_a_prompt_is_known_by_its_last_user_message() -> None:
     assert prompt_text(chat) == "q"
     assert prompt_text("plain") == "plain"
     assert prompt_text([]) == ""
+
+
+def test_names_that_would_look_alike_keep_their_end() -> None:
+    assert told_apart(["reward_correct", "reward_format", "length"], 8) == ("…correct", "…_format", "length")
+    assert told_apart(["correctness", "format_reward"], 8) == ("correct…", "format_…")
+    assert told_apart(["same_long_name", "same_long_name"], 8) == ("same_lo…", "same_lo…")
+    assert told_apart(["前缀_一", "前缀_二"], 5) == ("…_一", "…_二")

@@ -78,3 +78,18 @@ def test_a_console_without_braille_gets_ascii_too() -> None:
     assert few_glyphs({"TERM": "xterm-256color", "LC_ALL": "C"})
     assert not few_glyphs({"TERM": "xterm-16color", "LANG": "C.UTF-8"})
     assert to_ascii("✂ ▶") == "c >"
+
+
+@pytest.mark.parametrize(
+    ("value", "cells", "text"),
+    [
+        (1.234, 4, "1.23"), (12.34, 4, "12.3"), (123.4, 4, "123"), (123_456.789, 8, "123,457"),
+        (123_456.789, 4, "1e5"), (-123_456.789, 6, "-1.2e5"), (3.4e38, 4, "3e38"), (1e308, 8, "1.0e308"),
+        (None, 4, "–"), (float("nan"), 4, "nan"), (float("-inf"), 4, "-inf"), (0.0, 4, "0.00"),
+    ],
+)  # fmt: skip
+def test_a_number_in_few_cells_is_shorter_but_never_another_number(
+    value: float | None, cells: int, text: str
+) -> None:
+    assert f.within(value, cells) == text
+    assert len(text) <= cells

@@ -156,3 +156,15 @@ async def test_a_new_event_comes_in_at_the_top_and_moves_nothing_below(run: Reco
         assert body == [line[:60] for line in shown(app).splitlines()[3:-1]]
         await pilot.press("home")
         await until(pilot, lambda: "checkpoint-57 saved" in shown(app) and "home shows" not in shown(app))
+
+
+@pytest.mark.parametrize("width", [60, 120, 200])
+def test_no_number_of_a_completion_is_cut_or_touches_the_next(width: int) -> None:
+    values = (123_456.789, 1e308, float("-inf"), None, -98_765.4321)
+    row = CompletionRow("text", -1234.5678, -234.5678, 131_072, True, values)
+    head = "".join(span.text for span in completion_lines(row, Look(tuple("abcde"), width, 1, False))[0][:-1])
+    seen = head.split()
+    assert "…" not in head
+    assert seen[1:3] == ["235", "-1,235"]
+    assert [word for word in ("123,457", "1.0e308", "-inf", "–", "-98,765") if word in seen] == seen[3:-2]
+    assert seen[-2:] == ["131k", "✂"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from grpo_tui.present.formatting import digits_for, fixed, percent
+from grpo_tui.core.text import told_apart
+from grpo_tui.present.formatting import digits_for, percent, within
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.train_view import FunctionRow
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad
@@ -42,13 +43,12 @@ class FunctionTable(LinePane):
         digits = digits_for([row.mean for row in self._rows])
         room = max(1, height - 1)
         shown = self._rows if len(self._rows) <= room else self._rows[: room - 1]
-        for row in shown:
+        names = told_apart([row.name for row in self._rows], name_width)
+        for row, name in zip(shown, names, strict=False):
             line = [
-                Span(" " + pad(row.name, name_width)),
-                Span(
-                    pad(f"{row.weight:.2g}" if row.weight % 1 else f"{row.weight:.1f}", 7, right=True), "dim"
-                ),
-                Span(pad(fixed(row.mean, max(2, digits)), 7, right=True), "strong"),
+                Span(" " + pad(name, name_width)),
+                Span(pad(_weight(row.weight), 7, right=True), "dim"),
+                Span(pad(within(row.mean, 6, max(2, digits)), 7, right=True), "strong"),
                 Span(pad(percent(row.share), 7, right=True)),
             ]
             if curve:
@@ -67,3 +67,8 @@ class FunctionTable(LinePane):
             edge += cells
             words.append((edge - len(name), name, "dim"))
         return headed(words, width)
+
+
+def _weight(weight: float) -> str:
+    """Three figures that count, one decimal at least: 2.0, 0.5, 0.333, 12.8."""
+    return within(weight, 6, 1) if weight % 1 == 0 or abs(weight) >= 1000 else f"{weight:.3g}"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import fixed
+from grpo_tui.core.text import one_line, told_apart
+from grpo_tui.present.formatting import fixed, within
 from grpo_tui.present.train_view import CompletionRow, GroupView
 from grpo_tui.ui.paint import Line, Span, pad, ruled, width_of, wrapped
 
@@ -58,7 +58,8 @@ def heading(group: GroupView, width: int, *, first: bool, newer: Line = ()) -> L
     # The prompt takes what the others leave; where that is too little, the last of them go.
     while (room := width - _cells(parts) - 3) < min(24, cell_len(group.prompt)) and len(parts) > place + 2:
         parts.pop()
-    parts[place] = [Span(f"“{one_line(group.prompt, max(8, room))}”", "strong" if first else "text")]
+    prompt = f"“{one_line(group.prompt, max(8, room))}”" if group.prompt.strip() else "empty prompt"
+    parts[place] = [Span(prompt, "strong" if first else "text")]
     return ruled(parts, width)
 
 
@@ -70,7 +71,7 @@ def _cells(parts: list[Line]) -> int:
 def names_line(look: Look) -> Line:
     """What stands in the columns."""
     words = f" {'adv':>6}{'total':>8}"
-    for name in look.names[: look.columns]:
+    for name in told_apart(look.names[: look.columns], COLUMN_W - 1):
         words += pad(" " + name, COLUMN_W, right=True)
     return [Span(f"{words} tokens", "dim")]
 
@@ -96,15 +97,19 @@ def _head(row: CompletionRow, look: Look, here: bool, tail: str) -> list[Span]:
     head = [
         Span("❙" if here else " ", "accent" + tail),
         Span(f"{sign} ", role + tail),
-        Span(pad(fixed(abs(row.advantage)), 4, right=True), role + tail),
-        Span(pad(fixed(row.total), 8, right=True), "strong" + tail),
+        Span(pad(within(abs(row.advantage), 4), 4, right=True), role + tail),
+        Span(pad(within(row.total, 7), 8, right=True), "strong" + tail),
     ]
     for index in range(look.columns):
         value = row.rewards[index] if index < len(row.rewards) else None
-        head.append(Span(pad(fixed(value), COLUMN_W, right=True), "text" + tail))
-    head.append(Span(pad(str(row.tokens), 7 if look.columns else 5, right=True), "dim" + tail))
+        head.append(Span(pad(within(value, COLUMN_W - 1), COLUMN_W, right=True), "text" + tail))
+    head.append(Span(pad(_tokens(row.tokens), 7 if look.columns else 5, right=True), "dim" + tail))
     head.append(Span(" ✂ " if row.truncated else "   ", "attention" + tail))
     return head
+
+
+def _tokens(count: int) -> str:
+    return str(count) if count < 10_000 else f"{count // 1000}k"
 
 
 def _few(text: str, room: int, most: int) -> list[str]:

@@ -157,7 +157,8 @@ class GroupList(LineScroll, Shell):
         if chosen is None or self._pages is None:
             return
         group, index = chosen
-        what = f"completion {index + 1} of “{group.prompt}”, step {group.step:,}"
+        prompt = f"“{group.prompt}”" if group.prompt.strip() else "an empty prompt"
+        what = f"completion {index + 1} of {prompt}, step {group.step:,}"
         self._pages.ask("group text", lambda stores: _text(stores.run, group.id, index), partial(then, what))
 
     def on_click(self, event: Click) -> None:
