@@ -25,7 +25,7 @@ from grpo_tui.rewards.scoring import Report
 
 TOTAL, ADVANTAGE = "total", "advantage"
 BINS = 8
-MOST_TEXT = 2_000
+MOST_TEXT = 400
 """Characters of a completion that a row keeps; the whole text is in the detail."""
 CUT = " … "
 

@@ -16,12 +16,38 @@ from grpo_tui.rewards.checks.together import (
     shares_of,
     unscored_findings,
 )
-from grpo_tui.rewards.lab import Aggregation, Lab
-from grpo_tui.rewards.scoring import Report
+from grpo_tui.rewards.lab import Aggregation, Lab, Scored
+from grpo_tui.rewards.scoring import Report, completions_at_once
 
 OF_WEIGHTS = ("rewards.cancel", "rewards.same", "rewards.drowns", "rewards.unscored", "rewards.float32")
 """Findings that other weights can change."""
 _ORDER = ("error", "warning", "info")
+
+
+def unchecked(lab: Lab, scored: Scored, weights: Sequence[float], findings: Sequence[Finding] = ()) -> Report:
+    """Return scores, totals and advantages at once; what is wrong with them takes longer to find.
+
+    Args:
+        lab: with the config loaded.
+        scored: what the functions gave.
+        weights: one per function.
+        findings: what was found before, to stand until the checks have ended.
+
+    Raises:
+        LabError: the weights do not fit.
+    """
+    assert lab.config is not None
+    mode = Aggregation.of(lab.config)
+    shares = shares_of(scored.functions, scored.samples, weights)
+    return Report(
+        scored,
+        lab.aggregate(scored, weights, mode),
+        tuple(weights),
+        mode,
+        tuple(findings),
+        tuple(shares),
+        completions_at_once(lab.config),
+    )
 
 
 def reweighed(

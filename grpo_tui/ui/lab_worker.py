@@ -23,7 +23,7 @@ from grpo_tui.rewards.cases import CaseFileError
 from grpo_tui.rewards.keeping import keep_case
 from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Lab, LabError, Scored
 from grpo_tui.rewards.probing import probe
-from grpo_tui.rewards.reweigh import reweighed
+from grpo_tui.rewards.reweigh import reweighed, unchecked
 from grpo_tui.rewards.samples import Sample, SampleError
 from grpo_tui.rewards.score_report import Failure
 from grpo_tui.rewards.scoring import Dataset, Report, Wish, gold_column_of, report
@@ -31,7 +31,7 @@ from grpo_tui.rewards.sources import PROBED_ROWS, Origin, dataset_rows, rows_wit
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.ui.lab_messages import CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
 
-LOOK_S = 0.1
+LOOK_S = 0.05
 """Seconds between two looks at the files of the rewards."""
 SETTLE_S = 0.02
 """An editor may write a file in several steps."""
@@ -266,12 +266,12 @@ class LabWorker:
         if weights is None:
             self._weights, self._muted = None, frozenset()
             weights = tuple(f.info.weight for f in first.functions)
-        wish = Wish(weights=weights, gold=False, repeat=False, tell=self._tell)
-        quick = report(self._lab, first.samples, self._dataset, wish, first)
+        known = self._report.findings if self._report is not None else ()
+        quick = unchecked(self._lab, first, weights, known)
         self._about = self._circumstances(reason, time.monotonic() - start)
         self._show(quick, whole=False)
         checked = self._checked(first)
-        wish = replace(wish, gold=True, repeat=True)
+        wish = Wish(weights=weights, tell=self._tell)
         self._show(report(self._lab, first.samples, self._dataset, wish, checked), whole=True)
 
     def _scored(self) -> Scored:
