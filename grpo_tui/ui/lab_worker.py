@@ -63,7 +63,7 @@ class LabWorker:
         self._changed = threading.Condition()
         self._stopped = False
         self._busy = self._interrupted = self._superseded = False
-        self._function = ""
+        self._function = self._saved = ""
         self._function_at = 0.0
         self._stamps: dict[str, Stamp] = {}
         self._loaded: dict[str, Stamp] = {}
@@ -133,7 +133,7 @@ class LabWorker:
         """Do what is asked until stopped."""
         try:
             while (job := self._next()) is not None:
-                self._superseded = self._interrupted = False
+                self._interrupted = False
                 self._busy = True
                 try:
                     job()
@@ -158,7 +158,8 @@ class LabWorker:
                 continue
             time.sleep(SETTLE_S)
             self._stamps = {file: _stamp(file) for file in known}
-            self._ask("reload", partial(self._reload_saved, f"{file_name(saved[0])} saved"))
+            self._saved = f"{file_name(saved[0])} saved"
+            self._ask("reload", partial(self._reload_saved, self._saved))
             if self._function and time.monotonic() - self._function_at > LONG_S:
                 self._superseded = True
                 self._lab.interrupt()
@@ -178,7 +179,11 @@ class LabWorker:
             self._changed.notify_all()
 
     def _failed(self, error: Exception) -> None:
-        if self._stopped or self._superseded:
+        if self._stopped:
+            return
+        if self._superseded:  # by a saved file, which is still to be scored
+            self._superseded = False
+            self._ask("reload", partial(self._reload, self._saved))
             return
         text = "ended by you; r scores again, a saved file too" if self._interrupted else str(error)
         self._post(LabTrouble(one_line(text, 600)))
@@ -248,6 +253,7 @@ class LabWorker:
         self._loaded = {file: _stamp(file) for file in self._stamps}
         try:
             self._lab.load(self._config)
+            self._superseded = False
         finally:
             self._watch_files()
             self._loaded = {**self._stamps, **self._loaded}
