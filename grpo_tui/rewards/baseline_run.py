@@ -21,6 +21,8 @@ from grpo_tui.rewards.right_answers import find_forms, find_judge, measured
 from grpo_tui.rewards.scoring import GOLD_LIMIT_S, gold_column_of
 
 ROWS = 16
+SCORING = "scoring"
+"""What is told when generating has ended."""
 MADE_UP = 80
 """About how many completions the functions are asked about to see what they look at."""
 
@@ -71,7 +73,7 @@ def ask_baseline(
         rows, notes = generator.rows(wish.rows, seed, held=wish.held)
         generated = generator.answers(rows, count, seed)
     if tell is not None:
-        tell(Progress("scoring", len(generated.samples), len(generated.samples)))
+        tell(Progress(SCORING, len(generated.samples), len(generated.samples)))
     if cancel is not None and cancel.is_set():
         raise CancelledError("cancelled")
     return score_baseline(lab, config, wish, rows, generated, seed, _notes(config, wish, rows, notes))

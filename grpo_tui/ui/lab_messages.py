@@ -9,6 +9,8 @@ from textual.message import Message
 
 if TYPE_CHECKING:
     from grpo_tui.present.rewards_view import RewardsView
+    from grpo_tui.rewards.baseline import Baseline
+    from grpo_tui.rewards.generating import Generated
     from grpo_tui.rewards.probing import ProbeReport
     from grpo_tui.rewards.samples import Sample
     from grpo_tui.rewards.scoring import Report
@@ -55,6 +57,14 @@ class ProbesDone(Message):
     def __init__(self, report: ProbeReport) -> None:
         super().__init__()
         self.report = report
+
+
+class BaselineDone(Message):
+    """The model has answered some rows."""
+
+    def __init__(self, found: Baseline, generated: Generated) -> None:
+        super().__init__()
+        self.found, self.generated = found, generated
 
 
 class CaseKept(Message):

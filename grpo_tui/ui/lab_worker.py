@@ -19,7 +19,7 @@ from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
 from grpo_tui.present.rewards_view import Circumstances, file_name, rewards_view
-from grpo_tui.rewards.cases import CaseFileError
+from grpo_tui.rewards.generating import GenerateError
 from grpo_tui.rewards.keeping import keep_case
 from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Lab, LabError, Scored
 from grpo_tui.rewards.probing import probe
@@ -29,6 +29,7 @@ from grpo_tui.rewards.score_report import Failure
 from grpo_tui.rewards.scoring import Dataset, Report, Wish, gold_column_of, report
 from grpo_tui.rewards.sources import PROBED_ROWS, Origin, dataset_rows, rows_with_gold, samples_from
 from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.ui.lab_generating import MODEL, Generating
 from grpo_tui.ui.lab_messages import CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
 
 LOOK_S = 0.05
@@ -41,7 +42,7 @@ GONE = (0, 0)
 Stamp = tuple[int, int]
 
 
-class LabWorker:
+class LabWorker(Generating):
     """Holds one lab, its samples and its newest report; `run` and `watch` are the bodies of two threads.
 
     Args:
@@ -116,7 +117,8 @@ class LabWorker:
         if not self._busy:
             return False
         self._interrupted = True
-        self._lab.interrupt()
+        if not self.end_generating():
+            self._lab.interrupt()
         return True
 
     def stop(self) -> None:
@@ -124,7 +126,7 @@ class LabWorker:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        if self._busy:
+        if self._busy and not self.end_generating():
             self._lab.interrupt()
 
     # -- the threads -----------------------------------------------------------------------------
@@ -137,7 +139,7 @@ class LabWorker:
                 self._busy = True
                 try:
                     job()
-                except (LabError, SampleError, RunDatabaseError, CaseFileError, OSError, ValueError) as error:
+                except (LabError, GenerateError, RunDatabaseError, OSError, ValueError) as error:
                     self._failed(error)
                 finally:
                     self._busy = False
@@ -375,6 +377,8 @@ def origin_words(origin: Origin, count: int) -> str:
             return f"a group of {name}"
         at = "its newest step" if origin.step is None else f"step {origin.step}"
         return f"{name}, {f'its {origin.step} group' if origin.step in ('best', 'worst') else at}"
+    if origin.kind == MODEL:
+        return "the model before training"
     return "probes" if origin.kind == "probes" else "gold and wrong answers"
 
 

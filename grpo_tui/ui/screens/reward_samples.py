@@ -97,6 +97,21 @@ class SampleEditing(Shell):
         if index is not None and self.worker is not None:
             self.worker.keep(index)
 
+    def action_rewards_model(self) -> None:
+        """Let the model of the config answer the row under the cursor."""
+        index = self.chosen_sample()
+        if index is not None and self.worker is not None:
+            self.goes_to = index
+            self.worker.generate(index)
+
+    def action_rewards_baseline(self) -> None:
+        """Let the model of the config answer rows, before any training."""
+        if self.worker is not None and self.report is not None:
+            self.goes_to = 0
+            self.worker.baseline()
+        else:
+            self._pane.app.notify("No rewards are loaded yet.", severity="warning", markup=False)
+
     def action_rewards_samples(self) -> None:
         """Ask where samples shall come from."""
         from grpo_tui.ui.screens.rewards_dialogs import SourceDialog

@@ -14,13 +14,22 @@ from textual.app import ComposeResult, SuspendNotSupported
 from textual.screen import Screen
 
 from grpo_tui.core.text import one_line
+from grpo_tui.present.baseline_text import whole
 from grpo_tui.present.formatting import duration, from_here
 from grpo_tui.present.reward_detail import sample_detail
 from grpo_tui.present.rewards_view import next_order
 from grpo_tui.rewards.sources import Origin
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.editing import edit, editor_command
-from grpo_tui.ui.lab_messages import CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
+from grpo_tui.ui.lab_messages import (
+    BaselineDone,
+    CaseKept,
+    LabBusy,
+    LabIdle,
+    LabScored,
+    LabTrouble,
+    ProbesDone,
+)
 from grpo_tui.ui.lab_worker import LabWorker
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.rewards_wish import RewardsWish, rewards_of_run
@@ -154,6 +163,12 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving):
         summary.changed()
         if self.app.screen is self:
             self.app.push_screen(ProbesScreen(message.report))
+
+    def on_baseline_done(self, message: BaselineDone) -> None:
+        """Show what the model does before any training; its answers stand behind it as samples."""
+        if self.app.screen is self:
+            text = whole(message.found, message.generated, min(self.app.size.width - 10, 110))
+            self.app.push_screen(TextScreen("baseline", text))
 
     def on_case_kept(self, message: CaseKept) -> None:
         """Say where it went."""
