@@ -60,9 +60,7 @@ def demo(parsed: Any) -> int:
         overrides.append(f"seed={parsed.seed}")
     if parsed.device == "cuda":
         overrides += ["use_cpu=false", "bf16=true"]
-    config = _load(DEMO_CONFIG, overrides)
-    # That the shipped model lies beside the shipped config is no news to anybody.
-    config = replace(config, findings=tuple(f for f in config.findings if f.id != "config.beside"))
+    config = _told_already(_load(DEMO_CONFIG, overrides))
     notes = () if fault is None else (f"fault {fault.name}: {fault.expected_in(root)}",)
     spec = RunSpec(config.to_json(), compare_prompts=DEMO_PROMPTS, notes=notes)
     start = Start(_fresh(root), spec, config)
@@ -189,12 +187,19 @@ def _config(path: Path, overrides: list[str], size: int | None) -> tuple[RunConf
             raise CommandError(f"{path}: no run here (it has no run.json); give a TRL YAML config")
         try:
             saved = RunConfig.from_json(read_spec(folder.spec).config)
-            return (reload_config(saved, overrides, world_size=size) if overrides else saved), folder
+            if overrides:
+                saved = reload_config(saved, overrides, world_size=size)
+            return _told_already(saved), folder
         except ConfigError as error:
             raise CommandError(str(error)) from error
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise CommandError(f"{folder.spec} cannot be read: {error}") from error
     return _load(path, overrides, size), None
+
+
+def _told_already(config: RunConfig) -> RunConfig:
+    """The config without the news that its model lies beside it: told at the first start, none in demo."""
+    return replace(config, findings=tuple(f for f in config.findings if f.id != "config.beside"))
 
 
 def _load(path: Path, overrides: list[str], size: int | None = 1) -> RunConfig:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from grpo_tui.cli import main, start
+from grpo_tui.cli.start import Start
 from grpo_tui.cli.summary import summary
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.store.layout import RunFolder
 
 
 def test_the_summary_names_model_rewards_batch_and_folder(tmp_path: Path) -> None:
@@ -23,3 +28,17 @@ def test_epochs_and_ranks_are_counted(tmp_path: Path) -> None:
     assert (
         summary(config, tmp_path, 2)[2] == "batch    128 completions = 16 prompts × 8, on 2 ranks; 2 epochs"
     )
+
+
+def test_the_demo_and_a_run_folder_do_not_tell_where_their_model_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Start] = []
+    monkeypatch.setattr(start, "_go", lambda one, **_: started.append(one) or 0)
+    assert [finding.id for finding in load_config(DEMO_CONFIG).findings] == ["config.beside"]
+    assert main(["demo", "--headless", "--run-dir", str(tmp_path / "demo")]) == 0
+    (tmp_path / "demo").mkdir(exist_ok=True)
+    started[0].spec.write(RunFolder(tmp_path / "demo").spec)
+    again = ["train", str(tmp_path / "demo"), "--run-dir", str(tmp_path / "b"), "--set", "max_steps=5"]
+    assert main(again) == 0
+    assert [one.config.findings for one in started] == [(), ()]
