@@ -220,7 +220,7 @@ class GrpoApp(OutwardApp):
         if asked is not None and asked():
             return
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen())
+            self.push_screen(HelpScreen(getattr(self.screen, "PANE", self.current_mode)))
 
     def action_app_suspend(self) -> None:
         """Stop the screen and give the shell its terminal; a run goes on."""

@@ -110,6 +110,21 @@ async def test_the_help_names_every_key(run: RecordedRun) -> None:
                 assert action.help in text
 
 
+@pytest.mark.parametrize(
+    ("key", "title"), [("1", "1 Runs"), ("3", "3 Rewards"), ("4", "4 Train"), ("u", "u machine")]
+)
+async def test_the_help_begins_with_the_pane_it_is_asked_for_on(
+    run: RecordedRun, key: str, title: str
+) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press(key)
+        await pilot.pause()
+        await pilot.press("question_mark")
+        await until(pilot, lambda: f"─ {title} ─" in shown(app))
+
+
 async def test_the_palette_holds_what_can_be_done_here(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:

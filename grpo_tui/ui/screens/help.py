@@ -44,10 +44,14 @@ WORDS = (
 class HelpLines(LineScroll):
     """The whole help, scrollable."""
 
+    def __init__(self, first: str) -> None:
+        super().__init__()
+        self._first = first
+
     def lines(self, width: int) -> list[Line]:
-        """Keys by pane, then the words."""
+        """Keys by pane, the one it was asked for on first, then the words."""
         lines: list[Line] = []
-        for pane, title in PANES:
+        for pane, title in sorted(PANES, key=lambda pane: pane[0] != self._first):
             lines.append(ruled([[Span(title, "title")]], width))
             for action in ACTIONS:
                 if action.pane == pane and action.key:
@@ -73,18 +77,26 @@ def _wrapped(word: str, meaning: str, room: int) -> list[Line]:
 
 
 class HelpScreen(LeftOnce, ModalScreen[None]):
-    """Keys and words over the pane."""
+    """Keys and words over the pane.
+
+    Args:
+        first: the pane it is asked for on, as the table of actions names it.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         ("escape", "close", "close"), ("question_mark", "close", "close"), ("q", "close", "close"),
         ("j", "down", "down"), ("k", "up", "up"),
     ]  # fmt: skip
 
+    def __init__(self, first: str = "train") -> None:
+        super().__init__()
+        self._first = first
+
     def compose(self) -> ComposeResult:
         """A title and the lines."""
         with Vertical(classes="dialog -large"):
             yield DialogTitle("help", "j k scroll   esc back")
-            yield HelpLines()
+            yield HelpLines(self._first)
 
     def on_mount(self) -> None:
         """Ready to scroll."""
