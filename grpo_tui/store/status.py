@@ -86,7 +86,7 @@ class Status:
     @property
     def live(self) -> bool:
         """True while the training process exists."""
-        return self.state not in ENDED and self.state != "empty"
+        return self.state not in ENDED and self.state not in ("empty", "broken")
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON shape."""

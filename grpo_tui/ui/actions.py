@@ -273,6 +273,8 @@ def refusal(a: Action, view: TrainView | None, listed: Listed | None = None) -> 
         return "No run is open: 1 shows the runs, enter opens one."
     if a.needs == "open":
         return None
+    if view.state == "broken":
+        return f"The run cannot be read, so nothing is sent to it: {view.trouble}"
     if view.state == "finished":
         return "The run is finished and takes no commands."
     if not view.live:

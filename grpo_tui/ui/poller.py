@@ -158,7 +158,7 @@ class Poller:
             self._deltas, self._file = DeltaReader(self._reader), file
 
     def _show(self, now: float) -> None:
-        status = self._status or Status(state="starting", phase="load")
+        status = self._status or Status(state="broken" if self._trouble else "starting", phase="load")
         view = self._state.view(status, self._clock(), self._rank, self._sent.values(), trouble=self._trouble)
         self._posted_at, self._unposted = now, False
         self._post(RunAdvanced(view, self))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -283,3 +284,18 @@ async def test_no_size_is_too_small_or_too_large(run: RecordedRun, size: tuple[i
             await pilot.press(key)
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: "step 57 / 120" in shown(app))
+
+
+async def test_a_run_whose_folder_is_gone_is_neither_starting_nor_going_on(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "step 57 / 120" in shown(app))
+        shutil.rmtree(run.folder.root)
+        await until(pilot, lambda: "broken" in shown(app))
+        assert "no run here" in shown(app)
+        assert "loading the model" not in shown(app)
+        await pilot.press("p")
+        await until(pilot, lambda: "cannot be read" in shown(app))
+        assert not run.folder.root.exists(), "a command made the folder anew"
+        await pilot.press("q")
+    assert app.return_value == "", "training is said to go on"

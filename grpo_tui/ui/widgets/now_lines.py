@@ -56,6 +56,8 @@ def _phase(view: TrainView) -> Line:
     if view.ended:
         of = f" of {view.total_steps:,}" if view.total_steps else ""
         return [Span(f"{view.state} at step {view.step:,}{of}")]
+    if view.state == "broken":
+        return [Span("the run cannot be read")]
     behind = [rank for rank in view.ranks if rank.behind]
     if behind:
         return _waited_for(view, behind)

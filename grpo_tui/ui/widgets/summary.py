@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grpo_tui.present.formatting import duration, fixed, percent
+from grpo_tui.present.formatting import duration, fixed, percent, plural
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, spread, width_of
 
@@ -48,7 +48,7 @@ def _change(view: TrainView) -> list[Span]:
     change = view.reward_change
     if change is None:
         return []
-    steps = f" in {min(20, max(1, view.step - 1))} steps"
+    steps = f" in {plural(min(20, max(1, view.step - 1)), 'step')}"
     if abs(change) < 0.005:
         return [Span(" → 0.00", "dim"), Span(steps, "dim")]
     sign, role = ("▲", "good") if change > 0 else ("▼", "bad")
