@@ -16,7 +16,7 @@ from grpo_tui.cli.score import told, wanted_config
 from grpo_tui.cli.score_text import finding_lines
 from grpo_tui.config import RunConfig
 from grpo_tui.core.text import shell_word
-from grpo_tui.present.baseline_text import lines, progress
+from grpo_tui.present.baseline_text import heading, lines, progress
 from grpo_tui.present.formatting import plural
 from grpo_tui.rewards.baseline_run import BaselineWish, ask_baseline
 from grpo_tui.rewards.generating import Generated, GenerateError, Progress, save_jsonl
@@ -45,7 +45,8 @@ def baseline(parsed: Any) -> int:
         print(json.dumps(found.to_json(), ensure_ascii=False, default=str))
     else:
         width = _width()
-        for line in (*lines(found, generated, width), "", *finding_lines(found.findings, width)):
+        report = [*heading(found, width), "", *lines(found, generated, width), ""]
+        for line in (*report, *finding_lines(found.findings, width)):
             print(line)
         if parsed.save is not None:
             words = f"grpo-tui score {shell_word(parsed.config)} --samples {shell_word(parsed.save)}"

@@ -30,16 +30,19 @@ def progress(now: Progress) -> str:
     return f"generating: {now.done:,} of {now.of:,} completions{pace}"
 
 
-def lines(found: Baseline, generated: Generated, width: int) -> Iterator[str]:
-    """Return the report without what follows from it."""
-    width = min(width, MOST_WIDTH)
+def heading(found: Baseline, width: int) -> Iterator[str]:
+    """Return what was asked, and how."""
     what = (
         f"{plural(found.rows, 'row')} × {found.group}, temperature {found.temperature:g}, at most "
         f"{found.max_tokens:,} tokens, seed {found.seed}, on {found.device}"
     )
     yield f"{one_line(found.model, max(20, width - 20))} before any training"
     yield from wrapped(what, width)
-    yield ""
+
+
+def lines(found: Baseline, generated: Generated, width: int) -> Iterator[str]:
+    """Return the figures, the group sizes and some examples."""
+    width = min(width, MOST_WIDTH)
     for name, value, rest in _figures(found):
         first, *more = wrapped(rest, max(LEAST_REST, width - REST_AT))
         yield f"  {name:8}  {value:>7}   {first}".rstrip()
@@ -58,18 +61,18 @@ def _figures(found: Baseline) -> Iterator[tuple[str, str, str]]:
     if found.judge is not None:
         judge = f"{one_line(found.judge.name, 40)} ≥ {compact(found.judge.least)} ({found.judge.why})"
         count = f"{found.right:,} of {found.completions:,}"
-        yield "right", percent(found.pass_rate), f"{count}, by {judge}"
+        yield "right", percent(found.pass_rate), f"{count} by {judge}"
         rest = f"of the groups, {percent(found.all_right)} all right, {percent(found.all_wrong)} all wrong"
         yield "mixed", percent(found.mixed), rest
     else:
         yield "right", MISSING, "no reward tells right from wrong; --correct NAME>=SCORE"
-    yield "flat", percent(found.flat), "of the groups: one total for all, so nothing to learn"
+    yield "flat", percent(found.flat), "of the groups have one total and teach nothing"
     names = ", ".join(f"{one_line(form.name, 30)} {percent(form.share)}" for form in found.forms)
     yield "form", percent(found.form), names or "no reward looks at the form alone"
     yield "cut off", percent(found.truncated), f"at {found.max_tokens:,} tokens"
     spread = f"± {compact(found.reward_std)}, within groups ± {compact(found.group_std)}"
     yield "total", compact(found.reward), spread
-    length = f"tokens, the longest {found.tokens_most:,}; {percent(found.distinct)} of a group's texts differ"
+    length = f"tokens, longest {found.tokens_most:,}; in a group {percent(found.distinct)} differ"
     yield "length", compact(found.tokens), length
     speed = f"{compact(found.tokens_per_s)} tokens/s; the model took {duration(found.load_s)} to load"
     yield "time", duration(found.seconds), speed
@@ -82,7 +85,7 @@ def _sizes(found: Baseline) -> Iterator[str]:
     drawn = "".join(f"{percent(mixed.drawn):>8}" for mixed in found.group_sizes)
     yield f"  mixed, as seen {drawn}"
     rate = compact(found.pass_rate)
-    yield f"  by rate: 1 - p^G - (1-p)^G, p = {rate}, as if rows were alike; as seen: drawn from these"
+    yield f"  by rate: 1 - p^G - (1-p)^G, p = {rate}; as seen: drawn from these"
 
 
 def _examples(found: Baseline, generated: Generated, width: int) -> Iterator[str]:
@@ -100,9 +103,11 @@ def _examples(found: Baseline, generated: Generated, width: int) -> Iterator[str
 
 
 def whole(found: Baseline, generated: Generated, width: int) -> str:
-    """Return the report with what follows from it, as one text that fits the width."""
-    rows = [*lines(found, generated, width), ""]
+    """Return everything as one text that fits the width; what follows stands before the figures."""
+    rows = [*heading(found, width), ""]
     for finding in found.findings:
         first, *more = wrapped(one_line(finding.message), max(LEAST_REST, width - 4))
         rows += [f"  {SIGNS[finding.severity]} {first}", *(f"    {row}" for row in more)]
-    return "\n".join(rows if found.findings else [*rows, "  ✓ nothing stands against training"])
+    if not found.findings:
+        rows.append("  ✓ nothing here stands against training")
+    return "\n".join([*rows, "", *lines(found, generated, width)])

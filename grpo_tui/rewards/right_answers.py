@@ -135,7 +135,7 @@ def find_judge(measures: Measures, results: Sequence[FunctionScore], wish: str |
     for result in heaviest:
         seen = _seen(result)
         if result.failure is None and result.info.index not in forms and 1 < len(seen) <= 3:
-            return Judge(result.info.index, result.info.name, max(seen), "the best score seen")
+            return Judge(result.info.index, result.info.name, max(seen), "the best seen")
     return None
 
 
@@ -152,7 +152,7 @@ def find_forms(measures: Measures) -> list[Judge]:
         form = [_form_score(row) for row in rows]
         if rows and all(score is not None for score in form):
             least = min(score for score in form if score is not None)
-            found.append(Judge(result.info.index, result.info.name, least, "what the whole form gets"))
+            found.append(Judge(result.info.index, result.info.name, least, "as the form gets"))
     return found
 
 
@@ -181,7 +181,7 @@ def _by_gold(measures: Measures, index: int) -> Judge | None:
             best.append(max(gold for gold, _ in pairs))
     if len(best) * 2 <= len(rows):  # a wrong number that is longer than the right one is no evidence
         return None
-    return Judge(index, measures.functions[index].info.name, min(best), "what gold answers get")
+    return Judge(index, measures.functions[index].info.name, min(best), "as gold gets")
 
 
 def _wanted(measures: Measures, results: Sequence[FunctionScore], wish: str) -> Judge | None:
@@ -204,8 +204,8 @@ def _wanted(measures: Measures, results: Sequence[FunctionScore], wish: str) -> 
     if not seen:
         return None
     if len(seen) == 1:  # all alike: a score above nothing is taken for yes
-        return Judge(index, name, max(max(seen), EPSILON * 2), "any score above 0")
-    return Judge(index, name, max(seen), "the best score seen")
+        return Judge(index, name, max(max(seen), EPSILON * 2), "any above 0")
+    return Judge(index, name, max(seen), "the best seen")
 
 
 def _by_row(measures: Measures, index: int) -> list[dict[str, list[float | None]]]:

@@ -77,7 +77,7 @@ class Child:
         known = self._config(config)
         start = time.monotonic()
         if self._policy is None:
-            self._send({"event": "at", "what": f"loading {known.model}"})
+            self._send({"event": "at", "what": f"loading {_short(known.model)}"})
             self._policy = load_policy(known)
         policy, setting = self._policy, setting_of(known)
         load_s = time.monotonic() - start
@@ -105,6 +105,11 @@ class Child:
         known = RunConfig.from_json(config)
         os.environ.update(known.env)  # before torch and transformers, which read it when they are imported
         return known
+
+
+def _short(model: str) -> str:
+    """A folder's name, or a model's whole id."""
+    return f"the model in {os.path.basename(model)}/" if os.path.isabs(model) else model
 
 
 def main() -> None:
