@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from grpo_tui.core.text import one_line
 
 if TYPE_CHECKING:
     from textual.screen import Screen
+    from textual.widget import Widget
 
     from grpo_tui.core.commands import Outcome
     from grpo_tui.present.train_view import TrainView
@@ -41,6 +42,7 @@ class FollowingApp(App[str]):
         self.view_signal: Signal[TrainView | None] = Signal(self, "open run")
         self._poller: Poller | None = None
         self._then: dict[str, list[Callable[[Outcome], None]]] = {}
+        self.turning = ""
 
     # -- the run ---------------------------------------------------------------------------------
 
@@ -61,6 +63,7 @@ class FollowingApp(App[str]):
         if self._poller is not None:
             self._poller.stop()
         self._then.clear()
+        self.turning = ""
         self._poller = Poller(path, self.post_message, clock=self.clock)
         self.run_worker(self._poller.run, thread=True, group="poller", exit_on_error=False)
 
@@ -106,7 +109,21 @@ class FollowingApp(App[str]):
         """
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(screen._mounted_event.wait(), BEGIN_S)
-        return await super()._replace_screen(screen)
+        parts = list(screen.walk_children(with_self=True))
+        replaced = await super()._replace_screen(screen)
+        if not screen.is_running:
+            self._let_go(screen, parts)
+        return replaced
+
+    def _let_go(self, screen: Screen[Any], parts: Iterable[Widget]) -> None:
+        """Keep nothing of a closed screen.
+
+        A signal holds its subscribers until it is published again, which for an ended run takes long. Textual
+        remembers the last thousand caches of painted lines, of closed screens too: some 50 MB.
+        """
+        self.view_signal.unsubscribe(screen)
+        for part in parts:
+            part._styles_cache.clear()
 
     # -- commands --------------------------------------------------------------------------------
 
@@ -118,6 +135,8 @@ class FollowingApp(App[str]):
             return
         if then is not None:
             self._then.setdefault(kind, []).append(then)
+        if kind in ("pause", "resume"):
+            self.turning = kind
         self._poller.send(kind, args)
 
     def on_command_ended(self, message: CommandEnded) -> None:
@@ -125,6 +144,7 @@ class FollowingApp(App[str]):
         from grpo_tui.present.events import command_row
 
         then = self._waiting_for(message.command.kind)
+        self._turned(message.command.kind)
         if not message.outcome.applied:
             row = command_row(message.command, message.outcome)
             self.notify(row.text, severity="error", timeout=10, markup=False)
@@ -134,7 +154,12 @@ class FollowingApp(App[str]):
     def on_command_lost(self, message: CommandLost) -> None:
         """Say why a command could not be sent."""
         self._waiting_for(message.kind)
+        self._turned(message.kind)
         self.notify(f"{message.kind}: {message.reason}", severity="error", timeout=10, markup=False)
+
+    def _turned(self, kind: str) -> None:
+        if kind == self.turning:
+            self.turning = ""
 
     def _waiting_for(self, kind: str) -> Callable[[Outcome], None] | None:
         """Who waits for the oldest command of a kind; commands of one kind end in their order."""

@@ -29,6 +29,8 @@ class AppShell(Protocol):
     """The open run's newest view."""
     rows: tuple[RunRow, ...]
     rows_complete: bool
+    turning: str
+    """`pause` or `resume` while the newest of them is on its way; empty when none is."""
     view_signal: Signal[TrainView | None]
     runs_signal: Signal[tuple[tuple[RunRow, ...], bool]]
     clock: Callable[[], float]

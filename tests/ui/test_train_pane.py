@@ -13,7 +13,7 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SampleResult, SetDialog
 from grpo_tui.ui.screens.train import TrainScreen
 from tests.ui.conftest import app_on, opened, sent, shown, until
-from tests.ui.recorded_run import HOSTILE, RecordedRun, recorded
+from tests.ui.recorded_run import HOSTILE, NOW, RecordedRun, recorded
 
 
 async def test_the_pane_follows_the_run(run: RecordedRun) -> None:
@@ -299,3 +299,18 @@ async def test_a_run_whose_folder_is_gone_is_neither_starting_nor_going_on(run: 
         assert not run.folder.root.exists(), "a command made the folder anew"
         await pilot.press("q")
     assert app.return_value == "", "training is said to go on"
+
+
+async def test_a_pause_on_its_way_is_taken_back_and_not_asked_for_twice(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "training" in shown(app))
+        for key in ("p", "p", "r", "r", "p"):
+            await pilot.press(key)
+        await until(pilot, lambda: len(sent(run)) == 3)
+        assert sorted(kind for kind, _ in sent(run)) == ["pause", "pause", "resume"]
+        assert any("is on its way" in said.message for said in app._notifications)
+        mailbox = Mailbox(run.folder.commands)
+        for command in mailbox.pending():
+            mailbox.finish(command, Outcome(True, 57, "", {}, NOW))
+        await until(pilot, lambda: app.turning == "")

@@ -124,11 +124,11 @@ class TrainScreen(Screen[None], ChartSlots, LowerParts):
 
     def action_run_pause(self) -> None:
         """Pause after the step."""
-        self._steer(action("run.pause"), "pause")
+        self._turn("pause")
 
     def action_run_resume(self) -> None:
         """Go on after a pause."""
-        self._steer(action("run.resume"), "resume")
+        self._turn("resume")
 
     def action_run_checkpoint(self) -> None:
         """Save a checkpoint."""
@@ -170,6 +170,16 @@ class TrainScreen(Screen[None], ChartSlots, LowerParts):
 
     def _show_samples(self, outcome: Outcome) -> None:
         self.app.push_screen(SampleResult(outcome))
+
+    def _turn(self, kind: str) -> None:
+        """Pause or go on; what is on its way counts, though the run has not come to it yet."""
+        on_its_way = self.shell.turning
+        if on_its_way == kind:
+            self.app.notify(f"The {kind} is on its way: it comes after the step.", markup=False)
+        elif on_its_way:
+            self.shell.steer(kind)
+        else:
+            self._steer(action(f"run.{kind}"), kind)
 
     def _steer(self, asked: Action, kind: str) -> None:
         view = self._allowed(asked)
