@@ -124,11 +124,11 @@ class TrainScreen(Screen[None], ChartSlots, LowerParts):
 
     def action_run_pause(self) -> None:
         """Pause after the step."""
-        self._turn("pause")
+        self._pause_or_go_on("pause")
 
     def action_run_resume(self) -> None:
         """Go on after a pause."""
-        self._turn("resume")
+        self._pause_or_go_on("resume")
 
     def action_run_checkpoint(self) -> None:
         """Save a checkpoint."""
@@ -171,7 +171,7 @@ class TrainScreen(Screen[None], ChartSlots, LowerParts):
     def _show_samples(self, outcome: Outcome) -> None:
         self.app.push_screen(SampleResult(outcome))
 
-    def _turn(self, kind: str) -> None:
+    def _pause_or_go_on(self, kind: str) -> None:
         """Pause or go on; what is on its way counts, though the run has not come to it yet."""
         on_its_way = self.shell.turning
         if on_its_way == kind:
