@@ -180,7 +180,7 @@ def gone_well() -> None:
     demo(first, 40).wait()
     take(first, FINISHED)
     if wanted(OVERLAY):
-        change = ("--run-dir", slower, "--set", "learning_rate=5e-5")
+        change = ("--run-dir", slower, "--set", "learning_rate=5.0e-5")
         subprocess.run(grpo_tui("train", first, "--headless", *change), stdout=subprocess.DEVNULL, check=True)
         take(None, OVERLAY)
     training = demo(second, 120, "--seed", "7")
