@@ -212,9 +212,7 @@ def baseline_of(
     """
     samples, tokens = generated.samples, generated.tokens
     groups = groups_of(samples)
-    verdict = None
-    if judge is not None:
-        verdict = [judge.says_yes(score) for score in functions[judge.index].scores]
+    verdict = None if judge is None else [judge.says_yes(s) for s in functions[judge.index].scores]
     results = tuple(_row(generated, indices, aggregate, verdict) for indices in groups)
     rate = sum(verdict) / len(samples) if verdict is not None else None
     mixed, all_right, all_wrong = _kinds(results)

@@ -62,7 +62,8 @@ async def test_b_lets_the_model_answer_rows_and_shows_the_baseline_over_its_answ
         await _loaded(pilot, lambda: isinstance(app.screen, TextScreen))
         text = shown(app)
         assert "before any training" in text
-        assert "by correctness ≥ 1.00" in text
+        assert "by correctness ≥ 1.00 (as gold gets)" in text
+        assert "nothing here stands against training" in text
         assert "mixed, by rate" in text
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen and screen.scored is not None and screen.scored.whole)
