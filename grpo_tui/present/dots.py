@@ -7,6 +7,7 @@ name of each layer, not what a line means.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 
 Cell = tuple[str, str]
 """A character and its role."""
@@ -50,6 +51,12 @@ class Dots:
         self._width = width
         self._plain = dict(layers)
         self._layers: dict[str, dict[tuple[int, int], int]] = {name: {} for name in layers}
+
+    def copy(self) -> Dots:
+        """The same dots, to be added to without changing these."""
+        twin = copy(self)
+        twin._layers = {name: dict(cells) for name, cells in self._layers.items()}
+        return twin
 
     def dot(self, layer: str, x: int, y: int) -> None:
         """Set one dot; one outside the grid is left out."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
+from typing import NamedTuple
 
 from grpo_tui.present.dots import Cell, Dots
 from grpo_tui.present.formatting import fixed, told_apart
@@ -36,8 +37,49 @@ class Scale:
         return min(dots - 1, max(0, math.floor((1 - share) * (dots - 1) + 0.5 - 1e-6)))
 
 
-def plot(chart: ChartView, width: int, height: int, *, braille: bool = True) -> list[list[Cell]]:
-    """The chart in `height` rows of `width` cells; empty rows when there is no room or nothing to draw."""
+class Stroke(NamedTuple):
+    """From one place to the next, each with the reach of its values; strokes may be drawn in any order."""
+
+    kind: str
+    """`band` shades, `reach` fills around the line, `line` draws it."""
+    left: int
+    right: int
+    a: Reach
+    b: Reach
+
+
+class Sketch:
+    """What stands of a chart already: a new step draws the last stroke of it, not all of them."""
+
+    def __init__(self) -> None:
+        self._frame: tuple[object, ...] = ()
+        self._dots: Dots | None = None
+        self._drawn: list[list[Stroke]] = []
+
+    def dots(self, layers: list[list[Stroke]], scale: Scale, frame: tuple[object, ...], blank: Dots) -> Dots:
+        """All strokes drawn into `blank`, which is equal for an equal `frame`."""
+        known = self._frame == (scale, frame) and len(layers) == len(self._drawn)
+        if not known or any(new[: len(old)] != old for new, old in zip(layers, self._drawn, strict=True)):
+            self._frame, self._dots, self._drawn = (scale, frame), blank, [[] for _ in layers]
+        assert self._dots is not None
+        for strokes, drawn in zip(layers, self._drawn, strict=True):
+            for stroke in strokes[len(drawn) : -1]:  # the newest one changes until its stretch is full
+                _stroke(self._dots, stroke, scale)
+                drawn.append(stroke)
+        whole = self._dots.copy()
+        for strokes in layers:
+            for stroke in strokes[-1:]:
+                _stroke(whole, stroke, scale)
+        return whole
+
+
+def plot(
+    chart: ChartView, width: int, height: int, *, braille: bool = True, sketch: Sketch | None = None
+) -> list[list[Cell]]:
+    """The chart in `height` rows of `width` cells; empty rows when there is no room or nothing to draw.
+
+    `sketch` remembers strokes from one call to the next; the picture is the same without.
+    """
     blank: list[list[Cell]] = [[(" ", "text")] * width for _ in range(height)]
     known = [b for b in chart.buckets if b.smooth is not None]
     if not known or width < 12 or height < 2:
@@ -52,8 +94,9 @@ def plot(chart: ChartView, width: int, height: int, *, braille: bool = True) -> 
         return blank
     first = chart.buckets[0].first
     last = max(chart.buckets[-1].last, chart.end, first + 1)
-    grid = Dots(inner, rows, braille, LAYERS)
-    _draw(grid, chart, scale, first, last)
+    blank_grid = Dots(inner, rows, braille, LAYERS)
+    strokes = _strokes(chart, first, last, blank_grid.columns)
+    grid = (sketch or Sketch()).dots(strokes, scale, (inner, rows, braille, first, last), blank_grid)
     lines: list[list[Cell]] = []
     for row in range(rows):
         label = labels[2] if row == 0 else labels[1] if rows >= 5 and row == rows // 2 else ""
@@ -101,30 +144,38 @@ def _tick_labels(scale: Scale) -> tuple[str, str, str]:
     return tuple(fixed(v, digits) for v in values)  # type: ignore[return-value]
 
 
-def _draw(grid: Dots, chart: ChartView, scale: Scale, first: int, last: int) -> None:
-    def column(middle: float) -> int:
-        return round((middle - first) / (last - first) * (grid.columns - 1))
+def _strokes(chart: ChartView, first: int, last: int, across: int) -> list[list[Stroke]]:
+    """What is to be drawn: the band or the raw values, and the line; `across` is in dots."""
+    columns = [round((b.middle - first) / (last - first) * (across - 1)) for b in chart.buckets]
+    dense = len(columns) > across
+    found: list[list[Stroke]] = []
 
-    columns = [column(b.middle) for b in chart.buckets]
-    dense = len(columns) > grid.columns
+    def add(kind: str, values: Sequence[Reach | None], join: Callable[[list[Reach]], Reach]) -> None:
+        places, known = _gathered(columns, values, join) if dense else (columns, values)
+        found.append([Stroke(kind, *stretch) for stretch in _stretches(places, known)])
+
     if chart.band:
-        places, band = _gathered(columns, chart.band, _middle) if dense else (columns, chart.band)
-        for left, right, a, b in _stretches(places, band):
-            for x in range(left, right + 1):
-                t = (x - left) / max(1, right - left)
-                low, high = a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])
-                grid.shade("band", x, scale.row(high, grid.dots), scale.row(low, grid.dots))
+        add("band", chart.band, _middle)
     elif chart.raw:
         reach = [None if b.low is None or b.high is None else (b.low, b.high) for b in chart.buckets]
-        places, raw = _gathered(columns, reach, _widest) if dense else (columns, reach)
-        for left, right, a, b in _stretches(places, raw):
-            grid.column("band", left, scale.row(a[1], grid.dots), scale.row(a[0], grid.dots))
-            middle_a, middle_b = (a[0] + a[1]) / 2, (b[0] + b[1]) / 2
-            grid.line("band", left, scale.row(middle_a, grid.dots), right, scale.row(middle_b, grid.dots))
-            grid.column("band", right, scale.row(b[1], grid.dots), scale.row(b[0], grid.dots))
-    line = [None if b.smooth is None else (b.smooth, b.smooth) for b in chart.buckets]
-    places, smooth = _gathered(columns, line, _middle) if dense else (columns, line)
-    for left, right, a, b in _stretches(places, smooth):
+        add("reach", reach, _widest)
+    add("line", [None if b.smooth is None else (b.smooth, b.smooth) for b in chart.buckets], _middle)
+    return found
+
+
+def _stroke(grid: Dots, stroke: Stroke, scale: Scale) -> None:
+    left, right, a, b = stroke.left, stroke.right, stroke.a, stroke.b
+    if stroke.kind == "band":
+        for x in range(left, right + 1):
+            t = (x - left) / max(1, right - left)
+            low, high = a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])
+            grid.shade("band", x, scale.row(high, grid.dots), scale.row(low, grid.dots))
+    elif stroke.kind == "reach":
+        grid.column("band", left, scale.row(a[1], grid.dots), scale.row(a[0], grid.dots))
+        middle_a, middle_b = (a[0] + a[1]) / 2, (b[0] + b[1]) / 2
+        grid.line("band", left, scale.row(middle_a, grid.dots), right, scale.row(middle_b, grid.dots))
+        grid.column("band", right, scale.row(b[1], grid.dots), scale.row(b[0], grid.dots))
+    else:
         grid.line("line", left, scale.row(a[0], grid.dots), right, scale.row(b[0], grid.dots))
 
 

@@ -6,10 +6,11 @@ import math
 
 import pytest
 
-from grpo_tui.present.charts import axis_end, chart_keys
+from grpo_tui.present.charts import axis_end, chart_keys, chart_view
 from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
-from grpo_tui.present.plot import plot, scale_of
+from grpo_tui.present.plot import Sketch, plot, scale_of
 from grpo_tui.present.series import MOST_BUCKETS, Series
+from grpo_tui.present.step_fold import SPREAD
 from grpo_tui.present.train_view import ChartView, Mark
 
 
@@ -175,3 +176,19 @@ def test_the_axis_of_a_live_run_moves_seldom_and_never_cuts() -> None:
     assert axis_end(57, 120, live=False) == 57
     assert axis_end(70, 60, live=True) == 70
     assert axis_end(0, 120, live=True) == 0
+
+
+@pytest.mark.parametrize("braille", [True, False])
+def test_a_chart_drawn_on_step_by_step_is_the_one_drawn_at_once(braille: bool) -> None:
+    values = [math.sin(step / 5) * step if step % 17 else None for step in range(1, 700)]
+    series, spread, sketch = Series(), Series(), Sketch()
+    for step, value in enumerate(values, 1):
+        series.append(step, value)
+        spread.append(step, 0.2)
+        if step % 3 and step > 40:
+            continue
+        end = axis_end(step, None, live=True)
+        key = "reward" if step < 300 else "loss"
+        chart = chart_view(key, {key: series, SPREAD: spread}, (), end)
+        stepwise = plot(chart, 60, 10, braille=braille, sketch=sketch)
+        assert stepwise == plot(chart, 60, 10, braille=braille), step

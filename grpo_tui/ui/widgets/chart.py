@@ -7,7 +7,7 @@ in before the first paint.
 
 from __future__ import annotations
 
-from grpo_tui.present.plot import plot
+from grpo_tui.present.plot import Sketch, plot
 from grpo_tui.present.train_view import ChartView
 from grpo_tui.ui.paint import Line, LinePane, Span, ruled
 from grpo_tui.ui.widgets.plot_lines import plot_lines
@@ -22,6 +22,7 @@ class Chart(LinePane, can_focus=True):
         super().__init__(id=id)
         self._chart: ChartView | None = None
         self._title, self._waits = "", ""
+        self._sketch = Sketch()
 
     def show(self, chart: ChartView | None, *, title: str = "", waits: str = "") -> None:
         """Show a metric; without one, the title it will have and what is waited for."""
@@ -73,4 +74,4 @@ class Chart(LinePane, can_focus=True):
         if not any(bucket.smooth is not None for bucket in chart.buckets):
             return [[Span("  only missing values so far", "dim")]]
         braille = not getattr(self.app, "ascii_only", False)
-        return plot_lines(plot(chart, width, height, braille=braille))
+        return plot_lines(plot(chart, width, height, braille=braille, sketch=self._sketch))

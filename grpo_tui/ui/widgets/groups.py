@@ -6,7 +6,7 @@ groups as they are shown; the layout of one group stands in group_lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -19,6 +19,7 @@ from grpo_tui.present.formatting import plural
 from grpo_tui.present.group_fold import group_view
 from grpo_tui.present.train_view import CompletionRow, GroupView, TrainView
 from grpo_tui.ui.paint import Line, LineScroll, Span, ruled, width_of
+from grpo_tui.ui.rows import LazyLines
 from grpo_tui.ui.screens.text import TextScreen
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.group_lines import Look, completion_lines, heading, names_line
@@ -231,15 +232,15 @@ class GroupList(LineScroll, Shell):
         told = self.painted([Span("  "), *newer, Span(" ")], min(width, width_of(newer) + 3))
         return Strip.join([strip.crop(0, width - told.cell_length), told])
 
-    def lines(self, width: int) -> list[Line]:
-        """Every group with its heading."""
+    def lines(self, width: int) -> Sequence[Line]:
+        """Every group with its heading; a completion of one line is laid out when it is in sight."""
         self._starts = []
         if not self._groups:
             return [ruled([[Span("newest group", "title")]], width), [Span(f"  {self._waits}", "dim")]]
         if len(self._cache) > 500 + 4 * sum(len(group.completions) for group in self._groups):
             self._cache.clear()  # mostly of groups that are gone, or of other widths
         large = self.screen.has_class("-large")
-        lines: list[Line] = []
+        lines: list[Line | Callable[[], Line]] = []
         for number, group in enumerate(self._groups):
             self._starts.append((len(lines), Place(group.id, -1)))
             lines.append(heading(group, width, first=number == 0, newer=self._newer() if number == 0 else ()))
@@ -249,12 +250,18 @@ class GroupList(LineScroll, Shell):
             for index, row in enumerate(group.completions):
                 place = Place(group.id, index)
                 self._starts.append((len(lines), place))
-                lines += self._completion(place, row, look)
-        return lines
+                if self.has_focus and place == self.cursor:
+                    lines += completion_lines(row, look, here=True)
+                elif large or look.most > 1:
+                    lines += self._completion(place, row, look)
+                else:
+                    lines.append(partial(self._one_line, place, row, look))
+        return LazyLines(len(lines), lambda i: line() if callable(line := lines[i]) else line)
+
+    def _one_line(self, place: Place, row: CompletionRow, look: Look) -> Line:
+        return self._completion(place, row, look)[0]
 
     def _completion(self, place: Place, row: CompletionRow, look: Look) -> list[Line]:
-        if self.has_focus and place == self.cursor:
-            return completion_lines(row, look, here=True)
         key = (*place, look.width, look.most, look.large)
         if key not in self._cache:
             self._cache[key] = completion_lines(row, look)

@@ -85,7 +85,8 @@ class HealthLine(LinePane):
             view.trouble,
             view.state,
         ):
-            self.changed(layout=True)
+            size = self.size
+            self.changed(layout=self.get_content_height(size, size, size.width) != size.height)
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         """One line, up to three for what must be read whole."""
