@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App
 from textual.css.query import NoMatches
 from textual.signal import Signal
+from textual.widget import Widget
 
 from grpo_tui.core.text import one_line
 
 if TYPE_CHECKING:
     from textual.screen import Screen
-    from textual.widget import Widget
 
     from grpo_tui.core.commands import Outcome
     from grpo_tui.present.train_view import TrainView
@@ -109,7 +109,7 @@ class FollowingApp(App[str]):
         """
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(screen._mounted_event.wait(), BEGIN_S)
-        parts = list(screen.walk_children(with_self=True))
+        parts = list(screen.walk_children(Widget, with_self=True))
         replaced = await super()._replace_screen(screen)
         if not screen.is_running:
             self._let_go(screen, parts)
