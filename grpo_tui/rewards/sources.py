@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import one_line
 from grpo_tui.rewards.gold_forms import forms_for, likely_form
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.probing import as_samples, made_up_rows, probes_for
@@ -38,7 +39,7 @@ class Origin:
     """Where the samples on the screen come from.
 
     Attributes:
-        kind: `gold`, `run`, `file` or `probes`.
+        kind: `gold`, `run`, `file`, `probes`, or `model` for what the model has answered.
         rows: rows of the dataset, for `gold` and `probes`.
         run: the run folder, for `run`.
         step: a step, `best` or `worst`; None for the newest step.
@@ -52,6 +53,21 @@ class Origin:
     step: int | str | None = None
     group: int | None = None
     file: Path | None = None
+
+    @property
+    def words(self) -> str:
+        """Where they come from, for a person."""
+        if self.kind == "file" and self.file is not None:
+            return one_line(self.file.name, 60)
+        if self.kind == "run" and self.run is not None:
+            name = one_line(self.run.name, 30)
+            if self.group is not None:
+                return f"a group of {name}"
+            if self.step in ("best", "worst"):
+                return f"{name}, its {self.step} group"
+            return f"{name}, {'its newest step' if self.step is None else f'step {self.step}'}"
+        known = {"model": "the model before training", "probes": "probes"}
+        return known.get(self.kind, "gold and wrong answers")
 
 
 def dataset_rows(lab: Lab, config: RunConfig, count: int = MOST_GOLD_ROWS) -> Dataset | None:
@@ -110,6 +126,14 @@ def rows_with_gold(
             "with grpo_tui.columns: {answer: …}, or give samples of your own"
         )
     return dataset.rows[:count], column
+
+
+def unanswered(dataset: Dataset, count: int) -> list[Sample]:
+    """The first rows with empty completions, where no gold answer can be written."""
+    return [
+        Sample(row["prompt"], "", row["columns"], f"row {i + 1}")
+        for i, row in enumerate(dataset.rows[:count])
+    ]
 
 
 def file_samples(lab: Lab, path: Path) -> list[Sample]:

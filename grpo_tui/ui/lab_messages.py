@@ -68,8 +68,8 @@ class BaselineDone(Message):
 
 
 class CaseKept(Message):
-    """A sample was kept as a case."""
+    """A sample was kept as a case, or could not be for a reason."""
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, trouble: str = "") -> None:
         super().__init__()
-        self.path, self.name = path, name
+        self.path, self.name, self.trouble = path, name, trouble

@@ -19,17 +19,25 @@ from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
 from grpo_tui.present.rewards_view import Circumstances, file_name, rewards_view
+from grpo_tui.rewards.cases import CaseFileError
 from grpo_tui.rewards.generating import GenerateError
-from grpo_tui.rewards.keeping import keep_case
+from grpo_tui.rewards.keeping import cases_file, keep_case
 from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Lab, LabError, Scored
 from grpo_tui.rewards.probing import probe
 from grpo_tui.rewards.reweigh import reweighed, unchecked
 from grpo_tui.rewards.samples import Sample, SampleError
 from grpo_tui.rewards.score_report import Failure
 from grpo_tui.rewards.scoring import Dataset, Report, Wish, gold_column_of, report
-from grpo_tui.rewards.sources import PROBED_ROWS, Origin, dataset_rows, rows_with_gold, samples_from
+from grpo_tui.rewards.sources import (
+    PROBED_ROWS,
+    Origin,
+    dataset_rows,
+    rows_with_gold,
+    samples_from,
+    unanswered,
+)
 from grpo_tui.store.connection import RunDatabaseError
-from grpo_tui.ui.lab_generating import MODEL, Generating
+from grpo_tui.ui.lab_generating import Generating
 from grpo_tui.ui.lab_messages import CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
 
 LOOK_S = 0.05
@@ -204,10 +212,15 @@ class LabWorker(Generating):
         try:
             self._dataset = dataset_rows(self._lab, self._config)
         except LabError as error:
-            if origin.kind not in ("file", "run"):
+            made_up = "" if origin.kind in ("file", "run") else "; made-up questions stand in for it"
+            trouble = f"the dataset could not be read{made_up}: {error}"
+        try:
+            self._gather(origin)
+        except SampleError as error:
+            if self._dataset is None or origin.kind != "gold":
                 raise
-            trouble = f"the dataset could not be read: {error}"
-        self._gather(origin)
+            self._samples, self._origin = unanswered(self._dataset, origin.rows), origin
+            trouble = f"{error}. Until then enter writes a completion, f fetches others"
         self._score("", start)
         if trouble:
             self._post(LabTrouble(one_line(trouble, 600)))
@@ -339,7 +352,7 @@ class LabWorker(Generating):
         columns = self._dataset or Dataset.of_samples(self._samples)
         return Circumstances(
             title=self._title,
-            origin=origin_words(self._origin, len(self._samples)) + (", changed" if self._edited else ""),
+            origin=self._origin.words + (", changed" if self._edited else ""),
             scored_at=self._clock(),
             took_s=took_s,
             reason=reason,
@@ -356,7 +369,10 @@ class LabWorker(Generating):
 
     def _keep(self, index: int) -> None:
         if self._report is not None and self._config is not None:
-            self._post(CaseKept(*keep_case(self._config, self._report, index)))
+            try:
+                self._post(CaseKept(*keep_case(self._config, self._report, index)))
+            except CaseFileError as error:
+                self._post(CaseKept(cases_file(self._config), "", one_line(str(error), 300)))
 
     def _doing(self, what: str) -> None:
         self._function = ""
@@ -365,21 +381,6 @@ class LabWorker(Generating):
     def _tell(self, function: str, what: str) -> None:
         self._function, self._function_at = function, time.monotonic()
         self._post(LabBusy(what, one_line(function, 40), self._function_at))
-
-
-def origin_words(origin: Origin, count: int) -> str:
-    """Where samples come from, for a person."""
-    if origin.kind == "file" and origin.file is not None:
-        return file_name(str(origin.file))
-    if origin.kind == "run" and origin.run is not None:
-        name = one_line(origin.run.name, 30)
-        if origin.group is not None:
-            return f"a group of {name}"
-        at = "its newest step" if origin.step is None else f"step {origin.step}"
-        return f"{name}, {f'its {origin.step} group' if origin.step in ('best', 'worst') else at}"
-    if origin.kind == MODEL:
-        return "the model before training"
-    return "probes" if origin.kind == "probes" else "gold and wrong answers"
 
 
 def _stamp(file: str) -> Stamp:

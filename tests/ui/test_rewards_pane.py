@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from grpo_tui.config import load_config
 from grpo_tui.rewards.cases import read_cases
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.scoring import config_of_functions
@@ -120,13 +121,34 @@ async def test_a_raising_function_names_the_sample_and_its_line(file: Path, tmp_
         '{"prompt": "2+2?", "completion": " ", "answer": "4"}\n'
     )
     app = app_for(file, samples=samples)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await scored(pilot)
         text = shown(app)
         assert "✗ here" in text
         assert "IndexError" in text
         assert "rewards.py:5" in text
         assert "samples.jsonl" in text
+        await pilot.press("space")
+        await until(pilot, lambda: "not kept" in shown(app))
+
+
+async def test_rows_without_a_gold_answer_wait_for_completions(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "2+2?", "level": 1}\n{"prompt": "3+3?", "level": 2}\n')
+    (tmp_path / "my.yaml").write_text(
+        "model_name_or_path: none\ngrpo_tui:\n  dataset: rows.jsonl\n  rewards:\n"
+        "    - {name: short, source: rewards.py:short}\n"
+    )
+    wish = RewardsWish("my.yaml", lambda: load_config("my.yaml", (), world_size=None))
+    app = GrpoApp([Path("runs")], None, rewards=wish, clock=lambda: NOW)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await scored(pilot)
+        await until(pilot, lambda: "looks like the gold answer" in shown(app))
+        assert "2+2?" in shown(app)
+        assert "(empty)" in shown(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is not screen)
+        await pilot.press("4", "enter")
+        await until(pilot, lambda: screen.scored is not None and screen.scored.rows[0].scores == (0.5,))
 
 
 async def test_weights_move_and_functions_are_muted_without_scoring_again(file: Path) -> None:
@@ -221,13 +243,13 @@ async def test_a_group_of_the_open_run_comes_over_from_train(run: RecordedRun, f
 
 async def test_without_rewards_it_says_how_to_open_some(run: RecordedRun) -> None:
     app = app_on(None)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("3")
         await until(pilot, lambda: "grpo-tui rewards CONFIG.yaml" in shown(app))
         await pilot.press("enter", "x", "o", "e", "v", "space", "S", "u", "r", "f")
         await until(pilot, lambda: "No rewards are loaded" in shown(app))
     app = app_on(run.folder.root)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await opened(pilot)
         await pilot.press("3")
         await until(pilot, lambda: "the rewards of this run are not known" in shown(app))

@@ -172,6 +172,9 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving):
 
     def on_case_kept(self, message: CaseKept) -> None:
         """Say where it went."""
+        if message.trouble:
+            self.app.notify(message.trouble, severity="warning", timeout=10, markup=False)
+            return
         place = one_line(from_here(message.path), 60)
         self.app.notify(
             f"Kept as “{message.name}” in {place}; grpo-tui cases run {place} tries it.", markup=False
@@ -201,7 +204,8 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving):
         findings = self.query_one(FindingLines)
         findings.display = self._has_room and (view is not None or bool(self._trouble))
         findings.show(view, self._trouble)
-        findings.fit(3 if self.app.size.height < 30 else 7 if self.app.size.height < 46 else 12)
+        height = self.app.size.height
+        findings.fit(3 if height < 30 and view is not None else 7 if height < 46 else 12)
         self._show_chosen()
         self._look()
 
