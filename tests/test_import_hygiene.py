@@ -75,5 +75,17 @@ def test_core_needs_the_standard_library_alone() -> None:
     assert not foreign - bare
 
 
+def test_the_first_paint_needs_neither_the_store_nor_the_view_of_a_run() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW_LOADED, "grpo_tui.ui.app"], capture_output=True, text=True, check=True
+    )
+    loaded = set(json.loads(done.stdout.splitlines()[-1])) - {"json"}  # the probe's own
+    later = {
+        "grpo_tui.store", "grpo_tui.present.series", "grpo_tui.present.train_view", "grpo_tui.rewards",
+        "grpo_tui.config", "psutil", "sqlite3", "yaml", "ruamel",
+    }  # fmt: skip
+    assert not loaded & later
+
+
 def test_the_probe_sees_what_is_loaded() -> None:
     assert "textual" in loaded_by("textual.app")

@@ -11,10 +11,12 @@ from collections import deque
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_tui.present.formatting import is_number
-from grpo_tui.store.reader import SeriesBucket
+
+if TYPE_CHECKING:
+    from grpo_tui.store.reader import SeriesBucket
 
 MOST_BUCKETS = 512
 SMOOTHING = 0.25

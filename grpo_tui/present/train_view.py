@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from grpo_tui.present.series import Bucket
-
 if TYPE_CHECKING:
     from grpo_tui.present.hardware_view import HardwareView
     from grpo_tui.present.rank_rows import RankRow
+    from grpo_tui.present.series import Bucket
 
 Span = tuple[str, str]
 """A piece of text and the role of its colour: `text dim strong accent good bad attention`."""

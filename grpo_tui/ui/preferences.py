@@ -7,7 +7,6 @@ does not know are kept. Knows a file and plain values; knows no screen.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -70,6 +69,8 @@ class PreferenceFile:
         Returns:
             All preferences as they are now, and why they could not be written, empty when they were.
         """
+        import json
+
         now, _ = self.read()
         now = replace(now, **changes)
         try:
@@ -89,7 +90,10 @@ class PreferenceFile:
         return now, ""
 
     def _values(self) -> dict[str, Any]:
-        values = json.loads(self.path.read_text(encoding="utf-8"))
+        text = self.path.read_text(encoding="utf-8")
+        import json  # a person without a file of preferences has a first paint without it
+
+        values = json.loads(text)
         if not isinstance(values, dict):
             raise ValueError("it holds no JSON object")
         return values

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from grpo_tui.present.formatting import duration, moment, percent
-from grpo_tui.present.train_view import EventRow, TrainView
 from grpo_tui.ui.paint import Line, LinePane, Span, pad, ruled, width_of
 
 if TYPE_CHECKING:
     from grpo_tui.present.hardware_view import HardwareView
     from grpo_tui.present.rank_rows import RankRow
+    from grpo_tui.present.train_view import EventRow, TrainView
 
 DOING = {
     "load": "loading the model",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from grpo_tui.core.text import one_line, shell_word, wrapped
 from grpo_tui.present.formatting import fixed, from_here, moment
 from grpo_tui.present.glyphs import spark, state_sign
-from grpo_tui.present.resume_offer import resume_command
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, pad, ruled
 from grpo_tui.ui.widgets.now_lines import DOING
 
@@ -118,6 +117,8 @@ def _way_on(row: RunRow, width: int) -> Line:
             line.append(Span("; no complete checkpoint to resume from", "dim"))
             return _labelled("way on", line)
         return _labelled("way on", [*line, Span(f"   grpo-tui attach {shell_word(path)}", "dim")])
+    from grpo_tui.present.resume_offer import resume_command
+
     line = [Span("r", "key", "screen.runs_resume"), Span(f" resumes from checkpoint-{row.checkpoints[-1]}")]
     return _labelled("way on", [*line, Span(f"   {resume_command(path)}", "dim")])
 
