@@ -36,6 +36,17 @@ async def test_a_key_puts_its_command_into_the_mailbox(run: RecordedRun, key: st
         await until(pilot, lambda: "waits for the end of the step" in shown(app))
 
 
+async def test_a_key_before_the_first_look_says_to_wait_and_not_that_no_run_is_open(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        assert isinstance(app.screen, TrainScreen)
+        app.view = None
+        app.screen.action_run_checkpoint()  # before the next look can bring a view
+        await until(pilot, lambda: any("just being read" in n.message for n in app._notifications))
+        assert not sent(run)
+
+
 async def test_a_paused_run_says_so_and_resumes(tmp_path: Path) -> None:
     run = recorded(Path("runs") / "demo-add", "paused")
     app = app_on(run.folder.root)

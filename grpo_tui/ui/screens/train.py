@@ -199,6 +199,8 @@ class TrainScreen(Screen[None], ChartSlots, LowerParts):
         """The view when the action can be done now; says why when it cannot."""
         view = self.shell.view
         reason = refusal(asked, view)
+        if view is None and self.shell.run_folder is not None:
+            reason = "The run is just being read: press the key again in a moment."
         if reason is not None:
             self.app.notify(reason, severity="warning", markup=False)
             return None
