@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.config import load_config
+from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.cases import read_cases
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.scoring import config_of_functions
@@ -135,7 +136,7 @@ async def test_a_raising_function_names_the_sample_and_its_line(file: Path, tmp_
 async def test_rows_without_a_gold_answer_wait_for_completions(file: Path, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"prompt": "2+2?", "level": 1}\n{"prompt": "3+3?", "level": 2}\n')
     (tmp_path / "my.yaml").write_text(
-        "model_name_or_path: none\ngrpo_tui:\n  dataset: rows.jsonl\n  rewards:\n"
+        f"model_name_or_path: {DEMO_MODEL}\ngrpo_tui:\n  dataset: rows.jsonl\n  rewards:\n"
         "    - {name: short, source: rewards.py:short}\n"
     )
     wish = RewardsWish("my.yaml", lambda: load_config("my.yaml", (), world_size=None))
