@@ -91,10 +91,11 @@ def draw(
     grid = _grid(view, frame, axis, rows, braille)
     places = {axis.row(v, rows): label for v, label in zip(axis.ticks, axis.labels, strict=True)}
     lines: list[list[Cell]] = []
+    cells = grid.rows()
     for row in range(rows):
         label = places.get(row, "")
         edge = ("┤" if label else "│", "axis")
-        lines.append([*_cells(label.rjust(gutter), "tick"), edge, *grid.row(row)])
+        lines.append([*_cells(label.rjust(gutter), "tick"), edge, *cells[row]])
     ticks = _ticks(view, frame)
     lines.append([*_cells(" " * gutter, "tick"), *_bottom(view, frame, ticks)])
     lines.append([*_cells(" " * (gutter + 1), "tick"), *_labels(view, frame, ticks)])

@@ -6,7 +6,7 @@ name of each layer, not what a line means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 
 Cell = tuple[str, str]
@@ -113,13 +113,11 @@ class Dots:
                 error += dx
                 y0 += sy
 
-    def row(self, row: int) -> Iterator[Cell]:
-        """The cells of one row, a blank of role `text` where nothing is set."""
-        for column in range(self._width):
-            for layer, cells in self._layers.items():
-                bits = cells.get((column, row), 0)
-                if bits:
-                    yield (chr(0x2800 + bits) if self._braille else self._plain[layer]), layer
-                    break
-            else:
-                yield " ", "text"
+    def rows(self) -> list[list[Cell]]:
+        """The cells row by row, a blank of role `text` where nothing is set."""
+        blank = (" ", "text")
+        lines = [[blank] * self._width for _ in range(self.dots // self._down)]
+        for layer, cells in reversed(self._layers.items()):
+            for (x, y), bits in cells.items():
+                lines[y][x] = (chr(0x2800 + bits) if self._braille else self._plain[layer], layer)
+        return lines

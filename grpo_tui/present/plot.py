@@ -98,9 +98,10 @@ def plot(
     strokes = _strokes(chart, first, last, blank_grid.columns)
     grid = (sketch or Sketch()).dots(strokes, scale, (inner, rows, braille, first, last), blank_grid)
     lines: list[list[Cell]] = []
+    cells = grid.rows()
     for row in range(rows):
         label = labels[2] if row == 0 else labels[1] if rows >= 5 and row == rows // 2 else ""
-        lines.append([*_cells(label.rjust(gutter), "tick"), ("│", "axis"), *grid.row(row)])
+        lines.append([*_cells(label.rjust(gutter), "tick"), ("│", "axis"), *cells[row]])
     lines.append([*_cells(labels[0].rjust(gutter), "tick"), *_axis(chart, inner, first, last)])
     if with_steps:
         lines.append([*_cells(" " * (gutter + 1), "tick"), *_step_labels(inner, first, last)])
