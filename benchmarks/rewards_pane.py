@@ -57,7 +57,7 @@ async def _measure(folder: Path, rounds: int) -> tuple[list[float], list[float]]
         await _until(lambda: len(screen.scored.rows) == 1000 and screen.scored.whole)
         for number in range(rounds):
             await asyncio.sleep(0.3)
-            weight = 2.0 + number
+            weight = 2.0 + number % 7 + number / 100  # below 10, so that it is shown with two decimals
             Path("words.py").write_text(f"WEIGHT = {weight}\n")
             start = time.perf_counter()
             await _until(lambda weight=weight: f"→{weight:.2f}" in _painted(app))
