@@ -13,6 +13,7 @@ from grpo_tui.present.formatting import compact, plural
 from grpo_tui.present.rewards_view import fitted
 from grpo_tui.rewards.probing import TOTAL, ProbeReport, looks_at
 from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, wrapped
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.footer import Footer
@@ -95,7 +96,7 @@ class ProbeLines(LineScroll):
         return lines
 
 
-class ProbesScreen(Screen[None], Shell):
+class ProbesScreen(LeftOnce, Screen[None], Shell):
     """The outcome of the probes."""
 
     BINDINGS = bindings("probes")

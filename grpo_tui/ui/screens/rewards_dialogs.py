@@ -17,12 +17,13 @@ from textual.widgets import Input, TextArea
 
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.rewards.sources import Origin
+from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, Span, pad
 from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.screens.dialogs import CLOSE, DialogText, DialogTitle
 
 
-class CompletionDialog(ModalScreen[str]):
+class CompletionDialog(LeftOnce, ModalScreen[str]):
     """A completion to write or to change.
 
     Args:
@@ -72,7 +73,7 @@ class CompletionDialog(ModalScreen[str]):
         self.dismiss(None)
 
 
-class WeightDialog(ModalScreen[float]):
+class WeightDialog(LeftOnce, ModalScreen[float]):
     """One weight, typed."""
 
     BINDINGS: ClassVar[list[BindingType]] = CLOSE
@@ -139,7 +140,7 @@ class SourceChoices(CursorList):
         return lines
 
 
-class SourceDialog(ModalScreen[Origin]):
+class SourceDialog(LeftOnce, ModalScreen[Origin]):
     """Where the samples shall come from.
 
     Args:
