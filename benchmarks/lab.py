@@ -1,9 +1,9 @@
-"""How long it takes from a saved reward file to 1,000 completions scored by its 4 functions, with all findings.
+"""How long it takes from a saved reward file to 1,000 completions scored by 4 functions, with findings.
 
     python benchmarks/lab.py [--rounds N]
 
-The median over rounds in which the file and a module that it imports are rewritten and everything is loaded and
-scored anew in the warm lab. The budget is 0.5 s.
+The median over rounds in which the file and a module that it imports are rewritten and everything is loaded
+and scored anew in the warm lab. The budget is 0.5 s.
 """
 
 from __future__ import annotations

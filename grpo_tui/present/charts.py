@@ -11,6 +11,7 @@ from functools import lru_cache
 from grpo_tui.core.metrics import EVAL, GROUPS, METRICS, describe, is_computed
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, digits_for, fixed, percent
+from grpo_tui.present.health_line import trend
 from grpo_tui.present.series import Series
 from grpo_tui.present.step_fold import FLAT, FLAT_BOTTOM, FLAT_TOP, SPREAD, band_around
 from grpo_tui.present.train_view import ChartView, Mark
@@ -74,6 +75,7 @@ def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], en
         value=compact(own.last),
         change=change,
         change_text="" if change is None else _change_text(change, own.last, digits),
+        moves=trend(own.recent) != "flat",
         note=note,
         note_short=short,
         buckets=buckets,

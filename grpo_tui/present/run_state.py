@@ -18,7 +18,7 @@ from grpo_tui.present.events import alert_rows, event_rows
 from grpo_tui.present.formatting import is_number
 from grpo_tui.present.group_fold import GroupFold
 from grpo_tui.present.hardware_view import hardware_view
-from grpo_tui.present.health_line import health_spans, way_on
+from grpo_tui.present.health_line import health_spans, trend, way_on
 from grpo_tui.present.rank_rows import rank_rows
 from grpo_tui.present.series import Series
 from grpo_tui.present.step_fold import FLAT_BOTTOM, FLAT_TOP, StepFold
@@ -124,6 +124,7 @@ class RunState:
             hardware=hardware_view(status),
             reward=reward.last,
             reward_change=reward.change(CHANGE_STEPS),
+            reward_moves=trend(reward.recent) != "flat",
             spread=self._groups.spread_now(),
             flat_share=self._flat_share(),
             flat_top=self._last(FLAT_TOP),

@@ -38,6 +38,8 @@ class ChartView:
     change: float | None = None
     """Move of the smoothed value over the last 20 steps."""
     change_text: str = ""
+    moves: bool = True
+    """False when the move is no more than the noise between rows."""
     note: str = ""
     note_short: str = ""
     """The note in a word or two, for a narrow title line."""
@@ -157,6 +159,8 @@ class TrainView:
     """The machine, None when nobody samples it."""
     reward: float | None = None
     reward_change: float | None = None
+    reward_moves: bool = True
+    """False when the change is no more than the noise between rows."""
     spread: float | None = None
     flat_share: float | None = None
     flat_top: float | None = None

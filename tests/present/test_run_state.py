@@ -240,6 +240,8 @@ def test_a_flat_run_is_not_said_to_rise(tmp_path: Path) -> None:
     view = Watcher(tmp_path / "flat").look()
     assert "Reward is flat" in words(view)
     assert "KL" not in words(view)
+    assert not view.reward_moves
+    assert not view.charts[0].moves
 
 
 def test_a_run_of_no_rows_says_what_it_waits_for(run: RecordedRun) -> None:

@@ -59,7 +59,8 @@ class Chart(LinePane, can_focus=True):
             sign = "▲" if chart.change > 0 else "▼"
             # Up is good for the reward alone; elsewhere a direction is only a direction.
             good = "good" if chart.change > 0 else "bad"
-            right.append(Span(f" {sign} {chart.change_text}", good if chart.key == "reward" else "dim"))
+            told = chart.key == "reward" and chart.moves
+            right.append(Span(f" {sign} {chart.change_text}", good if told else "dim"))
         if chart.note:
             note = chart.note if len(chart.title) + len(chart.note) + 20 < width else chart.note_short
             right.append(Span(f"   {note}", "dim"))

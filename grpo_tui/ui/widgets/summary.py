@@ -52,6 +52,8 @@ def _change(view: TrainView) -> list[Span]:
     if abs(change) < 0.005:
         return [Span(" → 0.00", "dim"), Span(steps, "dim")]
     sign, role = ("▲", "good") if change > 0 else ("▼", "bad")
+    if not view.reward_moves:
+        role = "dim"
     return [Span(f" {sign} {fixed(abs(change))}", role), Span(steps, "dim")]
 
 
