@@ -31,6 +31,8 @@ POLL_S = 0.25
 STATUS_EVERY_S = 1.0
 POST_APART_S = 0.45
 """Views come at least so far apart: two a second are as much as a person reads."""
+STUMBLE_APART_S = 30.0
+"""A view that cannot be made twice within this time is a fault, no accident."""
 QUIET_POST_S = 20.0
 """How often a run that does not move is shown again, for its times to go on."""
 
@@ -47,6 +49,7 @@ class Poller:
         self._requests: queue.SimpleQueue[tuple[str, Mapping[str, Any]]] = queue.SimpleQueue()
         self._sent: dict[str, tuple[Command, Outcome | None]] = {}
         self._wake, self._stopped = threading.Event(), threading.Event()
+        self._stumbled_at = float("-inf")
         self._begin()
 
     def send(self, kind: str, args: Mapping[str, Any] | None = None) -> None:
@@ -71,7 +74,10 @@ class Poller:
         try:
             while not self._stopped.is_set():
                 urgent = self._write_requests() | self._take_outcomes()
-                self._look(urgent)
+                try:
+                    self._look(urgent)
+                except Exception:
+                    self._start_over()
                 self._wake.wait(POLL_S)
                 self._wake.clear()
             self._write_requests()  # a key pressed just before leaving still counts
@@ -79,6 +85,18 @@ class Poller:
             self._close()
 
     # -- the run ---------------------------------------------------------------------------------
+
+    def _start_over(self) -> None:
+        """Fold the run afresh after a view that could not be made; the second time in a row, end with it.
+
+        Call while the exception is handled.
+        """
+        now = time.monotonic()
+        if now - self._stumbled_at < STUMBLE_APART_S:
+            raise
+        self._stumbled_at = now
+        self._close()
+        self._begin()
 
     def _begin(self) -> None:
         self._reader: RunReader | None = None

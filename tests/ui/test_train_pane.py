@@ -9,6 +9,7 @@ import pytest
 from textual.widgets import Input, TextArea
 
 from grpo_tui.core.commands import Outcome
+from grpo_tui.present.run_state import RunState
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SampleResult, SetDialog
 from grpo_tui.ui.screens.train import TrainScreen
@@ -325,3 +326,25 @@ async def test_a_pause_on_its_way_is_taken_back_and_not_asked_for_twice(run: Rec
         for command in mailbox.pending():
             mailbox.finish(command, Outcome(True, 57, "", {}, NOW))
         await until(pilot, lambda: app.turning == "")
+
+
+async def test_a_look_that_fails_once_does_not_end_the_watching(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        whole, failed = RunState.view, []
+
+        def view(*args: object, **keywords: object) -> object:
+            if not failed:
+                failed.append(True)
+                raise KeyError("once")
+            return whole(*args, **keywords)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(RunState, "view", view)
+        before = app.view
+        run.advance(1)
+        await until(pilot, lambda: bool(failed) and app.view is not before)
+        assert app.view is not None
+        assert app.view.step == run.step
