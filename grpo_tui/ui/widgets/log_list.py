@@ -83,15 +83,11 @@ class LogList(CursorList):
         self._loaded = True
         top = self._line_at(self.scroll_offset.y)
         here = self.selected.id if self.selected is not None else 0
-        before = [(line.id, line.text, line.level) for line in self.window.lines]
         self.window.take(page)
         if self.follows and not self.window.newer:
             self._seen = self.window.lines[-1].id if self.window.lines else 0
             self._count_unseen(0)
-            if before != [(line.id, line.text, line.level) for line in self.window.lines]:
-                self.put(self.count - 1)
-            else:
-                self.changed()
+            self.put(self.count - 1)
             return
         chosen = page.asked.line if page.asked.go else 0
         self.cursor = min(self.window.index(chosen or here), max(0, self.count - 1))
@@ -102,6 +98,15 @@ class LogList(CursorList):
         else:
             self.scroll_to(y=self.window.index(top), animate=False, force=True)
         self._count_unseen(page.unseen if page.asked.where == "around" else self.unseen)
+
+    def on_resize(self) -> None:
+        """Lay out anew; lines that came before there was room are gone to now."""
+        super().on_resize()
+        self.call_after_refresh(self._keep_end)
+
+    def _keep_end(self) -> None:
+        if self.follows and self._loaded:
+            self.put(self.count - 1)
 
     def begin(self) -> None:
         """Begin anew, with another run."""
