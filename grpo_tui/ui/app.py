@@ -5,6 +5,7 @@ Knows the screens and the workers; trains nothing, waits for nothing, and leaves
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import threading
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from grpo_tui.ui.messages import RunsListed
     from grpo_tui.ui.rewards_wish import RewardsWish
 
+MOST_WORKERS = 32
+"""Threads that may work for the screen at a time; they are started when they are needed."""
 NICENESS = 10
 """The screen gives way to training on a shared processor."""
 
@@ -126,6 +129,11 @@ class GrpoApp(OutwardApp):
             self.refresh(layout=True)
 
     def _start_workers(self) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        # Python's own pool has six threads on two processors: workers that live long would fill it.
+        threads = ThreadPoolExecutor(MOST_WORKERS, thread_name_prefix="worker")
+        asyncio.get_running_loop().set_default_executor(threads)
         self.run_worker(self._watch_runs, thread=True, group="runs", exit_on_error=False)
         if self._first_run is not None and self._poller is None:
             self._follow(self._first_run)

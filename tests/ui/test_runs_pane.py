@@ -302,3 +302,18 @@ async def test_ages_go_on_while_nothing_happens(monkeypatch: pytest.MonkeyPatch)
         await until(pilot, lambda: "30 s ago" in shown(app))
         now[0] += 60
         await until(pilot, lambda: "1 min ago" in shown(app))
+
+
+async def test_workers_that_live_long_leave_room_for_others(tmp_path: Path) -> None:
+    app = app_on(None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.rows_complete)
+        stop, begun = threading.Event(), []
+        for number in range(20):
+            app.run_worker(
+                lambda number=number: (begun.append(number), stop.wait(20)), thread=True, group="many"
+            )
+        try:
+            await until(pilot, lambda: len(begun) == 20)
+        finally:
+            stop.set()
