@@ -164,9 +164,10 @@ class RunReader(GroupStatQueries):
         rows = self._all(
             # The signs keep SQLite to the index that is in this order, however long the run is.
             "SELECT * FROM generation_group WHERE +mode = 'train' AND +superseded = 0"
-            " AND (attempt, batch) <= (?1, ?2)"
-            " AND ((attempt, batch) < (?1, ?2) OR (rank, idx) > (?3, ?4))"
-            " ORDER BY attempt DESC, batch DESC, rank, idx LIMIT ?5",
+            " AND (attempt, batch) <= (?, ?)"
+            " AND ((attempt, batch) < (?, ?) OR (rank, idx) > (?, ?))"
+            " ORDER BY attempt DESC, batch DESC, rank, idx LIMIT ?",
+            *tuple(key)[:2],
             *key,
             limit,
         )

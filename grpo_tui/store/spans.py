@@ -24,9 +24,10 @@ NUMBER = "CASE WHEN typeof({0}) IN ('real', 'integer') AND abs({0}) < 9e999 THEN
 
 _INSERT = f"""
 INSERT OR REPLACE INTO metric_span
-SELECT ?1, key, ?2, min(step), max(step), min(at), max(at), count(*), count(n), min(n), max(n), avg(n)
+SELECT :level, key, :block, min(step), max(step), min(at), max(at), count(*), count(n), min(n), max(n), avg(n)
 FROM (SELECT k.id AS key, r.step, r.at, {NUMBER.format("m.value")} AS n
-      FROM metric_key k CROSS JOIN metric m ON m.key = k.id AND m.row > ?2 * ?1 AND m.row <= (?2 + 1) * ?1
+      FROM metric_key k CROSS JOIN metric m ON m.key = k.id AND m.row > :block * :level
+                           AND m.row <= (:block + 1) * :level
       CROSS JOIN metric_row r ON r.id = m.row AND r.superseded = 0)
 GROUP BY key
 """
@@ -36,7 +37,7 @@ def row_written(db: sqlite3.Connection, row: int) -> None:
     """Summarise the blocks that this row fills; to be called in the row's own transaction."""
     for level in LEVELS:
         if row % level == 0:
-            db.execute(_INSERT, (level, row // level - 1))
+            db.execute(_INSERT, {"level": level, "block": row // level - 1})
 
 
 def rows_superseded(db: sqlite3.Connection, first: int, last: int) -> None:
@@ -74,4 +75,4 @@ def _newest(db: sqlite3.Connection) -> int:
 
 def _make(db: sqlite3.Connection, level: int, first: int, last: int) -> None:
     for block in range(first, last + 1):
-        db.execute(_INSERT, (level, block))
+        db.execute(_INSERT, {"level": level, "block": block})

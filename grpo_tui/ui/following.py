@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textual.app import App
+from textual.app import App, ScreenStackError
 from textual.css.query import NoMatches
 from textual.signal import Signal
 from textual.widget import Widget
@@ -96,6 +96,15 @@ class FollowingApp(App[str]):
         """
         opaque = self.screen.styles.background.a == 1
         return [] if opaque else super()._background_screens
+
+    def clear_selection(self) -> None:
+        """Forget what is selected on the top screen, when there is one.
+
+        From Python 3.12 on Textual runs tasks eagerly: a field in the first screen asks for this before the
+        screen is up.
+        """
+        with contextlib.suppress(ScreenStackError):
+            super().clear_selection()
 
     def _handle_exception(self, error: Exception) -> None:
         """Leave in peace, though a screen that is taken away while it begins finds no parts."""

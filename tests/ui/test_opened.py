@@ -50,3 +50,7 @@ async def test_the_program_left_while_a_screen_begins_leaves_in_peace(run: Recor
                 await asyncio.sleep(0)
             app.exit("farewell")
         assert (app.return_code or 0, app.return_value) == (0, "farewell")
+
+
+def test_a_selection_is_forgotten_before_there_is_a_screen() -> None:
+    app_on(None).clear_selection()
