@@ -52,7 +52,9 @@ def samples() -> list[Sample]:
 
 def main() -> None:
     """Print the median and the slowest round."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as folder, Lab() as lab:

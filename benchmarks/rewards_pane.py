@@ -33,7 +33,9 @@ NAMES = ("correct", "form", "short", "words")
 
 def main() -> None:
     """Print the medians and the slowest rounds."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as folder:

@@ -41,6 +41,7 @@ class Session:
     """The recorder and the hooks of one attempt."""
 
     def __init__(self, folder: RunFolder, *, resumed_from: int | None = None) -> None:
+        folder.root.mkdir(parents=True, exist_ok=True)
         # By what it is: it may be renamed, and another be made under its name.
         self.folder = folder = RunFolder(hold(folder.root))
         self._name = where(folder.root) or folder.root

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -34,9 +33,7 @@ def test_on_the_cpu_a_rank_has_no_gpu() -> None:
     import torch
 
     assert gpu_of(torch.device("cpu")) is None
-    assert gpu_of(SimpleNamespace(type="cuda", index=99)) is None, (
-        "what torch cannot name is no reason to end"
-    )
+    assert gpu_of(torch.device("cuda", 99)) is None, "what torch cannot name is no reason to end"
 
 
 @pytest.mark.slow
