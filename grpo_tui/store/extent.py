@@ -51,7 +51,7 @@ def newest_value(reader: RunReader, key: str) -> tuple[float | None, int | None]
         found = reader.series_window(key, first_step=max(0, newest.newest_step - RECENT), buckets=RECENT + 1)
         return (found[-1].mean, found[-1].last) if found else (None, None)
     rows = reader._all(
-        "SELECT r.step, m.value FROM metric m JOIN metric_row r ON r.id = m.row"
+        "SELECT r.step, m.value FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
         " WHERE m.key = (SELECT id FROM metric_key WHERE key = ?) AND r.superseded = 0"
         " ORDER BY m.row DESC LIMIT 1",
         key,

@@ -17,15 +17,15 @@ _PLACES = (
     " SELECT number + 1, :first + (number + 1) * :rows / :places FROM place WHERE number + 1 < :places)"
     " SELECT place.number, m.value FROM place"
     " CROSS JOIN metric m ON m.key = :key AND m.row BETWEEN place.at AND place.at + :neighbours - 1"
-    " JOIN metric_row r ON r.id = m.row AND r.superseded = 0"
+    " CROSS JOIN metric_row r ON r.id = m.row AND r.superseded = 0"
 )
 _WHOLE = (
-    "SELECT m.value FROM metric m JOIN metric_row r ON r.id = m.row"
+    "SELECT m.value FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
     " WHERE m.key = ? AND r.superseded = 0 ORDER BY m.row"
 )
 
 _NEWEST = (
-    "SELECT m.value FROM metric m JOIN metric_row r ON r.id = m.row"
+    "SELECT m.value FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
     " WHERE m.key = ? AND m.row > ? AND m.row <= ? AND r.superseded = 0 ORDER BY m.row"
 )
 

@@ -208,7 +208,8 @@ class RunReader(GroupStatQueries):
             marks = ",".join("?" * len(chunk))
             rewards: dict[int, list[Any]] = {}
             for row in self._all(
-                "SELECT w.completion_id, w.value FROM completion c JOIN reward w ON w.completion_id = c.id"
+                "SELECT w.completion_id, w.value FROM completion c"
+                " CROSS JOIN reward w ON w.completion_id = c.id"
                 f" WHERE c.group_id IN ({marks}) ORDER BY w.completion_id, w.function",
                 *chunk,
             ):

@@ -69,7 +69,7 @@ class SeriesQueries(Queries):
         if key == TOKENS_PER_SECOND:
             return self._rates(after_row, last_row)[:limit]
         rows = self._all(
-            "SELECT m.row, r.step, r.at, m.value FROM metric m JOIN metric_row r ON r.id = m.row"
+            "SELECT m.row, r.step, r.at, m.value FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
             " WHERE m.key = (SELECT id FROM metric_key WHERE key = ?) AND m.row > ? AND m.row <= ?"
             " AND r.superseded = 0 ORDER BY m.row LIMIT ?",
             key,
@@ -127,7 +127,8 @@ class SeriesQueries(Queries):
     def metric_row(self, row: int) -> dict[str, Any]:
         """The values of one logged row."""
         found = self._all(
-            "SELECT k.key, m.value FROM metric_key k JOIN metric m ON m.key = k.id AND m.row = ?"
+            # CROSS keeps the order of the two: SQLite 3.45 would read all values of the run instead.
+            "SELECT k.key, m.value FROM metric_key k CROSS JOIN metric m ON m.key = k.id AND m.row = ?"
             " ORDER BY k.id",
             row,
         )
@@ -232,7 +233,7 @@ class SeriesQueries(Queries):
     def _rates(self, after_row: int, last_row: int) -> list[Point]:
         """Tokens a second at each row after one that logged how many tokens there have been."""
         before = self._one(
-            "SELECT max(m.row) FROM metric m JOIN metric_row r ON r.id = m.row WHERE r.superseded = 0"
+            "SELECT max(m.row) FROM metric m CROSS JOIN metric_row r ON r.id = m.row WHERE r.superseded = 0"
             " AND m.key = (SELECT id FROM metric_key WHERE key = 'num_tokens') AND m.row <= ?",
             after_row,
         )[0]
