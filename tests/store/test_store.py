@@ -188,6 +188,17 @@ def test_a_full_queue_loses_text_first_then_batches_and_metrics_last(tmp_path: P
     assert all(c.rewards == (1.0, None) for b in batches for g in b.groups for c in g.completions)
 
 
+def test_records_given_back_are_taken_again_before_later_ones() -> None:
+    from grpo_tui.store.queue import RecordQueue
+
+    queue = RecordQueue()
+    rows = [r.MetricRow(1, step, 0.0, {}) for step in (1, 2, 3)]
+    for row in rows:
+        queue.put(row)
+    queue.give_back(queue.take(2, 0.0))
+    assert queue.take(9, 0.0) == rows
+
+
 def test_what_was_dropped_is_counted_in_the_database(tmp_path: Path) -> None:
     recorder = Recorder(RunFolder(tmp_path))
     recorder.queue.dropped["batches"] = 3
