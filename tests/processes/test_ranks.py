@@ -33,7 +33,6 @@ model_name_or_path: {model}
 dtype: float32
 use_cpu: true
 ddp_backend: gloo
-ddp_timeout: {timeout}
 bf16: false
 gradient_checkpointing: false
 per_device_train_batch_size: 8
@@ -85,6 +84,15 @@ PLAIN = """\
     """
 
 
+IMPATIENT = """\
+    from datetime import timedelta
+    import torch.distributed as d
+    # transformers drops ddp_timeout with use_cpu: true, so the ranks' collectives get it here.
+    d.distributed_c10d._set_pg_timeout(timedelta(seconds=15), d.group.WORLD)
+    return [0.5] * len(completions)
+"""
+
+
 def _extra(folder: Path, body: str) -> Path:
     path = folder / "own_extra.py"
     path.write_text(
@@ -99,7 +107,6 @@ def _start(
     *,
     steps: int,
     body: str = "    return [0.5] * len(completions)\n",
-    timeout: int = 600,
 ) -> None:
     config = folder / "two.yaml"
     config.write_text(
@@ -109,7 +116,6 @@ def _start(
             rewards=DEMO_DIR / "rewards.py",
             extra=_extra(folder, body),
             steps=steps,
-            timeout=timeout,
         )
     )
     grpo_tui("train", config, "--run-dir", run, "--detach", "--launcher", f"accelerate launch {LAUNCH}")
@@ -146,7 +152,7 @@ def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(run: P
 
 
 def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume(run: Path, tmp_path: Path) -> None:
-    _start(tmp_path, run, steps=4000, timeout=15)
+    _start(tmp_path, run, steps=4000, body=IMPATIENT)
     at_step(run, 2, timeout_s=150)
     assert len(state(run, "training").ranks) == 2
     assert command(run, "pause")["applied"]
