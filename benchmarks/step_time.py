@@ -41,12 +41,23 @@ def side(name: str, folder: Path, steps: int) -> Side:
     return Side([__file__, "--child", name, "--folder", folder, "--steps", str(steps)])
 
 
+SCREEN = """
+import signal, sys
+from pathlib import Path
+from grpo_tui.ui import app
+app.follow_stops = lambda *_: signal.signal(signal.SIGCONT, signal.SIG_IGN)
+app.run_app([], Path(sys.argv[1]))
+"""
+"""The screen in one process, without the one that guards the terminal, and without painting anew when it is
+continued: it is stopped and continued with every step here, which no shell does."""
+
+
 def watch(folder: Path) -> int:
     """Open the screen on a run in a pseudo-terminal of 120 × 40; its pid."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update({"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"})
-        os.execv(sys.executable, [sys.executable, "-m", "grpo_tui", "attach", str(folder)])
+        os.execv(sys.executable, [sys.executable, "-c", SCREEN, str(folder)])
 
     def drain() -> None:
         try:
@@ -95,6 +106,9 @@ def main() -> None:
         finally:
             plain.end()
             recorded.end()
+    if not pairs:
+        print(f"no pair yet: the first {WARM_UP} only warm up")
+        return
     low, high = interval(pairs)
     what = "watched" if options.watched else "recorded"
     print(
