@@ -5,6 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+SAME = 1e-8
+"""Values that differ by less are one."""
+
+
+def is_number(value: object) -> bool:
+    """True for a finite number; None, NaN, infinities, texts and booleans are none."""
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False
+
 
 def scored(values: Iterable[float | None]) -> list[float]:
     """The finite values, with abstentions (None), NaN and infinities left out."""
@@ -31,7 +42,7 @@ def std(values: Iterable[float | None]) -> float | None:
 def is_flat(values: Sequence[float | None]) -> bool:
     """True when a group teaches nothing: no spread between its scored completions, or none scored."""
     kept = scored(values)
-    return not kept or max(kept) - min(kept) < 1e-8
+    return not kept or max(kept) - min(kept) < SAME
 
 
 def variance_shares(

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line, prompt_text
-from grpo_tui.present.formatting import is_number
 from grpo_tui.present.train_view import AnswerPair, BeforeAfter
 
 

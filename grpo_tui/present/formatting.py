@@ -18,11 +18,6 @@ LARGE = 1e7
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
 
-def is_number(value: object) -> bool:
-    """True for a finite number; None, NaN, infinities, texts and booleans are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def fixed(value: float | None, digits: int = 2) -> str:
     """A number with so many decimals, a dash when there is none; `-0.00` is written `0.00`.
 

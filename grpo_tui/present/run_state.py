@@ -10,12 +10,12 @@ from statistics import median
 from typing import Any
 
 from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 from grpo_tui.present.before_after import read_before_after
 from grpo_tui.present.charts import CHANGE_STEPS, axis_end, chart_keys, chart_view
 from grpo_tui.present.delta import RunDelta
 from grpo_tui.present.events import alert_rows, event_rows
-from grpo_tui.present.formatting import is_number
 from grpo_tui.present.group_fold import GroupFold
 from grpo_tui.present.hardware_view import hardware_view
 from grpo_tui.present.health_line import health_spans, trend, way_on

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import is_number
 from grpo_tui.store.catalog import last_written_at
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder

@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grpo_tui.present.formatting import is_number
+from grpo_tui.core.statistics import is_number
 
 if TYPE_CHECKING:
     from grpo_tui.store.reader import SeriesBucket

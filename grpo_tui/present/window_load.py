@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 from grpo_tui.present.big_chart import BigChartView, ChartLine, Happening, Stretch, moving_average
 from grpo_tui.present.charts import axis_end
-from grpo_tui.present.formatting import is_number, setting
+from grpo_tui.present.formatting import setting
 from grpo_tui.present.zoom import Extent, Window, average_span, shown_range
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.extent import RunExtent, newest_value, run_extent

@@ -25,6 +25,7 @@ from typing import Any
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.removed import nearest
 from grpo_tui.config.yaml_lines import YamlDocument, YamlError, parse_mapping
+from grpo_tui.core.statistics import is_number
 from grpo_tui.rewards.samples import Sample
 
 CASE_KEYS = ("name", "prompt", "completion", "columns", "expect", "above", "below", "tags", "note")
@@ -147,7 +148,7 @@ def read_cases(path: Path) -> CaseFile:
     cases = tuple(_case(path, document, number, entry) for number, entry in enumerate(entries))
     _names(path, cases)
     tolerance = values.get("tolerance", TOLERANCE)
-    if not _is_number(tolerance) or tolerance < 0:
+    if not is_number(tolerance) or tolerance < 0:
         raise CaseFileError(f"{path}{_at(document.line('tolerance'))}: tolerance is a number from 0 up")
     return CaseFile(path, _rewards(path, document), cases, float(tolerance))
 
@@ -251,9 +252,9 @@ def _case(path: Path, document: YamlDocument, number: int, entry: Any) -> Case:
 def _expected(place: str, name: Any, value: Any) -> Expected:
     if value is None:
         return Expected(abstains=True)
-    if _is_number(value):
+    if is_number(value):
         return Expected(float(value), float(value))
-    if isinstance(value, dict) and value and all(_is_number(bound) for bound in value.values()):
+    if isinstance(value, dict) and value and all(is_number(bound) for bound in value.values()):
         if unknown := set(value) - set(BOUND_KEYS):
             raise CaseFileError(f"{place}: {', '.join(map(str, unknown))}: bounds are at_least and at_most")
         return Expected(float(value.get("at_least", -math.inf)), float(value.get("at_most", math.inf)))
@@ -335,7 +336,3 @@ def _shown(score: float | None) -> str:
 
 def _at(line: int | None) -> str:
     return "" if line is None else f":{line}"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

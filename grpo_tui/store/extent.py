@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grpo_tui.core.metrics import is_computed
+from grpo_tui.core.statistics import is_number
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.stretches import is_finite
 from grpo_tui.store.values import from_column
 
 RECENT = 63
@@ -59,4 +59,4 @@ def newest_value(reader: RunReader, key: str) -> tuple[float | None, int | None]
     if not rows:
         return None, None
     value = from_column(rows[0]["value"])
-    return (float(value) if is_finite(value) else None), rows[0]["step"]
+    return (float(value) if is_number(value) else None), rows[0]["step"]

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_tui.core.statistics import SAME
 from grpo_tui.store.series import SeriesQueries
 from grpo_tui.store.stretches import SeriesBucket, gathered, of_points
 
-SAME = 1e-8
-"""Totals that differ by less are one; as in `core.statistics`."""
 _COLUMNS = {
     "grpo_tui/spread": "spread",
     "grpo_tui/flat_share": "flat",
@@ -24,19 +23,6 @@ _COLUMNS = {
 }
 WIDE = 4
 """Stretches of so many steps are gathered by SQL."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupStat:
-    """What a group's totals come to."""
-
-    id: int
-    step: int
-    mode: str
-    mean: float | None
-    std: float | None
-    flat: str
-    """Empty when the totals differ, else `top`, `bottom`, `unscored`, or `level` for anything in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +58,6 @@ class GroupStatQueries(SeriesQueries):
             "SELECT min(low), max(high) FROM generation_group WHERE mode = ? AND superseded = 0", mode
         )
         return None if low is None or high - low < SAME else (float(low), float(high))
-
-    def group_stats(self, after_id: int = 0, limit: int = 100_000) -> list[GroupStat]:
-        """Figures of the groups recorded after one, in order of recording; no text is read."""
-        ranges = {mode: self.total_range(mode) for mode in ("train", "eval")}
-        ends = "low, high" if self._has("generation_group", "high") else "NULL AS low, NULL AS high"
-        rows = self._all(
-            f"SELECT id, step, mode, mean, std, {ends} FROM generation_group"
-            " WHERE id > ? AND superseded = 0 ORDER BY id LIMIT ?",
-            after_id,
-            limit,
-        )
-        return [
-            GroupStat(r["id"], r["step"], r["mode"], r["mean"], r["std"], _kind(r, ranges.get(r["mode"])))
-            for r in rows
-        ]
 
     def step_stats(
         self,
@@ -170,14 +141,3 @@ class GroupStatQueries(SeriesQueries):
             f" {top} AS top, {bottom} AS bottom FROM generation_group"
             " WHERE mode = ? AND superseded = 0 AND step BETWEEN ? AND ? GROUP BY step ORDER BY step"
         )
-
-
-def _kind(row: Any, totals: tuple[float, float] | None) -> str:
-    low, high, std = row["low"], row["high"], row["std"]
-    if std is None:
-        return "unscored"
-    if (std if low is None else high - low) >= SAME:
-        return ""
-    if totals is None or low is None:
-        return "level"
-    return "top" if high > totals[1] - SAME else "bottom" if low < totals[0] + SAME else "level"

@@ -6,14 +6,16 @@ Knows the file and its shape; samples nothing.
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
+
+from grpo_tui.core.statistics import is_number
 
 NEWEST_BYTES = 4_000_000
 """A file larger than this is none of ours and is not read."""
@@ -98,9 +100,20 @@ def write_hardware(path: Path, hardware: Hardware) -> None:
     """
     body = hardware.to_json()
     del body["age_s"]
-    beside = path.with_name(path.name + ".new")
+    beside = _beside(path)
     beside.write_text(json.dumps(body, separators=(",", ":")), encoding="utf-8")
     os.replace(beside, path)
+
+
+def remove_hardware(path: Path) -> None:
+    """Take the file away, and what a write that was cut off left beside it; it may be gone already."""
+    for name in (path, _beside(path)):
+        with contextlib.suppress(OSError):
+            name.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".new")
 
 
 def read_hardware(path: Path) -> Hardware | None:
@@ -115,7 +128,7 @@ def read_hardware(path: Path) -> Hardware | None:
         age_s = max(0.0, time.time() - stat.st_mtime)
         plain = {key: value for key, value in body.items() if key not in ("gpus", "age_s")}
         for key in ("cores_percent", "load"):
-            plain[key] = tuple(float(value) for value in plain.get(key) or () if _is_number(value))
+            plain[key] = tuple(float(value) for value in plain.get(key) or () if is_number(value))
         return _known(Hardware, plain, gpus=gpus, age_s=round(age_s, 3))
     except (OSError, ValueError, TypeError, AttributeError):
         return None
@@ -146,7 +159,7 @@ def _known(shape: type[_Shape], body: Mapping[str, Any], **made: Any) -> _Shape:
         if known.name in made or known.name not in body:
             continue
         value, kind = body[known.name], str(known.type)
-        if kind.startswith(("float", "int")) and not _is_number(value):
+        if kind.startswith(("float", "int")) and not is_number(value):
             if "None" not in kind:
                 raise ValueError(f"{known.name} is no number")
             value = None
@@ -154,7 +167,3 @@ def _known(shape: type[_Shape], body: Mapping[str, Any], **made: Any) -> _Shape:
             value = str(value)
         found[known.name] = value
     return shape(**found, **made)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -7,7 +7,6 @@ knows what a command does, or that a trainer exists.
 from __future__ import annotations
 
 import json
-import math
 import os
 import secrets
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.statistics import is_number
 
 
 class Mailbox:
@@ -115,9 +115,39 @@ class Mailbox:
         )
 
 
+class Outbox:
+    """What whoever carries commands out has decided; what cannot be written yet waits here.
+
+    A command that was decided is no longer `pending`, so none is carried out twice on a full disk.
+    """
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+        self._unsent: list[tuple[Command, Outcome]] = []
+
+    def finish(self, command: Command, outcome: Outcome) -> None:
+        """Write the outcome of a command, at once or at a later `send`."""
+        self._unsent.append((command, outcome))
+        self.send()
+
+    def send(self) -> None:
+        """Write what waits, as far as that is possible."""
+        while self._unsent:
+            try:
+                self._mailbox.finish(*self._unsent[0])
+            except OSError:
+                return
+            del self._unsent[0]
+
+    def pending(self) -> list[Command]:
+        """Commands that nobody has decided yet, oldest first."""
+        decided = {command.id for command, _ in self._unsent}
+        return [command for command in self._mailbox.pending() if command.id not in decided]
+
+
 def _number(value: Any) -> float:
     """A number from a file that anyone may have written; 0 for what is none."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+    return float(value) if is_number(value) else 0.0
 
 
 def _write(path: Path, body: Mapping[str, Any]) -> None:

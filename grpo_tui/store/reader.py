@@ -19,13 +19,13 @@ from grpo_tui.core.records import (
     RewardFunctionInfo,
     SettingChanged,
 )
-from grpo_tui.store.group_stats import GroupStat, GroupStatQueries, StepStat
+from grpo_tui.store.group_stats import GroupStatQueries, StepStat
 from grpo_tui.store.series import Point, SeriesStart
 from grpo_tui.store.stretches import SeriesBucket
 from grpo_tui.store.values import from_column, from_json
 
 __all__ = [
-    "Attempt", "GroupStat", "Point", "RunReader", "SeriesBucket", "SeriesStart", "StepStat", "StoredGroup",
+    "Attempt", "Point", "RunReader", "SeriesBucket", "SeriesStart", "StepStat", "StoredGroup",
 ]  # fmt: skip
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_tui.core.metrics import is_computed
+from grpo_tui.core.statistics import is_number
 from grpo_tui.store.queries import Queries
 from grpo_tui.store.spans import LEVELS
-from grpo_tui.store.stretches import SeriesBucket, gathered, is_finite, of_points, rates
+from grpo_tui.store.stretches import SeriesBucket, gathered, of_points, rates
 from grpo_tui.store.values import from_column
 
 TOKENS_PER_SECOND = "grpo_tui/tokens_per_second"
@@ -163,7 +164,7 @@ class SeriesQueries(Queries):
             # Rates are worked out row by row, so they are not asked for over the whole run.
             upto = min(covered, 4 * OPENING_ROWS) if key == TOKENS_PER_SECOND else covered
             first = self.series(key, limit=OPENING_ROWS, last_row=upto)
-            opening = tuple(float(p.value) for p in first if is_finite(p.value))
+            opening = tuple(float(p.value) for p in first if is_number(p.value))
         points = self.series(key, covered, last_row=newest)
         return SeriesStart(newest, opening, tuple(past), tuple(points))
 
@@ -260,12 +261,12 @@ def _rate_points(tokens: Sequence[Point], times: Iterable[Point]) -> list[Point]
     for token in tokens[1:]:
         elapsed_s: float | None = 0.0
         while time is not None and time.row <= token.row:
-            known = elapsed_s is not None and is_finite(time.value)
+            known = elapsed_s is not None and is_number(time.value)
             elapsed_s = elapsed_s + time.value * max(1, time.step - step) if known else None
             step = time.step
             time = next(waiting, None)
         value = None
-        if elapsed_s and is_finite(token.value) and is_finite(before.value) and token.value >= before.value:
+        if elapsed_s and is_number(token.value) and is_number(before.value) and token.value >= before.value:
             value = (token.value - before.value) / elapsed_s
         found.append(Point(token.row, token.step, token.at, value))
         before = token

@@ -5,11 +5,12 @@ Pure arithmetic over what was read; asks no file.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
+
+from grpo_tui.core.statistics import is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +53,11 @@ class Logged(Protocol):
         """The value as logged."""
 
 
-def is_finite(value: Any) -> bool:
-    """True for a number that can be drawn: not None, NaN, an infinity, a text or a truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def of_points(points: Iterable[Logged]) -> list[SeriesBucket]:
     """Each value as a stretch of its own."""
     found = []
     for p in points:
-        n = float(p.value) if is_finite(p.value) else None
+        n = float(p.value) if is_number(p.value) else None
         found.append(SeriesBucket(p.step, p.step, p.at, p.at, n, n, n, 1, 0 if n is None else 1))
     return found
 

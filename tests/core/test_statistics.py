@@ -6,7 +6,12 @@ import math
 
 import pytest
 
-from grpo_tui.core.statistics import is_flat, mean, std, variance_shares
+from grpo_tui.core.statistics import is_flat, is_number, mean, std, variance_shares
+
+
+def test_only_finite_numbers_are_numbers() -> None:
+    assert not any(map(is_number, (None, True, math.nan, math.inf, -math.inf, "1", [], 10**400)))
+    assert all(map(is_number, (0, -1, 0.5, 10**300)))
 
 
 def test_mean_and_deviation_leave_out_what_was_not_scored() -> None:

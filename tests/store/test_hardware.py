@@ -55,6 +55,7 @@ def test_values_that_are_no_numbers_are_no_values(tmp_path: Path) -> None:
     path = tmp_path / "hardware.json"
     path.write_text(
         '{"at": 1, "cpu_percent": "x", "cores_percent": [1, "y", null], "host": 7, "run_rss_bytes": NaN,'
+        f' "ram_used_bytes": 1{400 * "0"},'
         ' "gpus": [{"index": 0, "use_percent": [], "name": {},'
         ' "processes": [{"pid": 3, "memory_bytes": true}]}]}'
     )

@@ -14,7 +14,6 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
-from grpo_tui.store.group_stats import GroupStat
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.series import TOKENS_PER_SECOND
 from grpo_tui.store.stretches import SeriesBucket
@@ -129,7 +128,7 @@ def test_a_file_without_summaries_is_read_by_rows_and_gets_them_from_its_next_wr
     for bucket in old.series_window("x", buckets=10):
         check(bucket)
     assert sum(bucket.count for bucket in old.series_window("x", buckets=10)) == STEPS
-    assert old.group_stats() == []
+    assert old.step_stats() == []
     assert old.series_window("grpo_tui/flat_share") == []
     open_writer(copy).close()
     renewed = sqlite3.connect(copy).execute("SELECT * FROM metric_span ORDER BY 1, 2, 3").fetchall()
@@ -195,15 +194,11 @@ def test_flat_groups_are_told_apart_by_the_totals_of_the_run(tmp_path: Path) -> 
     writer.write(batches)
     reader = RunReader(tmp_path / "run.db")
     assert reader.total_range() == (0.0, 3.0)
-    stats = reader.group_stats()
-    assert [stat.flat for stat in stats] == ["bottom", "top", "", "level", "unscored", "top"]
-    assert stats[2] == GroupStat(3, 3, "train", 1.5, pytest.approx(math.sqrt(4.5)), "")
-    assert [s.step for s in reader.group_stats(after_id=4, limit=1)] == [5]
     steps = reader.step_stats()
     assert [s.flat for s in steps] == [1, 1, 0, 1, 1, 1]
     assert [s.top for s in steps] == [0, 1, 0, 0, 0, 1]
     assert [s.bottom for s in steps] == [1, 0, 0, 0, 0, 0]
-    assert [s.spread for s in steps][4] is None
+    assert [s.spread for s in steps] == [0, 0, pytest.approx(math.sqrt(4.5)), 0, None, 0]
     (whole,) = reader.series_window("grpo_tui/flat_share", buckets=1)
     assert (whole.mean, whole.first, whole.last) == (pytest.approx(5 / 6), 1, 6)
     assert (whole.first_at, whole.last_at, whole.count, whole.known) == (1001.0, 1006.0, 6, 6)
@@ -219,5 +214,6 @@ def test_while_all_totals_are_one_no_end_is_claimed(tmp_path: Path) -> None:
     writer = Writer(open_writer(tmp_path / "run.db"))
     writer.write([group(1, 0.0, 0.0), group(2, 0.0, 0.0)])
     reader = RunReader(tmp_path / "run.db")
-    assert [stat.flat for stat in reader.group_stats()] == ["level", "level"]
+    assert reader.total_range() is None
+    assert [s.flat for s in reader.step_stats()] == [1, 1]
     assert [s.top for s in reader.step_stats()] == [None, None]
