@@ -21,7 +21,7 @@ import psutil
 RANK_FILE_BYTES = 4096
 """Fixed size of a rank file: one `pwrite` replaces the whole of it."""
 TEXT_LIMIT = 200
-"""Characters kept of a text in it, so that it fits even when each takes six bytes."""
+"""Characters kept of a text in it; fewer when all its texts together would not fit."""
 
 
 class RankFile:
@@ -35,17 +35,21 @@ class RankFile:
 
     def update(self, **changes: Any) -> None:
         """Change some of the values; costs one system call, some 10 microseconds."""
-        texts = {
-            key: value[:TEXT_LIMIT] if isinstance(value, str) else value for key, value in changes.items()
-        }
         with self._lock:
-            self._state.update(texts)
-            data = json.dumps(self._state, ensure_ascii=True).encode()
-            os.pwrite(self._fd, data[:RANK_FILE_BYTES].ljust(RANK_FILE_BYTES), 0)
+            self._state.update(_cut(changes, TEXT_LIMIT))
+            data, limit = json.dumps(self._state).encode(), TEXT_LIMIT
+            while len(data) > RANK_FILE_BYTES and limit:  # a character can take twelve bytes
+                limit //= 2
+                data = json.dumps(_cut(self._state, limit)).encode()
+            os.pwrite(self._fd, data.ljust(RANK_FILE_BYTES), 0)
 
     def close(self) -> None:
         """Close the file; it stays as the last word of the rank."""
         os.close(self._fd)
+
+
+def _cut(values: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    return {key: value[:limit] if isinstance(value, str) else value for key, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True)

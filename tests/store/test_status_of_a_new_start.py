@@ -12,7 +12,7 @@ import pytest
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import RankFile, write_heartbeat
+from grpo_tui.store.live import RankFile, read_rank, write_heartbeat
 from grpo_tui.store.status import read_status
 from grpo_tui.store.writer import Writer
 
@@ -60,6 +60,18 @@ def test_a_run_whose_database_was_removed_is_training_and_says_what_is_lost(tmp_
     rank.close()
     assert (look.state, look.step, look.phase) == ("training", 7, "generate")
     assert [alert["id"] for alert in look.alerts] == ["store.removed"]
+
+
+@pytest.mark.parametrize("character", ["x", "\x1b", "\u5b57", "\U0001f642", "\ud800"])
+def test_a_rank_file_can_be_read_however_long_all_its_texts_are(character: str, tmp_path: Path) -> None:
+    rank = RankFile(RunFolder(tmp_path).rank(0), os.getpid())
+    names = ("reward_function", "note", "trouble", "ended_cause")
+    rank.update(attempt=1, phase="generate", step=7, lost={"batches": 10**6}, gpu="00000000:4F:00.0")
+    rank.update(**dict.fromkeys(names, 1000 * character))
+    told = read_rank(RunFolder(tmp_path).rank(0))
+    rank.close()
+    assert told is not None
+    assert all(len(getattr(told, name)) >= 40 for name in names)
 
 
 @pytest.mark.parametrize(
