@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from grpo_tui.store.hardware import Gpu, Hardware, write_hardware
+from grpo_tui.store.hardware import Gpu, Hardware, remove_hardware, write_hardware
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
@@ -60,13 +60,13 @@ class HardwareWatch:
     def start(self, trainer: int | None) -> None:
         """Begin; what an earlier run left is removed first."""
         self._trainer = trainer
-        self._remove()
+        remove_hardware(self._folder.hardware)
         threading.Thread(target=self._run, name="hardware", daemon=True).start()
 
     def stop(self) -> None:
         """End without waiting, and remove the file: nothing is shown of a run that has ended."""
         self._stopped.set()
-        self._remove()
+        remove_hardware(self._folder.hardware)
 
     def sample(self) -> Hardware:
         """The machine now; takes some milliseconds, or as long as the driver does."""
@@ -108,7 +108,7 @@ class HardwareWatch:
                 if not self._stopped.is_set():
                     write_hardware(self._folder.hardware, hardware)
                 if self._stopped.is_set():
-                    self._remove()  # the end came while it was written
+                    remove_hardware(self._folder.hardware)  # the end came while it was written
             except OSError:
                 continue  # a full disk, a deleted folder: the run has louder voices for those
             except Exception as error:
@@ -149,11 +149,6 @@ class HardwareWatch:
             self._said.add(text)
             with contextlib.suppress(Exception):
                 self._log(text)
-
-    def _remove(self) -> None:
-        for name in (self._folder.hardware, self._folder.hardware.with_name("hardware.json.new")):
-            with contextlib.suppress(OSError):
-                name.unlink(missing_ok=True)
 
 
 def memory_limit(

@@ -66,6 +66,8 @@ class RunProcesses:
         self._walked_at = time.monotonic()
         found: dict[int, psutil.Process] = {}
         for root in self._roots:
+            if root in found:
+                continue  # within a tree already: each walk goes over every process of the machine
             with contextlib.suppress(psutil.Error):
                 process = psutil.Process(root)
                 for one in [process, *process.children(recursive=True)]:

@@ -270,6 +270,27 @@ def test_what_the_run_uses_is_summed_over_its_processes() -> None:
     assert processes.figures() == (None, None)
 
 
+def test_a_process_within_the_tree_of_another_is_not_walked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = multiprocessing.get_context("spawn").Process(target=_sleep)
+    child.start()
+    walked: list[int] = []
+    children = psutil.Process.children
+
+    def counted(process: psutil.Process, recursive: bool = False) -> list[psutil.Process]:
+        walked.append(process.pid)
+        return children(process, recursive=recursive)
+
+    monkeypatch.setattr(psutil.Process, "children", counted)
+    try:
+        processes = RunProcesses()
+        processes.follow([os.getpid(), child.pid or 0])
+        assert walked == [os.getpid()]
+        assert processes.describe(child.pid or 0)[2]
+    finally:
+        child.kill()
+        child.join()
+
+
 def test_a_python_process_is_named_by_its_script_and_never_by_its_words() -> None:
     def named(*words: str) -> str:
         process: Any = SimpleNamespace(
