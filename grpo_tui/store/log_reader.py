@@ -7,13 +7,11 @@ table of lines; knows nothing of how they are shown.
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from grpo_tui.store.connection import open_reader
+from grpo_tui.store.queries import Queries
 
 PIECE = 1_000
 """Characters of a line that a page holds."""
@@ -37,19 +35,12 @@ class StoredLine:
     """Characters of the whole line."""
 
 
-class LogReader:
+class LogReader(Queries):
     """Reads the lines of one run. Use it from one thread at a time.
 
     Raises:
         RunDatabaseError: From the constructor, when there is no readable `run.db`.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._db = open_reader(path)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._db.close()
 
     def page(
         self,
@@ -131,12 +122,6 @@ class LogReader:
                 after = line.id
                 if words in line.text.lower() and (pattern is None or pattern.search(line.text)):
                     yield line
-
-    def _all(self, query: str, *values: Any) -> list[sqlite3.Row]:
-        return self._db.execute(query, values).fetchall()
-
-    def _one(self, query: str, *values: Any) -> Any:
-        return self._db.execute(query, values).fetchone()
 
 
 def _where(first: int | None, last: int | None, level: str) -> tuple[str, list[Any]]:
