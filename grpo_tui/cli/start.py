@@ -26,7 +26,7 @@ from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, read_spec
-from grpo_tui.store.status import ENDED, read_status
+from grpo_tui.store.status import ENDED, is_live, read_status
 from grpo_tui.supervisor import RunFolderBusy, launch
 
 DEMO_STEPS = 120
@@ -222,7 +222,7 @@ def _fresh(root: Path) -> RunFolder:
         return folder
     best, _ = newest_usable(folder)
     run = shell_word(root)
-    if _trains(folder):
+    if is_live(folder.root):
         raise CommandError(
             f"a run trains in {root} now; `grpo-tui attach {run}` watches it, "
             "and --run-dir FOLDER starts another"
@@ -234,13 +234,6 @@ def _fresh(root: Path) -> RunFolder:
         else f"{root} holds a run already, which has no checkpoint to resume from; start anew with "
         "--run-dir FOLDER"
     )
-
-
-def _trains(folder: RunFolder) -> bool:
-    try:
-        return read_status(folder.root).live
-    except RunDatabaseError:
-        return False
 
 
 def _made_nothing(folder: RunFolder) -> bool:

@@ -123,6 +123,14 @@ def read_status(root: Path, reader: RunReader | None = None) -> Status:
             reader.close()
 
 
+def is_live(root: Path) -> bool:
+    """True while the training process of a run exists; False where there is no run that can be read."""
+    try:
+        return read_status(root).live
+    except RunDatabaseError:
+        return False
+
+
 def _before_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: RankState | None) -> Status:
     if rank is not None and rank.phase != "load" and not folder.database.exists() and rank.alive:
         return _without_database(folder, heartbeat, rank)

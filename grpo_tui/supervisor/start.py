@@ -16,7 +16,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import process_alive, read_heartbeat, write_heartbeat
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, keep_earlier, settle_earlier
-from grpo_tui.store.status import read_status
+from grpo_tui.store.status import is_live
 
 LOCK_POLL_S = 0.1
 LEAVING_S = 20.0
@@ -63,7 +63,7 @@ def launch(folder: RunFolder, spec: RunSpec) -> int:
         RunFolderBusy: Another process trains into the folder.
         OSError: The folder cannot be written.
     """
-    lock = take_lock(folder, 0.0 if _lives(folder) else LEAVING_S)
+    lock = take_lock(folder, 0.0 if is_live(folder.root) else LEAVING_S)
     try:
         if spec.resume is None:
             settle_earlier(folder, restore=False)
@@ -73,13 +73,6 @@ def launch(folder: RunFolder, spec: RunSpec) -> int:
         return _start(folder, ["--lock", str(lock)], lock=lock)
     finally:
         os.close(lock)
-
-
-def _lives(folder: RunFolder) -> bool:
-    try:
-        return read_status(folder.root).live
-    except RunDatabaseError:
-        return False
 
 
 def start_sidecar(folder: RunFolder, trainer: int, lock: int) -> int:
