@@ -147,7 +147,7 @@ class Checkpoints:
         import torch
 
         state = compat.resume_state(self._trainer) | {"data_order": self._data_order()}
-        state["rewards"] = reward_states(self._trainer.reward_funcs)
+        state["rewards"] = reward_states(self._trainer.reward_func_names, self._trainer.reward_funcs)
         torch.save(state, path / STATE_FILE.format(rank=self._ranks.rank))
 
     def _mark(self, path: Path, *, requested: bool) -> None:
@@ -214,7 +214,9 @@ class Checkpoints:
         where = "cpu" if device.type == "cpu" else device
         self._restored = torch.load(file, map_location=where, weights_only=False)
         compat.restore_generation(self._trainer, self._restored)
-        restore_reward_states(self._trainer.reward_funcs, self._restored.get("rewards"))
+        restore_reward_states(
+            self._trainer.reward_func_names, self._trainer.reward_funcs, self._restored.get("rewards", ())
+        )
         return True
 
     def training_begins(self) -> None:

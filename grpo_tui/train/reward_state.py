@@ -7,23 +7,35 @@ does; the state is what torch can pickle. Reward models are not meant: TRL does 
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Any
 
 
-def reward_states(functions: Sequence[Any]) -> list[Any]:
-    """The state of each reward function in TRL's order, None for those without one."""
+def reward_states(names: Sequence[str], functions: Sequence[Any]) -> list[tuple[str, Any]]:
+    """Name and state of each reward function that keeps one, in TRL's order."""
     return [
-        None if (reward := _with_state(function)) is None else reward.state_dict() for function in functions
+        (name, reward.state_dict())
+        for name, function in zip(names, functions, strict=True)
+        if (reward := _with_state(function)) is not None
     ]
 
 
-def restore_reward_states(functions: Sequence[Any], states: Sequence[Any] | None) -> None:
-    """Give states back to the functions they came from; a function that was added since keeps its own."""
-    for function, state in zip(functions, states or (), strict=False):
+def restore_reward_states(
+    names: Sequence[str], functions: Sequence[Any], states: Sequence[tuple[str, Any]]
+) -> None:
+    """Give states back to the functions they came from; a function that was added since keeps its own.
+
+    A resume may name other functions, or the same in another order, so a state goes by its function's name;
+    of several functions of one name the first takes the first state.
+    """
+    waiting: dict[str, deque[Any]] = defaultdict(deque)
+    for name, state in states:
+        waiting[name].append(state)
+    for name, function in zip(names, functions, strict=True):
         reward = _with_state(function)
-        if reward is not None and state is not None:
-            reward.load_state_dict(state)
+        if reward is not None and waiting[name]:
+            reward.load_state_dict(waiting[name].popleft())
 
 
 def _with_state(function: Any) -> Any:
