@@ -28,7 +28,7 @@ from grpo_tui.store.live import (
     read_rank,
     write_heartbeat,
 )
-from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.mailbox import Mailbox, Outbox
 from grpo_tui.store.place import hold, where
 from grpo_tui.store.spec import read_spec
 from grpo_tui.supervisor.hardware import HardwareWatch
@@ -68,7 +68,7 @@ class Supervisor:
         # By what it is: a folder that somebody makes anew under the name is none of ours.
         self._folder, self._lock = RunFolder(hold(folder.root)), lock
         self._mailbox = Mailbox(self._folder.commands)
-        self._unsent: list[tuple[Command, Outcome]] = []
+        self._outbox = Outbox(self._mailbox)
         self._hardware = HardwareWatch(self._folder)
         self._child: subprocess.Popen[bytes] | None = None
         self._trainer = trainer
@@ -153,8 +153,8 @@ class Supervisor:
             if time.monotonic() - since > STOP_NOW_LIMIT_S:
                 self._kill_trainer()
             return
-        self._send()
-        for command in self._pending():
+        self._outbox.send()
+        for command in self._outbox.pending():
             if command.kind not in SUPERVISOR_KINDS:
                 continue
             if command.kind == "stop_now":
@@ -213,21 +213,7 @@ class Supervisor:
 
     def _finish(self, command: Command, applied: bool, reason: str) -> None:
         rank = read_rank(self._folder.rank(0))
-        self._unsent.append((command, Outcome(applied, rank.step if rank else 0, reason)))
-        self._send()
-
-    def _send(self) -> None:
-        """Write outcomes; on a full disk they wait, and their commands are not done twice."""
-        while self._unsent:
-            try:
-                self._mailbox.finish(*self._unsent[0])
-            except OSError:
-                return
-            del self._unsent[0]
-
-    def _pending(self) -> list[Command]:
-        decided = {command.id for command, _ in self._unsent}
-        return [command for command in self._mailbox.pending() if command.id not in decided]
+        self._outbox.finish(command, Outcome(applied, rank.step if rank else 0, reason))
 
     def _kill_trainer(self) -> None:
         if self._trainer is None:
@@ -246,7 +232,7 @@ class Supervisor:
         if self._child is not None:
             _kill_descendants()
         # The trainer reads the mailbox too, and may have left before this process saw the command.
-        asked = [command for command in self._pending() if command.kind == "stop_now"]
+        asked = [command for command in self._outbox.pending() if command.kind == "stop_now"]
         stopped_now = self._stop_now or ((asked[0], 0.0) if asked else None)
         if stopped_now is not None:
             self._finish(stopped_now[0], True, f"ended at once; {self._way_on()}")
@@ -255,7 +241,7 @@ class Supervisor:
         conclude(Ended(self._folder, code, stopped_now is not None, began, self._trainer))
 
     def _refuse_leftovers(self, reason: str) -> None:
-        for command in self._pending():
+        for command in self._outbox.pending():
             self._finish(command, False, reason)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from grpo_tui.core.commands import CONTROLLER_KINDS, Command, Outcome
-from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.mailbox import Mailbox, Outbox
 from grpo_tui.train import compat
 from grpo_tui.train.checkpoints import Checkpoints
 from grpo_tui.train.disk import DiskFull
@@ -37,7 +37,7 @@ class Controller:
         newest_prompt: Callable[[], Any],
         ranks: Ranks,
     ) -> None:
-        self._trainer, self._mailbox, self._phases, self._ranks = trainer, mailbox, phases, ranks
+        self._trainer, self._outbox, self._phases, self._ranks = trainer, Outbox(mailbox), phases, ranks
         self._checkpoints, self._settings, self._newest_prompt = checkpoints, settings, newest_prompt
         self._paused = False
         self.stopped = False
@@ -47,7 +47,6 @@ class Controller:
         self.deferred: dict[str, Any] = {}
         """Settings a resume brings back at the next generation boundary."""
         self.on_safe_point: Callable[[], None] = lambda: None
-        self._unsent: list[tuple[Command, Outcome]] = []
         checkpoints.on_owed = self.pause_for
         self.pause_wanted = False
         """Set when the run itself should pause, as after two aborted reward calls in a row."""
@@ -102,9 +101,7 @@ class Controller:
                 return
 
     def _waiting(self) -> list[Command]:
-        sent = {command.id for command, _ in self._unsent}
-        pending = self._mailbox.pending()
-        return [c for c in pending if c.kind in CONTROLLER_KINDS and c.id not in sent]
+        return [command for command in self._outbox.pending() if command.kind in CONTROLLER_KINDS]
 
     def _serve(self) -> None:
         """The first rank reads the mailbox; what is to be done is done on every rank."""
@@ -120,17 +117,8 @@ class Controller:
         for command in self._ranks.from_first(commands) if asked else ():
             outcome = self._carry_out(command)
             if outcome is not None and self._ranks.first:
-                self._unsent.append((command, outcome))
-        self._send()
-
-    def _send(self) -> None:
-        """Write outcomes; on a full disk they wait, and their commands are not done twice."""
-        while self._unsent:
-            try:
-                self._mailbox.finish(*self._unsent[0])
-            except OSError:
-                return
-            del self._unsent[0]
+                self._outbox.finish(command, outcome)
+        self._outbox.send()
 
     def _carry_out(self, command: Command) -> Outcome | None:
         """The outcome, or None when the command has to wait for a later safe point."""
