@@ -80,7 +80,7 @@ def started_s(root: Path, runs: int) -> tuple[float, float]:
         terminal.end()
 
 
-def watched(root: Path, runs: int, seconds: float, rounds: int) -> str:
+def watched(root: Path, runs: int, seconds: float, keys: int) -> str:
     """Processor share, bytes, and the time from key to paint."""
     terminal = Terminal([sys.executable, "-m", "grpo_tui"], folder=root)
     try:
@@ -90,7 +90,7 @@ def watched(root: Path, runs: int, seconds: float, rounds: int) -> str:
         time.sleep(seconds)
         share = (terminal.cpu_s() - cpu_s) / seconds
         rate = (terminal.bytes_read - read) / seconds
-        taken = sorted(terminal.press(key) for _ in range(max(1, rounds // len(KEYS))) for key in KEYS)
+        taken = sorted(terminal.press(key) for _ in range(max(1, keys // len(KEYS))) for key in KEYS)
     finally:
         terminal.end()
     p95 = taken[min(len(taken) - 1, int(0.95 * len(taken)))]
