@@ -27,7 +27,7 @@ class RunFolder:
 
     @property
     def earlier_spec(self) -> Path:
-        """`run.json` as it was before a resume, until the resumed run has made its first step."""
+        """`run.json` as it was before a resume, until the resumed run has ended."""
         return self.root / "run.json.before"
 
     @property
