@@ -7,17 +7,19 @@ data or rewards, and imports neither torch nor TRL.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.config import yaml_lines
 from grpo_tui.config.coerce import CoerceError, coerce, numbers_in_text
 from grpo_tui.config.cross_checks import cross_findings
+from grpo_tui.config.document import UnreadableError, apply_overrides, parse_document, read_document
 from grpo_tui.config.paths import Places
 from grpo_tui.config.removed import REMOVED, explain
 from grpo_tui.config.run_config import ConfigError, RunConfig
-from grpo_tui.config.section import SECTION_KEYS
+from grpo_tui.config.section import SECTION_KEYS, Section
 from grpo_tui.config.section_reader import read_section
 from grpo_tui.config.trl_fields import (
     TARGETS,
@@ -28,12 +30,49 @@ from grpo_tui.config.trl_fields import (
 )
 from grpo_tui.core.findings import Finding, Fix, errors_of
 
-MOST_BYTES = 4_000_000
 MOST_UNKNOWN = 20
 """Unknown keys that are told one by one; a file with more is not a config."""
 
 _MODEL_PATHS = ("model_name_or_path", "reward_model_name_or_path")
 _FILE_PATHS = ("dataset_name", "resume_from_checkpoint", "deepspeed", "fsdp_config", "accelerator_config")
+
+
+BEYOND_OVERRIDE = (
+    "config.unreadable",
+    "config.override",
+    "config.no-trl",
+    "config.type",
+    "config.unknown-key",
+    "config.removed-key",
+    "config.missing-model",
+    "config.missing-dataset",
+    "config.missing-reward",
+)
+"""Errors that leave no config to start, whatever a person insists on; so are those of the section."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """A config as far as it could be read, with everything found on the way.
+
+    Attributes:
+        file: the file, absolute; None when the config came from elsewhere.
+        document: values and lines; empty when the file cannot be read.
+        parts: coerced arguments by dataclass; a value that does not fit is left out.
+        section: the section `grpo_tui:`.
+        fields: all fields of TRL; empty when it is not installed.
+        findings: errors, warnings and notices in the order they were met.
+        config: the config; None when an error leaves none (`BEYOND_OVERRIDE`). With other errors it is
+            there, for a start on purpose.
+    """
+
+    file: Path | None
+    document: yaml_lines.YamlDocument
+    parts: Mapping[str, Mapping[str, Any]]
+    section: Section
+    fields: Mapping[str, FieldInfo]
+    findings: tuple[Finding, ...]
+    config: RunConfig | None
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), *, world_size: int | None = 1) -> RunConfig:
@@ -48,9 +87,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), *, world_size: 
     Raises:
         ConfigError: the file cannot start a run; all its errors are in `findings`.
     """
-    file = Path(path).expanduser().absolute()
-    places = Places(file.parent, Path.cwd())
-    return _load(_read_document(file), file, places, overrides, world_size)
+    return _without_errors(inspect_config(path, overrides, world_size=world_size))
 
 
 def reload_config(config: RunConfig, overrides: Sequence[str], *, world_size: int | None = 1) -> RunConfig:
@@ -61,115 +98,83 @@ def reload_config(config: RunConfig, overrides: Sequence[str], *, world_size: in
     Raises:
         ConfigError: the overrides do not fit.
     """
+    return _without_errors(inspect_saved(config, overrides, world_size=world_size))
+
+
+def inspect_config(
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    world_size: int | None = 1,
+    text: str | None = None,
+) -> Inspected:
+    """Read a config as far as it goes; errors are findings, none is raised.
+
+    Args:
+        path: the YAML file; names in it are looked up beside it.
+        overrides: `K=V` texts, as for `load_config`.
+        world_size: number of training processes for the batch arithmetic; None leaves that check out.
+        text: what stands in an editor; the file is then not read and need not exist.
+    """
+    file = Path(path).expanduser().absolute()
+    try:
+        document = read_document(file) if text is None else parse_document(text)
+    except UnreadableError as error:
+        return Inspected(file, yaml_lines.YamlDocument({}), {}, Section(), {}, (error.finding,), None)
+    return _inspect(document, file, Places(file.parent, Path.cwd()), overrides, world_size)
+
+
+def inspect_saved(
+    config: RunConfig, overrides: Sequence[str] = (), *, world_size: int | None = 1
+) -> Inspected:
+    """Look at a saved config again, as `inspect_config` does at a file."""
     document = yaml_lines.YamlDocument(copy.deepcopy(config.raw))
     cwd = Path(config.cwd or Path.cwd())
     places = Places(config.path.parent if config.path is not None else cwd, cwd)
-    return _load(document, config.path, places, overrides, world_size)
+    return _inspect(document, config.path, places, overrides, world_size)
 
 
-def _load(
+def _without_errors(inspected: Inspected) -> RunConfig:
+    if inspected.config is None or errors_of(inspected.findings):
+        raise ConfigError(inspected.findings, inspected.file)
+    return inspected.config
+
+
+def _inspect(
     document: yaml_lines.YamlDocument,
     file: Path | None,
     places: Places,
     overrides: Sequence[str],
     world_size: int | None,
-) -> RunConfig:
-    findings = _apply_overrides(document, overrides)
+) -> Inspected:
+    findings = apply_overrides(document, overrides)
     try:
         fields = load_fields()
     except FieldsUnavailableError as error:
-        raise ConfigError([Finding("config.no-trl", "error", None, None, str(error))], file) from error
+        findings.append(Finding("config.no-trl", "error", None, None, str(error)))
+        return Inspected(file, document, {}, Section(), {}, tuple(findings), None)
     section, section_findings = read_section(document, places)
     resolver = _Resolver(document, fields, places)
     parts = resolver.parts()
     findings += resolver.findings + section_findings
     findings += cross_findings(parts, section, document, fields, errors_of(findings), world_size)
-    if errors_of(findings):
-        raise ConfigError(findings, file)
-    return RunConfig(
-        path=file,
-        model=parts["ModelConfig"]["model_name_or_path"],
-        grpo=parts["GRPOConfig"],
-        model_args=parts["ModelConfig"],
-        script=parts["GRPOScriptArguments"],
-        mixture=parts["DatasetMixtureConfig"],
-        section=section,
-        findings=tuple(findings),
-        raw=document.values,
-        env=resolver.env,
-        cwd=str(places.cwd),
-    )
-
-
-def _read_document(file: Path) -> yaml_lines.YamlDocument:
-    def refuse(message: str, line: int | None = None, key: str | None = None) -> ConfigError:
-        return ConfigError([Finding("config.unreadable", "error", key, line, message)], file)
-
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(MOST_BYTES + 1)
-        text = content.decode("utf-8")
-    except FileNotFoundError as error:
-        raise refuse(f"there is no file {file}") from error
-    except IsADirectoryError as error:
-        raise refuse(f"{file} is a folder, not a config file") from error
-    except UnicodeDecodeError as error:
-        raise refuse(f"not UTF-8 text (byte {error.start})") from error
-    except OSError as error:
-        raise refuse(f"cannot be read: {error.strerror}") from error
-    if len(content) > MOST_BYTES:
-        raise refuse(f"larger than {MOST_BYTES // 1_000_000} MB, which no config is")
-    try:
-        return yaml_lines.parse_mapping(text)
-    except yaml_lines.YamlError as error:
-        raise refuse(error.message, error.line, error.key) from error
-
-
-def _apply_overrides(document: yaml_lines.YamlDocument, overrides: Sequence[str]) -> list[Finding]:
-    """Put `K=V` texts into the document; what they set has no line."""
-    findings = []
-    for override in overrides:
-        key, equals, text = override.partition("=")
-        key = key.strip()
-        message = None
-        if not equals or not key:
-            message = f"--set {override}: write it as KEY=VALUE"
-        else:
-            try:
-                value, plain = yaml_lines.parse_value(text)
-                message = _set_dotted(document, key, value, plain)
-            except yaml_lines.YamlError as error:
-                message = f"--set {override}: {error.message}"
-        if message is not None:
-            findings.append(Finding("config.override", "error", key or None, None, message))
-    return findings
-
-
-def _set_dotted(document: yaml_lines.YamlDocument, key: str, value: Any, plain: bool) -> str | None:
-    """Set one dotted key; return what is wrong with it, or None."""
-    first, *rest = key.split(".")
-    path: list[str | int] = [first, *(int(part) if part.isdigit() else part for part in rest)]
-    target: Any = document.values
-    for depth, part in enumerate(path):
-        parent = ".".join(str(p) for p in path[:depth])
-        if isinstance(target, list):
-            if not isinstance(part, int) or part >= len(target):
-                return f"--set {key}: {parent} is a list of {len(target)}, and {part} is none of it"
-        elif not isinstance(target, dict):
-            return f"--set {key}: {parent} is a single value and has no {part}"
-        if depth == len(path) - 1:
-            target[part] = value
-        else:
-            if isinstance(target, dict) and target.get(part) is None:
-                target[part] = {}
-            target = target[part]
-    whole = tuple(path)
-    for known in [p for p in document.lines if p[: len(whole)] == whole]:
-        del document.lines[known]
-    document.plain = {p for p in document.plain if p[: len(whole)] != whole}
-    if plain:
-        document.plain.add(whole)
-    return None
+    beyond = errors_of(section_findings) or any(f.id in BEYOND_OVERRIDE for f in errors_of(findings))
+    config = None
+    if not beyond:
+        config = RunConfig(
+            path=file,
+            model=parts["ModelConfig"]["model_name_or_path"],
+            grpo=parts["GRPOConfig"],
+            model_args=parts["ModelConfig"],
+            script=parts["GRPOScriptArguments"],
+            mixture=parts["DatasetMixtureConfig"],
+            section=section,
+            findings=tuple(findings),
+            raw=document.values,
+            env=resolver.env,
+            cwd=str(places.cwd),
+        )
+    return Inspected(file, document, parts, section, fields, tuple(findings), config)
 
 
 class _Resolver:

@@ -1,0 +1,105 @@
+"""A config file's text as a document, and `--set K=V` put into it.
+
+Says what cannot be read, with its line. It does not know which keys there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config import yaml_lines
+from grpo_tui.core.findings import Finding
+
+MOST_BYTES = 4_000_000
+
+
+class UnreadableError(ValueError):
+    """The file cannot be read as a config; `finding` says why, with the line."""
+
+    def __init__(self, message: str, line: int | None = None, key: str | None = None) -> None:
+        super().__init__(message)
+        self.finding = Finding("config.unreadable", "error", key, line, message)
+
+
+def read_document(file: Path) -> yaml_lines.YamlDocument:
+    """Read a config file.
+
+    Raises:
+        UnreadableError: it is missing, no text, too large or no YAML mapping.
+    """
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MOST_BYTES + 1)
+        text = content.decode("utf-8")
+    except FileNotFoundError as error:
+        raise UnreadableError(f"there is no file {file}") from error
+    except IsADirectoryError as error:
+        raise UnreadableError(f"{file} is a folder, not a config file") from error
+    except UnicodeDecodeError as error:
+        raise UnreadableError(f"not UTF-8 text (byte {error.start})") from error
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror}") from error
+    if len(content) > MOST_BYTES:
+        raise UnreadableError(f"larger than {MOST_BYTES // 1_000_000} MB, which no config is")
+    return parse_document(text)
+
+
+def parse_document(text: str) -> yaml_lines.YamlDocument:
+    """Read a config's text.
+
+    Raises:
+        UnreadableError: it is no YAML mapping.
+    """
+    try:
+        return yaml_lines.parse_mapping(text)
+    except yaml_lines.YamlError as error:
+        raise UnreadableError(error.message, error.line, error.key) from error
+
+
+def apply_overrides(document: yaml_lines.YamlDocument, overrides: Sequence[str]) -> list[Finding]:
+    """Put `K=V` texts into the document; what they set has no line."""
+    findings = []
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        key = key.strip()
+        message = None
+        if not equals or not key:
+            message = f"--set {override}: write it as KEY=VALUE"
+        else:
+            try:
+                value, plain = yaml_lines.parse_value(text)
+                message = _set_dotted(document, key, value, plain)
+            except yaml_lines.YamlError as error:
+                message = f"--set {override}: {error.message}"
+        if message is not None:
+            findings.append(Finding("config.override", "error", key or None, None, message))
+    return findings
+
+
+def _set_dotted(document: yaml_lines.YamlDocument, key: str, value: Any, plain: bool) -> str | None:
+    """Set one dotted key; return what is wrong with it, or None."""
+    first, *rest = key.split(".")
+    path: list[str | int] = [first, *(int(part) if part.isdigit() else part for part in rest)]
+    target: Any = document.values
+    for depth, part in enumerate(path):
+        parent = ".".join(str(p) for p in path[:depth])
+        if isinstance(target, list):
+            if not isinstance(part, int) or part >= len(target):
+                return f"--set {key}: {parent} is a list of {len(target)}, and {part} is none of it"
+        elif not isinstance(target, dict):
+            return f"--set {key}: {parent} is a single value and has no {part}"
+        if depth == len(path) - 1:
+            target[part] = value
+        else:
+            if isinstance(target, dict) and target.get(part) is None:
+                target[part] = {}
+            target = target[part]
+    whole = tuple(path)
+    for known in [p for p in document.lines if p[: len(whole)] == whole]:
+        del document.lines[known]
+    document.plain = {p for p in document.plain if p[: len(whole)] != whole}
+    if plain:
+        document.plain.add(whole)
+    return None
