@@ -153,8 +153,7 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
     def _on_view(self, view: TrainView | None) -> None:
         if view is not None and any(str(folder) == view.folder for folder in self._folders):
             self._rows |= rows_of_charts(view.charts)
-            if self.is_mounted:
-                self._show(self._selected_key())
+            self._show(self._selected_key())
 
     def _read(self) -> None:
         """Find the metrics that have no chart in Train, with values and curves."""
@@ -184,24 +183,27 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
         self.app.call_from_thread(self._end_reading)
 
     def _end_reading(self) -> None:
-        if self._stands():
-            self.query_one(MetricWords).complete = True
-            self._show(self._selected_key())
+        for words in self.query(MetricWords):
+            words.complete = True
+        self._show(self._selected_key())
 
     def _take(self, row: MetricRow) -> None:
         self._rows.setdefault(row.key, row)
-        if self._stands():
-            self._show(self._selected_key())
+        self._show(self._selected_key())
 
     def _stands(self) -> bool:
-        """False before the list is there, and after it was closed while metrics were still being read."""
-        return bool(self.query(MetricList)) and not self._gone.is_set()
+        """False before its parts are there and once they are taken away; it may be asked to show then."""
+        return bool(self.query(Input)) and bool(self.query(MetricList)) and bool(self.query(MetricWords))
 
     def _selected_key(self) -> str:
-        found = self.query_one(MetricList)
-        return found.rows[found.selected].key if found.rows else self._key
+        for found in self.query(MetricList):
+            if found.rows:
+                return found.rows[found.selected].key
+        return self._key
 
     def _show(self, select: str) -> None:
+        if not self._stands():
+            return
         rows = matching(self._rows.values(), self.query_one(Input).value)
         keys = [row.key for row in rows]
         found = self.query_one(MetricList)
