@@ -1,244 +1,28 @@
 """Everything a person can do, in one table: it feeds the key bindings, the palette, the footer and the help.
 
-Knows names, keys and words; what an action does stands in the screen (or the app) as `action_<id with _>`.
+The rows stand in one file for each pane, in the order of the help. Knows when an action can be done; what it
+does stands in the screen (or the app) as `action_<id with _>`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.binding import Binding, BindingType
 
+from grpo_tui.ui.action import Action, Listed
+from grpo_tui.ui.actions_app import EVERYWHERE, PANES
+from grpo_tui.ui.actions_rewards import REWARDS
+from grpo_tui.ui.actions_runs import RUNS
+from grpo_tui.ui.actions_train import TRAIN
+
 if TYPE_CHECKING:
-    from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
 
+__all__ = ["ACTIONS", "Action", "Listed", "action", "bindings", "for_footer", "on_pane", "refusal"]
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One thing a person can do."""
-
-    id: str
-    key: str
-    """As Textual names it; empty when only the palette has it."""
-    label: str
-    """A word or two, for the footer."""
-    help: str
-    """One sentence, for the help and the palette."""
-    pane: str
-    """`all`, `runs`, `rewards`, `train`, or a screen that opens over them: `hardware`, `probes`, `chart`,
-    `overlay`, and `zoom` for what the last two share."""
-    needs: str = ""
-    """What the open run must be: `open`, `process` (it has one), `live` (and takes commands), `running`,
-    `paused` or `reward`; in the list of runs
-    `chosen`, `ended` or `marked`; empty for nothing."""
-    footer: int = 0
-    """Rank in the footer, 1 first; 0 for not there."""
-    dangerous: bool = False
-    """Asks once before it is done."""
-    part: str = ""
-    """What must show, or have the focus, for the footer to name it: a lower part of Train, `large`, `chart`;
-    in Rewards `scored`, `weights` or `busy`. Several are parted by commas."""
-    shown: str = ""
-    """How the key is written, when not as it is named."""
-
-    @property
-    def method(self) -> str:
-        """Name of the Textual action."""
-        return self.id.replace(".", "_")
-
-    @property
-    def target(self) -> str:
-        """The Textual action with its owner, for a click or the palette."""
-        return f"{'app' if self.pane == 'all' else 'screen'}.{self.method}"
-
-    @property
-    def key_shown(self) -> str:
-        """The key as a person reads it."""
-        return self.shown or self.key
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """What the list of runs has to act on: the run under the cursor, and how many are marked."""
-
-    row: RunRow | None = None
-    marked: int = 0
-
-
-ACTIONS: tuple[Action, ...] = (
-    Action("pane.runs", "1", "Runs", "Show the runs.", "all"),
-    Action("pane.rewards", "3", "Rewards", "Show what the rewards give, and on which completions.", "all"),
-    Action("pane.train", "4", "Train", "Show the open run.", "all"),
-    Action("run.pause", "p", "pause", "Pause after the step; memory is kept.", "train",
-           needs="running", footer=1),
-    Action("run.resume", "r", "resume", "Go on after a pause.", "train", needs="paused", footer=1),
-    Action("run.abort", "a", "abort reward",
-           "Abort the reward call that runs; its rewards become None.", "train",
-           needs="reward", footer=2),
-    Action("run.checkpoint", "c", "checkpoint",
-           "Save a checkpoint after the step; it is never removed.", "train",
-           needs="live", footer=3),
-    Action("run.stop", "s", "stop", "Finish the step, save a checkpoint, exit.", "train",
-           needs="live", footer=4, dangerous=True),
-    Action("run.stop_now", "S", "stop now", "Stop at once, without saving.", "train",
-           needs="process", dangerous=True),
-    Action("run.set", "equals_sign", "set", "Change learning rate, temperature or reward weights.", "train",
-           needs="live", footer=5, shown="="),
-    Action("run.sample", "m", "sample", "Sample a prompt from the policy as it is now.", "train",
-           needs="live", footer=8),
-    Action("chart.previous", "left_square_bracket", "", "Show the charts before these.", "train",
-           needs="open", shown="["),
-    Action("chart.next", "right_square_bracket", "chart", "Show the next charts.", "train",
-           needs="open", footer=6, shown="]"),
-    Action("view.log", "l", "log", "Switch between the newest groups and the log.", "train",
-           needs="open", footer=7),
-    Action("log.search", "slash", "search", "Find words in the whole log.", "train",
-           needs="open", footer=1, part="log", shown="/"),
-    Action("log.next", "n", "next", "Next line of the log that holds the words.", "train",
-           needs="open", footer=2, part="log"),
-    Action("log.previous", "N", "", "Line before that holds the words.", "train", needs="open"),
-    Action("log.level", "w", "levels", "Log: all lines, warnings and errors, errors, in turn.", "train",
-           needs="open", footer=3, part="log"),
-    Action("view.events", "e", "events", "Show everything that happened to the run, or go back.", "train",
-           needs="open", footer=12),
-    Action("view.groups", "g", "groups", "Show the newest groups over the whole pane, or go back.", "train",
-           needs="open", footer=10),
-    Action("view.large", "z", "", "Give the lower part the whole pane, or make it small again.", "train",
-           needs="open"),
-    Action("view.back", "escape", "back", "End the search, make the part small, go to the groups.", "train",
-           needs="open", footer=4, part="large", shown="esc"),
-    Action("part.end", "", "newest", "Go to the newest group, line or event, and follow.", "train",
-           needs="open"),
-    Action("part.copy", "y", "copy",
-           "Copy what is chosen (completion, log line, event, value of a chart), over SSH too.", "train",
-           needs="open", footer=13),
-    Action("view.hold", "v", "hold view",
-           "Hold the view still, or let it go on; training always goes on.", "train",
-           needs="open", footer=9),
-    Action("hardware.open", "u", "machine", "Show GPUs, processes, processor, memory and ranks.", "train",
-           needs="open", footer=10),
-    Action("groups.score", "greater_than_sign", "",
-           "Score the completions of the chosen group in Rewards.", "train", needs="open", shown=">"),
-    Action("hardware.back", "escape", "back", "Back to the run.", "hardware", footer=1, shown="esc"),
-    Action("hardware.down", "j", "scroll", "A line on.", "hardware", footer=2, shown="j k"),
-    Action("hardware.up", "k", "", "A line back.", "hardware"),
-    Action("hardware.close", "u", "", "Back to the run, by the key that opened it.", "hardware"),
-    Action("chart.open", "enter", "enlarge",
-           "Show the chart over the whole screen that has the focus by tab or a click.", "train",
-           needs="open", footer=1, part="chart"),
-    Action("chart.pick", "x", "metrics", "Choose a metric for the focused chart, among all of the run.",
-           "train", needs="open", footer=11),
-    Action("zoom.back", "escape", "back", "Back to where the chart was opened.", "zoom",
-           footer=1, shown="esc"),
-    Action("zoom.in", "plus,equals_sign", "zoom", "Half the width, around the cursor.", "zoom",
-           footer=3, shown="+"),
-    Action("zoom.out", "minus", "", "Twice the width, around the cursor.", "zoom", shown="-"),
-    Action("zoom.whole", "0", "whole run", "Show the whole run and follow it.", "zoom", footer=4),
-    Action("zoom.left", "left", "", "Move the cursor back; its values stand below.", "zoom", shown="←"),
-    Action("zoom.right", "right", "cursor", "Move the cursor on.", "zoom", footer=2, shown="← →"),
-    Action("zoom.far_left", "shift+left,ctrl+left", "", "Move the cursor ten places back.", "zoom",
-           shown="shift+←"),
-    Action("zoom.far_right", "shift+right,ctrl+right", "", "Move the cursor ten places on.", "zoom",
-           shown="shift+→"),
-    Action("zoom.oldest", "home", "", "Put the cursor on the first value.", "zoom"),
-    Action("zoom.newest", "end", "", "Go to the newest value and along with it.", "zoom"),
-    Action("zoom.earlier", "h", "", "Pan back by a quarter.", "zoom"),
-    Action("zoom.later", "l", "pan", "Pan on by a quarter.", "zoom", footer=8, shown="h l"),
-    Action("zoom.smooth", "f", "smooth", "Smooth the line: off, light, strong, in turn.", "zoom", footer=6),
-    Action("zoom.time", "t", "steps or time", "Steps or time along the axis.", "zoom", footer=9),
-    Action("zoom.log", "y", "log scale", "A linear or a logarithmic axis of values.", "zoom", footer=10),
-    Action("zoom.previous", "left_square_bracket", "", "Show the metric before.", "zoom", shown="["),
-    Action("zoom.next", "right_square_bracket", "metric", "Show the next metric.", "zoom",
-           footer=5, shown="[ ]"),
-    Action("zoom.pick", "x", "metrics", "Choose among all metrics of the run.", "zoom", footer=7),
-    Action("chart.together", "i", "eval", "Show training and evaluation together, or one alone.", "chart",
-           footer=11),
-    Action("overlay.table", "d", "settings", "Show more of the settings that differ, or fewer.", "overlay",
-           footer=8),
-    Action("rewards.back", "escape", "end the call",
-           "End the call that runs; else back to the samples, to their groups.", "rewards",
-           footer=1, part="busy", shown="esc"),
-    Action("rewards.left", "left", "", "Choose the function before; on the weights, lower this one.",
-           "rewards", shown="←"),
-    Action("rewards.right", "right", "change", "Choose the next function; on the weights, raise this one.",
-           "rewards", footer=1, part="weights", shown="← →"),
-    Action("rewards.add", "a", "add", "Write a completion for the row under the cursor.", "rewards",
-           footer=2, part="scored"),
-    Action("rewards.edit", "enter", "edit", "Edit the completion; on the weights, type this one.", "rewards",
-           footer=3, part="scored,weights"),
-    Action("rewards.duplicate", "d", "duplicate", "Put the sample there once more.", "rewards",
-           footer=11, part="scored"),
-    Action("rewards.remove", "delete,backspace", "", "Take the sample out of the list.", "rewards",
-           shown="del"),
-    Action("rewards.keep", "space", "keep as case",
-           "Keep the sample as a case that expects what it gets now.", "rewards", footer=4, part="scored"),
-    Action("rewards.probe", "x", "probes",
-           "Try to fool the rewards, and see which right answers they refuse.", "rewards",
-           footer=5, part="scored"),
-    Action("rewards.weights", "o", "weights", "Move weights, mute functions; the advantages follow.",
-           "rewards", footer=6, part="scored"),
-    Action("rewards.samples", "f", "samples from",
-           "Fetch samples: gold and wrong answers, the open run, a file, probes.", "rewards",
-           footer=7, part="scored"),
-    Action("rewards.baseline", "b", "baseline",
-           "Let the model answer 16 rows before any training: pass rate, mixed groups, what follows.",
-           "rewards", footer=8, part="scored"),
-    Action("rewards.model", "m", "ask model", "Let the model of the config answer this row, untrained.",
-           "rewards", footer=9, part="scored"),
-    Action("rewards.sort", "s", "sort", "Sort by total, advantage, each function, or by prompt, in turn.",
-           "rewards", footer=8, part="scored"),
-    Action("rewards.turn", "S", "", "Worst or best on top.", "rewards"),
-    Action("rewards.source", "e", "source", "Open the source of the chosen function in $EDITOR.", "rewards",
-           footer=9, part="scored"),
-    Action("rewards.whole", "v", "view", "Show the whole sample: text, columns, what the functions saw.",
-           "rewards", footer=10, part="scored"),
-    Action("rewards.mute", "u", "mute", "Leave the chosen function out, or hear it again.", "rewards",
-           footer=4, part="weights"),
-    Action("rewards.alone", "h", "hear alone", "Hear the chosen function alone, or all again.", "rewards",
-           footer=5, part="weights"),
-    Action("rewards.reset", "0", "as in the config", "The weights of the config again.", "rewards",
-           footer=6, part="weights"),
-    Action("rewards.score", "r", "score again",
-           "Load the rewards and score again; saving a file does it too.", "rewards",
-           footer=12, part="scored"),
-    Action("rewards.copy", "y", "", "Copy the whole sample, over SSH too.", "rewards"),
-    Action("probes.back", "escape", "back", "Back to the samples.", "probes", footer=1, shown="esc"),
-    Action("probes.down", "j", "scroll", "A line on.", "probes", footer=2, shown="j k"),
-    Action("probes.up", "k", "", "A line back.", "probes"),
-    Action("probes.whole", "v", "whole examples", "Show the examples in full, or their beginnings.", "probes",
-           footer=3),
-    Action("runs.open", "enter", "open", "Open the run in Train.", "runs", needs="chosen", footer=1),
-    Action("runs.resume", "r", "resume",
-           "Resume an ended run from its newest complete checkpoint.", "runs",
-           needs="ended", footer=2, dangerous=True),
-    Action("runs.filter", "slash", "filter",
-           "Show only some runs: words, state:failed, model:qwen, reward>1, age<2h.", "runs",
-           footer=4, shown="/"),
-    Action("runs.mark", "space", "mark", "Mark the run, or take its mark away.", "runs",
-           needs="chosen", footer=5),
-    Action("runs.copy", "y", "", "Copy the command that opens the run, over SSH too.", "runs",
-           needs="chosen"),
-    Action("runs.overlay", "o", "overlay", "Show the marked runs over each other on one chart.", "runs",
-           needs="marked", footer=3),
-    Action("runs.sort", "s", "sort", "Sort by last sign of life, reward, name or state, in turn.", "runs",
-           footer=6),
-    Action("runs.down", "j", "", "Next run.", "runs"),
-    Action("runs.up", "k", "", "Previous run.", "runs"),
-    Action("runs.clear", "escape", "", "Clear the filter, then the marks.", "runs", shown="esc"),
-    Action("app.next_part", "tab", "", "Next part of the pane.", "all"),
-    Action("app.theme", "T", "light or dark", "Change between light and dark colours.", "all"),
-    Action("app.bell", "", "bell", "Ring when the open run ends or fails, or no more.", "all"),
-    Action("app.title", "", "title", "Show the run in the terminal's title, or no more.", "all"),
-    Action("app.palette", "ctrl+p", "", "Find an action by name.", "all"),
-    Action("app.help", "question_mark", "help",
-           "Keys, and what the words mean; on a chart, what its metric means.", "all", footer=20, shown="?"),
-    Action("app.suspend", "ctrl+z", "",
-           "Stop the screen for the shell; fg brings it back, a run goes on.", "all"),
-    Action("app.leave", "q", "leave", "Leave; a run goes on without the screen.", "all", footer=21),
-)  # fmt: skip
+ACTIONS: tuple[Action, ...] = (*PANES, *TRAIN, *REWARDS, *RUNS, *EVERYWHERE)
 
 _BY_ID = {action.id: action for action in ACTIONS}
 
