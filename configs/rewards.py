@@ -15,6 +15,10 @@ from typing import Any
 WHOLE = re.compile(r"\s*<think>.+?</think>\s*<answer>.+?</answer>\s*", re.DOTALL)
 ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+# The same with a fraction or a unit: `7/2`, `3 apples`. Words before it, or another number behind it, make
+# another answer of it: "not 42", "42 or 43".
+ANSWERED = re.compile(r"\s*([-−]?\d[\d,]*(?:\.\d+)?)(?:/([1-9]\d*))?(?: ?[^\W\d_]+)?")
+FRACTION = re.compile(r"\\frac\{(\d+)\}\{(\d+)\}")
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 
 
@@ -23,19 +27,22 @@ def text_of(completion: str | list[dict[str, str]]) -> str:
     return completion if isinstance(completion, str) else completion[-1]["content"]
 
 
-def number_in(text: str) -> float | None:
-    """Return the last number in a text: `$1,200.` gives 1200."""
-    found = NUMBER.findall(text)
-    return float(found[-1].replace(",", "")) if found else None
+def number_of(answer: str) -> float | None:
+    """Return the number that an answer is: `**$1,200.**` gives 1200. One that says more gives None."""
+    plain = FRACTION.sub(r"\1/\2", answer).strip(" \n\t$*").removeprefix("\\boxed{").rstrip(" \n\t$*}.")
+    found = ANSWERED.fullmatch(plain)
+    if found is None:
+        return None
+    return float(found[1].replace(",", "").replace("−", "-")) / float(found[2] or 1)
 
 
 def correct(completions: list[Any], answer: list[str], **kwargs: Any) -> list[float | None]:
-    """1 for the right number inside `<answer>`, else 0. A gold answer that is no number abstains."""
+    """1 for the right number inside the only `<answer>`, else 0. A gold answer that is no number abstains."""
     scores: list[float | None] = []
     for completion, gold in zip(completions, answer, strict=True):
-        wanted = number_in(gold)
+        wanted = number_of(gold.rpartition("####")[2])  # GSM8K writes the number behind it
         tagged = ANSWER.findall(text_of(completion))
-        given = number_in(tagged[-1]) if tagged else None
+        given = number_of(tagged[0]) if len(tagged) == 1 else None
         scores.append(None if wanted is None else float(given == wanted))
     return scores
 

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config import load_config
+from grpo_tui.rewards.form import Form
+from grpo_tui.rewards.gold_forms import wrong_answer
+from grpo_tui.rewards.probe_report import judge
+from grpo_tui.rewards.probes import ProbeRow, make_probes
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -87,7 +91,8 @@ GOOD = "<think>\n6 times 12\nis 72\n</think>\n<answer>\n72\n</answer>"
         ("The answer is 72", 0.0, 0.0, 0.0, 0.0),
         (GOOD + " and that is all", 1.0, 0.0, 1.0 - 0.015, 1.0),
         ("<answer>72</answer>", 1.0, 0.0, 0.5, 1.0),
-        (GOOD + GOOD, 1.0, 0.0, 0.0, 1.0),
+        (GOOD + GOOD, 0.0, 0.0, 0.0, 1.0),
+        (GOOD.replace("\n72\n</answer>", "not 72</answer>"), 0.0, 1.0, 1.0, 0.0),
     ],
 )
 def test_the_shipped_rewards_score_as_they_say(
@@ -103,3 +108,12 @@ def test_the_shipped_rewards_score_as_they_say(
 
 def test_correctness_abstains_when_the_gold_answer_is_no_number() -> None:
     assert shipped_rewards().correct([GOOD, GOOD], answer=["", "72"]) == [None, 1.0]
+
+
+@pytest.mark.parametrize("gold", ["42", "2500", "1,250", "-8", "3.5", "0.5", "1/3", "6 * 12 = 72\n#### 72"])
+def test_no_probe_of_the_answer_fools_the_shipped_correctness_and_none_finds_it_unfair(gold: str) -> None:
+    answer = gold.rpartition("####")[2].strip()
+    row = ProbeRow(f"What is {answer}?", answer, wrong_answer(answer), ("7", "9"))
+    probes = make_probes(row, Form("tags", "think"))
+    scores = shipped_rewards().correct([probe.text for probe in probes], answer=[gold] * len(probes))
+    assert judge(probes, {"correct": scores}) == []
