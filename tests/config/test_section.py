@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from grpo_tui.config import ConfigError, load_config
+from grpo_tui.config import ConfigError, RunConfig, load_config
+from grpo_tui.config.section import Filters, Section
+from grpo_tui.rewards.loading import load_entry
 
 BASE = "model_name_or_path: m\nreward_funcs: [accuracy_reward]\n"
 ROWS = '{"question": "1+1", "answer": "#### 2"}\n'
@@ -46,6 +49,52 @@ def test_every_key_is_read(folder: Path) -> None:
     assert (second.name, second.weight) == ("good", None)
 
 
+def test_filters_launcher_and_gpus_are_read_and_saved(folder: Path) -> None:
+    (folder / "ddp.yaml").write_text("num_processes: 2\n")
+    config = load(
+        folder,
+        "dataset: rows.jsonl\nfilters: {min_prompt_tokens: 2, max_prompt_tokens: '64', drop_null: [answer], "
+        "drop_duplicates: yes}\nlauncher: accelerate launch --config_file ddp.yaml --gradient_clipping 1\n"
+        "gpus: 2,3",
+    )
+    section = config.section
+    assert section.filters == Filters(2, 64, True, ("answer",), True)
+    assert section.launcher == f"accelerate launch --config_file {folder}/ddp.yaml --gradient_clipping 1"
+    assert section.gpus == ("2", "3")
+    assert RunConfig.from_json(json.dumps(config.to_json())).section == section
+
+
+@pytest.mark.parametrize(
+    ("written", "read"), [("2", ("2",)), ("[0, 1]", ("0", "1")), ("GPU-ab12", ("GPU-ab12",))]
+)
+def test_gpus_are_written_in_several_ways(folder: Path, written: str, read: tuple[str, ...]) -> None:
+    assert load(folder, f"dataset: rows.jsonl\ngpus: {written}").section.gpus == read
+
+
+def test_an_earlier_run_without_the_newer_keys_is_read(folder: Path) -> None:
+    saved = load(folder, "dataset: rows.jsonl\nholdout: 1").section.to_json()
+    for key in ("filters", "launcher", "gpus"):
+        del saved[key]
+    assert Section.from_json(saved).filters == Filters()
+
+
+def test_a_reward_inside_a_wrapper_is_found_beside_the_config(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    params = "{reward: 'mine.py:good', when: {source: 'mine.py:good', params: {a: ['mine.py:good']}}}"
+    section = load(
+        folder,
+        f"dataset: rows.jsonl\nrewards:\n  - {{source: grpo_tui.rewards.library.Gate, params: {params}}}\n"
+        "  - {source: 'mine.py:good', params: {note: 'gone.py:f', plain: 1}}",
+    ).section
+    here = f"{folder}/mine.py:good"
+    gate, own = section.rewards
+    assert gate.params == {"reward": here, "when": {"source": here, "params": {"a": [here]}}}
+    assert own.params == {"note": "gone.py:f", "plain": 1}
+    assert load_entry(gate).func(completions=["x"]) == [1.0]
+
+
 def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
     assert load(folder, "dataset: rows.jsonl").section.wants_chat is False
     assert load(folder, "dataset: rows.jsonl\nsystem_prompt: x").section.wants_chat is True
@@ -77,6 +126,20 @@ def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
             "called a",
         ),
         ("rewards: mine.py:good", 4, "must be a list"),
+        ("filters: {max_tokens: 9}", 4, "Did you mean max_prompt_tokens"),
+        ("filters: {max_prompt_tokens: -1}", 4, "whole number of tokens"),
+        ("filters: {drop_null: maybe}", 4, "true or false"),
+        ("filters: {min_prompt_tokens: 9, max_prompt_tokens: 3}", 4, "keeps no row"),
+        ("filters: 512", 4, "must be a mapping"),
+        ("launcher: python", 4, "accelerate launch"),
+        ("launcher: accelerate launch --config_file gone.yaml", 4, "there is no file"),
+        ("launcher: accelerate launch --config_file", 4, "not followed by a file"),
+        ('launcher: "torchrun \'x"', 4, "split into words"),
+        ("gpus: first", 4, "numbers of GPUs"),
+        ("gpus: true", 4, "numbers of GPUs"),
+        ("gpus: []", 4, "numbers of GPUs"),
+        ("gpus: [1, 1]", 4, "names the GPU 1 twice"),
+        ("gpu: 1", 4, "Did you mean gpus"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_line(folder: Path, section: str, line: int, word: str) -> None:
