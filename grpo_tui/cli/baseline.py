@@ -6,12 +6,11 @@ Knows the command's words; asking is `rewards.baseline_run`'s, the lines are `pr
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.plain import terminal_width
 from grpo_tui.cli.score import told, wanted_config
 from grpo_tui.cli.score_text import finding_lines
 from grpo_tui.config import RunConfig
@@ -44,7 +43,7 @@ def baseline(parsed: Any) -> int:
     if parsed.json:
         print(json.dumps(found.to_json(), ensure_ascii=False, default=str))
     else:
-        width = _width()
+        width = terminal_width()
         report = [*heading(found, width), "", *lines(found, generated, width), ""]
         for line in (*report, *finding_lines(found.findings, width)):
             print(line)
@@ -77,10 +76,3 @@ def _save(generated: Generated, path: Path | None) -> None:
         save_jsonl(generated.samples, path)
     except OSError as error:
         raise CommandError(f"--save {path}: {error.strerror}") from error
-
-
-def _width() -> int:
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError):
-        return 120

@@ -46,6 +46,14 @@ def can_place_text(environment: Mapping[str, str]) -> bool:
         return True
 
 
+def terminal_width() -> int:
+    """Cells of a line on the terminal that the output goes to; 120 without one."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 120
+
+
 def has_screen(instead: str) -> bool:
     """True when the screen can be shown; on a terminal that cannot, says what comes instead.
 

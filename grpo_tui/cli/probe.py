@@ -11,13 +11,13 @@ from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.score import told, wanted_config
-from grpo_tui.config import RunConfig
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, plural
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.probe_report import KindReport
-from grpo_tui.rewards.probing import ProbeReport, looks_at, made_up_rows, probe
-from grpo_tui.rewards.scoring import gold_column_of
+from grpo_tui.rewards.probing import ProbeReport, looks_at, probe
+from grpo_tui.rewards.samples import SampleError
+from grpo_tui.rewards.sources import dataset_rows, rows_with_gold
 
 HEADINGS = {
     "fooled": "takes what it should not",
@@ -32,9 +32,10 @@ def probe_rewards(parsed: Any) -> int:
         with Lab(limit_s=parsed.timeout) as lab:
             told("", "starting the lab, which imports torch")
             lab.load(config)
-            rows, column, made_up = _rows(lab, config, parsed.rows)
-            found = probe(lab, rows, column, made_up=made_up, tell=told)
-    except LabError as error:
+            dataset = dataset_rows(lab, config, parsed.rows)
+            rows, column = rows_with_gold(lab, config, dataset, parsed.rows)
+            found = probe(lab, rows, column, made_up=dataset is None, tell=told)
+    except (LabError, SampleError) as error:
         raise CommandError(str(error)) from error
     told("", "")
     if parsed.json:
@@ -43,21 +44,6 @@ def probe_rewards(parsed: Any) -> int:
         for line in lines(found, show=parsed.show):
             print(line)
     return FAILED if found.failed or found.kinds else OK
-
-
-def _rows(lab: Lab, config: RunConfig, count: int) -> tuple[list[dict[str, Any]], str | None, bool]:
-    if not config.model:
-        names = [p.name for f in lab.functions for p in f.parameters or ()]
-        rows, column = made_up_rows(list(dict.fromkeys(names)))
-        return rows[:count], column, True
-    page = lab.rows(config, count)
-    column = gold_column_of(config, page["columns"])
-    if column is None:
-        raise CommandError(
-            f"no column of the dataset ({', '.join(page['columns'])}) looks like the gold answer; name it "
-            "with grpo_tui.columns: {answer: …}"
-        )
-    return list(page["rows"]), column, False
 
 
 def lines(found: ProbeReport, *, show: bool = False) -> Iterator[str]:

@@ -6,7 +6,6 @@ Knows where rewards and samples come from; scoring is `rewards.scoring`'s, the t
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.look import run_folder
+from grpo_tui.cli.plain import terminal_width
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.config.run_config import describe
 from grpo_tui.core.text import one_line
@@ -152,11 +152,7 @@ def _tell(text: str) -> None:
 def _print(found: Report, notes: Sequence[str]) -> None:
     from grpo_tui.cli.score_text import lines
 
-    try:
-        width = os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError):
-        width = 120
-    for line in lines(found, width):
+    for line in lines(found, terminal_width()):
         print(line)
     for note in notes:
         print(f"note: {one_line(note)}")

@@ -9,10 +9,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.text import message_text, one_line, prompt_text
+from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.formatting import MISSING, compact, duration, fixed, percent
-from grpo_tui.rewards.culprit import completion_text
-from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import FunctionScore, GroupScore
 from grpo_tui.rewards.scoring import Report
 
@@ -60,7 +58,7 @@ def _group(
         kind = f"  {samples[index].kind:5}" if kinds else ""
         total = compact(found.aggregate.totals[index])
         row = f"{index + 1:>5}{kind}{scores}  {total:>7}  {fixed(advantage):>9}  "
-        yield row + one_line(_text(samples[index]), max(LEAST_TEXT, width - len(row)))
+        yield row + one_line(samples[index].text, max(LEAST_TEXT, width - len(row)))
 
 
 def _score(result: FunctionScore, index: int) -> str:
@@ -100,9 +98,3 @@ def finding_lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else duration(seconds)
-
-
-def _text(sample: Sample) -> str:
-    if isinstance(sample.completion, list):
-        return "\n".join(message_text(message.get("content")) for message in sample.completion)
-    return completion_text(sample.completion)

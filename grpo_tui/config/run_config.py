@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.section import Section
-from grpo_tui.core.findings import Finding
+from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.text import safe
 
 _PAIRS = "__pairs__"
@@ -23,7 +23,7 @@ class ConfigError(ValueError):
     """A config that cannot start a run; `findings` holds everything found, errors first."""
 
     def __init__(self, findings: Sequence[Finding], path: Path | None = None) -> None:
-        self.findings = tuple(sorted(findings, key=lambda f: ("error", "warning", "info").index(f.severity)))
+        self.findings = tuple(errors_first(findings))
         self.path = path
         super().__init__("\n".join(describe(f, path) for f in self.findings if f.severity == "error"))
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Severity = Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+"""Worst first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,11 @@ class Finding:
             message=data["message"],
             fix=Fix(fix["field"], fix["value"]) if fix is not None else None,
         )
+
+
+def errors_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings by severity, those of one severity in their order."""
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def errors_of(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _TABLE: dict[int, str] = {code: chr(0x2400 + code) for code in range(0x20) if code not in (0x09, 0x0A)}
@@ -152,8 +152,30 @@ def message_text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(block.get("text", f"<{block.get('type', 'block')}>") for block in content)
+        return "".join(map(_block_text, content))
     return "" if content is None else str(content)
+
+
+def _block_text(block: Any) -> str:
+    """A block's text, else its type; a dataset gives every block every key, None where it has no value."""
+    if not isinstance(block, Mapping):
+        return str(block)
+    text = block.get("text")
+    return f"<{block.get('type', 'block')}>" if text is None else str(text)
+
+
+def completion_text(completion: str | Sequence[Mapping[str, Any]]) -> str:
+    """The text of a completion in either of TRL's forms: itself, or its last message's content."""
+    if isinstance(completion, str):
+        return completion
+    return message_text(completion[-1].get("content")) if completion else ""
+
+
+def whole_text(messages: str | Sequence[Mapping[str, Any]]) -> str:
+    """All of a prompt or completion: itself, or the content of every message, each from a new line."""
+    if isinstance(messages, str):
+        return messages
+    return "\n".join(message_text(message.get("content")) for message in messages)
 
 
 def prompt_text(prompt: Any) -> str:

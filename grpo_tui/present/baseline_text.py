@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grpo_tui.core.text import one_line, prompt_text, wrapped
+from grpo_tui.core.text import completion_text, one_line, prompt_text, wrapped
 from grpo_tui.present.formatting import MISSING, compact, duration, percent, plural
 from grpo_tui.rewards.baseline import Baseline
-from grpo_tui.rewards.culprit import completion_text
 from grpo_tui.rewards.generating import Generated, Progress
 
 EXAMPLES = 3

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_tui.core.text import message_text, one_line, prompt_text, safe
+from grpo_tui.core.text import completion_text, one_line, prompt_text, safe
 from grpo_tui.present.formatting import MISSING, compact, fixed
-from grpo_tui.rewards.culprit import completion_text
 from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import FunctionScore
 from grpo_tui.rewards.scoring import Report
@@ -99,7 +98,7 @@ def sample_detail(report: Report, index: int) -> SampleDetail:
         number=index + 1,
         kind=one_line(sample.kind, 40),
         prompt=safe(prompt_text(sample.prompt)),
-        completion=safe(_whole(sample)),
+        completion=safe(sample.text),
         total=compact(report.aggregate.totals[index]),
         advantage=fixed(report.aggregate.advantages()[index]),
         recorded=_recorded(sample),
@@ -134,12 +133,6 @@ def _saw(result: FunctionScore, weight: float, index: int) -> Saw:
 
 def _has(values: Sequence[Any], index: int) -> bool:
     return not isinstance(values, str) and index < len(values)
-
-
-def _whole(sample: Sample) -> str:
-    if isinstance(sample.completion, list):
-        return "\n".join(message_text(message.get("content")) for message in sample.completion)
-    return completion_text(sample.completion)
 
 
 def _recorded(sample: Sample) -> str:

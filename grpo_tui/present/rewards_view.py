@@ -14,11 +14,10 @@ from pathlib import Path
 from rich.cells import cell_len
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.text import one_line, prompt_text, shorten
+from grpo_tui.core.text import completion_text, one_line, prompt_text, shorten
 from grpo_tui.present.formatting import digits_for, fixed
 from grpo_tui.present.glyphs import BLOCKS
 from grpo_tui.rewards.checks.correlation import within_groups
-from grpo_tui.rewards.culprit import completion_text
 from grpo_tui.rewards.gold_forms import short_answer
 from grpo_tui.rewards.score_report import FunctionScore
 from grpo_tui.rewards.scoring import Report

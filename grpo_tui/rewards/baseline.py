@@ -13,8 +13,7 @@ from typing import Any
 
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_flat, mean, std
-from grpo_tui.core.text import prompt_text
-from grpo_tui.rewards.culprit import completion_text
+from grpo_tui.core.text import completion_text, prompt_text
 from grpo_tui.rewards.generating import Generated
 from grpo_tui.rewards.right_answers import Judge
 from grpo_tui.rewards.samples import groups_of

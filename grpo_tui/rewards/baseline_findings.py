@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from grpo_tui.core.findings import Finding, Fix, Severity
+from grpo_tui.core.findings import Finding, Fix, Severity, errors_first
 from grpo_tui.rewards.baseline import Baseline, mixed_share
 
 FEW, MOST = 0.15, 0.85
@@ -31,7 +31,6 @@ SHORT = 16
 """Tokens; shorter completions may well repeat."""
 MOST_TEMPERATURE = 1.2
 """Beyond it models write what nobody would; no higher one is proposed."""
-_ORDER = ("error", "warning", "info")
 
 
 def with_findings(found: Baseline) -> Baseline:
@@ -41,8 +40,7 @@ def with_findings(found: Baseline) -> Baseline:
         Finding("baseline.reward-failed", "error", name, None, f"the reward {name} gave no scores: {why}")
         for name, why in found.failed
     ]
-    findings.sort(key=lambda finding: _ORDER.index(finding.severity))
-    return replace(found, findings=tuple(findings))
+    return replace(found, findings=tuple(errors_first(findings)))
 
 
 def _finding(

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from grpo_tui.core.text import message_text, prompt_text, shorten
+from grpo_tui.core.text import completion_text, prompt_text, shorten
 
 
 def guilty_samples(
@@ -46,13 +46,6 @@ def sample_in_words(kwargs: Mapping[str, Any], index: int) -> str:
     text = completion_text(kwargs["completions"][index])
     prompt = prompt_text((kwargs.get("prompts") or [""])[index])
     return f'completion "{shorten(text, 200)}" of prompt "{shorten(prompt, 100)}"'
-
-
-def completion_text(completion: Any) -> str:
-    """Return the text of a completion in either of TRL's forms: itself, or its last message's content."""
-    if isinstance(completion, str):
-        return completion
-    return message_text(completion[-1].get("content") if completion else "")
 
 
 def _per_sample(value: Any, completions: list[Any]) -> bool:

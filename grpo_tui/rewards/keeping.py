@@ -12,9 +12,8 @@ from typing import Any
 
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.core.text import completion_text, one_line, prompt_text
 from grpo_tui.rewards.cases import TOTAL, CaseFileError, add_case, read_cases
-from grpo_tui.rewards.culprit import completion_text
 from grpo_tui.rewards.scoring import Report
 from grpo_tui.store.values import finite_json
 

@@ -135,10 +135,6 @@ def _fractions(number: Fraction, gold: str) -> Iterator[tuple[str, str, str]]:
 Maker = Callable[[ProbeRow, Form], str]
 
 
-def _wrong(row: ProbeRow, form: Form) -> str:
-    return form.write(REASONING, row.wrong)
-
-
 ANSWER_ATTACKS: tuple[tuple[str, Maker, str], ...] = (
     ("empty", lambda row, form: "", "no text at all"),
     ("white space", lambda row, form: " \n\t\n ", "white space alone"),

@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from grpo_tui.core.text import prompt_text
+from grpo_tui.core.text import prompt_text, whole_text
 from grpo_tui.rewards.form import Form, find_form
 from grpo_tui.rewards.gold_forms import GOLD_COLUMNS, gold_column, short_answer, wrong_answers
 from grpo_tui.rewards.lab import Lab
-from grpo_tui.rewards.library.base import prompt_text as whole_prompt
 from grpo_tui.rewards.probe_report import Aspect, KindReport, Verdict, aspect, by_kind, judge
 from grpo_tui.rewards.probes import Probe, ProbeRow, make_probes
 from grpo_tui.rewards.samples import Sample
@@ -127,7 +126,7 @@ def probes_for(
     lab: Lab, rows: Sequence[Mapping[str, Any]], column: str | None
 ) -> tuple[Form, list[list[Probe]]]:
     """The form that the rows and the loaded rewards ask for, and each row's probes in it."""
-    asked = [whole_prompt(row["prompt"]) for row in rows]
+    asked = [whole_text(row["prompt"]) for row in rows]
     form = find_form(asked, [f.file_text for f in lab.functions if f.file_text])
     return form, [make_probes(row, form) for row in _probe_rows(rows, column)]
 

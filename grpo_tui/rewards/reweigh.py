@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from grpo_tui.core.findings import Finding
+from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.rewards.checks.together import (
     float32_findings,
     pair_findings,
@@ -21,7 +21,6 @@ from grpo_tui.rewards.scoring import Report, completions_at_once
 
 OF_WEIGHTS = ("rewards.cancel", "rewards.same", "rewards.drowns", "rewards.unscored", "rewards.float32")
 """Findings that other weights can change."""
-_ORDER = ("error", "warning", "info")
 
 
 def unchecked(lab: Lab, scored: Scored, weights: Sequence[float], findings: Sequence[Finding] = ()) -> Report:
@@ -81,12 +80,11 @@ def reweighed(
     if mode.multi_objective_aggregation == "sum_then_normalize":
         loud = [w for i, w in enumerate(weights) if i not in muted]
         found += float32_findings(audible, loud, aggregate, mode.scale_rewards)
-    found.sort(key=lambda finding: _ORDER.index(finding.severity))
     return replace(
         report,
         aggregate=aggregate,
         weights=tuple(weights),
         aggregation=mode,
-        findings=tuple(found),
+        findings=tuple(errors_first(found)),
         shares=tuple(shares_of(results, samples, heard)),
     )

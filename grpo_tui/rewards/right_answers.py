@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import whole_text
 from grpo_tui.rewards.form import find_form
 from grpo_tui.rewards.generating import Row
 from grpo_tui.rewards.gold_forms import REASONING, forms_for, short_answer, wrong_answers
 from grpo_tui.rewards.lab import Lab
-from grpo_tui.rewards.library.base import prompt_text as whole_prompt
 from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import FunctionScore
 
@@ -95,7 +95,7 @@ def made_of(
     """Return the completions that tell what a function looks at, grouped by row."""
     answers = [short_answer(row.columns.get(column)) if column is not None else ANY_ANSWER for row in rows]
     wrongs = wrong_answers(answers)
-    form = find_form([whole_prompt(row.prompt) for row in rows], sources)
+    form = find_form([whole_text(row.prompt) for row in rows], sources)
     samples = []
     for row, answer, wrong in zip(rows, answers, wrongs, strict=True):
         texts = [

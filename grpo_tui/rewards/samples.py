@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.text import whole_text
 from grpo_tui.rewards.gold_forms import GoldForm, gold_column, short_answer, wrong_answers
 from grpo_tui.store.reader import RunReader, StoredGroup
 
@@ -49,6 +50,11 @@ class Sample:
     def prompt_key(self) -> str:
         """The prompt as one text, the same for the same prompt."""
         return self.prompt if isinstance(self.prompt, str) else json.dumps(self.prompt, sort_keys=True)
+
+    @property
+    def text(self) -> str:
+        """The completion as one text, with every message of it."""
+        return whole_text(self.completion)
 
     def to_wire(self) -> dict[str, Any]:
         """Return what the lab's child needs."""
@@ -159,18 +165,7 @@ def with_columns_of(samples: Sequence[Sample], rows: Iterable[Mapping[str, Any]]
     found = []
     for sample in samples:
         columns = by_prompt.get(sample.prompt_key) or last_words.get(_last_content(sample.prompt), {})
-        merged = {**columns, **sample.columns}
-        found.append(
-            Sample(
-                sample.prompt,
-                sample.completion,
-                merged,
-                sample.group,
-                sample.kind,
-                sample.truncated,
-                sample.recorded,
-            )
-        )
+        found.append(replace(sample, columns={**columns, **sample.columns}))
     return found
 
 

@@ -17,7 +17,7 @@ from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.config.trl_fields import FieldsUnavailableError, load_fields
-from grpo_tui.core.findings import Finding
+from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.rewards.checks.calls import call_findings, source_findings
 from grpo_tui.rewards.checks.gold import gold_findings, reads_column
 from grpo_tui.rewards.checks.signature import signature_findings
@@ -41,7 +41,6 @@ from grpo_tui.store.values import finite_json
 MOST_GOLD_ROWS = 16
 GOLD_LIMIT_S = 10.0
 """A function that would take longer than this for the gold answers is not tried on them."""
-_ORDER = ("error", "warning", "info")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +227,8 @@ def report(
     column = gold_column_of(lab.config, data.columns)
     if gold is not None and column is not None:
         findings += gold_findings(gold.functions, gold.samples, column)
-    findings.sort(key=lambda finding: _ORDER.index(finding.severity))
     shares = tuple(shares_of(results, samples, weights))
-    return Report(scored, aggregate, weights, mode, tuple(findings), shares, batch, gold)
+    return Report(scored, aggregate, weights, mode, tuple(errors_first(findings)), shares, batch, gold)
 
 
 def _findings(results: Sequence[FunctionScore], scored: Scored, data: Dataset) -> list[Finding]:

@@ -118,12 +118,13 @@ def rows_with_gold(
     """
     if dataset is None:
         names = [p.name for f in lab.functions for p in f.parameters or ()]
-        return made_up_rows(list(dict.fromkeys(names)))
+        rows, made_up_column = made_up_rows(list(dict.fromkeys(names)))
+        return rows[:count], made_up_column
     column = gold_column_of(config, dataset.columns)
     if column is None:
         raise SampleError(
             f"no column of the dataset ({', '.join(dataset.columns)}) looks like the gold answer; name it "
-            "with grpo_tui.columns: {answer: …}, or give samples of your own"
+            "with grpo_tui.columns: {answer: …}"
         )
     return dataset.rows[:count], column
 

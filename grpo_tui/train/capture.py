@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_tui.core.records import Completion, GenerationBatch, Group, Mode, Record
-from grpo_tui.core.text import message_text
+from grpo_tui.core.text import whole_text
 from grpo_tui.train import compat
 from grpo_tui.train.desk import RewardDesk
 from grpo_tui.train.phases import PhaseClock
@@ -192,5 +192,4 @@ def _readable(completion: Any) -> tuple[str, list[dict[str, Any]] | None]:
         and set(completion[0]) <= {"role", "content"}
         and isinstance(completion[0].get("content"), str)
     )
-    text = "\n".join(message_text(message.get("content")) for message in completion)
-    return text, None if plain else _copied(completion)
+    return whole_text(completion), None if plain else _copied(completion)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from grpo_tui.core.text import one_line, prompt_text, safe, shorten, told_apart, wrapped
+from grpo_tui.core.text import (
+    completion_text,
+    one_line,
+    prompt_text,
+    safe,
+    shorten,
+    told_apart,
+    whole_text,
+    wrapped,
+)
 
 
 def test_no_control_character_survives_but_newline_and_tab() -> None:
@@ -74,3 +83,11 @@ def test_names_that_would_look_alike_keep_their_end() -> None:
     assert told_apart(["correctness", "format_reward"], 8) == ("correct…", "format_…")
     assert told_apart(["same_long_name", "same_long_name"], 8) == ("same_lo…", "same_lo…")
     assert told_apart(["前缀_一", "前缀_二"], 5) == ("…_一", "…_二")
+
+
+def test_a_chat_is_read_though_its_dataset_gave_every_block_every_key() -> None:
+    image, words = {"type": "image", "text": None}, {"type": "text", "text": "q"}
+    chat = [{"role": "system", "content": "s"}, {"role": "user", "content": [image, words]}]
+    assert prompt_text(chat) == completion_text(chat) == "<image>q"
+    assert whole_text(chat) == "s\n<image>q"
+    assert (completion_text([]), whole_text([]), completion_text("t"), whole_text("t")) == ("", "", "t", "t")

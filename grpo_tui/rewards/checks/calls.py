@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grpo_tui.core.findings import Finding, Severity
-from grpo_tui.core.text import one_line, shorten
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.text import completion_text, one_line, shorten
+from grpo_tui.rewards.checks.about import about
 from grpo_tui.rewards.checks.source_text import RewardSource
-from grpo_tui.rewards.culprit import completion_text
 from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import Failure, FunctionScore
 
@@ -72,14 +72,6 @@ def source_findings(result: FunctionScore) -> list[Finding]:
     return found
 
 
-def _finding(
-    rule: str, severity: Severity, result: FunctionScore, message: str, line: int | None = None
-) -> Finding:
-    return Finding(
-        rule, severity, result.info.name, line or result.info.line, f"reward '{result.info.name}' {message}"
-    )
-
-
 def _failure(result: FunctionScore, failure: Failure, samples: Sequence[Sample]) -> Finding:
     rule, verb = _FAILED[failure.kind]
     if failure.kind in ("returned", "load"):
@@ -90,7 +82,7 @@ def _failure(result: FunctionScore, failure: Failure, samples: Sequence[Sample])
         sample = samples[failure.sample]
         words = one_line(completion_text(sample.completion), 80)
         text += f', on sample {failure.sample + 1}, the completion "{words}"'
-    return _finding(rule, "error", result, text, failure.line)
+    return about(rule, "error", result, text, failure.line)
 
 
 def _shape(result: FunctionScore) -> Finding | None:
@@ -102,10 +94,10 @@ def _shape(result: FunctionScore) -> Finding | None:
         return None
     wrong, fix = (_TEXTS, _TEXTS_FIX) if other.given == "messages" else (_MESSAGES, _MESSAGES_FIX)
     if failed and result.failure is not None:
-        return _finding(
+        return about(
             "rewards.shape", "error", result, f"{wrong}: {result.failure.text}. {fix}", result.failure.line
         )
-    return _finding("rewards.shape", "warning", result, f"{wrong}: it scores every sample alike. {fix}")
+    return about("rewards.shape", "warning", result, f"{wrong}: it scores every sample alike. {fix}")
 
 
 def _repeat(result: FunctionScore) -> list[Finding]:
@@ -120,9 +112,9 @@ def _repeat(result: FunctionScore) -> list[Finding]:
             f"keeps state between calls: {count}, and a fresh copy does the same twice over. After a resume "
             "it starts anew, and each process of a run has its own"
         )
-        return [_finding("rewards.keeps-state", "warning", result, text)]
+        return [about("rewards.keeps-state", "warning", result, text)]
     text = f"is not deterministic: {count} with the same arguments, so part of the advantage is chance"
-    return [_finding("rewards.not-deterministic", "warning", result, text)]
+    return [about("rewards.not-deterministic", "warning", result, text)]
 
 
 def _swallowed(result: FunctionScore) -> list[Finding]:
@@ -134,5 +126,5 @@ def _swallowed(result: FunctionScore) -> list[Finding]:
             f"{item.line}), {item.count} times in this call. Catch only what you expect, or return None for "
             "that sample"
         )
-        found.append(_finding("rewards.swallows", "warning", result, text, item.line))
+        found.append(about("rewards.swallows", "warning", result, text, item.line))
     return found

@@ -9,12 +9,12 @@ import math
 import re
 from collections.abc import Sequence
 
-from grpo_tui.core.findings import Finding, Severity
+from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import scored
-from grpo_tui.core.text import message_text, one_line
+from grpo_tui.core.text import one_line
+from grpo_tui.rewards.checks.about import about
 from grpo_tui.rewards.checks.correlation import correlation
 from grpo_tui.rewards.checks.source_text import Pattern, RewardSource
-from grpo_tui.rewards.culprit import completion_text
 from grpo_tui.rewards.samples import Sample, groups_of
 from grpo_tui.rewards.score_report import FunctionScore
 
@@ -50,14 +50,6 @@ def value_findings(
     return found
 
 
-def _finding(
-    rule: str, severity: Severity, result: FunctionScore, message: str, line: int | None = None
-) -> Finding:
-    return Finding(
-        rule, severity, result.info.name, line or result.info.line, f"reward '{result.info.name}' {message}"
-    )
-
-
 def _not_numbers(result: FunctionScore, alone: bool) -> list[Finding]:
     scores = result.scores
     if all(s is None for s in scores):
@@ -67,7 +59,7 @@ def _not_numbers(result: FunctionScore, alone: bool) -> list[Finding]:
             if alone
             else ", so it adds nothing to the total"
         )
-        return [_finding("rewards.none-everywhere", "error" if alone else "warning", result, text)]
+        return [about("rewards.none-everywhere", "error" if alone else "warning", result, text)]
     found = []
     nan = [i for i, s in enumerate(scores) if s is not None and math.isnan(s)]
     if nan:
@@ -75,20 +67,20 @@ def _not_numbers(result: FunctionScore, alone: bool) -> list[Finding]:
             f"returns NaN for {len(nan)} of {len(scores)} samples (first: sample {nan[0] + 1}); TRL takes it "
             "for None without a word. Return None to abstain, or a number"
         )
-        found.append(_finding("rewards.nan", "warning", result, text))
+        found.append(about("rewards.nan", "warning", result, text))
     infinite = [i for i, s in enumerate(scores) if s is not None and math.isinf(s)]
     if infinite:
         text = (
             f"returns {scores[infinite[0]]} for {len(infinite)} of {len(scores)} samples (first: sample "
             f"{infinite[0] + 1}); one such value takes the signal from its whole group. Clip it"
         )
-        found.append(_finding("rewards.infinite", "error", result, text))
+        found.append(about("rewards.infinite", "error", result, text))
     return found
 
 
 def _constant(result: FunctionScore, samples: Sequence[Sample]) -> Finding | None:
     pairs = [(i, s) for i, s in enumerate(result.scores) if s is not None and math.isfinite(s)]
-    texts = {_text(samples[i]) for i, _ in pairs}
+    texts = {samples[i].text for i, _ in pairs}
     if len(texts) < 2:
         return None
     values = [s for _, s in pairs]
@@ -97,8 +89,8 @@ def _constant(result: FunctionScore, samples: Sequence[Sample]) -> Finding | Non
             f"is constant: {values[0]:g} for all {len(values)} samples, {len(texts)} different completions. "
             "A constant has no advantage, so nothing is learnt from it"
         )
-        return _finding("rewards.constant", "warning", result, text)
-    groups = [g for g in _scored_groups(result, samples) if len({_text(samples[i]) for i in g}) > 1]
+        return about("rewards.constant", "warning", result, text)
+    groups = [g for g in _scored_groups(result, samples) if len({samples[i].text for i in g}) > 1]
     if not groups or any(_spread(result, group) >= FLAT for group in groups):
         return None
     by_prompt: dict[str, set[float]] = {}
@@ -109,12 +101,12 @@ def _constant(result: FunctionScore, samples: Sequence[Sample]) -> Finding | Non
             f"depends on the prompt alone: within each of {len(groups)} groups all completions score the "
             "same. Only differences within a group are learnt from"
         )
-        return _finding("rewards.prompt-only", "warning", result, text)
+        return about("rewards.prompt-only", "warning", result, text)
     text = (
         f"is flat within each of {len(groups)} groups, though it differs between them: no advantage comes "
         "of it"
     )
-    return _finding("rewards.flat-groups", "warning", result, text)
+    return about("rewards.flat-groups", "warning", result, text)
 
 
 def _scored_groups(result: FunctionScore, samples: Sequence[Sample]) -> list[list[int]]:
@@ -129,7 +121,7 @@ def _spread(result: FunctionScore, group: Sequence[int]) -> float:
 
 def _grows_with_length(result: FunctionScore, samples: Sequence[Sample]) -> list[Finding]:
     pairs = [
-        (float(len(_text(samples[i]))), s)
+        (float(len(samples[i].text)), s)
         for i, s in enumerate(result.scores)
         if s is not None and math.isfinite(s)
     ]
@@ -143,13 +135,13 @@ def _grows_with_length(result: FunctionScore, samples: Sequence[Sample]) -> list
         f"characters, {max(scores):g} at {max(lengths):.0f}. The policy will learn to write more and more; "
         "if it is a distance from a length, its sign is wrong"
     )
-    return [_finding("rewards.grows-with-length", "warning", result, text)]
+    return [about("rewards.grows-with-length", "warning", result, text)]
 
 
 def _reasons_for_zero(result: FunctionScore, samples: Sequence[Sample], prompt_tail: str) -> list[Finding]:
     """Why a format is never met: a pattern that stops at line breaks, an opening tag in the prompt."""
     source = RewardSource(result.info.file_text, result.info.line)
-    texts = [_text(sample) for sample in samples]
+    texts = [sample.text for sample in samples]
     found = []
     for pattern in source.patterns():
         missed = [i for i, text in enumerate(texts) if _breaks_lines_only(pattern, text)]
@@ -159,7 +151,7 @@ def _reasons_for_zero(result: FunctionScore, samples: Sequence[Sample], prompt_t
                 f"{len(missed)} of {len(texts)} samples but for them, such as "
                 f'"{one_line(texts[missed[0]], 60)}". Add re.DOTALL, and \\s* between the tags'
             )
-            found.append(_finding("rewards.line-breaks", "warning", result, message, pattern.line))
+            found.append(about("rewards.line-breaks", "warning", result, message, pattern.line))
             break
     closed = [text for text in texts if "</think>" in text and "<think>" not in text]
     if source.mentions("<think>") and (closed or prompt_tail.rstrip().endswith("<think>")):
@@ -172,7 +164,7 @@ def _reasons_for_zero(result: FunctionScore, samples: Sequence[Sample], prompt_t
             )
         )
         message = f"asks for <think> in the completion, but {where}. Accept completions that begin after it"
-        found.append(_finding("rewards.prefilled-think", "warning", result, message))
+        found.append(about("rewards.prefilled-think", "warning", result, message))
     return found
 
 
@@ -190,9 +182,3 @@ def _breaks_lines_only(pattern: Pattern, text: str) -> bool:
         return False
     tight = _AROUND_TAGS.sub(r"\1", text.strip())
     return any(getattr(lenient, method)(form) is not None for form in (text, tight))
-
-
-def _text(sample: Sample) -> str:
-    if isinstance(sample.completion, list):
-        return "\n".join(message_text(m.get("content")) for m in sample.completion)
-    return completion_text(sample.completion)

@@ -17,9 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_tui.core.text import prompt_text
+from grpo_tui.core.text import completion_text, prompt_text
 from grpo_tui.rewards.contract import NOT_PASSED, RewardContractError, checked
-from grpo_tui.rewards.culprit import completion_text
 from grpo_tui.rewards.lab_child.capture import captured
 
 SMALL = 64

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from grpo_tui.rewards.culprit import completion_text
+from grpo_tui.core.text import completion_text
 
 
 class NoTokenIds:

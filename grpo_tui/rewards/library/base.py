@@ -11,27 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from grpo_tui.core.text import completion_text
+
 RESERVED = frozenset({"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"})
 """Keyword arguments of TRL that are no columns of the dataset."""
-
-
-def completion_text(completion: str | Sequence[Mapping[str, Any]]) -> str:
-    """A completion's text: itself for a string prompt, the content of its last message for a chat prompt."""
-    if isinstance(completion, str):
-        return completion
-    if not completion:
-        return ""
-    content = completion[-1].get("content")
-    if isinstance(content, list):  # blocks of text and images, as some chat templates take them
-        return "".join(str(block.get("text", "")) for block in content if isinstance(block, Mapping))
-    return "" if content is None else str(content)
-
-
-def prompt_text(prompt: str | Sequence[Mapping[str, Any]]) -> str:
-    """A prompt's text: itself, or the content of all its messages, one line each."""
-    if isinstance(prompt, str):
-        return prompt
-    return "\n".join(completion_text([message]) for message in prompt)
 
 
 class MissingColumnError(ValueError):

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.answers import last_tag
-from grpo_tui.rewards.library.base import Reward, column, completion_text, require
+from grpo_tui.core.text import completion_text
+from grpo_tui.rewards.library.base import Reward, column, require
 from grpo_tui.rewards.library.code_child import LIMITED
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)

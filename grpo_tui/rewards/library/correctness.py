@@ -15,7 +15,8 @@ from fractions import Fraction
 from typing import Any
 
 from grpo_tui.core.answers import extract
-from grpo_tui.rewards.library.base import Reward, column, completion_text, require
+from grpo_tui.core.text import completion_text
+from grpo_tui.rewards.library.base import Reward, column, require
 from grpo_tui.rewards.library.numbers import last_number, parse_number
 
 _BOLD = re.compile(r"(\*\*|__|`)(.*)\1", re.DOTALL)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from grpo_tui.rewards.library.base import Reward, completion_text, require
+from grpo_tui.core.text import completion_text
+from grpo_tui.rewards.library.base import Reward, require
 
 UNITS = ("tokens", "words", "characters")
 

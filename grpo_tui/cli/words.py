@@ -1,0 +1,61 @@
+"""Words that several commands share: arguments, and how their values are read. Knows no command."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    """Where a command's parser is added; the standard library gives the class no other name."""
+
+
+def add_time_limit(command: argparse.ArgumentParser) -> None:
+    """Give a command `--timeout`, in seconds."""
+    command.add_argument(
+        "--timeout", type=seconds, default=60.0, metavar="S", help="seconds a call may take (default 60)"
+    )
+
+
+def add_overrides(command: argparse.ArgumentParser) -> None:
+    """Give a command `--set K=V`, as often as one likes."""
+    command.add_argument(
+        "--set", action="append", default=[], metavar="K=V", dest="overrides", help="as in train"
+    )
+
+
+def positive(text: str) -> int:
+    """Read a whole number, 1 or more."""
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
+    return number
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds, 0 or more."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return found
+
+
+def steps(text: str) -> tuple[int | None, int | None]:
+    """Read `A:B`, `A:`, `:B` or `A` as first and last step, None where open."""
+    first, colon, last = text.partition(":")
+    try:
+        bounds = (int(first) if first else None, int(last) if last else None)
+    except ValueError:
+        bounds = None
+    if bounds is not None and not colon:
+        bounds = (bounds[0], bounds[0])
+    if bounds is None or not text.strip(":") or (None not in bounds and bounds[0] > bounds[1]):  # type: ignore[operator]
+        raise argparse.ArgumentTypeError(f"{text!r} names no steps; 100:200, 100:, :200 and 100 do")
+    return bounds
