@@ -1,0 +1,107 @@
+"""What can be said of a config at once, in milliseconds: no child process, no model, no data.
+
+Puts together the checks of `config` and the rules about this machine and the output folder. The order of
+`RULES` is that of the findings of one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.resolve import Inspected, inspect_config, inspect_saved
+from grpo_tui.config.rules import Settings
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.trl_fields import NoDefault
+from grpo_tui.core.findings import Finding
+from grpo_tui.preflight.machine import Machine, this_machine
+from grpo_tui.preflight.report import Preflight, in_order
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is checked.
+
+    Attributes:
+        path: the config file; where there is none, the place that names are looked up beside.
+        text: what stands in an editor, checked in place of the file; None reads the file.
+        saved: a run's own config, checked in place of a file.
+        overrides: `K=V` texts.
+    """
+
+    path: Path
+    text: str | None = None
+    saved: RunConfig | None = None
+    overrides: tuple[str, ...] = ()
+
+    def inspect(self, world_size: int | None) -> Inspected:
+        """Read it as far as it goes."""
+        if self.saved is not None:
+            return inspect_saved(self.saved, self.overrides, world_size=world_size)
+        return inspect_config(self.path, self.overrides, world_size=world_size, text=self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How the run would be started.
+
+    Attributes:
+        world_size: number of training processes; None when the launcher does not say.
+        launcher: words such as `accelerate launch --num_processes 2`.
+        root: the run folder; `output_dir`, else `outputs/NAME`, when None.
+        resume: whether it goes on with a run, so that a run in the folder is no obstacle.
+    """
+
+    world_size: int | None = 1
+    launcher: tuple[str, ...] = ()
+    root: Path | None = None
+    resume: bool = False
+
+
+def static_check(source: Source, start: Start | None = None, machine: Machine | None = None) -> Preflight:
+    """Check a config without loading anything.
+
+    Args:
+        source: the file or the text.
+        start: how it would be started; one process in its own folder when None.
+        machine: what the machine has; this one when None.
+    """
+    start = start or Start()
+    inspected = source.inspect(start.world_size)
+    return of_inspected(inspected, start, machine)
+
+
+def of_inspected(inspected: Inspected, start: Start, machine: Machine | None = None) -> Preflight:
+    """Check a config that was read already; see `static_check`."""
+    if not inspected.fields:
+        return Preflight(None, in_order(inspected.findings), done=("static",), world_size=start.world_size)
+    settings = Settings.of(inspected, start.world_size)
+    env = inspected.config.env if inspected.config is not None else {}
+    found = list(inspected.findings)
+    found += rule_findings(settings, start, machine or this_machine(env))
+    return Preflight(
+        inspected.config,
+        in_order(found),
+        resolved=resolved_values(settings),
+        done=("static",),
+        world_size=start.world_size,
+    )
+
+
+def rule_findings(settings: Settings, start: Start, machine: Machine) -> Sequence[Finding]:
+    """Return what the rules find beyond the checks of `config`."""
+    return []
+
+
+def resolved_values(settings: Settings) -> dict[str, Any]:
+    """The value of every field of TRL; None where the default is computed at import time.
+
+    What a person's secret may be is left out.
+    """
+    return {
+        name: settings.get(name)
+        for name, info in settings.fields.items()
+        if info.default is not NoDefault.REQUIRED and not name.endswith("_token")
+    }
