@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import pytest
+from textual.screen import Screen
+
+from grpo_tui.ui.screens.chart import ChartScreen
+from grpo_tui.ui.screens.hardware import HardwareScreen
+from grpo_tui.ui.screens.help import HelpScreen
 from grpo_tui.ui.screens.meaning import MeaningScreen
-from grpo_tui.ui.screens.metrics import MetricPicker
+from grpo_tui.ui.screens.metrics import MetricList, MetricPicker
+from grpo_tui.ui.screens.overlay import OverlayScreen
 from grpo_tui.ui.screens.text import TextScreen
 from tests.ui.conftest import app_on, opened
 from tests.ui.recorded_run import RecordedRun
@@ -27,17 +37,41 @@ async def test_a_screen_left_twice_takes_nothing_else_along(run: RecordedRun) ->
         assert answers == [None]
 
 
-async def test_a_screen_left_before_it_has_begun_ends_nothing(run: RecordedRun) -> None:
+OPENED: dict[str, Callable[[Path], Screen[Any]]] = {
+    "metrics": lambda run: MetricPicker([run], "reward"),
+    "chart": lambda run: ChartScreen(run, "reward"),
+    "overlay": lambda run: OverlayScreen((run, run)),
+    "machine": lambda run: HardwareScreen(),
+    "help": lambda run: HelpScreen(),
+    "meaning": lambda run: MeaningScreen("reward"),
+}
+
+
+@pytest.mark.parametrize("name", OPENED)
+async def test_a_screen_left_before_it_has_begun_ends_nothing(run: RecordedRun, name: str) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         for turns in range(12):
-            app.push_screen(MetricPicker([run.folder.root], "reward"))
+            app.push_screen(OPENED[name](run.folder.root))
             for _ in range(turns):
                 await asyncio.sleep(0)
             app.pop_screen()
             await pilot.pause()
             assert len(app.screen_stack) == 1
+
+
+async def test_a_picker_asked_to_show_when_its_parts_are_gone_shows_nothing(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        picker = MetricPicker([run.folder.root], "reward")
+        await app.push_screen(picker)
+        await picker.query_one(MetricList).remove()
+        picker.call_after_refresh(picker.on_resize)
+        picker.call_after_refresh(picker._end_reading)
+        await pilot.pause()
+        assert app.screen is picker
 
 
 async def test_the_program_left_while_a_screen_begins_leaves_in_peace(run: RecordedRun) -> None:
