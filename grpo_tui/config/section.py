@@ -8,10 +8,13 @@ Training, lab, checker and export all take a `Section`. Keys:
 - `answer`: `{from, kind, to, tag, pattern}`, the gold answer cut out of a longer text. `kind` is `gsm8k`
   (after `####`), `boxed`, `tag` or `regex` (its first group, or the whole match).
 - `dataset`, `eval_dataset`: a csv, tsv, jsonl, json or parquet file, or `file.py:function`.
+- `filters`: `{min_prompt_tokens, max_prompt_tokens, drop_null, drop_duplicates}`, rows left out and counted.
 - `holdout`: rows set aside by seed and never trained on.
 - `chat`: whether string prompts become message lists; by default when there is a system prompt or a few-shot
   example.
 - `rewards`: list of `{name, source, weight, params}`.
+- `launcher`: the words that start several ranks, as on the command line.
+- `gpus`: the GPUs the run is put on.
 
 It loads neither data nor rewards.
 """
@@ -53,6 +56,33 @@ class AnswerSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Filters:
+    """Rows that are left out before anything is set aside or trained on.
+
+    Attributes:
+        min_prompt_tokens: fewest tokens of a prompt as the model gets it, chat template included.
+        max_prompt_tokens: most tokens of it.
+        drop_null: whether rows go whose prompt or gold answer is missing.
+        null_columns: further columns that must not be null (`drop_null: [a, b]`).
+        drop_duplicates: whether only the first row of each prompt stays.
+    """
+
+    min_prompt_tokens: int | None = None
+    max_prompt_tokens: int | None = None
+    drop_null: bool = False
+    null_columns: tuple[str, ...] = ()
+    drop_duplicates: bool = False
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether the tokenizer has to be at hand."""
+        return self.min_prompt_tokens is not None or self.max_prompt_tokens is not None
+
+
+FILTER_KEYS = ("min_prompt_tokens", "max_prompt_tokens", "drop_null", "drop_duplicates")
+
+
+@dataclass(frozen=True, slots=True)
 class RewardEntry:
     """One reward function that TRL's command cannot name.
 
@@ -81,9 +111,12 @@ class Section:
     answer: AnswerSpec | None = None
     dataset: str | None = None
     eval_dataset: str | None = None
+    filters: Filters = Filters()
     holdout: int = 0
     chat: bool | None = None
     rewards: tuple[RewardEntry, ...] = ()
+    launcher: str | None = None
+    gpus: tuple[str, ...] = ()
 
     @property
     def wants_chat(self) -> bool:
@@ -100,6 +133,8 @@ class Section:
     def from_json(cls, data: Mapping[str, Any]) -> Section:
         """Rebuild a section from what `to_json` gave."""
         answer = data.get("answer")
+        filters = dict(data.get("filters") or {})
+        filters["null_columns"] = tuple(filters.get("null_columns") or ())
         return cls(
             columns=dict(data.get("columns") or {}),
             system_prompt=data.get("system_prompt"),
@@ -107,9 +142,12 @@ class Section:
             answer=AnswerSpec(**answer) if answer else None,
             dataset=data.get("dataset"),
             eval_dataset=data.get("eval_dataset"),
+            filters=Filters(**filters),
             holdout=int(data.get("holdout") or 0),
             chat=data.get("chat"),
             rewards=tuple(RewardEntry(**entry) for entry in data.get("rewards") or ()),
+            launcher=data.get("launcher"),
+            gpus=tuple(data.get("gpus") or ()),
         )
 
 
@@ -120,7 +158,10 @@ SECTION_KEYS = (
     "answer",
     "dataset",
     "eval_dataset",
+    "filters",
     "holdout",
     "chat",
     "rewards",
+    "launcher",
+    "gpus",
 )

@@ -1,17 +1,18 @@
 """`load_prompts`: the rows a config names, mapped to the prompts that TRL trains on.
 
-Column mapping, answer extraction, system prompt and few-shot examples, hold-out. Training, lab and checker
-share it, so that what is previewed is what is trained on. It knows no tokenizer and no reward.
+Column mapping, answer extraction, filters, system prompt and few-shot examples, hold-out. Training, lab and
+checker share it, so that what is previewed is what is trained on. It knows no reward.
 """
 
 from __future__ import annotations
 
-import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.data.filters import LengthFilter, prompt_key
 from grpo_tui.data.mapping import map_rows
 from grpo_tui.data.sources import DataError, Rows, as_dataset, load_rows, read_source
 
@@ -40,23 +41,39 @@ class Prompts:
     notes: tuple[str, ...] = ()
 
 
-def load_prompts(config: RunConfig) -> Prompts:
+def load_prompts(config: RunConfig, *, fetch: bool = True) -> Prompts:
     """Load and map the data of a run. The same config and files give the same rows in the same order.
+
+    Args:
+        config: the run's config.
+        fetch: whether the tokenizer may be fetched for filters that count tokens. Without it such a filter
+            is left out where the tokenizer is not on this machine, and a note says so.
 
     Raises:
         DataError: the data does not fit; the message names the file, the row and the fix.
     """
     rows = load_rows(config)
-    train = map_rows(rows.train, config.section, rows.origin)
+    lengths = LengthFilter(config, fetch=fetch)
+    train, notes = _mapped(rows.train, config, rows.origin, lengths)
     holdout = None
-    notes: tuple[str, ...] = ()
     if config.section.holdout:
         seed = config.grpo.get("seed", _DEFAULT_SEED)
-        train, holdout, notes = set_aside(train, config.section.holdout, int(seed), rows.origin)
-    return Prompts(train, _evaluation(config, rows, holdout), holdout, notes)
+        train, holdout, doubles = set_aside(train, config.section.holdout, int(seed), rows.origin)
+        notes += doubles
+    evaluation, more = _evaluation(config, rows, holdout, lengths)
+    notes += [f"evaluation: {note}" for note in more]
+    return Prompts(train, evaluation, holdout, tuple(notes))
 
 
-def set_aside(rows: Dataset, count: int, seed: int, origin: str) -> tuple[Dataset, Dataset, tuple[str, ...]]:
+def _mapped(
+    rows: Dataset, config: RunConfig, origin: str, lengths: LengthFilter
+) -> tuple[Dataset, list[str]]:
+    mapped, notes = map_rows(rows, config.section, origin)
+    mapped, more = lengths(mapped, origin)
+    return mapped, notes + more
+
+
+def set_aside(rows: Dataset, count: int, seed: int, origin: str) -> tuple[Dataset, Dataset, list[str]]:
     """Split rows into those trained on and `count` held out, chosen by the seed, both in their old order.
 
     A training row with the same prompt as a held-out one is left out too, else the hold-out would be
@@ -71,33 +88,52 @@ def set_aside(rows: Dataset, count: int, seed: int, origin: str) -> tuple[Datase
         raise DataError(
             f"grpo_tui.holdout is {count}, but {origin} has {len(rows)} rows: one must be left to train on"
         )
-    chosen = set(random.Random(seed).sample(range(len(rows)), count))
-    texts = [json.dumps(prompt, sort_keys=True, default=str) for prompt in rows["prompt"]]
-    held = {texts[index] for index in chosen}
-    kept = [index for index in range(len(rows)) if index not in chosen and texts[index] not in held]
-    if not kept:
+    split = split_off(rows["prompt"], count, seed)
+    if not split.kept:
         raise DataError(
             f"{origin}: every row has the same prompt as one of the {count} held out; lower grpo_tui.holdout"
         )
-    doubles = len(rows) - count - len(kept)
+    doubles = len(rows) - count - len(split.kept)
     notes = (f"{doubles} rows have the prompt of a held-out row and are not trained on",) if doubles else ()
-    return rows.select(kept), rows.select(sorted(chosen)), notes
+    return rows.select(split.kept), rows.select(split.held), notes
 
 
-def _evaluation(config: RunConfig, rows: Rows, holdout: Dataset | None) -> Dataset | None:
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Places of rows, from 0: those trained on and those held out, both in their old order.
+
+    A row in neither has the prompt of a held-out one.
+    """
+
+    kept: list[int]
+    held: list[int]
+
+
+def split_off(prompts: Sequence[Any], count: int, seed: int) -> Split:
+    """Choose the rows that are held out, by the seed; `count` must be below the number of prompts."""
+    chosen = set(random.Random(seed).sample(range(len(prompts)), count))
+    texts = [prompt_key(prompt) for prompt in prompts]
+    held = {texts[index] for index in chosen}
+    kept = [index for index in range(len(texts)) if index not in chosen and texts[index] not in held]
+    return Split(kept, sorted(chosen))
+
+
+def _evaluation(
+    config: RunConfig, rows: Rows, holdout: Dataset | None, lengths: LengthFilter
+) -> tuple[Dataset | None, list[str]]:
     if str(config.grpo.get("eval_strategy", "no")) == "no":
-        return None
+        return None, []
     source = config.section.eval_dataset
     if source is not None:
         found: Any = read_source(source)
         split = str(config.script.get("dataset_test_split", "test"))
         if isinstance(found, dict):
             found = found.get(split, found)
-        return map_rows(as_dataset(found, source), config.section, source)
+        return _mapped(as_dataset(found, source), config, source, lengths)
     if rows.test is not None:
-        return map_rows(rows.test, config.section, rows.origin)
+        return _mapped(rows.test, config, rows.origin, lengths)
     if holdout is not None:
-        return holdout
+        return holdout, []
     split = config.script.get("dataset_test_split", "test")
     raise DataError(
         f"eval_strategy is {config.grpo['eval_strategy']}, but {rows.origin} has no split {split}. Set "

@@ -1,17 +1,19 @@
 """From rows to prompts: rename columns, cut out the answer, check every prompt, build the messages.
 
-The row numbers of its messages count from 1, in the order of the source. It reads no file and sets
-nothing aside.
+The row numbers of its messages count from 1, in the order of the source. It reads no file, sets nothing
+aside and counts no tokens.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.section import AnswerSpec, Section
 from grpo_tui.core.answers import extract
+from grpo_tui.data.filters import drop_duplicates, drop_nulls, is_missing
 from grpo_tui.data.sources import DataError
 
 if TYPE_CHECKING:
@@ -23,8 +25,11 @@ _PROMPT_NAMES = ("question", "problem", "messages", "query", "instruction", "inp
 _TAKEN = ("prompts", "completions")
 
 
-def map_rows(rows: Dataset, section: Section, origin: str) -> Dataset:
-    """Apply the section to rows.
+def map_rows(rows: Dataset, section: Section, origin: str) -> tuple[Dataset, list[str]]:
+    """Apply the section to rows, all but the filters that count tokens.
+
+    Returns:
+        The rows, and sentences about what was left out.
 
     Raises:
         DataError: a column is missing, a prompt is unusable, an answer is not there.
@@ -44,13 +49,21 @@ def map_rows(rows: Dataset, section: Section, origin: str) -> Dataset:
                 f"grpo_tui.columns: {{my_{name}: {name}}}"
             )
     streamed = not hasattr(rows, "select")
-    if section.answer is not None:
-        rows = _with_answer(rows, columns, section, section.answer, origin, streamed)
-    if not streamed:
-        _check_prompts(rows["prompt"], origin)
+    answer = _answer_spec(columns, section, origin) if section.answer is not None else None
+    notes: list[str] = []
+    numbers = None if streamed else list(range(1, len(rows) + 1))
+    if section.filters.drop_null:
+        rows, numbers, notes = drop_nulls(rows, section.filters, answer, columns, origin)
+    if answer is not None:
+        rows = _with_answer(rows, answer, origin, numbers)
+    if numbers is not None:
+        _check_prompts(zip(numbers, rows["prompt"], strict=True), origin)
+    if section.filters.drop_duplicates:
+        rows, doubles = drop_duplicates(rows, origin)
+        notes += doubles
     if section.wants_chat:
         rows = rows.map(_to_messages, fn_kwargs={"system": section.system_prompt, "shots": _shots(section)})
-    return rows
+    return rows, notes
 
 
 def as_messages(prompt: Any, section: Section) -> list[dict[str, Any]]:
@@ -98,11 +111,7 @@ def _copy_columns(row: dict[str, Any], moves: dict[str, str]) -> dict[str, Any]:
 def _require_prompt(columns: list[str], origin: str) -> None:
     if "prompt" in columns:
         return
-    lower = {column.lower(): column for column in columns}
-    near = next((lower[name] for name in ("prompt", *_PROMPT_NAMES) if name in lower), None)
-    if near is None:
-        like = difflib.get_close_matches("prompt", columns, n=1, cutoff=0.5)
-        near = like[0] if like else None
+    near = likely_prompt(columns)
     fix = f"prompt: {near}" if near else "prompt: <the column with the question>"
     raise DataError(
         f"{origin} has no column prompt; it has {', '.join(columns)}. Map one:\n"
@@ -110,12 +119,12 @@ def _require_prompt(columns: list[str], origin: str) -> None:
     )
 
 
-def _with_answer(
-    rows: Dataset, columns: list[str], section: Section, spec: AnswerSpec, origin: str, streamed: bool
-) -> Dataset:
-    source = spec.source
-    if source not in columns:
-        source = next((wanted for wanted, old in section.columns.items() if old == spec.source), source)
+def _answer_spec(columns: list[str], section: Section, origin: str) -> AnswerSpec | None:
+    """The answer's spec with its source named as the column is called after renaming."""
+    spec = section.answer
+    if spec is None or spec.source in columns:
+        return spec
+    source = next((wanted for wanted, old in section.columns.items() if old == spec.source), spec.source)
     if source not in columns:
         near = difflib.get_close_matches(source, columns, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]}?" if near else ""
@@ -123,12 +132,26 @@ def _with_answer(
             f"grpo_tui.answer reads the column {spec.source}, which {origin} does not have; it has "
             f"{', '.join(columns)}.{hint}"
         )
-    if not streamed:
-        _check_answers(rows[source], spec, source, origin)
+    return replace(spec, source=source)
+
+
+def likely_prompt(columns: Sequence[str]) -> str | None:
+    """Return the column that people would call the prompt, None when none is like it."""
+    lower = {column.lower(): column for column in columns}
+    near = next((lower[name] for name in ("prompt", *_PROMPT_NAMES) if name in lower), None)
+    if near is None:
+        like = difflib.get_close_matches("prompt", columns, n=1, cutoff=0.5)
+        near = like[0] if like else None
+    return near
+
+
+def _with_answer(rows: Dataset, spec: AnswerSpec, origin: str, numbers: list[int] | None) -> Dataset:
+    if numbers is not None:
+        _check_answers(list(zip(numbers, rows[spec.source], strict=True)), spec, origin)
     return rows.map(
         _extract_answer,
         fn_kwargs={
-            "source": source,
+            "source": spec.source,
             "kind": spec.kind,
             "to": spec.to,
             "tag": spec.tag,
@@ -137,13 +160,12 @@ def _with_answer(
     )
 
 
-def _check_answers(values: Iterable[Any], spec: AnswerSpec, source: str, origin: str) -> None:
-    bad = []
-    total = 0
-    for number, value in enumerate(values, 1):
-        total = number
-        if value is None or extract(str(value), spec.kind, spec.tag, spec.pattern) is None:
-            bad.append((number, value))
+def _check_answers(values: list[tuple[int, Any]], spec: AnswerSpec, origin: str) -> None:
+    bad = [
+        (number, value)
+        for number, value in values
+        if value is None or extract(str(value), spec.kind, spec.tag, spec.pattern) is None
+    ]
     if bad:
         number, value = bad[0]
         sought = {
@@ -153,8 +175,9 @@ def _check_answers(values: Iterable[Any], spec: AnswerSpec, source: str, origin:
             "regex": f"match of {spec.pattern}",
         }[spec.kind]
         raise DataError(
-            f"{origin}, row {number}: no {sought} in the column {source} ({_short(value)}); {len(bad)} of "
-            f"{total} rows have none. Correct grpo_tui.answer, or leave those rows out"
+            f"{origin}, row {number}: no {sought} in the column {spec.source} ({_short(value)}); {len(bad)} "
+            f"of {len(values)} rows have none. Correct grpo_tui.answer, or leave those rows out with "
+            "grpo_tui.filters: {drop_null: true}"
         )
 
 
@@ -164,14 +187,17 @@ def _extract_answer(
     return {to: extract(str(row[source]), kind, tag, pattern)}
 
 
-def _check_prompts(prompts: Iterable[Any], origin: str) -> None:
-    for number, prompt in enumerate(prompts, 1):
-        problem = _prompt_problem(prompt)
+def _check_prompts(prompts: Iterable[tuple[int, Any]], origin: str) -> None:
+    for number, prompt in prompts:
+        problem = prompt_problem(prompt)
         if problem is not None:
-            raise DataError(f"{origin}, row {number}: the prompt {problem}. Correct the row or leave it out")
+            way = " with grpo_tui.filters: {drop_null: true}" if is_missing(prompt) else ""
+            raise DataError(
+                f"{origin}, row {number}: the prompt {problem}. Correct the row or leave it out{way}"
+            )
 
 
-def _prompt_problem(prompt: Any) -> str | None:
+def prompt_problem(prompt: Any) -> str | None:
     """Say what is wrong with a prompt; a text or a list of messages is right."""
     if prompt is None:
         return "is empty (null)"

@@ -86,6 +86,8 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
 
     rewards = load_rewards(config)
     prompts = load_prompts(config)
+    for note in prompts.notes:
+        print(f"grpo-tui: {note}", flush=True)
     _check_rewards(rewards, prompts.train.column_names)
     trainer = build_trainer(config, rewards, prompts, folder.root)
     session.join(trainer, reward_sources(rewards, session.attempt))

@@ -33,7 +33,7 @@ class DatasetRows:
         """
         key = _data_key(config)
         if key != self._key or self._train is None:
-            prompts = load_prompts(config)
+            prompts = load_prompts(config, fetch=False)
             self._key, self._train, self._notes = key, prompts.train, prompts.notes
         streamed = not hasattr(self._train, "select")
         if streamed:

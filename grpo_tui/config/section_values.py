@@ -1,0 +1,132 @@
+"""Single values of the section `grpo_tui:` as their keys want them; what does not fit is a finding.
+
+It knows no key: `section_reader`, `section_rewards` and `section_start` say which value stands where.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.coerce import numbers_in_text
+from grpo_tui.config.paths import Places
+from grpo_tui.config.yaml_lines import YamlDocument
+from grpo_tui.core.findings import Finding, Fix
+
+ROOT = "grpo_tui"
+
+KeyPath = Sequence[str | int]
+
+
+def dotted(path: KeyPath) -> str:
+    """Return a path within the section as a key of the file: `grpo_tui.rewards.0.weight`."""
+    return ".".join([ROOT, *(str(part) for part in path)])
+
+
+class SectionValues:
+    """Reads values of one document and gathers what is wrong with them.
+
+    Attributes:
+        document: the parsed file.
+        places: where file names are looked up.
+        findings: what was found so far.
+    """
+
+    def __init__(self, document: YamlDocument, places: Places) -> None:
+        self.document = document
+        self.places = places
+        self.findings: list[Finding] = []
+
+    def line(self, path: KeyPath) -> int | None:
+        """Return the line of a key of the section."""
+        return self.document.line(ROOT, *path)
+
+    def error(self, rule: str, path: KeyPath, message: str, fix: Fix | None = None) -> None:
+        """Add an error."""
+        self.findings.append(Finding(rule, "error", dotted(path), self.line(path), message, fix))
+
+    def info(self, path: KeyPath, message: str) -> None:
+        """Say that a value was read otherwise than it was written."""
+        self.findings.append(Finding("config.coerced", "info", dotted(path), self.line(path), message))
+
+    def refuse_unknown(self, path: KeyPath, value: Mapping[str, Any], known: Sequence[str]) -> None:
+        """Add an error for each key that is none of `known`, with the nearest."""
+        for key in value:
+            if key in known:
+                continue
+            near = difflib.get_close_matches(str(key).replace("-", "_").lower(), known, n=1, cutoff=0.5)
+            hint = f"Did you mean {near[0]}?" if near else f"It knows {', '.join(known)}"
+            fix = Fix(dotted((*path, near[0])), value[key]) if near else Fix(dotted((*path, key)), None)
+            self.error("section.unknown-key", (*path, key), f"{dotted(path)} has no key {key}. {hint}", fix)
+
+    def text(self, path: KeyPath, value: Any) -> str | None:
+        """Read a text; a number or truth value is read as the text it was written as."""
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, (bool, int, float)):
+            self.info(path, f"{dotted(path)} was {value!r}; read as the text '{value}'")
+            return str(value)
+        self.error("section.type", path, f"{dotted(path)} must be text; it is a {type(value).__name__}")
+        return None
+
+    def whole_number(self, path: KeyPath, value: Any, of: str) -> int | None:
+        """Read a whole number, 0 or more.
+
+        Args:
+            path: the key.
+            value: what stands there.
+            of: what is counted, for the message.
+        """
+        if value is None:
+            return None
+        number = numbers_in_text(value)
+        if number is not None and number == int(number):
+            self.info(path, f"{dotted(path)} was the text '{value}'; read as {int(number)}")
+            value = int(number)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+        self.error(
+            "section.type", path, f"{dotted(path)} must be a whole number of {of}, 0 or more; it is {value!r}"
+        )
+        return None
+
+    def flag(self, path: KeyPath, value: Any) -> bool | None:
+        """Read true or false, also written as yes and no."""
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in ("true", "yes", "on", "false", "no", "off"):
+            read = value.lower() in ("true", "yes", "on")
+            self.info(path, f"{dotted(path)} was the text '{value}'; read as {str(read).lower()}")
+            return read
+        self.error("section.type", path, f"{dotted(path)} must be true or false; it is {value!r}")
+        return None
+
+    def number(self, path: KeyPath, value: Any) -> float | None:
+        """Read a number."""
+        if value is None:
+            return None
+        number = numbers_in_text(value)
+        if number is not None:
+            self.info(path, f"{dotted(path)} was the text '{value}'; read as {number!r}")
+            return number
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        self.error(
+            "section.type",
+            path,
+            f"{dotted(path)} must be a number; it is {value!r}",
+            Fix(dotted(path), 1.0),
+        )
+        return None
+
+    def file(self, path: KeyPath, name: str) -> Path:
+        """Return the absolute path of a file beside the config, with an error when there is none."""
+        found = self.places.beside_config(name)
+        if not found.is_file():
+            names = sorted(p.name for p in found.parent.iterdir()) if found.parent.is_dir() else []
+            near = difflib.get_close_matches(found.name, names, n=1)
+            hint = f". Did you mean {near[0]}?" if near else ""
+            self.error("section.missing-file", path, f"{dotted(path)}: there is no file {found}{hint}")
+        return found

@@ -1,0 +1,168 @@
+"""Rows that are left out: without a prompt or an answer, the same prompt again, too short or too long.
+
+Everything left out is counted in a sentence. A stream is filtered as it passes, without a count. It knows
+the section's filters; how a prompt is made and read is `mapping`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.section import AnswerSpec, Filters
+from grpo_tui.core.answers import extract
+from grpo_tui.data.prompt_tokens import NoTokenizerError, load_tokenizer, prompt_lengths
+from grpo_tui.data.sources import DataError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_KEY = "grpo_tui.filters"
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value says nothing: null, not a number, a blank text, an empty list."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or value != value or (isinstance(value, (list, dict)) and not value)
+
+
+def drop_nulls(
+    rows: Dataset, filters: Filters, answer: AnswerSpec | None, columns: Sequence[str], origin: str
+) -> tuple[Dataset, list[int] | None, list[str]]:
+    """Leave out rows in which something is missing, or whose gold answer cannot be cut out.
+
+    Args:
+        rows: the rows, columns renamed.
+        filters: the filters of the section.
+        answer: how the gold answer is cut out; its source named as the column is now.
+        columns: the columns there are.
+        origin: where the rows come from, for messages.
+
+    Returns:
+        The rows left; their numbers in the source, from 1 (None for a stream); what was left out.
+
+    Raises:
+        DataError: a column that is named is not there, or nothing is left.
+    """
+    looked_at = ["prompt", *(filters.null_columns or [name for name in columns if name != "prompt"])]
+    absent = [name for name in looked_at if name not in columns]
+    if absent:
+        raise DataError(
+            f"{_KEY}.drop_null names the column {absent[0]}, which {origin} does not have; it has "
+            f"{', '.join(columns)}"
+        )
+
+    def lacks(row: dict[str, Any]) -> str | None:
+        for name in looked_at:
+            if is_missing(row[name]):
+                return name
+        if (
+            answer is not None
+            and extract(str(row[answer.source]), answer.kind, answer.tag, answer.pattern) is None
+        ):
+            return f"{answer.source} (no {answer.kind} answer in it)"
+        return None
+
+    if not hasattr(rows, "select"):
+        return rows.filter(lambda row: lacks(row) is None), None, []
+    needed = dict.fromkeys([*looked_at, *([answer.source] if answer is not None else [])])
+    reasons = [lacks(row) for row in rows.select_columns(list(needed))]
+    kept = [index for index, reason in enumerate(reasons) if reason is None]
+    numbers = [index + 1 for index in kept]
+    if len(kept) == len(reasons):
+        return rows, numbers, []
+    counts = Counter(reason for reason in reasons if reason is not None)
+    where = ", ".join(f"{count} in {name}" for name, count in counts.most_common())
+    _refuse_nothing(kept, f"drop_null: something is missing in every row ({where})", origin)
+    first = next(index for index, reason in enumerate(reasons) if reason is not None) + 1
+    note = _note(reasons, kept, f"something is missing ({where}; the first is row {first})", "drop_null")
+    return rows.select(kept), numbers, [note]
+
+
+def drop_duplicates(rows: Dataset, origin: str) -> tuple[Dataset, list[str]]:
+    """Leave out rows whose prompt stands in an earlier row.
+
+    Raises:
+        DataError: the rows are streamed.
+    """
+    if not hasattr(rows, "select"):
+        raise DataError(f"{_KEY}.drop_duplicates needs all rows; {origin} is streamed (dataset_streaming)")
+    seen: set[str] = set()
+    kept = []
+    texts = [prompt_key(prompt) for prompt in rows["prompt"]]
+    for index, text in enumerate(texts):
+        if text not in seen:
+            kept.append(index)
+            seen.add(text)
+    if len(kept) == len(texts):
+        return rows, []
+    return rows.select(kept), [_note(texts, kept, "the prompt stands in an earlier row", "drop_duplicates")]
+
+
+def prompt_key(prompt: Any) -> str:
+    """Return what two equal prompts have in common."""
+    return json.dumps(prompt, sort_keys=True, default=str)
+
+
+class LengthFilter:
+    """Leaves out prompts by their tokens; loads the tokenizer once, for training and evaluation rows."""
+
+    def __init__(self, config: RunConfig, *, fetch: bool) -> None:
+        self._config, self._fetch = config, fetch
+        self._filters = config.section.filters
+        self._tokenizer: Any = None
+
+    def __call__(self, rows: Dataset, origin: str) -> tuple[Dataset, list[str]]:
+        """Return the rows within the bounds, and what was left out.
+
+        Raises:
+            DataError: there is no tokenizer and one may be fetched, or nothing is left.
+        """
+        if not self._filters.needs_tokens:
+            return rows, []
+        try:
+            return self._within(rows, origin)
+        except NoTokenizerError as error:
+            if self._fetch:
+                raise DataError(f"{_KEY} counts tokens, and there is {error}") from error
+            return rows, [f"{self._bounds()} not applied: {error}"]
+
+    def _within(self, rows: Dataset, origin: str) -> tuple[Dataset, list[str]]:
+        if self._tokenizer is None:
+            self._tokenizer = load_tokenizer(self._config, fetch=self._fetch)
+        template = self._config.grpo.get("chat_template_kwargs")
+        if not hasattr(rows, "select"):
+            return rows.filter(
+                lambda row: self._fits(prompt_lengths(self._tokenizer, [row["prompt"]], template)[0])
+            ), []
+        lengths = prompt_lengths(self._tokenizer, rows["prompt"], template)
+        kept = [index for index, length in enumerate(lengths) if self._fits(length)]
+        if len(kept) == len(lengths):
+            return rows, []
+        span = f"prompts have {min(lengths):,} to {max(lengths):,} tokens"
+        _refuse_nothing(kept, f"{self._bounds()}: {span}", origin)
+        return rows.select(kept), [_note(lengths, kept, span, self._bounds())]
+
+    def _fits(self, length: int) -> bool:
+        least, most = self._filters.min_prompt_tokens, self._filters.max_prompt_tokens
+        return (least is None or length >= least) and (most is None or length <= most)
+
+    def _bounds(self) -> str:
+        parts = (
+            ("min_prompt_tokens", self._filters.min_prompt_tokens),
+            ("max_prompt_tokens", self._filters.max_prompt_tokens),
+        )
+        return ", ".join(f"{name} {value:,}" for name, value in parts if value is not None)
+
+
+def _note(all_rows: Sequence[Any], kept: Sequence[int], why: str, rule: str) -> str:
+    return f"{len(all_rows) - len(kept):,} of {len(all_rows):,} rows left out by {rule}: {why}"
+
+
+def _refuse_nothing(kept: Sequence[int], why: str, origin: str) -> None:
+    if not kept:
+        raise DataError(f"{origin}: no row is left by {_KEY}.{why}")
