@@ -1,0 +1,188 @@
+"""How many completions, prompts, steps and tokens a config makes, with the sums written out.
+
+The rules are those of `GRPOConfig.__post_init__`, `RepeatSampler` and `Trainer.set_initial_training_values`
+in TRL 1.16 and transformers 5.24. Knows neither model nor memory; whether the numbers go together at all is
+for `config.batch`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from grpo_tui.config.batch import generation_batch_size
+from grpo_tui.config.plan.settings import PlanSettings
+from grpo_tui.core.statistics import is_number
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """The batch sizes of one config; a completion is one answer to one prompt.
+
+    Attributes:
+        per_device: completions a process takes through the model at once.
+        world_size: training processes.
+        accumulation: micro-batches of one optimizer step.
+        steps_per_generation: micro-batches that one generation feeds.
+        iterations: how often a generation is used.
+        group: completions of one prompt.
+        generation_batch_size: completions that one generation makes, over all processes.
+    """
+
+    per_device: int
+    world_size: int
+    accumulation: int
+    steps_per_generation: int
+    iterations: int
+    group: int
+    generation_batch_size: int
+
+    @property
+    def micro_batch(self) -> int:
+        """Completions of one micro-batch, over all processes."""
+        return self.per_device * self.world_size
+
+    @property
+    def whole(self) -> bool:
+        """Whether a generation holds whole groups and whole micro-batches; TRL refuses to start otherwise."""
+        size = self.generation_batch_size
+        return size > 0 and size % self.group == 0 and size % self.micro_batch == 0
+
+    @property
+    def completions_per_step(self) -> int:
+        """Completions that one optimizer step learns from."""
+        return self.micro_batch * self.accumulation
+
+    @property
+    def prompts_per_generation(self) -> int:
+        """Prompts answered at once."""
+        return self.generation_batch_size // self.group
+
+    @property
+    def prompts_per_step(self) -> Fraction:
+        """Groups' worth of completions in one step; a fraction when a step sees parts of groups."""
+        return Fraction(self.completions_per_step, self.group)
+
+    @property
+    def steps_per_reuse(self) -> Fraction:
+        """Optimizer steps that one generation serves; above 1 the later ones are off-policy."""
+        return Fraction(self.steps_per_generation * self.iterations, self.accumulation)
+
+    @property
+    def generated_at_once(self) -> int:
+        """Completions that one process generates together (`_prepare_inputs` of TRL's trainer)."""
+        return -(-self.generation_batch_size // self.world_size)
+
+
+def read_batches(settings: PlanSettings, world_size: int) -> Batches:
+    """The batch sizes of a config for so many processes."""
+    per_device = settings.whole("per_device_train_batch_size")
+    accumulation = settings.whole("gradient_accumulation_steps")
+    explicit = settings.optional("generation_batch_size")
+    if explicit is not None:
+        size, steps = explicit, max(1, explicit // (per_device * world_size))
+    else:
+        steps = settings.optional("steps_per_generation") or accumulation
+        known = {"per_device_train_batch_size": per_device, "steps_per_generation": steps}
+        size = generation_batch_size(known.get, world_size)
+    return Batches(
+        per_device,
+        world_size,
+        accumulation,
+        steps,
+        settings.whole("num_iterations"),
+        settings.whole("num_generations"),
+        size,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How long a config trains.
+
+    Attributes:
+        rows: training rows, None when nobody has counted them or they are streamed.
+        per_epoch: optimizer steps of one pass over the rows, None without a count.
+        total: optimizer steps in all, None when that cannot be said.
+        epochs: passes over the rows, None without a count.
+        dropped_rows: rows at the end of an epoch that fill no generation and are passed over.
+        reason: why there is no total, empty when there is one.
+    """
+
+    rows: int | None
+    per_epoch: int | None
+    total: int | None
+    epochs: float | None
+    dropped_rows: int
+    reason: str = ""
+
+
+def count_steps(settings: PlanSettings, batches: Batches, rows: int | None) -> Steps:
+    """Count the optimizer steps.
+
+    An epoch has `rows // prompts per generation` generations, each used `steps_per_generation ×
+    num_iterations` times, and as many micro-batches make one step as are accumulated. The rest of the rows
+    is left out (`RepeatSampler.__iter__`). Fewer rows than one generation takes give no step.
+
+    Args:
+        settings: the config.
+        batches: its batch sizes.
+        rows: training rows, None when unknown.
+    """
+    asked = settings("max_steps")
+    limit = int(asked) if is_number(asked) else -1
+    # The trainer looks whether it has done enough after a step, so 0 trains one.
+    limit = 1 if limit == 0 else limit
+    if settings.streaming or rows is None:
+        if limit > 0:
+            return Steps(None, None, limit, None, 0)
+        reason = "a stream has no length; set max_steps" if settings.streaming else "the rows are not counted"
+        return Steps(None, None, None, None, 0, reason)
+    prompts = max(1, batches.prompts_per_generation)
+    generations, dropped = divmod(rows, prompts)
+    if not generations:
+        reason = f"one generation takes {prompts:,} prompts, and there are {rows:,} rows"
+        return Steps(rows, 0, 0, 0.0, rows, reason)
+    micro = generations * batches.steps_per_generation * batches.iterations
+    per_epoch = max(1, -(-micro // batches.accumulation))
+    total = limit if limit > 0 else math.ceil(settings.number("num_train_epochs") * per_epoch)
+    return Steps(rows, per_epoch, total, total / per_epoch, dropped)
+
+
+def batch_sum(batches: Batches) -> str:
+    """The completions of a step written out: `8 × 2 × 4 = 64 completions a step`."""
+    factors = [f"{batches.per_device:,} a device"]
+    if batches.world_size > 1:
+        factors.append(f"{batches.world_size:,} processes")
+    if batches.accumulation > 1:
+        factors.append(f"{batches.accumulation:,} accumulated")
+    return f"{' × '.join(factors)} = {batches.completions_per_step:,} completions a step"
+
+
+def prompt_sum(batches: Batches) -> str:
+    """What one generation answers, and how often it is used."""
+    whole, group, size = batches.prompts_per_generation, batches.group, batches.generation_batch_size
+    if not batches.whole:
+        return f"{size:,} completions a generation are no whole groups of {group:,}"
+    noun = "prompt" if whole == 1 else "prompts"
+    text = f"{size:,} completions a generation = {whole:,} {noun} × {group:,}"
+    times = batches.steps_per_reuse
+    if times == 1:
+        return text
+    return (
+        f"{text}, used for {float(times):g} steps"
+        if times > 1
+        else f"{text}, {float(1 / times):g} generations a step"
+    )
+
+
+def step_sum(steps: Steps, batches: Batches) -> str:
+    """The steps of an epoch written out, or why they cannot be said."""
+    if not steps.per_epoch:
+        if steps.total:
+            return f"{steps.total:,} steps; {steps.reason or 'an epoch has no known length'}"
+        return steps.reason
+    prompts = batches.prompts_per_generation
+    rest = f", {steps.dropped_rows:,} rows left over" if steps.dropped_rows else ""
+    return f"{steps.rows:,} rows ÷ {prompts:,} prompts a generation: {steps.per_epoch:,} steps an epoch{rest}"

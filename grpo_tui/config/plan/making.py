@@ -1,0 +1,171 @@
+"""`plan`: from the settings of a config to everything that can be said before it runs.
+
+Pure: what lies outside a config (rows, the model's sizes, the device, free disk, rates of earlier runs) is
+given by the caller, and each of it may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_tui.config.plan.arithmetic import Batches, Steps, count_steps, read_batches
+from grpo_tui.config.plan.memory_plan import Device, MemoryPlan
+from grpo_tui.config.plan.model_shape import ModelShape
+from grpo_tui.config.plan.saving import Checkpoints, plan_checkpoints
+from grpo_tui.config.plan.schedule import Point, learning_rates
+from grpo_tui.config.plan.settings import PlanSettings
+from grpo_tui.config.plan.time import Duration, Rate, estimate
+from grpo_tui.config.run_config import RunConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a plan needs beyond the config; whatever is unknown stays None.
+
+    Attributes:
+        world_size: training processes.
+        rows: training rows, after filters and hold-out.
+        prompt_tokens: tokens of the longest prompt.
+        model: sizes of the model.
+        device: the device to fit on.
+        free_bytes: free on the disk of the run folder.
+        rates: what earlier runs on this machine did.
+    """
+
+    world_size: int = 1
+    rows: int | None = None
+    prompt_tokens: int | None = None
+    model: ModelShape | None = None
+    device: Device | None = None
+    free_bytes: int | None = None
+    rates: tuple[Rate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that can be said of a run before it starts.
+
+    Attributes:
+        batches: completions and prompts.
+        steps: steps and epochs.
+        dtype: of the weights, `auto` when only the model knows.
+        autocast: dtype of matrix products when it is another, None otherwise.
+        max_completion_length: tokens of a completion at most.
+        prompt_tokens: tokens of the longest prompt, None when nobody looked.
+        checkpoints: what stays on disk.
+        learning_rate: the rate over the steps, empty when it is not known in advance.
+        duration: how long it takes, None without a run to tell.
+        memory: memory by part, None when the model's sizes are not known here.
+    """
+
+    batches: Batches
+    steps: Steps
+    dtype: str
+    autocast: str | None
+    max_completion_length: int
+    prompt_tokens: int | None
+    checkpoints: Checkpoints
+    learning_rate: tuple[Point, ...] = ()
+    duration: Duration | None = None
+    memory: MemoryPlan | None = None
+    model: ModelShape | None = field(default=None, repr=False)
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of a step at most: completions as long as allowed, with the longest prompt where known."""
+        length = self.max_completion_length + (self.prompt_tokens or 0)
+        return self.batches.completions_per_step * length
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented shape of `check --json`, with more."""
+        batches, steps, kept = self.batches, self.steps, self.checkpoints
+        prompts = batches.prompts_per_step
+        return {
+            "world_size": batches.world_size,
+            "generation_batch_size": batches.generation_batch_size,
+            "prompts_per_step": int(prompts) if prompts.denominator == 1 else float(prompts),
+            "total_steps": steps.total,
+            "dtype": self.dtype,
+            "memory": None if self.memory is None else self.memory.to_json(),
+            "completions_per_step": batches.completions_per_step,
+            "prompts_per_generation": batches.prompts_per_generation,
+            "whole_groups": batches.whole,
+            "rows": steps.rows,
+            "steps_per_epoch": steps.per_epoch,
+            "epochs": None if steps.epochs is None else round(steps.epochs, 4),
+            "dropped_rows": steps.dropped_rows,
+            "tokens_per_step_at_most": self.tokens_per_step,
+            "autocast": self.autocast,
+            "checkpoints": {
+                "written": kept.written,
+                "kept": kept.kept,
+                "bytes_each": kept.bytes_each,
+                "total_bytes": kept.total_bytes,
+                "free_bytes": kept.free_bytes,
+                "fits": kept.fits,
+            },
+            "duration": None
+            if self.duration is None
+            else {
+                "step_s": self.duration.step_s,
+                "total_s": self.duration.total_s,
+                "run": self.duration.run,
+                "scaled": self.duration.scaled,
+            },
+            "learning_rate": [list(point) for point in self.learning_rate],
+        }
+
+
+def plan(config: RunConfig | PlanSettings, around: Surroundings | None = None) -> Plan:
+    """Plan a run.
+
+    Args:
+        config: the config, or the settings of one that is being written.
+        around: what is known beyond it.
+    """
+    settings = PlanSettings.of(config) if isinstance(config, RunConfig) else config
+    around = around or Surroundings()
+    batches = read_batches(settings, around.world_size)
+    steps = count_steps(settings, batches, around.rows)
+    dtype = settings.dtype
+    if dtype == "auto" and around.model is not None and around.model.dtype:
+        dtype = around.model.dtype
+    return Plan(
+        batches=batches,
+        steps=steps,
+        dtype=dtype,
+        autocast=settings.autocast if settings.autocast != dtype else None,
+        max_completion_length=settings.whole("max_completion_length"),
+        prompt_tokens=around.prompt_tokens,
+        checkpoints=plan_checkpoints(
+            settings,
+            steps.total,
+            steps.per_epoch,
+            saved_bytes=None,
+            state_bytes=None,
+            free_bytes=around.free_bytes,
+        ),
+        learning_rate=learning_rates(settings, steps.total),
+        duration=_duration(settings, batches, steps, around.rates, around.device),
+        model=around.model,
+    )
+
+
+def _duration(
+    settings: PlanSettings, batches: Batches, steps: Steps, rates: Iterable[Rate], device: Device | None
+) -> Duration | None:
+    on_cpu = settings.flag("use_cpu") or (device is not None and device.kind == "cpu")
+    wanted = Rate(
+        run="",
+        model=settings.model,
+        step_s=0.0,
+        completions=batches.completions_per_step,
+        max_completion_length=settings.whole("max_completion_length"),
+        world_size=batches.world_size,
+        device="cpu" if on_cpu else "cuda",
+        use_vllm=settings.flag("use_vllm"),
+        use_peft=settings.flag("use_peft"),
+    )
+    return estimate(wanted, rates, steps.total)
