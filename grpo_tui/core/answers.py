@@ -59,6 +59,19 @@ def last_boxed(text: str) -> str | None:
     return None
 
 
+def boxed_spans(text: str) -> list[tuple[int, int]]:
+    r"""Return start and end of every `\boxed{…}` that is closed and in no other one, in order."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    while match := _BOXED.search(text, at):
+        content = _to_closing_brace(text, match.end())
+        if content is None:
+            return found  # a brace is open: whatever follows is inside it
+        at = match.end() + len(content) + 1
+        found.append((match.start(), at))
+    return found
+
+
 def last_tag(text: str, tag: str) -> str | None:
     """Return the content of the last `<tag>…</tag>`, over lines."""
     name = re.escape(tag.strip("<>"))
