@@ -57,7 +57,7 @@ def _sentence(error: Exception) -> str:
 COMMANDS = (
     "demo", "train", "attach", "runs", "status",
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
-    "score", "baseline", "probe", "cases", "rewards", "metrics", "log",
+    "score", "baseline", "probe", "cases", "rewards", "new", "metrics", "log",
 )  # fmt: skip
 
 
@@ -115,6 +115,10 @@ def _dispatch(parsed: object) -> int:
         from grpo_tui.cli.cases import run_cases
 
         return run_cases(parsed)
+    if command == "new":
+        from grpo_tui.cli.new import new
+
+        return new(parsed)
     if command == "log":
         from grpo_tui.cli.log import log
 

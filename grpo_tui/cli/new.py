@@ -1,0 +1,148 @@
+"""`grpo-tui new rewards FILE.py`: a rewards file with one function, and the next one when those there work.
+
+Knows the command's words and prints; the texts are `rewards.templates`'s, the trying `rewards.growing`'s.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.score import told
+from grpo_tui.config import RunConfig
+from grpo_tui.core.text import one_line, shell_word
+from grpo_tui.rewards.growing import Growth, add_to_file, growth, start_file, task_of
+from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.next_reward import section, stage_named
+from grpo_tui.rewards.samples import SampleError
+from grpo_tui.rewards.scoring import Dataset, config_of_functions
+from grpo_tui.rewards.sources import dataset_rows
+from grpo_tui.rewards.templates import Stage, Task, TemplateError, reward_names, stages
+
+
+def new(parsed: Any) -> int:
+    """`grpo-tui new KIND …`."""
+    return {"rewards": new_rewards}[parsed.kind](parsed)
+
+
+def new_rewards(parsed: Any) -> int:
+    """`grpo-tui new rewards FILE.py`: exit 1 when --next adds nothing."""
+    path: Path = parsed.file
+    if path.suffix != ".py":
+        raise CommandError(f"{path}: a rewards file is Python; call it {path.with_suffix('.py')}")
+    if parsed.next is None and path.exists():
+        raise CommandError(
+            f"{path} is there already and stays as it is; --next adds the next reward to it, or name another"
+        )
+    if parsed.next is not None and not path.is_file():
+        raise CommandError(f"{path}: no such file; without --next it is begun")
+    try:
+        return _begin(path, parsed) if parsed.next is None else _go_on(path, parsed)
+    except (LabError, SampleError, TemplateError) as error:
+        raise CommandError(f"{path}: {error}" if isinstance(error, TemplateError) else str(error)) from error
+
+
+def _begin(path: Path, parsed: Any) -> int:
+    task = Task()
+    if parsed.config is not None:
+        config = _config(parsed.config)
+        with Lab(limit_s=parsed.timeout) as lab:
+            told("", "reading the data")
+            task = task_of(config, dataset_rows(lab, config))
+        told("", "")
+    stage = start_file(path, task)
+    _print(lines(path, stage, "written", task, {stage.name: stage.weight}, parsed.config))
+    return OK
+
+
+def _go_on(path: Path, parsed: Any) -> int:
+    names = reward_names(path.read_text(encoding="utf-8"))
+    config = _config(parsed.config) if parsed.config is not None else None
+    now = _tried(path, names, config, parsed.timeout)
+    stage = now.advice.stage
+    if parsed.next:
+        stage = stage_named(parsed.next, now.task)
+        if stage is None:
+            known = ", ".join(f"{one.role} ({one.name})" for one in stages(now.task))
+            raise CommandError(
+                f"--next {one_line(parsed.next, 40)}: there is no such reward; known are {known}"
+            )
+    if stage is None:
+        print(f"{path}: {now.advice.says}")
+        for sentence in now.advice.mend:
+            print(f"  {sentence}")
+        if now.advice.mend and now.probed is not None and now.probed.kinds:
+            words = " ".join(shell_word(f"{path}:{name}") for name in names)
+            print(f"The completions: grpo-tui probe {words} --show")
+        return FAILED
+    add_to_file(path, stage, now.task)
+    weights = {**(now.advice.weights or {}), stage.name: stage.weight}
+    _print(lines(path, stage, "added", now.task, weights, parsed.config))
+    return OK
+
+
+def _tried(path: Path, names: list[str], config: RunConfig | None, limit_s: float) -> Growth:
+    """What the file's functions do, on the config's rows or on made-up ones."""
+    if not names:
+        raise TemplateError("it has no reward: a function at its top level that takes `completions`")
+    functions = config_of_functions([f"{path}:{name}" for name in names])
+    with Lab(limit_s=limit_s) as lab:
+        told("", "starting the lab, which imports torch")
+        lab.load(functions)
+        dataset: Dataset | None = dataset_rows(lab, config) if config is not None else None
+        found = growth(lab, config or functions, dataset, tell=told)
+    told("", "")
+    return found
+
+
+def _config(path: Path) -> RunConfig:
+    """A config as far as it goes: one that names no reward yet is just the one to begin with."""
+    from grpo_tui.config.resolve import inspect_config
+    from grpo_tui.config.run_config import ConfigError
+    from grpo_tui.core.findings import errors_of
+
+    found = inspect_config(path, world_size=None)
+    if found.config is not None:
+        return found.config
+    errors = [error for error in errors_of(found.findings) if error.id != "config.missing-reward"]
+    if errors:
+        raise CommandError(str(ConfigError(tuple(errors), found.file)))
+    parts = found.parts
+    return RunConfig(
+        path=found.file,
+        model=str(parts["ModelConfig"].get("model_name_or_path", "")),
+        grpo=dict(parts["GRPOConfig"]),
+        model_args=dict(parts["ModelConfig"]),
+        script=dict(parts["GRPOScriptArguments"]),
+        mixture=dict(parts["DatasetMixtureConfig"]),
+        section=found.section,
+        raw=dict(found.document.values),
+        cwd=str(Path.cwd()),
+    )
+
+
+def _print(found: Iterator[str]) -> None:
+    for line in found:
+        print(line)
+
+
+def lines(
+    path: Path, stage: Stage, what: str, task: Task, weights: Mapping[str, float], config: Path | None = None
+) -> Iterator[str]:
+    """What was written, what belongs into the config, and what to do next."""
+    place = os.path.relpath(path, config.parent) if config is not None else path.name
+    where = one_line(str(config), 60) if config is not None else "a config beside it"
+    yield f"{path}: {stage.name} {what}, worth {stage.weight:g}: {stage.says}"
+    yield ""
+    yield f"For {where}:"
+    yield ""
+    yield section({f"{place}:{name}": weight for name, weight in weights.items()}, task).rstrip("\n")
+    yield ""
+    words = " ".join(shell_word(f"{path}:{name}") for name in weights)
+    yield f"Try to fool them:   grpo-tui probe {words}"
+    yield f"See what they give: grpo-tui rewards {words}"
+    given = f" --config {shell_word(config)}" if config is not None else ""
+    yield f"Add the next:       grpo-tui new rewards {shell_word(path)} --next{given}"

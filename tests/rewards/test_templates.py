@@ -1,0 +1,195 @@
+"""A rewards file from the template: each function holds against the probes, the next comes when it works."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.cli.main import main
+from grpo_tui.config.section import Section
+from grpo_tui.core.findings import Finding
+from grpo_tui.rewards.form import Form, find_form
+from grpo_tui.rewards.gold_forms import wrong_answer
+from grpo_tui.rewards.growing import add_to_file, file_of, with_reward
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.next_reward import advise, section, task_for
+from grpo_tui.rewards.probe_report import judge
+from grpo_tui.rewards.probes import ProbeRow, make_probes
+from grpo_tui.rewards.scoring import config_of_functions
+from grpo_tui.rewards.templates import (
+    DEFAULT_FORM,
+    Task,
+    TemplateError,
+    begun_with,
+    reward_names,
+    stages,
+    with_stage,
+)
+
+FORMS = [
+    DEFAULT_FORM,
+    Form("tags", "reasoning", "result"),
+    Form("tags", None, "answer"),
+    Form("tags", "think", "answer", prefilled=True),
+    Form("boxed"),
+    Form("hashes"),
+]
+GOLDS = ["42", "1250", "-8", "3.5", "7/2", "Paris", "B"]
+
+
+def grown(task: Task) -> str:
+    """The whole file, one reward after the other."""
+    first, *others = stages(task)
+    text = begun_with(first, task, "rewards.py")
+    for stage in others:
+        text = with_stage(text, stage)
+    return text
+
+
+def functions(text: str) -> dict[str, Callable[..., Any]]:
+    space: dict[str, Any] = {"__name__": "rewards"}
+    exec(compile(text, "rewards.py", "exec"), space)
+    return {name: space[name] for name in reward_names(text)}
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: f"{form.style} {form.think} {form.prefilled}")
+@pytest.mark.parametrize("gold", GOLDS)
+def test_nothing_fools_the_template_and_it_refuses_nothing(form: Form, gold: str) -> None:
+    probes = make_probes(ProbeRow("What is it?", gold, wrong_answer(gold, ["Rome"])), form)
+    texts = [probe.text for probe in probes]
+    made = functions(grown(Task(form)))
+    given = {
+        name: f(prompts=["p"] * len(texts), completions=texts, answer=[gold] * len(texts), step=1)
+        for name, f in made.items()
+    }
+    assert given["correctness"][:2] == [1.0, 0.0]
+    assert all(-1.0 <= score <= 1.0 for scores in given.values() for score in scores)
+    verdicts = judge(probes, given)
+    assert [(v.function, v.fault, v.kind) for v in verdicts] == []
+
+
+def test_messages_are_read_like_texts_and_no_gold_answer_is_no_score() -> None:
+    correctness = functions(grown(Task()))["correctness"]
+    seen: dict[str, list[str]] = {}
+    chat = [[{"role": "assistant", "content": "<answer> 1,250 </answer>"}]] * 3
+    scores = correctness(completions=chat, answer=["1250", "so\n#### 1250", ""], log_extra=seen.__setitem__)
+    assert scores == [1.0, 1.0, None]
+    assert seen == {"extracted": ["1,250"] * 3, "gold": ["1250", "1250", ""]}
+
+
+def test_a_file_with_one_function_says_in_which_form_the_next_is_written() -> None:
+    form = Form("tags", "reasoning", "result")
+    task = Task(form)
+    assert find_form([], [begun_with(stages(task)[0], task, "r.py")]) == form
+
+
+def test_what_another_file_lacks_comes_with_the_function() -> None:
+    strict = stages(Task())[1]
+    mine = (
+        '"""Mine."""\n\nimport os\n\ndef short(completions, **kw):\n    return [1.0 for _ in completions]\n'
+    )
+    text = with_stage(mine, strict)
+    assert ast.get_docstring(ast.parse(text)) == "Mine."
+    assert "def short" in text
+    assert text.count("import re\n") == 1
+    assert functions(text)["strict_format"](["<think>a</think><answer>4</answer>", "4"]) == [1.0, 0.0]
+    with pytest.raises(TemplateError, match="strict_format"):
+        with_stage(text, strict)
+    with pytest.raises(TemplateError, match="line 2"):
+        with_stage("a = 1\ndef f(:\n", strict)
+
+
+def test_a_file_keeps_its_line_breaks_its_permissions_and_its_link(tmp_path: Path) -> None:
+    file, link = tmp_path / "real.py", tmp_path / "rewards.py"
+    file.write_bytes(b"import re\r\n")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    add_to_file(link, stages(Task())[4], Task())
+    assert link.is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert file.read_bytes().count(b"\n") == file.read_bytes().count(b"\r\n") > 10
+    add_to_file(tmp_path / "new.py", stages(Task())[1], Task())
+    assert reward_names((tmp_path / "new.py").read_text()) == ["strict_format"]
+
+
+@pytest.mark.parametrize(
+    ("names", "findings", "stage", "says"),
+    [
+        ([], [], "correctness", "Next is correctness, worth 2"),
+        (["correctness"], [], "strict_format", "correctness works. Next is strict_format"),
+        (["correctness", "strict_format"], [], "incremental_format", "All 2 rewards work. Next"),
+        (["correctness", "strict_format", "incremental_format"], [], "not_too_long", "worth 0.2"),
+        (["correctness", "strict_format", "incremental_format", "get_soft_overlong_punishment"], [],
+         "no_repetition", "Next"),
+        (["correctness", "strict_format", "incremental_format", "length", "repetition"], [], None, "Nothing"),
+        (["a", "b", "c", "d", "e"], [], None, "three to five are enough"),
+        (["correctness"], [Finding("rewards.return", "error", "correctness", 1, "it gives 2 for 4")], None,
+         "First make work"),
+        (["correctness"], [Finding("rewards.slow", "warning", "correctness", 1, "slow")], "strict_format",
+         "works"),
+    ],
+)  # fmt: skip
+def test_the_next_is_what_is_missing_once_what_is_there_works(
+    names: list[str], findings: list[Finding], stage: str | None, says: str
+) -> None:
+    found = advise(names, Task(), None, findings)
+    assert (found.stage.name if found.stage is not None else None) == stage
+    assert says in found.says
+    assert set(found.weights or {}) == set(names)
+    assert bool(found.mend) == says.startswith("First")
+
+
+def test_the_task_is_what_the_prompts_ask_for() -> None:
+    task = task_for(["Use <plan></plan> and <result></result>"], ["<think><answer>"], "gold", 512)
+    assert (task.form, task.column, task.words) == (Form("tags", "plan", "result"), "gold", 384)
+    assert "system_prompt" not in section({"rewards.py:f": 1.0}, task)
+    plain = task_for(["2+2?"], [], None, None)
+    assert (plain.form, plain.column, plain.asked) == (DEFAULT_FORM, "answer", False)
+    assert "<think>" in section({"rewards.py:f": 1.0}, plain)
+    assert '"my rewards.py:f"' in section({"my rewards.py:f": 1.0}, task)
+
+
+def test_a_config_with_one_more_reward_keeps_its_weights_together(tmp_path: Path) -> None:
+    file = tmp_path / "rewards.py"
+    config = config_of_functions([f"{file}:correctness"])
+    config = replace(config, grpo={"reward_weights": [3.0]})
+    strict = stages(Task())[1]
+    more = with_reward(config, file, strict)
+    assert [entry.name for entry in more.section.rewards] == ["correctness", "strict_format"]
+    assert more.grpo["reward_weights"] == [3.0, 0.5]
+    assert config.grpo["reward_weights"] == [3.0]
+    assert file_of(more) == file
+    assert file_of(replace(config, section=Section(), path=tmp_path / "a.yaml")) == tmp_path / "rewards.py"
+
+
+def test_the_command_begins_adds_and_says_what_to_mend(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "rewards.py"
+    assert main(["new", "rewards", "rewards.py"]) == 0
+    assert "{name: correctness, source: rewards.py:correctness, weight: 2.0}" in capsys.readouterr().out
+    before = file.read_text()
+    assert main(["new", "rewards", "rewards.py"]) == 2
+    assert "stays as it is" in capsys.readouterr().err
+    assert file.read_text() == before
+    assert main(["new", "rewards", "rewards.py", "--next"]) == 0
+    assert "strict_format added" in capsys.readouterr().out
+    assert reward_names(file.read_text()) == ["correctness", "strict_format"]
+    assert file.read_text().startswith(before.rstrip())
+    fooled = file.read_text().replace("plain(answer) == plain(right)", "str(right) in answer")
+    file.write_text(fooled)
+    assert main(["new", "rewards", "rewards.py", "--next"]) == 1
+    assert "correctness is fooled by list of candidates" in capsys.readouterr().out
+    assert file.read_text() == fooled
+    assert main(["new", "rewards", "rewards.py", "--next", "style"]) == 0
+    assert reward_names(file.read_text())[-1] == "no_repetition"
+    assert main(["new", "rewards", "rewards.py", "--next", "nothing"]) == 2
+    assert "known are" in capsys.readouterr().err
+    assert main(["new", "rewards", "rewards.txt"]) == 2
+    assert main(["new", "rewards", "absent.py", "--next"]) == 2
