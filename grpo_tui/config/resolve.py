@@ -107,6 +107,7 @@ def inspect_config(
     *,
     world_size: int | None = 1,
     text: str | None = None,
+    document: yaml_lines.YamlDocument | None = None,
 ) -> Inspected:
     """Read a config as far as it goes; errors are findings, none is raised.
 
@@ -115,10 +116,12 @@ def inspect_config(
         overrides: `K=V` texts, as for `load_config`.
         world_size: number of training processes for the batch arithmetic; None leaves that check out.
         text: what stands in an editor; the file is then not read and need not exist.
+        document: the text as it was read already; overrides are written into it.
     """
     file = Path(path).expanduser().absolute()
     try:
-        document = read_document(file) if text is None else parse_document(text)
+        if document is None:
+            document = read_document(file) if text is None else parse_document(text)
     except UnreadableError as error:
         return Inspected(file, yaml_lines.YamlDocument({}), {}, Section(), {}, (error.finding,), None)
     return _inspect(document, file, Places(file.parent, Path.cwd()), overrides, world_size)

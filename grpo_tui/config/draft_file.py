@@ -1,0 +1,95 @@
+"""A config file's bytes read and written: nothing lost on the way, nothing overwritten by half.
+
+A text is written beside the file, brought to the disk and renamed over it, through a symbolic link to its
+target, with the file's mode. It does not know what the text means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from grpo_tui.config.document import MOST_BYTES
+
+
+class DraftFileError(ValueError):
+    """The file cannot be read as a text, or not be written; the message says why."""
+
+
+def read_text(path: Path) -> tuple[str, str]:
+    """Read a file as it is, line ends and byte order mark kept; returns the text and its hash.
+
+    Raises:
+        DraftFileError: it is missing, no file, too large or no UTF-8.
+    """
+    try:
+        with path.open("rb") as opened:
+            content = opened.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise DraftFileError(f"{path} is larger than {MOST_BYTES // 1_000_000} MB, which no config is")
+        return content.decode("utf-8"), digest(content)
+    except UnicodeDecodeError as error:
+        raise DraftFileError(f"{path} is not UTF-8 text (byte {error.start})") from error
+    except OSError as error:
+        raise DraftFileError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def digest(content: bytes) -> str:
+    """Return the hash by which a changed file is known."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def hash_on_disk(path: Path) -> str | None:
+    """Return the hash of a file now; None when it is not there or cannot be read."""
+    try:
+        return digest(path.read_bytes())
+    except OSError:
+        return None
+
+
+def write_text(path: Path, text: str) -> str:
+    """Write a file whole; returns the hash of what stands there now.
+
+    Raises:
+        DraftFileError: the folder is missing or cannot be written, or the text cannot be encoded.
+    """
+    target = path.resolve()  # a link stays a link, and its target gets the text
+    try:
+        content = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DraftFileError(f"a character at {error.start} cannot be written as UTF-8") from error
+    beside = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.new")
+    try:
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except OSError as error:
+        raise DraftFileError(f"nothing can be written into {target.parent}: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            if target.exists():
+                os.fchmod(opened.fileno(), stat.S_IMODE(target.stat().st_mode))
+            os.fsync(opened.fileno())
+        os.replace(beside, target)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise DraftFileError(f"{path} cannot be written: {error.strerror}") from error
+    _settle(target.parent)
+    return digest(content)
+
+
+def _settle(folder: Path) -> None:
+    """Bring the rename to the disk, where the file system lets folders be synchronised."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
