@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 SAME = 1e-8
 """Values that differ by less are one."""
@@ -43,6 +44,32 @@ def is_flat(values: Sequence[float | None]) -> bool:
     """True when a group teaches nothing: no spread between its scored completions, or none scored."""
     kept = scored(values)
     return not kept or max(kept) - min(kept) < SAME
+
+
+GroupKind = Literal["mixed", "all right", "all wrong", "flat", "unscored"]
+
+
+def kind_of_group(values: Sequence[float | None], totals: tuple[float, float] | None) -> GroupKind:
+    """Tell a group that teaches (mixed) from those that do not, and these by where they are flat.
+
+    Args:
+        values: the totals of the group.
+        totals: the lowest and the highest total of the run; None while they are not known to differ.
+
+    Returns:
+        `all right` for a group flat at the highest total of the run, `all wrong` at the lowest, `flat`
+        between them, `unscored` when no completion has a finite total.
+    """
+    kept = scored(values)
+    if not kept:
+        return "unscored"
+    if not is_flat(values):
+        return "mixed"
+    if totals is not None and kept[0] > totals[1] - SAME:
+        return "all right"
+    if totals is not None and kept[0] < totals[0] + SAME:
+        return "all wrong"
+    return "flat"
 
 
 def variance_shares(
