@@ -34,6 +34,7 @@ def _score_command(commands: Commands) -> None:
     )
     origin.add_argument("--run", type=Path, metavar="RUN", help="completions of a recorded run")
     score.add_argument("--step", metavar="N|best|worst", type=_step, help="with --run; default the newest")
+    score.add_argument("--tag", metavar="TAG", help="only the samples that have this tag")
     add_time_limit(score)
     score.add_argument("--weights", metavar="W,W,…", help="instead of the config's, in the functions' order")
     add_overrides(score)
@@ -120,7 +121,10 @@ def _rewards_argument(command: argparse.ArgumentParser, count: str) -> None:
 
 def _samples(command: argparse._ActionsContainer) -> None:
     command.add_argument(
-        "--samples", type=Path, metavar="FILE", help="JSONL of prompt, completion, columns; or TRL's parquet"
+        "--samples",
+        type=Path,
+        metavar="FILE",
+        help="JSONL of prompt, completion, columns; or TRL's parquet; or a YAML of cases",
     )
 
 

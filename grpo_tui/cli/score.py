@@ -38,7 +38,7 @@ def score(parsed: Any) -> int:
             if weights is not None and len(weights) != len(lab.functions):
                 raise CommandError(f"--weights has {len(weights)} for {len(lab.functions)} reward functions")
             dataset, note = _dataset(lab, config, parsed)
-            samples = _samples(lab, config, parsed, dataset)
+            samples = _tagged(_samples(lab, config, parsed, dataset), parsed.tag)
             wish = Wish(weights=weights, gold=not parsed.once, repeat=not parsed.once, tell=told)
             found = report(lab, samples, dataset, wish)
     except (LabError, SampleError, RunDatabaseError) as error:
@@ -127,6 +127,17 @@ def _samples(lab: Lab, config: RunConfig, parsed: Any, dataset: Dataset | None) 
         run = run_folder(parsed.run)
         return joined(lab, config, dataset, run_samples(run, parsed.step))
     return samples_from(lab, config, dataset, Origin("gold", parsed.rows or 4))
+
+
+def _tagged(samples: list[Sample], tag: str | None) -> list[Sample]:
+    if tag is None:
+        return samples
+    wanted = tag.removeprefix("#")
+    found = [sample for sample in samples if wanted in sample.tags]
+    if not found:
+        known = ", ".join(sorted({one for sample in samples for one in sample.tags})) or "none"
+        raise SampleError(f"no sample has the tag {one_line(wanted, 40)}; there are: {known}")
+    return found
 
 
 def _weights(text: str | None) -> list[float] | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.formatting import MISSING, compact, duration, fixed, percent
+from grpo_tui.rewards.samples import sample_words
 from grpo_tui.rewards.score_report import FunctionScore, GroupScore
 from grpo_tui.rewards.scoring import Report
 
@@ -41,7 +42,8 @@ def _group(
     found: Report, group: GroupScore, names: Sequence[str], cells: Sequence[int], width: int
 ) -> Iterator[str]:
     samples = found.scored.samples
-    kinds = any(sample.kind for sample in samples)
+    words = {i: one_line(sample_words(samples[i]), WIDEST) for i in group.indices}
+    kind_w = max(5, *map(len, words.values())) if any(sample_words(s) for s in samples) else 0
     spread = f"mean {compact(group.mean)}  std {compact(group.std)}"
     flat = "  flat: nothing to learn" if len(group.indices) > 1 and not any(group.advantages) else ""
     prompt = one_line(
@@ -49,13 +51,13 @@ def _group(
     )
     yield f"{prompt}   {spread}{flat}"
     head = "".join(f"  {name:>{cell}}" for name, cell in zip(names, cells, strict=True))
-    kind_head = "  kind " if kinds else ""
+    kind_head = f"  {'kind':{kind_w}}" if kind_w else ""
     yield f"{'#':>5}{kind_head}{head}    total  advantage  completion"
     for index, advantage in zip(group.indices, group.advantages, strict=True):
         scores = "".join(
             f"  {_score(f, index):>{cell}}" for f, cell in zip(found.scored.functions, cells, strict=True)
         )
-        kind = f"  {samples[index].kind:5}" if kinds else ""
+        kind = f"  {words[index]:{kind_w}}" if kind_w else ""
         total = compact(found.aggregate.totals[index])
         row = f"{index + 1:>5}{kind}{scores}  {total:>7}  {fixed(advantage):>9}  "
         yield row + one_line(samples[index].text, max(LEAST_TEXT, width - len(row)))

@@ -26,7 +26,7 @@ from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.removed import nearest
 from grpo_tui.config.yaml_lines import YamlDocument, YamlError, parse_mapping
 from grpo_tui.core.statistics import is_number
-from grpo_tui.rewards.samples import Sample
+from grpo_tui.rewards.samples import Sample, tags_of
 
 CASE_KEYS = ("name", "prompt", "completion", "columns", "expect", "above", "below", "tags", "note")
 FILE_KEYS = ("rewards", "cases", "tolerance")
@@ -80,7 +80,6 @@ class Case:
         expect: by the name of a function, or `total`.
         above, below: name of another case to the function, or `total`, by which the two are compared.
         line: line of the case in its file.
-        tags: free words.
     """
 
     name: str
@@ -89,7 +88,6 @@ class Case:
     above: Mapping[str, str] = field(default_factory=dict)
     below: Mapping[str, str] = field(default_factory=dict)
     line: int | None = None
-    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,16 +235,26 @@ def _case(path: Path, document: YamlDocument, number: int, entry: Any) -> Case:
         expect = {TOTAL: expect}
     case = Case(
         name=str(entry.get("name") or f"case {number + 1}"),
-        sample=Sample(entry.get("prompt", ""), entry["completion"], columns, group=str(number)),
+        sample=Sample(
+            entry.get("prompt", ""), entry["completion"], columns, group=str(number), tags=_tags(place, entry)
+        ),
         expect={str(name): _expected(place, name, value) for name, value in expect.items()},
         above=_others(place, entry.get("above")),
         below=_others(place, entry.get("below")),
         line=line,
-        tags=tuple(str(tag) for tag in entry.get("tags") or ()),
     )
     if not (case.expect or case.above or case.below):
         raise CaseFileError(f"{place}: the case expects nothing; add expect, above or below")
     return case
+
+
+def _tags(place: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
+    tags = entry.get("tags") or ()
+    if isinstance(tags, str):
+        return tags_of(tags)
+    if not isinstance(tags, list | tuple):
+        raise CaseFileError(f"{place}: tags is a list of words, not {tags!r}")
+    return tuple(str(tag) for tag in tags)
 
 
 def _expected(place: str, name: Any, value: Any) -> Expected:

@@ -5,7 +5,6 @@ Calls block: a screen makes them from a thread. It imports neither torch nor tra
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -20,7 +19,6 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe
 from grpo_tui.rewards.nursery import NurseryError
 from grpo_tui.rewards.samples import Sample
-from grpo_tui.store.values import finite_json
 
 LOOK_S = 0.1
 """How often it is asked whether the person has had enough."""
@@ -283,15 +281,3 @@ def generate(
     """
     with Generator(config, tell, cancel) as generator:
         return list(generator.answers(rows, count).samples)
-
-
-def save_jsonl(samples: Sequence[Sample], path: Path) -> None:
-    """Write samples in the form that `samples.read_jsonl` reads, one a line.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    with path.open("w", encoding="utf-8", errors="replace") as file:
-        for sample in samples:
-            row = {**sample.columns, "prompt": sample.prompt, "completion": sample.completion}
-            file.write(json.dumps(finite_json(row), ensure_ascii=False, default=str) + "\n")

@@ -60,6 +60,8 @@ def keep_case(config: RunConfig, report: Report, index: int) -> tuple[Path, str]
     columns = finite_json({key: value for key, value in sample.columns.items() if _is_plain(value)})
     if columns:
         case["columns"] = columns
+    if sample.tags:
+        case["tags"] = list(sample.tags)
     case["expect"] = expect
     add_case(path, case, _rewards(config, path))
     return path, name

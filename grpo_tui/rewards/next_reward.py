@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
+from grpo_tui.rewards.checks.together import MOST
 from grpo_tui.rewards.form import find_form
 from grpo_tui.rewards.probing import ProbeReport
 from grpo_tui.rewards.templates import DEFAULT_FORM, WORDS_PER_TOKEN, Stage, Task, stages
 
-MOST = 5
-"""Rewards that are advised at most."""
 WEIGHTS = {"correctness": 2.0, "format": 0.5, "partial": 0.5, "length": 0.2, "style": 0.2}
 """What a role is worth in the total, as long as nobody knows better."""
 _WORDS = {"length": ("long", "short", "length", "punish"), "style": ("repet", "style", "divers", "word")}

@@ -15,8 +15,11 @@ from typing import Any
 from grpo_tui.core.text import whole_text
 from grpo_tui.rewards.gold_forms import GoldForm, gold_column, short_answer, wrong_answers
 from grpo_tui.store.reader import RunReader, StoredGroup
+from grpo_tui.store.values import finite_json
 
 MOST_BYTES = 256_000_000
+OURS = "grpo_tui"
+"""The key of a line under which stands what the dataset does not know of."""
 _TRL_OWN = ("step", "prompt", "completion", "advantage")
 
 
@@ -36,6 +39,7 @@ class Sample:
         kind: what is known of it, such as `gold` or `wrong`; empty for nothing.
         truncated: whether it was cut off at the length limit.
         recorded: `{"total", "advantage"}` from a run.
+        tags: words that a person gave it.
     """
 
     prompt: Any
@@ -45,6 +49,7 @@ class Sample:
     kind: str = ""
     truncated: bool = False
     recorded: Mapping[str, float | None] | None = None
+    tags: tuple[str, ...] = ()
 
     @property
     def prompt_key(self) -> str:
@@ -74,8 +79,21 @@ def groups_of(samples: Sequence[Sample]) -> list[list[int]]:
     return list(found.values())
 
 
+def tags_of(text: str) -> tuple[str, ...]:
+    """The tags that a person typed, parted by blanks or commas, with or without a leading #; each once."""
+    words = (word.lstrip("#") for word in text.replace(",", " ").split())
+    return tuple(dict.fromkeys(word for word in words if word))
+
+
+def sample_words(sample: Sample) -> str:
+    """What is known of a sample and what a person called it: `gold #hard`."""
+    return " ".join([*([sample.kind] if sample.kind else []), *(f"#{tag}" for tag in sample.tags)])
+
+
 def read_jsonl(path: Path) -> list[Sample]:
     """Read `{"prompt", "completion", <columns>}`, one object a line.
+
+    What is ours, and no column of the data, stands under `grpo_tui`: `{"tags": […], "kind": "…"}`.
 
     Raises:
         SampleError: the file or a line of it cannot be used.
@@ -111,8 +129,30 @@ def _from_line(line: str, place: str) -> Sample:
             raise SampleError(f"{place}: there is no {name}; it has {', '.join(row) or 'nothing'}")
         if not isinstance(row[name], str) and not _is_messages(row[name]):
             raise SampleError(f"{place}: {name} must be a text or a list of {{role, content}} messages")
-    columns = {key: value for key, value in row.items() if key not in ("prompt", "completion")}
-    return Sample(row["prompt"], row["completion"], columns)
+    columns = {key: value for key, value in row.items() if key not in ("prompt", "completion", OURS)}
+    ours = row.get(OURS)
+    if ours is None:
+        return Sample(row["prompt"], row["completion"], columns)
+    known = isinstance(ours, dict) and isinstance(ours.get("kind", ""), str)
+    tags = ours.get("tags", []) if isinstance(ours, dict) else None
+    if not known or not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise SampleError(f'{place}: {OURS} is {{"tags": ["a", "b"], "kind": "…"}}, not {ours!r}')
+    return Sample(row["prompt"], row["completion"], columns, kind=ours.get("kind", ""), tags=tuple(tags))
+
+
+def save_jsonl(samples: Iterable[Sample], path: Path) -> None:
+    """Write samples in the form that `read_jsonl` reads, one a line.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with path.open("w", encoding="utf-8", errors="replace") as file:
+        for sample in samples:
+            row = {**sample.columns, "prompt": sample.prompt, "completion": sample.completion}
+            ours = {"tags": list(sample.tags), "kind": sample.kind}
+            if kept := {key: value for key, value in ours.items() if value}:
+                row[OURS] = kept
+            file.write(json.dumps(finite_json(row), ensure_ascii=False, default=str) + "\n")
 
 
 def _is_messages(value: Any) -> bool:

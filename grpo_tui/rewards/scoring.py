@@ -23,6 +23,7 @@ from grpo_tui.rewards.checks.gold import gold_findings, reads_column
 from grpo_tui.rewards.checks.signature import signature_findings
 from grpo_tui.rewards.checks.together import (
     cost_findings,
+    count_findings,
     float32_findings,
     names_findings,
     pair_findings,
@@ -141,6 +142,7 @@ def _sample(sample: Sample) -> dict[str, Any]:
         "prompt": sample.prompt,
         "completion": sample.completion,
         "kind": sample.kind,
+        "tags": list(sample.tags),
         "columns": dict(sample.columns),
         "recorded": dict(sample.recorded) if sample.recorded is not None else None,
     }
@@ -218,6 +220,8 @@ def report(
     batch = completions_at_once(lab.config)
     findings = _findings(results, scored, data)
     findings += names_findings(results)
+    if lab.config.model:  # functions that are tried alone are as many as a person named
+        findings += count_findings(results)
     findings += pair_findings(results, samples, weights)
     findings += share_findings(results, samples, weights)
     findings += unscored_findings(results, aggregate)

@@ -6,12 +6,13 @@ For commands and the pane alike. The lab's child reads dataset rows and parquet 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
+from grpo_tui.rewards.cases import CaseFileError, read_cases
 from grpo_tui.rewards.gold_forms import forms_for, likely_form
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.probing import as_samples, made_up_rows, probes_for
@@ -44,7 +45,7 @@ class Origin:
         run: the run folder, for `run`.
         step: a step, `best` or `worst`; None for the newest step.
         group: number of one group in the record, instead of a step.
-        file: a JSONL or parquet file.
+        file: a JSONL or parquet file, or a file of cases.
     """
 
     kind: str = "gold"
@@ -138,7 +139,7 @@ def unanswered(dataset: Dataset, count: int) -> list[Sample]:
 
 
 def file_samples(lab: Lab, path: Path) -> list[Sample]:
-    """Samples of a JSONL file, or of TRL's parquet.
+    """Samples of a JSONL file, of TRL's parquet, or of a file of cases.
 
     Raises:
         SampleError: the file cannot be used.
@@ -148,6 +149,11 @@ def file_samples(lab: Lab, path: Path) -> list[Sample]:
         raise SampleError(f"{path}: no such file of samples")
     if path.suffix.lower() == ".parquet":
         return from_parquet_rows(lab.parquet(path.absolute()), [f.name for f in lab.functions], str(path))
+    if path.suffix.lower() in (".yaml", ".yml"):
+        try:
+            return [replace(case.sample, group="", kind=case.name) for case in read_cases(path).cases]
+        except CaseFileError as error:
+            raise SampleError(str(error)) from error
     return read_jsonl(path)
 
 

@@ -16,6 +16,7 @@ cases:
     prompt: 2+2?
     completion: <answer>4</answer>   # as asked
     columns: {answer: "4"}
+    tags: [hard, odd]
     expect: {correct: 1.0, total: {at_least: 1}}
   - name: wrong
     completion: <answer>5</answer>
@@ -39,7 +40,8 @@ def file(tmp_path: Path) -> Path:
 def test_a_file_is_read_with_its_rewards_beside_it(file: Path) -> None:
     read = read_cases(file)
     assert read.rewards == (f"{file.parent / 'rewards.py'}:correct", "think_format_reward")
-    assert [(case.name, case.line) for case in read.cases] == [("right", 4), ("wrong", 9), ("no gold", 13)]
+    assert [(case.name, case.line) for case in read.cases] == [("right", 4), ("wrong", 10), ("no gold", 14)]
+    assert [case.sample.tags for case in read.cases] == [("hard", "odd"), (), ()]
     assert read.cases[0].sample.columns == {"answer": "4"}
 
 
@@ -64,13 +66,13 @@ def test_what_does_not_hold_is_told_with_both_sides(file: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("completion: x", "complation: x", r":13: there is no key complation; did you mean completion"),
-        ("below: right", "below: rihgt", r":9: no case is called “rihgt”; did you mean “right”"),
-        ("name: wrong", "name: right", r":9: two cases are called “right”"),
-        ("correct: 0}", "correct: [0]}", r":9: correct is to be a number"),
+        ("completion: x", "complation: x", r":14: there is no key complation; did you mean completion"),
+        ("below: right", "below: rihgt", r":10: no case is called “rihgt”; did you mean “right”"),
+        ("name: wrong", "name: right", r":10: two cases are called “right”"),
+        ("correct: 0}", "correct: [0]}", r":10: correct is to be a number"),
         ("{at_least: 1}", "{over: 1}", r":4: over: bounds are"),
         ("cases:", "tests:", r"no key tests"),
-        ("    completion: x\n", "", r":13: the case has no completion"),
+        ("    completion: x\n", "", r":14: the case has no completion"),
         ("[rewards.py:correct, think_format_reward]", "{a: 1}", r":2: rewards is a config or a list"),
     ],
 )

@@ -16,6 +16,9 @@ from grpo_tui.rewards.samples import (
     gold_and_wrong,
     groups_of,
     read_jsonl,
+    sample_words,
+    save_jsonl,
+    tags_of,
     with_columns_of,
 )
 from grpo_tui.store.reader import RunReader
@@ -46,6 +49,8 @@ def test_a_jsonl_file_gives_prompt_completion_and_columns(tmp_path: Path) -> Non
         ('{"prompt": "p", "answer": "4"}', ":1: there is no completion; it has prompt, answer"),
         ('{"prompt": 3, "completion": "c"}', ":1: prompt must be a text or a list"),
         ("[1]", ":1: a sample is an object"),
+        ('{"prompt": "p", "completion": "c", "grpo_tui": {"tags": "a"}}', ":1: grpo_tui is"),
+        ('{"prompt": "p", "completion": "c", "grpo_tui": 3}', ":1: grpo_tui is"),
         ("\n", "holds no sample"),
     ],
 )
@@ -54,6 +59,19 @@ def test_a_line_that_is_no_sample_is_named(text: str, words: str, tmp_path: Path
     file.write_text(text)
     with pytest.raises(SampleError, match=words):
         read_jsonl(file)
+
+
+def test_tags_are_kept_in_the_file_and_are_no_column_of_the_data(tmp_path: Path) -> None:
+    file = tmp_path / "samples.jsonl"
+    samples = [
+        Sample("p", "c", {"answer": "4", "tags": ["a dataset's own"]}, tags=("hard", "odd")),
+        Sample("p", [{"role": "assistant", "content": "d\u2028e"}], {"answer": "4"}, kind="gold"),
+        Sample("p", "f"),
+    ]
+    save_jsonl(samples, file)
+    assert read_jsonl(file) == samples
+    assert [sample_words(sample) for sample in samples] == ["#hard #odd", "gold", ""]
+    assert tags_of(" #hard, odd hard #") == ("hard", "odd")
 
 
 def test_samples_of_one_prompt_are_a_group_in_whatever_order() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.cli.main import main
+from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.lab import Lab
 from tests.rewards.labs import write
 from tests.ui.recorded_run import RecordedRun
@@ -97,6 +98,38 @@ def test_rows_of_the_demos_config_are_scored_with_gold_and_wrong_answers(
     assert body["functions"][0]["log_extra"]["gold"][0] == body["samples"][0]["columns"]["answer"]
     assert body["totals"] == [3.0, 1.0, 3.0, 1.0]
     assert body["findings"] == []
+
+
+def test_a_config_with_two_rewards_gets_a_note_and_functions_alone_get_none(
+    tmp_path: Path, file: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "my.yaml"
+    config.write_text(
+        f"model_name_or_path: {DEMO_MODEL}\nnum_generations: 2\nper_device_train_batch_size: 2\n"
+        f"grpo_tui:\n  dataset: {samples}\n  rewards:\n    - {{name: a, source: {file}:correct}}\n"
+        f"    - {{name: b, source: {file}:short}}\n"
+    )
+    found = []
+    for sources in ([str(config)], [f"{file}:correct", f"{file}:short"]):
+        assert main(["score", *sources, "--samples", str(samples), "--json"]) == 0
+        found.append([(f["id"], f["severity"]) for f in json.loads(capsys.readouterr().out)["findings"]])
+    assert found == [[("rewards.few", "info")], []]
+
+
+def test_samples_are_chosen_by_their_tags(
+    file: Path, samples: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [json.loads(line) for line in samples.read_text().splitlines()]
+    rows[1]["grpo_tui"] = {"tags": ["hard", "odd"], "kind": "gold"}
+    samples.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["score", f"{file}:correct", "--samples", str(samples)]
+    assert main([*words, "--tag", "#hard", "--json"]) == 0
+    (sample,) = json.loads(capsys.readouterr().out)["samples"]
+    assert (sample["tags"], sample["kind"], sample["columns"]) == (["hard", "odd"], "gold", {"answer": "7"})
+    assert main(words) == 0
+    assert "gold #hard" in capsys.readouterr().out
+    assert main([*words, "--tag", "easy"]) == 2
+    assert "there are: hard, odd" in capsys.readouterr().err
 
 
 def test_a_recorded_run_is_scored_by_other_functions(

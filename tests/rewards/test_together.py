@@ -10,6 +10,7 @@ from grpo_tui.core.findings import Finding
 from grpo_tui.rewards.checks.gold import gold_findings
 from grpo_tui.rewards.checks.together import (
     cost_findings,
+    count_findings,
     float32_findings,
     names_findings,
     pair_findings,
@@ -111,3 +112,19 @@ def test_a_gold_answer_has_to_win_in_one_form(score: object, rule: str | None) -
     assert gold_findings([_function("correct", values)], samples, "level") == [], (
         "it does not read that column"
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "found"), [(1, "rewards.few"), (2, "rewards.few"), (3, None), (5, None), (6, "rewards.many")]
+)
+def test_fewer_than_three_rewards_and_more_than_five_get_a_note(count: int, found: str | None) -> None:
+    functions = [_function(f"f{k}", RIGHT) for k in range(count)]
+    notes = count_findings(functions)
+    assert _ids(notes) == ([found] if found else [])
+    assert all(note.severity == "info" for note in notes)
+
+
+def test_a_reward_model_alone_gets_no_note() -> None:
+    model = FunctionScore(FunctionInfo(0, "judge", 1.0, "model", "org/judge"), tuple(RIGHT))
+    assert count_findings([model]) == []
+    assert _ids(count_findings([model, _function("right", RIGHT)])) == ["rewards.few"]

@@ -21,6 +21,8 @@ LEAST_PAIRS = 6
 """Samples in groups with spread that a statement about two functions needs."""
 DROWNS = 0.95
 SLOW_S = 2.0
+FEWEST, MOST = 3, 5
+"""Rewards that a run is advised to have."""
 
 
 def names_findings(results: Sequence[FunctionScore]) -> list[Finding]:
@@ -35,6 +37,25 @@ def names_findings(results: Sequence[FunctionScore]) -> list[Finding]:
             )
             found.append(Finding("rewards.duplicate-name", "error", name, None, message))
     return found
+
+
+def count_findings(results: Sequence[FunctionScore]) -> list[Finding]:
+    """Return a note when a run has fewer than three rewards or more than five; a model may stand alone."""
+    count = len(results)
+    if FEWEST <= count <= MOST or all(result.info.kind == "model" for result in results):
+        return []
+    if count < FEWEST:
+        message = (
+            f"{'one reward function' if count == 1 else f'{count} reward functions'}: three to five, each "
+            "for one thing (the answer, the form, partial credit for it, length), give a model that gets "
+            "little right yet something to climb"
+        )
+        return [Finding("rewards.few", "info", None, None, message)]
+    message = (
+        f"{count} reward functions: with more than five it is hard to see which one is learnt; leave out "
+        "those with the smallest share"
+    )
+    return [Finding("rewards.many", "info", None, None, message)]
 
 
 def pair_findings(
