@@ -123,18 +123,31 @@ def _evaluation(
 ) -> tuple[Dataset | None, list[str]]:
     if str(config.grpo.get("eval_strategy", "no")) == "no":
         return None, []
+    found = evaluation_source(config, rows)
+    return (holdout, []) if found is None else _mapped(found[0], config, found[1], lengths)
+
+
+def evaluation_source(config: RunConfig, rows: Rows) -> tuple[Dataset, str] | None:
+    """Return the rows to evaluate on before mapping, and their origin.
+
+    None when nothing is evaluated, or the hold-out is.
+
+    Raises:
+        DataError: the config wants evaluation and there are no rows for it.
+    """
+    if str(config.grpo.get("eval_strategy", "no")) == "no":
+        return None
     source = config.section.eval_dataset
+    split = str(config.script.get("dataset_test_split", "test"))
     if source is not None:
         found: Any = read_source(source)
-        split = str(config.script.get("dataset_test_split", "test"))
         if isinstance(found, dict):
             found = found.get(split, found)
-        return _mapped(as_dataset(found, source), config, source, lengths)
+        return as_dataset(found, source), source
     if rows.test is not None:
-        return _mapped(rows.test, config, rows.origin, lengths)
-    if holdout is not None:
-        return holdout, []
-    split = config.script.get("dataset_test_split", "test")
+        return rows.test, rows.origin
+    if config.section.holdout:
+        return None
     raise DataError(
         f"eval_strategy is {config.grpo['eval_strategy']}, but {rows.origin} has no split {split}. Set "
         "grpo_tui.eval_dataset, grpo_tui.holdout, dataset_test_split, or eval_strategy: 'no'"
