@@ -86,6 +86,8 @@ def _local_model_findings(model_args: Mapping[str, Any], document: YamlDocument)
     """A model written as a path must be a folder that holds one; anything else is a name of the Hub."""
     name = str(model_args.get("model_name_or_path") or "")
     path = Path(name).expanduser()
+    if not name:
+        return []
     if path.is_dir():
         if any((path / file).is_file() for file in ("config.json", "adapter_config.json")):
             return []

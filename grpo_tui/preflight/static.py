@@ -6,18 +6,40 @@ Puts together the checks of `config` and the rules about this machine and the ou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.resolve import Inspected, inspect_config, inspect_saved
 from grpo_tui.config.rules import Settings
+from grpo_tui.config.rules_grpo import grpo_findings
+from grpo_tui.config.rules_lora import lora_findings
+from grpo_tui.config.rules_nested import nested_findings
+from grpo_tui.config.rules_sharded import sharded_findings
+from grpo_tui.config.rules_training import training_findings
+from grpo_tui.config.rules_vllm import vllm_findings
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import NoDefault
 from grpo_tui.core.findings import Finding
+from grpo_tui.core.statistics import is_number
+from grpo_tui.preflight.advice import advice
+from grpo_tui.preflight.facts import Facts
+from grpo_tui.preflight.folder import folder_findings, run_root
+from grpo_tui.preflight.hardware import hardware_findings
 from grpo_tui.preflight.machine import Machine, this_machine
 from grpo_tui.preflight.report import Preflight, in_order
+from grpo_tui.preflight.servers import port_findings, server_findings, server_note
+
+RULES: tuple[Callable[[Settings], list[Finding]], ...] = (
+    training_findings,
+    grpo_findings,
+    vllm_findings,
+    lora_findings,
+    nested_findings,
+    sharded_findings,
+)
+"""The rules about a config alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +102,33 @@ def of_inspected(inspected: Inspected, start: Start, machine: Machine | None = N
     settings = Settings.of(inspected, start.world_size)
     env = inspected.config.env if inspected.config is not None else {}
     found = list(inspected.findings)
-    found += rule_findings(settings, start, machine or this_machine(env))
+    found += rule_findings(settings, start, machine or this_machine(env), inspected.file)
+    note = server_note(settings)
     return Preflight(
         inspected.config,
-        in_order(found),
+        in_order(_unexplained(found)),
+        advice=tuple(advice(settings, Facts(), known_steps(settings))),
         resolved=resolved_values(settings),
+        notes=(note,) if note else (),
         done=("static",),
         world_size=start.world_size,
     )
 
 
-def rule_findings(settings: Settings, start: Start, machine: Machine) -> Sequence[Finding]:
+def rule_findings(settings: Settings, start: Start, machine: Machine, file: Path | None) -> list[Finding]:
     """Return what the rules find beyond the checks of `config`."""
-    return []
+    # It needs `packaging`, which an installation without TRL may lack.
+    from grpo_tui.preflight.packages import version_findings
+
+    found: list[Finding] = []
+    for rules in RULES:
+        found += rules(settings)
+    found += hardware_findings(settings, machine.gpus)
+    found += version_findings(settings, machine)
+    found += server_findings(settings, machine)
+    found += port_findings(settings, start.launcher, machine)
+    found += folder_findings(settings, start.root or run_root(settings, file), resume=start.resume)
+    return found
 
 
 def resolved_values(settings: Settings) -> dict[str, Any]:
@@ -105,3 +141,16 @@ def resolved_values(settings: Settings) -> dict[str, Any]:
         for name, info in settings.fields.items()
         if info.default is not NoDefault.REQUIRED and not name.endswith("_token")
     }
+
+
+def known_steps(settings: Settings) -> int | None:
+    """Optimizer steps of the run as far as the config alone says."""
+    steps = settings.get("max_steps")
+    return int(steps) if is_number(steps) and steps > 0 else None
+
+
+def _unexplained(findings: Iterable[Finding]) -> list[Finding]:
+    """Leave out what another finding at the same key says better."""
+    found = list(findings)
+    refused = {f.field for f in found if f.id in ("config.not-installed", "config.type", "config.range")}
+    return [f for f in found if not (f.field in refused and f.id in ("packages.version", "config.unused"))]

@@ -1,0 +1,298 @@
+"""Rules of GRPOConfig and GRPOTrainer (TRL 1.16) about the loss, the reference model, sampling and logging.
+
+What TRL raises when the trainer is built or in the first step, what it only warns of, and what one setting
+makes of another without a word. vLLM's keys are `rules_vllm`'s, LoRA's `rules_lora`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grpo_tui.config.rules import REMOVE, Settings, yaml_said
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.statistics import is_number
+
+HIGH_RATE = 1e-4
+"""A learning rate above this spoils a whole model within steps; GRPO's own range is 1e-7 to 1e-5."""
+HIGH_RATE_LORA = 2e-3
+_CISPO_HIGH = 5.0
+_SUMMED_PER_TOKEN = ("bnpo", "dr_grpo", "dapo", "cispo")
+
+_ONLY_WITH: tuple[tuple[tuple[str, ...], str, str], ...] = (
+    (("sapo_temperature_neg", "sapo_temperature_pos"), "loss_type", "sapo"),
+    (("vespo_k_pos", "vespo_lambda_pos", "vespo_k_neg", "vespo_lambda_neg"), "loss_type", "vespo"),
+)
+_ONLY_WHEN: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("ref_model_mixup_alpha", "ref_model_sync_steps"), "sync_ref_model"),
+    (
+        ("entropy_coef_min", "entropy_coef_max", "entropy_coef_delta", "entropy_target"),
+        "use_adaptive_entropy",
+    ),
+    (("log_multimodal", "num_completions_to_print", "log_unique_prompts"), "log_completions"),
+    (("liger_kernel_config",), "use_liger_kernel"),
+    (("transformers_continuous_batching_config",), "use_transformers_continuous_batching"),
+)
+"""Keys that are read only when another one is true."""
+
+_RENAMED = {
+    "use_transformers_paged": (
+        "use_transformers_continuous_batching",
+        "use_transformers_paged is called use_transformers_continuous_batching now and goes in TRL 2",
+    ),
+    "vllm_importance_sampling_cap": (
+        "vllm_importance_sampling_clip_max",
+        "vllm_importance_sampling_cap is called vllm_importance_sampling_clip_max now and goes in TRL 2",
+    ),
+}
+
+
+def grpo_findings(settings: Settings) -> list[Finding]:
+    """Return what is wrong with GRPO's own settings together."""
+    found = list(_loss(settings))
+    found += _clipping(settings)
+    found += _reference(settings)
+    found += _entropy(settings)
+    found += _rewards(settings)
+    found += _rate(settings)
+    found += _logging(settings)
+    found += _conditional(settings)
+    return found
+
+
+def _loss(s: Settings) -> Iterator[Finding]:
+    loss, level = s.get("loss_type"), s.get("importance_sampling_level")
+    if loss == "luspo" and level != "sequence":
+        yield s.finding(
+            "grpo.loss-level",
+            "warning",
+            "loss_type",
+            f"loss_type luspo is made for whole sequences, and importance_sampling_level is {level}",
+            ("importance_sampling_level", "sequence"),
+        )
+    elif loss == "vespo" and level != "token":
+        yield s.finding(
+            "grpo.loss-level",
+            "warning",
+            "importance_sampling_level",
+            "loss_type vespo weighs sequences itself, so importance_sampling_level must stay token",
+            ("importance_sampling_level", "token"),
+        )
+    elif level == "sequence" and loss in _SUMMED_PER_TOKEN:
+        default = "" if s.written("loss_type") else ", TRL's default,"
+        yield s.finding(
+            "grpo.loss-level",
+            "warning",
+            "importance_sampling_level",
+            f"importance_sampling_level sequence (GSPO) with loss_type {loss}{default} weighs each "
+            "completion by its "
+            "length; GSPO is loss_type grpo",
+            ("loss_type", "grpo"),
+        )
+
+
+def _clipping(s: Settings) -> Iterator[Finding]:
+    loss, low, high, delta = (s.get(name) for name in ("loss_type", "epsilon", "epsilon_high", "delta"))
+    if loss == "cispo" and (high is None or (is_number(high) and high < 1)):
+        said = f"epsilon_high is {high:g}" if is_number(high) else f"epsilon_high is not set, so it is {low}"
+        yield s.finding(
+            "grpo.cispo-cap",
+            "warning",
+            "loss_type" if high is None else "epsilon_high",
+            f"loss_type cispo caps the ratio itself at epsilon_high, and {said}: every token counts for "
+            "that much at "
+            f"most. Its paper takes {_CISPO_HIGH:g}",
+            ("epsilon_high", _CISPO_HIGH),
+        )
+    elif loss not in ("cispo", "sapo", "vespo") and is_number(high) and is_number(low) and high < low:
+        yield s.finding(
+            "grpo.clip-order",
+            "warning",
+            "epsilon_high",
+            f"epsilon_high {high:g} is below epsilon {low:g}: good answers are held back more than bad ones",
+            ("epsilon_high", max(0.28, low)),
+        )
+    if is_number(delta) and is_number(high if high is not None else low):
+        bound = 1 + (high if high is not None else low)
+        if loss in ("cispo", "sapo", "vespo"):
+            message = f"delta is not used: loss_type {loss} has no two-sided clipping"
+            yield s.finding("config.unused", "warning", "delta", message, ("delta", REMOVE))
+        elif delta <= bound:
+            yield s.finding(
+                "grpo.delta",
+                "warning",
+                "delta",
+                f"delta {delta:g} is not above 1 + epsilon_high = {bound:g}, so it cuts ratios that are "
+                "not clipped yet",
+                ("delta", 4.0),
+            )
+
+
+def _reference(s: Settings) -> Iterator[Finding]:
+    beta = s.get("beta")
+    if not s.get("sync_ref_model"):
+        return
+    if beta == 0:
+        yield s.finding(
+            "grpo.no-reference",
+            "error",
+            "sync_ref_model",
+            "sync_ref_model needs a reference model, and with beta 0 there is none",
+            ("sync_ref_model", False),
+        )
+    elif s.get("use_peft"):
+        yield s.finding(
+            "grpo.no-reference",
+            "error",
+            "sync_ref_model",
+            "sync_ref_model needs a reference model of its own; with LoRA the reference is the model "
+            "without its "
+            "adapter, which cannot be synchronised",
+            ("sync_ref_model", False),
+        )
+
+
+def _entropy(s: Settings) -> Iterator[Finding]:
+    least, most = s.get("entropy_coef_min"), s.get("entropy_coef_max")
+    if s.get("use_adaptive_entropy") and is_number(least) and is_number(most) and least > most:
+        yield s.finding(
+            "grpo.entropy-bounds",
+            "error",
+            "entropy_coef_min",
+            f"entropy_coef_min {least:g} is above entropy_coef_max {most:g}",
+            ("entropy_coef_min", 0.0),
+        )
+    threshold = s.get("off_policy_mask_threshold")
+    if is_number(threshold) and threshold <= 0:
+        yield s.finding(
+            "grpo.off-policy",
+            "error",
+            "off_policy_mask_threshold",
+            f"off_policy_mask_threshold must be above 0; it is {threshold:g} and would mask every answer "
+            "below "
+            "the group's mean",
+            ("off_policy_mask_threshold", 0.5),
+        )
+
+
+def _rewards(s: Settings) -> Iterator[Finding]:
+    if s.get("multi_objective_aggregation") == "normalize_then_sum" and s.written("scale_rewards"):
+        yield s.finding(
+            "config.unused",
+            "warning",
+            "scale_rewards",
+            f"scale_rewards {s.get('scale_rewards')} is not used: multi_objective_aggregation "
+            "normalize_then_sum scales "
+            "each reward itself",
+            ("scale_rewards", REMOVE),
+        )
+    weights = [entry.weight for entry in s.section.rewards if entry.weight is not None]
+    weights += list(s.get("reward_weights") or ())
+    count = (
+        len(s.section.rewards) + len(s.get("reward_funcs") or ()) + bool(s.get("reward_model_name_or_path"))
+    )
+    if count and len(weights) == count and all(weight == 0 for weight in weights):
+        field = "reward_weights" if s.get("reward_weights") else "grpo_tui.rewards.0.weight"
+        yield s.finding(
+            "grpo.no-weight",
+            "error",
+            field,
+            "every reward has the weight 0, so every completion gets the reward 0 and nothing is learned",
+            (field, [1.0] * count if s.get("reward_weights") else 1.0),
+        )
+
+
+def _rate(s: Settings) -> Iterator[Finding]:
+    rate, clip = s.get("learning_rate"), s.get("max_grad_norm")
+    if not is_number(rate):
+        return
+    lora = bool(s.get("use_peft"))
+    limit, usual = (HIGH_RATE_LORA, 1e-5) if lora else (HIGH_RATE, 1e-6)
+    small = _small_model(s)
+    if rate > (HIGH_RATE_LORA * 5 if small else limit):
+        yield s.finding(
+            "grpo.rate-high",
+            "warning",
+            "learning_rate",
+            f"learning_rate {rate:g} is far above what GRPO takes "
+            f"({'1e-5 to 1e-4 for LoRA' if lora else '1e-7 to 1e-5'}"
+            "): the KL explodes within steps, and the rewards fall to 0",
+            ("learning_rate", usual),
+        )
+    elif rate == 0:
+        yield s.finding(
+            "grpo.rate-zero",
+            "warning",
+            "learning_rate",
+            "learning_rate is 0, so nothing is learned",
+            ("learning_rate", usual),
+        )
+    if clip == 0:
+        yield s.finding(
+            "grpo.no-clipping",
+            "warning",
+            "max_grad_norm",
+            "max_grad_norm 0 switches clipping off: one bad batch can turn the weights into no numbers, "
+            "which is seen "
+            "only in the next generation",
+            ("max_grad_norm", 1.0),
+        )
+
+
+def _small_model(s: Settings) -> bool:
+    """A model of a few million parameters, as the demonstration's, bears rates that spoil a real one."""
+    from grpo_tui.config.model_size import folder_bytes
+
+    size = folder_bytes(str(s.get("model_name_or_path") or ""))
+    return size is not None and size < 50_000_000
+
+
+def _logging(s: Settings) -> Iterator[Finding]:
+    if s.get("log_completions_hub_repo") is not None and not s.get("log_completions"):
+        yield s.finding(
+            "grpo.completions-not-logged",
+            "error",
+            "log_completions_hub_repo",
+            "log_completions_hub_repo uploads what log_completions writes, and log_completions is false",
+            ("log_completions", True),
+        )
+    if s.get("use_liger_kernel"):
+        fused = s.mapping("liger_kernel_config").get("fused_linear_cross_entropy")
+        if fused:
+            yield s.finding(
+                "grpo.liger-fused",
+                "error",
+                "liger_kernel_config.fused_linear_cross_entropy",
+                "fused_linear_cross_entropy replaces the model's forward, which TRL patches itself",
+                ("liger_kernel_config.fused_linear_cross_entropy", False),
+            )
+        yield s.finding(
+            "config.deprecated",
+            "warning",
+            "use_liger_kernel",
+            "use_liger_kernel goes in TRL 2; the Hub's kernels take its place",
+            ("model_init_kwargs.use_kernels", True),
+        )
+    for old, (new, message) in _RENAMED.items():
+        if s.written(old):
+            yield s.finding("config.deprecated", "warning", old, message, (new, s.get(old)))
+
+
+def _conditional(s: Settings) -> Iterator[Finding]:
+    for names, key, value in _ONLY_WITH:
+        for name in names:
+            if s.written(name) and s.get(key) != value:
+                message = f"{name} is not used: {key} is {s.get(key)}, and only {value} reads it"
+                yield s.finding("config.unused", "warning", name, message, (name, REMOVE))
+    for names, key in _ONLY_WHEN:
+        for name in names:
+            if s.written(name) and not s.get(key):
+                message = f"{name} is not used: {key} is {yaml_said(s.get(key))}"
+                yield s.finding("config.unused", "warning", name, message, (key, True))
+    if s.written("use_bias_correction_kl") and s.get("beta") == 0:
+        yield s.finding(
+            "config.unused",
+            "warning",
+            "use_bias_correction_kl",
+            "use_bias_correction_kl is not used: beta is 0, so there is no KL term",
+            ("use_bias_correction_kl", REMOVE),
+        )

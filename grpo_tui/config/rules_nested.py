@@ -1,0 +1,298 @@
+"""Rules about the mappings inside a config: keys that were renamed, are unknown, or say what another says.
+
+`model_init_kwargs`, `generation_kwargs`, `chat_template_kwargs`, `lr_scheduler_kwargs`, the checkpointing and
+accelerator mappings, continuous batching. FSDP and DeepSpeed are `rules_sharded`'s. It loads no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from grpo_tui.config import source_names
+from grpo_tui.config.removed import nearest
+from grpo_tui.config.rules import REMOVE, Settings, yaml_said
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.statistics import is_number
+
+ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention")
+
+_MODEL_RENAMED: dict[str, tuple[str, Any, str]] = {
+    "use_flash_attention_2": ("attn_implementation", "flash_attention_2", "it is attn_implementation now"),
+    "use_auth_token": (
+        "model_init_kwargs.token",
+        REMOVE,
+        "it is called token now, and `hf auth login` does it",
+    ),
+    "load_in_4bit": ("load_in_4bit", True, "it stands at the left margin now"),
+    "load_in_8bit": ("load_in_8bit", True, "it stands at the left margin now"),
+    "use_cache": ("model_init_kwargs.use_cache", REMOVE, "TRL sets it itself"),
+}
+"""Keys of `model_init_kwargs` that are gone: the key to write, its value, and the sentence."""
+_MODEL_IGNORED = ("mirror", "_fast_init", "low_cpu_mem_usage", "from_tf", "from_flax", "offload_state_dict")
+
+_SET_BY_TRL = {
+    "max_new_tokens": "max_completion_length",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repetition_penalty": "repetition_penalty",
+    "cache_implementation": "cache_implementation",
+    "max_tokens": "max_completion_length",
+}
+"""Generation settings that have a key of TRL's own, which the rest of the trainer reads."""
+_TEMPLATE_TAKEN = (
+    "conversation",
+    "tools",
+    "chat_template",
+    "add_generation_prompt",
+    "tokenize",
+    "return_dict",
+    "padding",
+    "continue_final_message",
+)
+_CHECKPOINT_NAMES = frozenset(
+    {"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"}
+)
+_NO_OPTIONS = ("constant", "constant_with_warmup", "linear")
+
+
+def nested_findings(settings: Settings) -> list[Finding]:
+    """Return what is wrong inside the mappings of a config."""
+    found = list(_model_init(settings))
+    found += _attention(settings)
+    found += _generation(settings)
+    found += _template(settings)
+    found += _scheduler(settings)
+    for name in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
+        found += _unknown(settings, name, _CHECKPOINT_NAMES | {"every_n_layers"})
+    found += _unknown(settings, "accelerator_config", source_names.accelerator_names())
+    found += _unknown(
+        settings, "transformers_continuous_batching_config", source_names.continuous_batching_names()
+    )
+    found += _accelerator(settings)
+    return found
+
+
+def _unknown(s: Settings, name: str, known: Collection[str]) -> Iterator[Finding]:
+    """Refuse keys that nothing takes, with the nearest that is taken."""
+    if not known:
+        return
+    for key, value in s.mapping(name).items():
+        if key not in known:
+            near = nearest(str(key), known)
+            hint = f". Did you mean {near}?" if near else f"; it takes {_some(known)}"
+            fix = (f"{name}.{near}", value) if near else (f"{name}.{key}", REMOVE)
+            yield s.finding(
+                "nested.unknown-key", "error", f"{name}.{key}", f"{name} has no key {key}{hint}", fix
+            )
+
+
+def _some(known: Collection[str]) -> str:
+    names = sorted(known)
+    return ", ".join(names) if len(names) <= 8 else f"{', '.join(names[:8])} and {len(names) - 8} more"
+
+
+def _model_init(s: Settings) -> Iterator[Finding]:
+    given = s.mapping("model_init_kwargs")
+    for key, value in given.items():
+        field = f"model_init_kwargs.{key}"
+        if key in _MODEL_RENAMED:
+            target, put, now = _MODEL_RENAMED[key]
+            message = f"{field} is no longer understood and makes the model fail to load: {now}"
+            yield s.finding("config.removed-key", "error", field, message, (target, put))
+        elif key in _MODEL_IGNORED:
+            message = f"{field} is ignored without a word: transformers 5 no longer has it"
+            yield s.finding("config.removed-key", "warning", field, message, (field, REMOVE))
+        elif key in ("attn_implementation", "dtype", "revision") and s.written(_own_name(key)):
+            own = _own_name(key)
+            if value != s.get(own):
+                message = (
+                    f"{field} {yaml_said(value)} wins over {own} {yaml_said(s.get(own))}; keep one of them"
+                )
+                yield s.finding("config.conflict", "warning", field, message, (field, REMOVE))
+        elif key in ("pretrained_model_name_or_path", "architecture"):
+            message = f"{field} is given by TRL itself; it takes model_name_or_path"
+            yield s.finding("config.conflict", "error", field, message, (field, REMOVE))
+        elif known := source_names.loading_names():
+            near = nearest(str(key), known, cutoff=0.8) if key not in known else None
+            if near:
+                message = f"{field} is no argument of from_pretrained. Did you mean {near}?"
+                yield s.finding(
+                    "nested.unknown-key", "error", field, message, (f"model_init_kwargs.{near}", value)
+                )
+    if given.get("device_map") is not None and (s.world_size or 1) > 1:
+        message = f"device_map is ignored: with {s.world_size} processes each has one GPU of its own"
+        yield s.finding(
+            "config.unused",
+            "warning",
+            "model_init_kwargs.device_map",
+            message,
+            ("model_init_kwargs.device_map", REMOVE),
+        )
+
+
+def _own_name(key: str) -> str:
+    return "model_revision" if key == "revision" else key
+
+
+def _attention(s: Settings) -> Iterator[Finding]:
+    for field, value in (
+        ("attn_implementation", s.get("attn_implementation")),
+        ("model_init_kwargs.attn_implementation", s.mapping("model_init_kwargs").get("attn_implementation")),
+    ):
+        if not isinstance(value, str) or value in ATTENTION or "/" in value or value.startswith("paged|"):
+            continue
+        plain = value.lower().replace("-", "_")
+        near = {
+            "flash_attention": "flash_attention_2",
+            "fa2": "flash_attention_2",
+            "flash_attn": "flash_attention_2",
+            "flash_attn_2": "flash_attention_2",
+            "flash": "flash_attention_2",
+        }.get(plain) or nearest(plain, ATTENTION)
+        hint = (
+            f". Did you mean {near}?" if near else f"; it knows {', '.join(ATTENTION)} and kernels of the Hub"
+        )
+        yield s.finding(
+            "nested.attention",
+            "error",
+            field,
+            f"{field} is {value}, which transformers does not know{hint}",
+            (field, near) if near else (field, REMOVE),
+        )
+
+
+def _generation(s: Settings) -> Iterator[Finding]:
+    given, vllm = s.mapping("generation_kwargs"), bool(s.get("use_vllm"))
+    for key, value in given.items():
+        field = f"generation_kwargs.{key}"
+        own = _SET_BY_TRL.get(key)
+        if own is not None and not (key == "max_tokens" and not vllm):
+            behind = (
+                "; the loss then uses another temperature than the sampling" if key == "temperature" else ""
+            )
+            message = f"{field} wins over {own} {yaml_said(s.get(own))} without a word{behind}; set {own}"
+            yield s.finding("config.conflict", "warning", field, message, (own, value))
+        elif key == "do_sample" and not value:
+            message = (
+                f"{field} false makes all completions of a prompt the same, so no group teaches anything"
+            )
+            yield s.finding("nested.greedy", "error", field, message, (field, REMOVE))
+        elif key in ("num_return_sequences", "n") and is_number(value) and value > 1:
+            message = (
+                f"{field} {value} gives more completions than TRL has prompts for; the group is "
+                "num_generations"
+            )
+            yield s.finding("nested.more-completions", "error", field, message, (field, REMOVE))
+        elif key in ("num_beams", "beam_width") and is_number(value) and value > 1:
+            message = (
+                f"{field} {value} searches for the likeliest text, while GRPO needs samples of the policy"
+            )
+            yield s.finding("nested.beams", "warning", field, message, (field, REMOVE))
+        elif not vllm and (known := source_names.generation_names()) and key not in known:
+            near = nearest(str(key), known)
+            hint = f". Did you mean {near}?" if near else ""
+            message = f"{field} is no setting of transformers' GenerationConfig, so nothing reads it{hint}"
+            fix = (f"generation_kwargs.{near}", value) if near else (field, REMOVE)
+            yield s.finding("nested.unknown-key", "error", field, message, fix)
+
+
+def _template(s: Settings) -> Iterator[Finding]:
+    for key in s.mapping("chat_template_kwargs"):
+        if key in _TEMPLATE_TAKEN:
+            field = f"chat_template_kwargs.{key}"
+            message = f"{field} is given by TRL itself, so the first step fails with two values for {key}"
+            yield s.finding("nested.taken", "error", field, message, (field, REMOVE))
+
+
+def _scheduler(s: Settings) -> Iterator[Finding]:
+    kind, given = str(s.get("lr_scheduler_type")), s.mapping("lr_scheduler_kwargs")
+    known = source_names.schedules().get(kind)
+    if known is None:
+        return
+    takes, required = known
+    if kind in ("constant", "constant_with_warmup") and given:
+        message = f"lr_scheduler_kwargs is not used: lr_scheduler_type {kind} has no options"
+        yield s.finding(
+            "config.unused", "warning", "lr_scheduler_kwargs", message, ("lr_scheduler_kwargs", REMOVE)
+        )
+        return
+    for key, value in given.items():
+        if key not in takes:
+            field = f"lr_scheduler_kwargs.{key}"
+            near = nearest(str(key), takes)
+            hint = (
+                f". Did you mean {near}?"
+                if near
+                else f"; it takes {_some(takes)}"
+                if takes
+                else "; it takes none"
+            )
+            fix = (f"lr_scheduler_kwargs.{near}", value) if near else (field, REMOVE)
+            message = f"lr_scheduler_type {kind} has no option {key}{hint}"
+            yield s.finding("nested.unknown-key", "error", field, message, fix)
+    for key in sorted(required - set(given)):
+        message = f"lr_scheduler_type {kind} needs lr_scheduler_kwargs.{key}"
+        steps = s.get("max_steps")
+        value = max(1, steps // 10) if is_number(steps) and steps > 0 else 100
+        yield s.finding(
+            "nested.schedule", "error", "lr_scheduler_type", message, (f"lr_scheduler_kwargs.{key}", value)
+        )
+    yield from _scheduler_values(s, kind, given)
+
+
+def _scheduler_values(s: Settings, kind: str, given: Any) -> Iterator[Finding]:
+    rate = s.get("learning_rate")
+    if kind in ("cosine_with_min_lr", "cosine_warmup_with_min_lr"):
+        lowest = [key for key in ("min_lr", "min_lr_rate") if given.get(key) is not None]
+        if not lowest:
+            message = f"lr_scheduler_type {kind} needs lr_scheduler_kwargs.min_lr or min_lr_rate"
+            fix = ("lr_scheduler_kwargs.min_lr_rate", 0.1)
+            yield s.finding("nested.schedule", "error", "lr_scheduler_type", message, fix)
+        elif len(lowest) == 2:
+            field = "lr_scheduler_kwargs.min_lr_rate"
+            message = "min_lr and min_lr_rate are both set; each follows from the other"
+            yield s.finding("nested.schedule", "error", field, message, (field, REMOVE))
+    end = given.get("lr_end", 1e-7)
+    if kind == "polynomial" and is_number(end) and is_number(rate) and end >= rate:
+        field = "lr_scheduler_kwargs.lr_end"
+        message = f"lr_scheduler_kwargs.lr_end {end:g} must be below learning_rate {rate:g}"
+        yield s.finding("nested.schedule", "error", field, message, (field, rate / 10))
+    for key in ("warmup_type", "decay_type"):
+        value = given.get(key)
+        if (
+            kind == "warmup_stable_decay"
+            and value is not None
+            and value not in ("linear", "cosine", "1-sqrt")
+        ):
+            field = f"lr_scheduler_kwargs.{key}"
+            message = f"{field} is {value}; it knows linear, cosine and 1-sqrt"
+            yield s.finding("nested.schedule", "error", field, message, (field, "cosine"))
+
+
+def _accelerator(s: Settings) -> Iterator[Finding]:
+    given = s.mapping("accelerator_config")
+    streams = s.get("dataset_streaming") or s.get("streaming")
+    if given.get("dispatch_batches") and streams:
+        field = "accelerator_config.dispatch_batches"
+        message = "a stream is read by each process itself, so dispatch_batches must be false"
+        yield s.finding("nested.dispatch", "error", field, message, (field, False))
+    if given.get("split_batches"):
+        field = "accelerator_config.split_batches"
+        message = (
+            "split_batches divides per_device_train_batch_size among the processes, which breaks "
+            "GRPO's groups"
+        )
+        yield s.finding("nested.split", "warning", field, message, (field, False))
+    gathered = given.get("gradient_accumulation_kwargs") or {}
+    accumulation = s.get("gradient_accumulation_steps")
+    if isinstance(gathered, dict) and "num_steps" in gathered and accumulation and accumulation > 1:
+        field = "accelerator_config.gradient_accumulation_kwargs.num_steps"
+        message = (
+            f"the accumulation is given twice: num_steps {gathered['num_steps']} and "
+            "gradient_accumulation_steps "
+        )
+        message += str(accumulation)
+        yield s.finding("config.conflict", "error", field, message, (field, REMOVE))

@@ -1,0 +1,202 @@
+"""Rules about FSDP and DeepSpeed in a config: what cannot go together, and what the mappings do not know.
+
+It reads a DeepSpeed file, as transformers will, and nothing else. accelerate's own config file is the
+launcher's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.removed import nearest
+from grpo_tui.config.rules import REMOVE, Settings, yaml_said
+from grpo_tui.core.findings import Finding
+
+FSDP_NAMES = frozenset(
+    {
+        "activation_checkpointing", "auto_wrap_policy", "backward_prefetch", "cpu_offload",
+        "cpu_ram_efficient_loading", "forward_prefetch", "limit_all_gathers", "min_num_params",
+        "reshard_after_forward", "state_dict_type", "sync_module_states", "transformer_layer_cls_to_wrap",
+        "use_orig_params", "version", "xla", "xla_fsdp_grad_ckpt", "xla_fsdp_settings", "xla_fsdp_v2",
+    }
+)  # fmt: skip
+"""Keys of `fsdp_config` that TrainingArguments reads; each may carry the prefix `fsdp_`."""
+_FIRST_VERSION = (
+    "backward_prefetch",
+    "forward_prefetch",
+    "limit_all_gathers",
+    "sync_module_states",
+    "use_orig_params",
+)
+_FSDP_WORDS = (
+    "full_shard",
+    "shard_grad_op",
+    "no_shard",
+    "hybrid_shard",
+    "hybrid_shard_zero2",
+    "offload",
+    "auto_wrap",
+)
+_WRAPS = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
+_STATES = ("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT")
+
+_SAME_IN_DEEPSPEED = {
+    "train_micro_batch_size_per_gpu": "per_device_train_batch_size",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "gradient_clipping": "max_grad_norm",
+    "optimizer.params.lr": "learning_rate",
+    "optimizer.params.weight_decay": "weight_decay",
+    "fp16.enabled": "fp16",
+    "bf16.enabled": "bf16",
+}
+"""Values of a DeepSpeed config that must equal the training's, when they are not `auto`."""
+
+
+def sharded_findings(settings: Settings) -> list[Finding]:
+    """Return what is wrong with FSDP and DeepSpeed."""
+    found = list(_fsdp(settings)) if settings.get("fsdp") else list(_fsdp_unused(settings))
+    found += _deepspeed(settings)
+    found += _saving(settings)
+    return found
+
+
+def _fsdp_unused(s: Settings) -> Iterator[Finding]:
+    if s.mapping("fsdp_config"):
+        message = "fsdp_config is not used: fsdp is not set"
+        yield s.finding("config.unused", "warning", "fsdp_config", message, ("fsdp", True))
+
+
+def _fsdp(s: Settings) -> Iterator[Finding]:
+    if s.get("deepspeed"):
+        message = "fsdp and deepspeed are both set; a model is sharded by one of them"
+        yield s.finding("config.conflict", "error", "fsdp", message, ("fsdp", REMOVE))
+    if s.world_size == 1:
+        message = "fsdp shards a model over processes, and this run has one"
+        yield s.finding("sharded.one-process", "error", "fsdp", message, ("fsdp", REMOVE))
+    given = {str(key).removeprefix("fsdp_"): value for key, value in s.mapping("fsdp_config").items()}
+    words = s.get("fsdp")
+    for word in str(words).split() if isinstance(words, str) else []:
+        if word not in _FSDP_WORDS and word not in ("True", "true"):
+            near = nearest(word, _FSDP_WORDS)
+            message = f"fsdp knows no {word}; it is one of {', '.join(_FSDP_WORDS)}, or true"
+            yield s.finding("sharded.fsdp-word", "error", "fsdp", message, ("fsdp", near or True))
+        elif word in ("no_shard", "hybrid_shard", "hybrid_shard_zero2") and int(given.get("version", 2)) == 2:
+            message = (
+                f"fsdp {word} is of FSDP 1, and version 2 is used; version 2 shards fully or by gradient"
+            )
+            yield s.finding("sharded.fsdp-word", "error", "fsdp", message, ("fsdp", "full_shard"))
+    yield from _fsdp_config(s, given)
+
+
+def _fsdp_config(s: Settings, given: Mapping[str, Any]) -> Iterator[Finding]:
+    for key in s.mapping("fsdp_config"):
+        plain = str(key).removeprefix("fsdp_")
+        field = f"fsdp_config.{key}"
+        if plain not in FSDP_NAMES:
+            near = nearest(plain, FSDP_NAMES)
+            hint = f". Did you mean {near}?" if near else ""
+            fix = (f"fsdp_config.{near}", given[plain]) if near else (field, REMOVE)
+            message = f"{field} is read by nothing{hint}"
+            yield s.finding("nested.unknown-key", "error", field, message, fix)
+        elif plain in _FIRST_VERSION and int(given.get("version", 2)) == 2:
+            message = f"{field} is not used: it belongs to FSDP 1, and version 2 is used"
+            yield s.finding("config.unused", "warning", field, message, (field, REMOVE))
+    for key, known in (("auto_wrap_policy", _WRAPS), ("state_dict_type", _STATES)):
+        value = given.get(key)
+        if value is not None and value not in known:
+            field = f"fsdp_config.{key}"
+            message = f"{field} is {yaml_said(value)}; it knows {', '.join(known)}"
+            yield s.finding(
+                "sharded.fsdp-value", "error", field, message, (field, nearest(str(value), known) or known[0])
+            )
+    checkpointing = s.get("activation_checkpointing")
+    checkpointing = s.get("gradient_checkpointing") if checkpointing is None else checkpointing
+    if given.get("activation_checkpointing") and checkpointing:
+        message = (
+            "activation checkpointing is on twice: in fsdp_config and by gradient_checkpointing, "
+            "TRL's default"
+        )
+        yield s.finding(
+            "config.conflict",
+            "error",
+            "fsdp_config.activation_checkpointing",
+            message,
+            ("gradient_checkpointing", False),
+        )
+
+
+def _saving(s: Settings) -> Iterator[Finding]:
+    sharded = "FSDP" if s.get("fsdp") else "DeepSpeed" if s.get("deepspeed") else ""
+    if not sharded or not s.get("save_only_model"):
+        return
+    if s.get("load_best_model_at_end"):
+        message = (
+            f"with {sharded} load_best_model_at_end needs the whole state, and save_only_model "
+            "keeps the weights"
+        )
+        yield s.finding("config.conflict", "error", "save_only_model", message, ("save_only_model", False))
+    state = {str(k).removeprefix("fsdp_"): v for k, v in s.mapping("fsdp_config").items()}.get(
+        "state_dict_type"
+    )
+    if sharded == "FSDP" and state == "SHARDED_STATE_DICT":
+        message = "save_only_model cannot write SHARDED_STATE_DICT"
+        yield s.finding(
+            "config.conflict",
+            "error",
+            "save_only_model",
+            message,
+            ("fsdp_config.state_dict_type", "FULL_STATE_DICT"),
+        )
+
+
+def _deepspeed(s: Settings) -> Iterator[Finding]:
+    value = s.get("deepspeed")
+    if not value:
+        return
+    body = value
+    if isinstance(value, str):
+        try:
+            body = json.loads(Path(value).expanduser().read_text(encoding="utf-8"))
+        except OSError as error:
+            message = f"deepspeed names the file {value}, which cannot be read: {error.strerror}"
+            yield s.finding("sharded.deepspeed-file", "error", "deepspeed", message)
+            return
+        except ValueError as error:
+            message = f"deepspeed names the file {value}, which is no JSON: {error}"
+            yield s.finding("sharded.deepspeed-file", "error", "deepspeed", message)
+            return
+    if not isinstance(body, dict):
+        return
+    yield from _mismatches(s, body)
+    zero = body.get("zero_optimization")
+    stage = zero.get("stage") if isinstance(zero, dict) else None
+    reentrant = {**s.mapping("gradient_checkpointing_kwargs"), **s.mapping("activation_checkpointing_kwargs")}
+    if stage == 3 and s.get("use_peft") and reentrant.get("use_reentrant") is False:
+        field = "gradient_checkpointing_kwargs.use_reentrant"
+        message = f"{field} false is set to true: LoRA with ZeRO-3 needs it"
+        yield s.finding("config.unused", "warning", field, message, (field, True))
+    if stage == 3 and (s.get("load_in_4bit") or s.get("load_in_8bit")):
+        key = "load_in_4bit" if s.get("load_in_4bit") else "load_in_8bit"
+        message = (
+            f"{key} and ZeRO-3 do not go together: quantized weights cannot be gathered from their shards"
+        )
+        yield s.finding("sharded.zero3-quantized", "warning", key, message, (key, False))
+
+
+def _mismatches(s: Settings, body: Mapping[str, Any]) -> Iterator[Finding]:
+    for dotted, name in _SAME_IN_DEEPSPEED.items():
+        there: Any = body
+        for part in dotted.split("."):
+            there = there.get(part) if isinstance(there, dict) else None
+        here = s.get(name)
+        if there is None or there == "auto" or here is None or there == here:
+            continue
+        message = (
+            f"the DeepSpeed config says {dotted} {yaml_said(there)}, and {name} is "
+            f"{yaml_said(here)}; they must be equal"
+        )
+        field = name if s.written(name) else "deepspeed"
+        yield s.finding("sharded.deepspeed-value", "error", field, message, (name, there))

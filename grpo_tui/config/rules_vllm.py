@@ -1,0 +1,221 @@
+"""Rules of TRL 1.16 about generation with vLLM: what cannot work together, and what is set for nothing.
+
+It asks no server and looks at no machine; that is the pre-flight's business.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from grpo_tui.config.rules import REMOVE, Settings
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.statistics import is_number
+
+_SERVER_ONLY = (
+    "vllm_server_base_url",
+    "vllm_server_host",
+    "vllm_server_port",
+    "vllm_server_timeout",
+    "vllm_group_port",
+)
+_COLOCATE_ONLY = (
+    "vllm_gpu_memory_utilization",
+    "vllm_tensor_parallel_size",
+    "vllm_max_model_length",
+    "vllm_enable_sleep_mode",
+    "vllm_model_impl",
+)
+_FLAG_OF = {
+    "vllm_gpu_memory_utilization": "--gpu_memory_utilization",
+    "vllm_tensor_parallel_size": "--tensor_parallel_size",
+    "vllm_max_model_length": "--max_model_len",
+    "vllm_model_impl": "--vllm_model_impl",
+}
+
+
+def vllm_findings(settings: Settings) -> list[Finding]:
+    """Return what is wrong with the keys of vLLM together."""
+    if not settings.get("use_vllm"):
+        return list(_unused(settings))
+    found = list(_mode(settings))
+    found += _sampling_correction(settings)
+    found += _truncation(settings)
+    if settings.get("vllm_mode") == "colocate":
+        found += _colocate(settings)
+    return found
+
+
+def _unused(s: Settings) -> Iterator[Finding]:
+    written = [n for n in s.fields if n.startswith("vllm_") and s.written(n)]
+    if written:
+        more = f" and {len(written) - 1} more of its keys" if len(written) > 1 else ""
+        verb = "are" if len(written) > 1 else "is"
+        yield s.finding(
+            "config.unused",
+            "warning",
+            written[0],
+            f"{written[0]}{more} {verb} not used: use_vllm is false",
+            ("use_vllm", True),
+        )
+
+
+def _mode(s: Settings) -> Iterator[Finding]:
+    mode = s.get("vllm_mode")
+    if mode not in ("server", "colocate"):
+        return
+    for name in _COLOCATE_ONLY if mode == "server" else _SERVER_ONLY:
+        if not s.written(name):
+            continue
+        fix: tuple[str, str | None]
+        if mode == "server":
+            flag = _FLAG_OF.get(name)
+            give = f"; give the server {flag}" if flag else ""
+            message = f"{name} is not used: vllm_mode is server, and the server has its own settings{give}"
+            fix = (name, REMOVE)
+        else:
+            message = f"{name} is not used: vllm_mode is colocate, which needs no server"
+            fix = ("vllm_mode", "server")
+        yield s.finding("config.unused", "warning", name, message, fix)
+    base = s.get("vllm_server_base_url")
+    if mode == "server" and base and not str(base).startswith(("http://", "https://")):
+        yield s.finding(
+            "vllm.address",
+            "error",
+            "vllm_server_base_url",
+            f"vllm_server_base_url must begin with http:// or https://; it is {base}",
+            ("vllm_server_base_url", f"http://{base}"),
+        )
+    for name in ("use_transformers_continuous_batching", "cache_implementation"):
+        if s.written(name):
+            message = f"{name} is not used: vLLM generates, not transformers"
+            yield s.finding("config.unused", "warning", name, message, (name, REMOVE))
+
+
+def _sampling_correction(s: Settings) -> Iterator[Finding]:
+    least, most = s.get("vllm_importance_sampling_clip_min"), s.get("vllm_importance_sampling_clip_max")
+    mode, corrects = s.get("vllm_importance_sampling_mode"), s.get("vllm_importance_sampling_correction")
+    if is_number(least) and is_number(most) and least >= most:
+        yield s.finding(
+            "vllm.clip-order",
+            "error",
+            "vllm_importance_sampling_clip_min",
+            f"vllm_importance_sampling_clip_min {least:g} must be below "
+            f"vllm_importance_sampling_clip_max {most:g}",
+            ("vllm_importance_sampling_clip_min", REMOVE),
+        )
+    if corrects and mode in ("token_truncate", "sequence_truncate") and least is None and most is None:
+        yield s.finding(
+            "vllm.clip-missing",
+            "error",
+            "vllm_importance_sampling_clip_max",
+            f"vllm_importance_sampling_mode {mode} cuts ratios at a bound, and none is set",
+            ("vllm_importance_sampling_clip_max", 3.0),
+        )
+    if s.get("loss_type") == "vespo" and corrects and mode not in ("token_truncate", "token_mask"):
+        field = "vllm_importance_sampling_mode" if s.written("vllm_importance_sampling_mode") else "loss_type"
+        yield s.finding(
+            "vllm.vespo-mode",
+            "error",
+            field,
+            f"loss_type vespo corrects token by token, and vllm_importance_sampling_mode is {mode}",
+            ("vllm_importance_sampling_mode", "token_mask"),
+        )
+
+
+def _truncation(s: Settings) -> Iterator[Finding]:
+    # It samples from what is left; the trainer's probabilities are those of the whole vocabulary.
+    top_p, top_k, min_p = s.get("top_p"), s.get("top_k"), s.get("min_p")
+    cut = [
+        f"{name} {value:g}"
+        for name, value, on in (
+            ("top_p", top_p, is_number(top_p) and top_p < 1),
+            ("top_k", top_k, is_number(top_k) and top_k > 0),
+            ("min_p", min_p, is_number(min_p) and min_p > 0),
+        )
+        if on
+    ]
+    if cut:
+        name = cut[0].split()[0]
+        yield s.finding(
+            "vllm.truncated-sampling",
+            "warning",
+            name,
+            f"with {' and '.join(cut)} vLLM draws from fewer tokens than the trainer computes "
+            "probabilities over, so the "
+            "importance ratios leave 1 for no reason of the policy",
+            (name, REMOVE),
+        )
+
+
+def _colocate(s: Settings) -> Iterator[Finding]:
+    parallel, ranks = s.get("vllm_tensor_parallel_size"), s.world_size
+    if is_number(parallel) and parallel >= 1 and ranks and ranks % int(parallel):
+        fits = max(n for n in range(1, ranks + 1) if ranks % n == 0 and n <= parallel)
+        yield s.finding(
+            "vllm.tensor-parallel",
+            "error",
+            "vllm_tensor_parallel_size",
+            f"vllm_tensor_parallel_size {parallel} must divide the {ranks} training "
+            f"process{'es' * (ranks != 1)}",
+            ("vllm_tensor_parallel_size", fits),
+        )
+    context, length = s.get("vllm_max_model_length"), s.get("max_completion_length")
+    if is_number(context) and is_number(length) and context <= length:
+        yield s.finding(
+            "vllm.context",
+            "error",
+            "vllm_max_model_length",
+            f"vllm_max_model_length {context} leaves no room for a prompt beside max_completion_length "
+            f"{length}",
+            ("vllm_max_model_length", int(length) * 2),
+        )
+    if s.get("load_in_8bit"):
+        yield s.finding(
+            "vllm.quantized",
+            "error",
+            "load_in_8bit",
+            "vLLM cannot take a model that bitsandbytes has made 8-bit",
+            ("load_in_8bit", False),
+        )
+    if s.get("use_cpu"):
+        yield s.finding(
+            "vllm.cpu",
+            "error",
+            "use_cpu",
+            "vLLM generates on a GPU, and use_cpu keeps the run off it",
+            ("use_vllm", False),
+        )
+
+
+def server_address(settings: Settings) -> str:
+    """Where the trainer looks for the vLLM server."""
+    base = settings.get("vllm_server_base_url")
+    if base:
+        return str(base).rstrip("/")
+    return f"http://{settings.get('vllm_server_host')}:{settings.get('vllm_server_port')}"
+
+
+def server_command(settings: Settings) -> str:
+    """The command that starts the vLLM server a config asks for, to be run on GPUs that do not train."""
+    words = ["trl", "vllm-serve", "--model", str(settings.get("model_name_or_path"))]
+    if settings.written("model_revision"):
+        words += ["--revision", str(settings.get("model_revision"))]
+    if settings.get("vllm_server_base_url"):
+        port = str(settings.get("vllm_server_base_url")).rstrip("/").rpartition(":")[2]
+        words += ["--port", port if port.isdigit() else "8000"]
+    else:
+        words += [
+            "--host",
+            str(settings.get("vllm_server_host")),
+            "--port",
+            str(settings.get("vllm_server_port")),
+        ]
+    for name, flag in _FLAG_OF.items():
+        if name != "vllm_gpu_memory_utilization" and settings.written(name):
+            words += [flag, str(settings.get(name))]
+    if settings.get("dtype") in ("bfloat16", "float16"):
+        words += ["--dtype", str(settings.get("dtype"))]
+    if settings.get("trust_remote_code"):
+        words += ["--trust_remote_code", "true"]
+    return shlex.join(words)

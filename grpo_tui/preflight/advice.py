@@ -1,0 +1,119 @@
+"""What would do well, each with its reason: never in the way of a start, and shown apart from the findings.
+
+Knows the config, and the facts of the data where they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grpo_tui.config.rules import Settings
+from grpo_tui.config.rules_training import save_interval
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.statistics import is_number
+from grpo_tui.preflight.facts import DataFacts, Facts
+
+FIRST_GROUPS = (4, 8)
+LONG_RUN = 200
+"""Steps from which a run is long enough to lose something by a late save."""
+SAVE_EVERY = 100
+SHORT_ANSWER = 16
+"""Gold answers of up to so many tokens are results, which say nothing of how long a solution is."""
+FEW_ROWS = 50
+
+
+def advice(settings: Settings, facts: Facts, steps: int | None) -> list[Finding]:
+    """Return advice, the weightiest first.
+
+    Args:
+        settings: the config.
+        facts: what is known of model and data; parts may be None.
+        steps: optimizer steps of the whole run, None when nobody knows.
+    """
+    found = list(_saving(settings, steps))
+    found += _group(settings)
+    if facts.data is not None and not facts.data.problem:
+        found += _lengths(settings, facts.data)
+        found += _rows(settings, facts.data)
+    found += _start(settings, facts)
+    return found
+
+
+def _saving(s: Settings, steps: int | None) -> Iterator[Finding]:
+    every = save_interval(s)
+    if not steps:
+        return
+    if s.strategy("save_strategy") == "no":
+        message = (
+            f"save_strategy is no: if the run ends early, its {steps} steps are lost; `stop` "
+            "saves, a crash does not"
+        )
+        yield s.finding("advice.save", "info", "save_strategy", message, ("save_strategy", "steps"))
+    elif every is not None and every >= 1 and every > steps:
+        message = (
+            f"save_steps is {every:g} and the run has {steps} steps, so nothing is saved before its end; "
+            "a crash would "
+            "lose it all"
+        )
+        yield s.finding("advice.save", "info", "save_steps", message, ("save_steps", _inside(steps)))
+    elif every is not None and every > SAVE_EVERY and steps > LONG_RUN:
+        message = (
+            f"save_steps {every:g}: on a run of {steps} steps a save every {SAVE_EVERY} loses less to a crash"
+        )
+        yield s.finding("advice.save", "info", "save_steps", message, ("save_steps", SAVE_EVERY))
+
+
+def _inside(steps: int) -> int:
+    return min(SAVE_EVERY, max(1, steps // 4))
+
+
+def _group(s: Settings) -> Iterator[Finding]:
+    group = s.get("num_generations")
+    if is_number(group) and group > max(FIRST_GROUPS):
+        message = (
+            f"num_generations is {group}: begin with 4 or 8, which takes {group // 8 or 1} times less "
+            "generation a step, "
+            "and scale up once the reward rises"
+        )
+        yield s.finding("advice.group", "info", "num_generations", message, ("num_generations", 8))
+
+
+def _lengths(s: Settings, data: DataFacts) -> Iterator[Finding]:
+    limit, gold = s.get("max_completion_length"), data.gold_tokens
+    if gold is None or not gold.count or not is_number(limit) or gold.p99 <= max(limit, SHORT_ANSWER):
+        return
+    message = (
+        f"max_completion_length is {limit}, and the 99th percentile of the solutions in the data has {gold.p99} "
+        "tokens: longer answers are cut off and cannot be right"
+    )
+    wanted = _round(gold.p99 * 5 // 4)
+    fix = ("max_completion_length", wanted)
+    yield s.finding("advice.length", "info", "max_completion_length", message, fix)
+
+
+def _round(tokens: int) -> int:
+    return -(-tokens // 64) * 64
+
+
+def _rows(s: Settings, data: DataFacts) -> Iterator[Finding]:
+    rows = data.train_rows
+    if rows is not None and 0 < rows < FEW_ROWS:
+        message = f"{rows} rows are few: the model sees each again and again and learns them by heart"
+        yield s.finding("advice.rows", "info", "dataset_name", message)
+    if data.preference:
+        message = (
+            "the rows are preference pairs (chosen, rejected): DPO learns from them directly, GRPO makes "
+            "its own answers and "
+            "uses the prompts alone"
+        )
+        yield s.finding("advice.preference", "info", "dataset_name", message)
+
+
+def _start(s: Settings, facts: Facts) -> Iterator[Finding]:
+    if facts.model is not None and facts.model.adapter and s.get("use_peft"):
+        message = (
+            "the model is an adapter already, an SFT start perhaps: with use_peft a second one is "
+            "trained beside it; merge "
+            "the first into its model to train on from there"
+        )
+        yield s.finding("advice.adapter", "info", "model_name_or_path", message)

@@ -1,0 +1,100 @@
+"""The folder a run would be kept in: another run there, checkpoints to go on from, room for what is saved.
+
+Looks, and makes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.rules import Settings
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.text import shell_word
+from grpo_tui.preflight.machine import Machine
+from grpo_tui.present.formatting import size
+from grpo_tui.store.checkpoints import judge, newest_usable
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.status import is_live
+
+RESERVE = 1.05
+"""A save is written beside the older ones before they are deleted; a little more than their size is "
+"needed."""
+
+
+def run_root(settings: Settings, file: Path | None) -> Path:
+    """Where the run of a config is kept unless a person says otherwise."""
+    output = settings.get("output_dir")
+    name = file.stem if file is not None else "run"
+    return Path(str(output)) if settings.written("output_dir") and output else Path("outputs") / name
+
+
+def folder_findings(settings: Settings, root: Path, *, resume: bool) -> list[Finding]:
+    """Return what stands in the way of a run in a folder.
+
+    Args:
+        settings: the config.
+        root: the run folder.
+        resume: whether it goes on with the run that is there.
+    """
+    folder = RunFolder(root.absolute())
+    if root.exists() and not root.is_dir():
+        message = f"{root} is a file, and a run is a folder"
+        return [settings.finding("folder.file", "error", "output_dir", message)]
+    found = list(_incomplete(settings, folder)) if folder.checkpoints() else []
+    if not resume and (folder.exists() or folder.checkpoints()):
+        found.append(_taken(settings, folder))
+    return found
+
+
+def _taken(s: Settings, folder: RunFolder) -> Finding:
+    run = shell_word(folder.root)
+    if folder.exists() and is_live(folder.root):
+        message = f"a run trains in {folder.root} now; `grpo-tui attach {run}` watches it"
+        return s.finding("folder.live", "error", "output_dir", message, ("output_dir", _beside(folder.root)))
+    best, _ = newest_usable(folder)
+    if best is not None:
+        message = (
+            f"{folder.root} holds a run, which can go on from step {best.step}: `grpo-tui train {run} "
+            "--resume`; "
+            "another folder begins anew"
+        )
+    else:
+        message = (
+            f"{folder.root} holds a run, which has no checkpoint to resume from; another folder begins anew"
+        )
+    return s.finding("folder.run", "error", "output_dir", message, ("output_dir", _beside(folder.root)))
+
+
+def _incomplete(s: Settings, folder: RunFolder) -> Iterator[Finding]:
+    for path in folder.checkpoints():
+        verdict = judge(path)
+        if not verdict.usable:
+            message = f"{path.name} in {folder.root} cannot be resumed: {verdict.reason}"
+            yield s.finding("folder.checkpoint", "warning", "output_dir", message)
+
+
+def _beside(root: Path) -> str:
+    number = 2
+    while root.with_name(f"{root.name}-{number}").exists():
+        number += 1
+    return str(root.with_name(f"{root.name}-{number}"))
+
+
+def disk_findings(settings: Settings, root: Path, needed: int | None, machine: Machine) -> list[Finding]:
+    """Return whether there is room for the checkpoints of a run.
+
+    Args:
+        settings: the config.
+        root: the run folder.
+        needed: bytes that the checkpoints take at most at one time, None when nobody knows.
+        machine: what is free.
+    """
+    free = machine.free(root.absolute())
+    if not needed or free is None or free >= needed * RESERVE:
+        return []
+    limit: Any = settings.get("save_total_limit")
+    fix = ("save_total_limit", 2) if limit is None or limit > 2 else ("save_only_model", True)
+    message = f"the checkpoints take {size(needed)} at most, and {size(free)} are free at {root}"
+    return [settings.finding("folder.disk", "error", "save_total_limit", message, fix)]
