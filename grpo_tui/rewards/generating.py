@@ -6,8 +6,6 @@ Calls block: a screen makes them from a thread. It imports neither torch nor tra
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +14,13 @@ from types import TracebackType
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe
+from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe, ModuleStarter
 from grpo_tui.rewards.nursery import NurseryError
 from grpo_tui.rewards.samples import Sample
 
 LOOK_S = 0.1
 """How often it is asked whether the person has had enough."""
+_CHILD = "grpo_tui.rewards.generate_child"
 MESSAGE_LIMIT_S = 60.0
 """For one message, once it has begun; generating itself has no limit, for its progress is told."""
 
@@ -225,39 +224,11 @@ class Generator:
             folder = self._config.cwd
             try:
                 self._pipe = ChildPipe(
-                    _Starter(), folder if folder and Path(folder).is_dir() else os.getcwd()
+                    ModuleStarter(_CHILD), folder if folder and Path(folder).is_dir() else os.getcwd()
                 )
             except NurseryError as error:
                 raise GenerateError(f"the process that generates could not start: {error}") from error
         return self._pipe
-
-
-class _Starter:
-    """Starts one child afresh: a process that was forked could not use a GPU."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
-        """Start it in a session of its own and return its process id."""
-        module = "grpo_tui.rewards.generate_child"
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-u", "-m", module, folder, str(requests), str(answers)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=(requests, answers),
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise NurseryError(str(error)) from error
-        return self._process.pid
-
-    def exit_code(self, pid: int) -> int:
-        """Wait for its end."""
-        assert self._process is not None
-        return self._process.wait()
 
 
 def generate(

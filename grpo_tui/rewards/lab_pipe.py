@@ -11,6 +11,8 @@ import json
 import os
 import select
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -33,6 +35,40 @@ class Starter(Protocol):
     def exit_code(self, pid: int) -> int:
         """Wait for a child's end; return its exit code, negative for a signal."""
         ...
+
+
+class ModuleStarter:
+    """Starts one child afresh as `python -m MODULE FOLDER REQUESTS ANSWERS`.
+
+    What was forked could not use a GPU, and would hold what its parent has imported.
+
+    Args:
+        module: the child's package.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
+        """Start it in a session of its own and return its process id."""
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", "-m", self._module, folder, str(requests), str(answers)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=(requests, answers),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NurseryError(str(error)) from error
+        return self._process.pid
+
+    def exit_code(self, pid: int) -> int:
+        """Wait for its end."""
+        assert self._process is not None
+        return self._process.wait()
 
 
 class ChildGoneError(RuntimeError):

@@ -1,0 +1,266 @@
+"""The checker: asks a child process about model, tokenizer and data of a config, and judges what it says.
+
+The parent's side. The child imports transformers and datasets, tells each part as soon as it knows it, and
+serves rows by number while it lives; it is killed when it hangs or somebody has had enough. Calls block: a
+screen makes them from a thread. Ids of its findings:
+
+- model: `model.missing`, `model.broken`, `model.gated`, `model.unreachable`, `model.disk`, `model.download`,
+  `model.architecture`, `model.adapter`, `model.adapter-twice`, `model.lora-targets`, `model.lora-unmatched`
+- tokenizer: `tokenizer.unreadable`, `tokenizer.string-prompts`, `tokenizer.no-template`, `tokenizer.refused`,
+  `tokenizer.no-eos`, `tokenizer.no-pad`, `tokenizer.vocabulary`, `tokenizer.opens-think`
+- data, unusable: `data.missing`, `data.gated`, `data.unreachable`, `data.unreadable`, `data.unusable`,
+  `data.no-prompt`, `data.preference-pairs`, `data.reserved-name`, `data.disk`
+- data, rows: `data.bad-prompt`, `data.bad-answer`, `data.mixed-form`, `data.mixed-types`, `data.nulls`,
+  `data.empties`, `data.duplicates`, `data.overlap`, `data.too-long`, `data.gold-missing`, `data.no-gold`
+- data, as a whole: `data.smaller-than-batch`, `data.hold-out`, `data.one-answer`, `data.completion-length`,
+  `data.no-room`, `data.filtered`, `data.sampled`, `data.download`
+- rewards, when their functions are given: those of `rewards.checks.signature`
+- `checker.failed`: the child itself ended or hung
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from grpo_tui.config.batch import LineOf
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.findings import Finding, errors_first
+from grpo_tui.core.text import one_line
+from grpo_tui.preflight.data_findings import data_findings
+from grpo_tui.preflight.exchange import rebuilt
+from grpo_tui.preflight.facts import DataFacts, Facts, ModelFacts, RowView, TokenizerFacts
+from grpo_tui.preflight.judging import Judged
+from grpo_tui.preflight.model_findings import model_findings, tokenizer_findings
+from grpo_tui.rewards.checks.signature import signature_findings
+from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe, ModuleStarter
+from grpo_tui.rewards.nursery import NurseryError
+from grpo_tui.rewards.score_report import FunctionInfo
+
+LOOK_S = 0.1
+"""How often it is asked whether the person has had enough."""
+SILENCE_S = 300.0
+"""Longest time without a word from the child; reading a large file for the first time takes long."""
+PARTS = ("data", "model", "tokenizer")
+_KINDS: Mapping[str, Any] = {"data": DataFacts, "model": ModelFacts, "tokenizer": TokenizerFacts}
+_CHILD = "grpo_tui.preflight.child"
+
+
+class CheckerError(RuntimeError):
+    """The child cannot answer; the message is one sentence for a person."""
+
+
+class CheckCancelledError(CheckerError):
+    """The person had enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is known so far, and what follows from it.
+
+    Attributes:
+        facts: parts that are not known yet are None.
+        findings: errors first.
+        done: whether nothing more comes.
+    """
+
+    facts: Facts
+    findings: tuple[Finding, ...] = ()
+    done: bool = False
+
+
+Tell = Callable[[Checked], None]
+Progress = Callable[[str], None]
+
+
+class Checker:
+    """Owns the child, which starts with the first question and is kept for the next; a context manager.
+
+    Args:
+        progress: called with one line whenever the child does something else.
+        cancel: when set, the call under way ends with `CheckCancelledError` and nothing is left running.
+        silence_s: longest time without a word from the child.
+    """
+
+    def __init__(
+        self,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        self._progress = progress or (lambda what: None)
+        self._cancel = cancel or threading.Event()
+        self._silence_s = silence_s
+        self._pipe: ChildPipe | None = None
+        self._at = "starting"
+
+    def __enter__(self) -> Checker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child and everything it started."""
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.close()
+
+    def check(
+        self,
+        config: RunConfig,
+        *,
+        world_size: int | None = 1,
+        line_of: LineOf | None = None,
+        rewards: Sequence[FunctionInfo] = (),
+        parts: Sequence[str] = PARTS,
+        tell: Tell | None = None,
+    ) -> Checked:
+        """Find out all that is known without a weight, and what follows from it.
+
+        A child that ends or hangs is told as the finding `checker.failed`, beside what is known by then.
+
+        Args:
+            config: the run's.
+            world_size: number of training processes; None when it is not known.
+            line_of: lines of the config's keys; those of its file when None.
+            rewards: the functions as the lab loaded them, for the columns that they need.
+            parts: of `data`, `model` and `tokenizer`, the last of which needs the model.
+            tell: called with all that is known after each part.
+
+        Raises:
+            CheckCancelledError: the person had enough.
+        """
+        judged = Judged.of(config, line_of, world_size)
+        facts = Facts()
+
+        def take(event: Mapping[str, Any]) -> None:
+            nonlocal facts
+            part = str(event["part"])
+            facts = replace(facts, **{part: rebuilt(_KINDS[part], event["facts"])})
+            if tell is not None:
+                tell(Checked(facts, judge(facts, judged, rewards)))
+
+        try:
+            self._ask(config, {"do": "facts", "parts": list(parts)}, take)
+        except CheckCancelledError:
+            raise
+        except CheckerError as error:
+            failed = Finding("checker.failed", "error", None, None, str(error))
+            return Checked(facts, tuple(errors_first([failed, *judge(facts, judged, rewards)])), True)
+        return Checked(facts, judge(facts, judged, rewards), True)
+
+    def row(self, config: RunConfig, number: int, *, rendered: bool = True) -> RowView:
+        """Return one row as training sees it; a number beyond the rows gives the nearest there is.
+
+        Args:
+            config: the run's.
+            number: from 1, in the order of the source.
+            rendered: whether the tokenizer is loaded for it; without, what is loaded by then is used.
+
+        Raises:
+            CheckerError: the data cannot be used, or the child failed.
+        """
+        return rebuilt(RowView, self._ask(config, {"do": "row", "number": number, "rendered": rendered}))
+
+    def any_row(self, config: RunConfig, *, rendered: bool = True, seed: int | None = None) -> RowView:
+        """Return a row by chance.
+
+        Raises:
+            CheckerError: the data cannot be used, or the child failed.
+        """
+        return rebuilt(RowView, self._ask(config, {"do": "any_row", "rendered": rendered, "seed": seed}))
+
+    def holding(self, config: RunConfig, text: str) -> tuple[int, ...]:
+        """Return the numbers of the rows that hold a text, whatever its case; of the sample, when it is one.
+
+        Raises:
+            CheckerError: the data cannot be used, or the child failed.
+        """
+        return tuple(self._ask(config, {"do": "holding", "text": text})["rows"])
+
+    # -- the child -------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        config: RunConfig,
+        request: Mapping[str, Any],
+        take: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> dict[str, Any]:
+        pipe = self._start(config)
+        try:
+            pipe.send({**request, "config": config.to_json()}, self._silence_s)
+            while True:
+                message = self._next(pipe)
+                if "reply" in message:
+                    return dict(message["reply"])
+                if "refused" in message:
+                    raise CheckerError(_refusal(message))
+                if message["event"] == "at":
+                    self._at = str(message["what"])
+                    self._progress(self._at)
+                elif take is not None:
+                    take(message)
+        except ChildHungError as error:
+            self.close()
+            raise CheckerError(
+                f"the checker gave no sign for {self._silence_s:.0f} s while {self._at}, and was ended"
+            ) from error
+        except ChildGoneError as error:
+            self.close()
+            raise CheckerError(f"the checker ended while {self._at}: {one_line(str(error), 300)}") from error
+        except (CheckCancelledError, KeyboardInterrupt):
+            self.close()
+            raise
+
+    def _next(self, pipe: ChildPipe) -> dict[str, Any]:
+        waited = 0.0
+        while not pipe.ready(LOOK_S):
+            waited += LOOK_S
+            if self._cancel.is_set():
+                raise CheckCancelledError("cancelled")
+            if waited >= self._silence_s:
+                break
+        return pipe.receive(LOOK_S if waited >= self._silence_s else self._silence_s)
+
+    def _start(self, config: RunConfig) -> ChildPipe:
+        if self._cancel.is_set():
+            raise CheckCancelledError("cancelled")
+        if self._pipe is None:
+            self._at = "starting"
+            self._progress("starting the checker")
+            folder = config.cwd if config.cwd and Path(config.cwd).is_dir() else os.getcwd()
+            try:
+                self._pipe = ChildPipe(ModuleStarter(_CHILD), folder)
+            except NurseryError as error:
+                raise CheckerError(f"the checker could not start: {error}") from error
+        return self._pipe
+
+
+def judge(facts: Facts, judged: Judged, rewards: Sequence[FunctionInfo] = ()) -> tuple[Finding, ...]:
+    """Return what follows from facts, errors first."""
+    found: list[Finding] = []
+    if facts.model is not None:
+        found += model_findings(facts.model, judged)
+    if facts.data is not None:
+        found += data_findings(facts.data, facts.model, judged)
+        columns = [column.name for column in facts.data.columns]
+        if columns and not facts.data.problem:
+            for info in rewards:
+                found += signature_findings(info, columns)
+    found += tokenizer_findings(facts, judged)
+    return tuple(errors_first(found))
+
+
+def _refusal(message: Mapping[str, Any]) -> str:
+    text = one_line(str(message["refused"]), 600)
+    if message.get("type") in ("ModuleNotFoundError", "ImportError"):
+        return f"{text}. The checker needs transformers and datasets: pip install 'grpo-tui[train]'"
+    return text

@@ -1,0 +1,115 @@
+"""The checker's child: `python -m grpo_tui.preflight.child FOLDER REQUESTS ANSWERS`.
+
+Reads requests, answers with events and a reply, a JSON object a line: facts part by part, rows by number. It
+is killed when its parent has had enough, and ends when the parent is gone. It keeps what it has read of the
+last config, and judges nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.preflight.child.hub import Hub
+from grpo_tui.preflight.child.looking import Looking
+from grpo_tui.preflight.child.session import Session, session_key
+from grpo_tui.preflight.exchange import plain
+from grpo_tui.preflight.facts import RowView
+from grpo_tui.rewards.serving import Send, leave_with_parent, serve
+
+
+class Child:
+    """Serves one parent."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._hub = Hub()
+        self._session: Session | None = None
+        self._looking: Looking | None = None
+        self._key = ""
+
+    def facts(self, config: Mapping[str, Any], parts: list[str]) -> dict[str, Any]:
+        """Find out all that is wanted; each part goes out as an event as soon as it is known.
+
+        Args:
+            config: the config, as JSON.
+            parts: of `data`, `model`, `tokenizer`.
+        """
+        session = self._of(config)
+        if "data" in parts:
+            self._send({"event": "part", "part": "data", "facts": plain(session.data())})
+        if "model" not in parts and "tokenizer" not in parts:
+            return {}
+        model = session.model()
+        self._send({"event": "part", "part": "model", "facts": plain(model)})
+        if "tokenizer" not in parts:
+            return {}
+        self._send({"event": "part", "part": "tokenizer", "facts": plain(session.tokenizer(model))})
+        if "data" in parts:
+            measured = session.measured()
+            if measured is not None:
+                self._send({"event": "part", "part": "data", "facts": plain(measured)})
+        return {}
+
+    def row(self, config: Mapping[str, Any], number: int, rendered: bool) -> dict[str, Any]:
+        """Return a row by its number.
+
+        Args:
+            config: the config, as JSON.
+            number: from 1.
+            rendered: whether the tokenizer is waited for.
+        """
+        return self._shown(config, rendered, lambda looking: looking.row(number))
+
+    def any_row(self, config: Mapping[str, Any], rendered: bool, seed: int | None) -> dict[str, Any]:
+        """Return a row by chance."""
+        return self._shown(config, rendered, lambda looking: looking.random(seed))
+
+    def holding(self, config: Mapping[str, Any], text: str) -> dict[str, Any]:
+        """Return `{"rows"}`: the numbers of the rows at hand that hold a text."""
+        session = self._of(config)
+        session.data()
+        return {"rows": self._looking_at(session).holding(text)}
+
+    def _shown(self, config: Mapping[str, Any], rendered: bool, ask: Any) -> dict[str, Any]:
+        session = self._of(config)
+        session.data()
+        if rendered and session.tokens is None:
+            session.tokenizer(session.model())
+        view: RowView = ask(self._looking_at(session))
+        return plain(view)
+
+    def _looking_at(self, session: Session) -> Looking:
+        if self._looking is None:
+            self._looking = Looking(session)
+        return self._looking
+
+    def _of(self, config: Mapping[str, Any]) -> Session:
+        known = RunConfig.from_json(config)
+        os.environ.update(known.env)  # before transformers and datasets, which read it when they are imported
+        key = session_key(known)
+        if self._session is None or key != self._key:
+            self._session, self._key, self._looking = Session(known, self._hub, self._tell), key, None
+        return self._session
+
+    def _tell(self, what: str) -> None:
+        self._send({"event": "at", "what": what})
+
+
+def main() -> None:
+    """Serve the parent, from its folder."""
+    folder, requests, answers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    leave_with_parent(os.getppid())
+    os.chdir(folder)
+    sys.path[0] = folder
+    try:
+        serve(requests, answers, Child)
+    finally:
+        os._exit(0)  # whatever threads a library left running
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""Where a model or a dataset is: a folder, the cache, the hub; asked of the hub once and with a time limit.
+
+When the hub cannot be reached, the whole child goes on without it, so that nothing waits a second time. It
+fetches nothing but what the hub says of a repository.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from grpo_tui.preflight.facts import Whereabouts
+
+T = TypeVar("T")
+
+ASK_S = 5.0
+"""How long the hub may take to answer."""
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_CONFIGS = ("config.json", "adapter_config.json")
+
+
+class Hub:
+    """Asks the hub, at most once for each name; goes offline for good after the first failure to reach it."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, str], Whereabouts] = {}
+        self._silent = ""
+
+    def model(self, name: str, revision: str = "main") -> Whereabouts:
+        """Say where a model is."""
+        folder = Path(name).expanduser()
+        if folder.is_dir():
+            return _in_folder(name, folder)
+        if _is_path(name):
+            return Whereabouts(name, "missing", problem=f"there is no folder {name}")
+        return self._once("model", name, revision, lambda: _cached_model(name, revision))
+
+    def dataset(self, name: str, revision: str = "main") -> Whereabouts:
+        """Say where a dataset is that is no file."""
+        folder = Path(name).expanduser()
+        if folder.is_dir():
+            return Whereabouts(name, "folder", str(folder), _size(folder, everything=True), 0)
+        if _is_path(name):
+            return Whereabouts(name, "missing", problem=f"there is no file or folder {name}")
+        return self._once("dataset", name, revision, lambda: _cached_dataset(name))
+
+    def _once(
+        self, kind: str, name: str, revision: str, cached: Callable[[], Whereabouts | None]
+    ) -> Whereabouts:
+        key = (kind, name, revision)
+        if key not in self._known:
+            self._known[key] = cached() or self._asked(kind, name, revision)
+        return self._known[key]
+
+    def _asked(self, kind: str, name: str, revision: str) -> Whereabouts:
+        from huggingface_hub import constants
+
+        if constants.HF_HUB_OFFLINE and not self._silent:
+            self._silent = "HF_HUB_OFFLINE is set, so the hub was not asked"
+        if self._silent:
+            return self._unreachable(name)
+        try:
+            return _within(ASK_S, lambda: _ask(kind, name, revision))
+        except Exception as error:
+            told = _refusal(kind, name, error)
+            if told is not None:
+                return told
+            place = str(constants.ENDPOINT)
+            why = (
+                f"within {ASK_S:.0f} s" if isinstance(error, TimeoutError | queue.Empty) else _sentence(error)
+            )
+            joint = "" if why.startswith("within") else ": "
+            self._silent = f"{place} could not be reached{joint or ' '}{why}"
+            go_offline()
+            return self._unreachable(name)
+
+    def _unreachable(self, name: str) -> Whereabouts:
+        return Whereabouts(
+            name, "unreachable", free_bytes=_free(), problem=f"{name} is not on this machine; {self._silent}"
+        )
+
+
+def go_offline() -> None:
+    """Let every library of this process use what is here, without a try at the network."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # for what is imported later
+    from huggingface_hub import constants
+
+    constants.HF_HUB_OFFLINE = True
+    import sys
+
+    datasets = sys.modules.get("datasets")
+    if datasets is not None:
+        datasets.config.HF_HUB_OFFLINE = True
+
+
+def _in_folder(name: str, folder: Path) -> Whereabouts:
+    size = _size(folder)
+    if not any((folder / mark).is_file() for mark in _CONFIGS):
+        return Whereabouts(
+            name, "broken", str(folder), size, 0, problem=f"{folder} holds no config.json, so it is no model"
+        )
+    lacking = _lacking(folder)
+    problem = f"{folder} lacks {lacking}" if lacking else ""
+    return Whereabouts(name, "broken" if problem else "folder", str(folder), size, 0, _free(folder), problem)
+
+
+def _cached_model(name: str, revision: str) -> Whereabouts | None:
+    """The snapshot in the hub's cache, None unless it is there whole."""
+    from huggingface_hub import try_to_load_from_cache
+
+    for mark in _CONFIGS:
+        try:
+            found = try_to_load_from_cache(name, mark, revision=revision)
+        except Exception as error:  # a name that cannot be one
+            return Whereabouts(name, "missing", problem=_sentence(error))
+        if isinstance(found, str):
+            folder = Path(found).parent
+            if not _lacking(folder):
+                return Whereabouts(name, "cached", str(folder), _size(folder), 0, _free(folder))
+    return None
+
+
+def _cached_dataset(name: str) -> Whereabouts | None:
+    """What `datasets` has prepared of it, or what the hub's cache holds."""
+    from huggingface_hub import constants
+
+    home = os.environ.get("HF_DATASETS_CACHE") or os.path.join(constants.HF_HOME, "datasets")
+    prepared = Path(home) / name.replace("/", "___")
+    fetched = Path(constants.HF_HUB_CACHE) / f"datasets--{name.replace('/', '--')}"
+    found = prepared if prepared.is_dir() else fetched / "snapshots"
+    if not found.is_dir() or not any(found.iterdir()):
+        return None
+    return Whereabouts(name, "cached", str(found), _size(found, everything=True), 0, _free(found))
+
+
+def _lacking(folder: Path) -> str:
+    """What a model's folder has to have and has not; empty when it is whole."""
+    import json
+
+    for index in _INDEXES:
+        try:
+            shards = json.loads((folder / index).read_text(encoding="utf-8"))["weight_map"].values()
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            continue
+        gone = sorted({str(s) for s in shards if not (folder / str(s)).is_file()})
+        return f"{len(gone)} of its weight files ({gone[0]})" if gone else ""
+    return "" if any(p.suffix in _WEIGHTS for p in folder.iterdir()) else "its weights (*.safetensors)"
+
+
+def _size(folder: Path, *, everything: bool = False) -> int:
+    """Bytes of a model's weights and words, or of all that is in a folder."""
+    files = [p for p in (folder.rglob("*") if everything else folder.iterdir()) if p.is_file()]
+    if not everything:
+        kinds = {p.suffix for p in files}
+        weights = next((kind for kind in _WEIGHTS if kind in kinds), "")
+        apart = ("optimizer", "scheduler", "rng_state", "training_args")
+        files = [
+            p
+            for p in files
+            if (p.suffix not in _WEIGHTS or p.suffix == weights) and not p.name.startswith(apart)
+        ]
+    return sum(p.stat().st_size for p in files)
+
+
+def _free(folder: Path | None = None) -> int | None:
+    """Free bytes where a folder is, or where the hub's cache is or will be."""
+    if folder is None:
+        from huggingface_hub import constants
+
+        folder = Path(constants.HF_HUB_CACHE)
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
+
+
+def _ask(kind: str, name: str, revision: str) -> Whereabouts:
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    ask: Any = api.model_info if kind == "model" else api.dataset_info
+    info = ask(name, revision=revision, files_metadata=True, timeout=ASK_S)
+    if info.gated:
+        api.auth_check(name, repo_type=kind)
+    sizes = {s.rfilename: int(s.size or 0) for s in info.siblings or ()}
+    if kind == "model" and any(file.endswith(".safetensors") for file in sizes):
+        sizes = {file: n for file, n in sizes.items() if not file.endswith(_WEIGHTS[1:]) and "/" not in file}
+    return Whereabouts(name, "hub", download_bytes=sum(sizes.values()), free_bytes=_free())
+
+
+def _refusal(kind: str, name: str, error: Exception) -> Whereabouts | None:
+    """What the hub's own answer means, None when it gave none."""
+    from huggingface_hub import errors
+
+    page = f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{name}"
+    if isinstance(error, errors.GatedRepoError):
+        problem = f"{name} is gated, and this account has no access: ask at {page}, then hf auth login"
+        return Whereabouts(name, "gated", free_bytes=_free(), problem=problem)
+    if isinstance(error, errors.RevisionNotFoundError):
+        return Whereabouts(name, "missing", problem=f"{name} has no such revision on the hub")
+    if isinstance(error, errors.RepositoryNotFoundError):
+        problem = (
+            f"the hub has no {kind} {name}, or it is private and no token is set (hf auth login); it is no "
+            "folder here either"
+        )
+        return Whereabouts(name, "missing", problem=problem)
+    if isinstance(error, errors.HFValidationError):
+        return Whereabouts(name, "missing", problem=f"{name} is neither a folder here nor a name of the hub")
+    return None
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith(("/", "./", "../", "~")) or name.count("/") > 1
+
+
+def _within(limit_s: float, call: Callable[[], T]) -> T:
+    """Return what a call gives; name look-ups have no time limit of their own.
+
+    Raises:
+        queue.Empty: it took longer.
+    """
+    answers: queue.Queue[T | Exception] = queue.Queue()
+
+    def work() -> None:
+        try:
+            answers.put(call())
+        except Exception as error:
+            answers.put(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    answer = answers.get(timeout=limit_s + 1.0)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _sentence(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return (text or type(error).__name__)[:200]

@@ -1,0 +1,239 @@
+"""The source's rows as training will see them: mapped prompts and columns, and what becomes of each row.
+
+Every structural rule is asked of `data.mapping.map_rows` itself, on one row; what concerns each row is
+applied here to plain values, so that every bad row is found and not only the first. A test holds that both
+agree. The filters that count tokens come later, by `apply_lengths`. It knows no tokenizer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.section import AnswerSpec, Filters, Section
+from grpo_tui.core.answers import extract
+from grpo_tui.data.filters import is_missing, prompt_key
+from grpo_tui.data.load import split_off
+from grpo_tui.data.mapping import as_messages, map_rows, prompt_problem
+from grpo_tui.data.sources import DataError
+from grpo_tui.preflight.child.table import Table
+from grpo_tui.preflight.facts import BadRows, FilterFacts
+from grpo_tui.preflight.statistics import MOST_ROWS_NAMED
+
+TRAIN, HELD = "train", "held out"
+LEFT = "left out"
+_SEED = 42  # TrainingArguments.seed
+
+
+@dataclass(slots=True)
+class Mapped:
+    """All rows of a table, mapped; a fate for each.
+
+    Attributes:
+        table: the source's rows.
+        names: columns after mapping.
+        sources: their names in the source; empty for a made one.
+        prompts: as training gets them, None where the row is refused.
+        columns: values by name after mapping, without the prompt.
+        fates: `train`, `held out`, or `left out: …` or `refused: …` with the reason.
+        drops: rows that each filter leaves out, by its key.
+    """
+
+    table: Table
+    names: list[str]
+    sources: dict[str, str]
+    prompts: list[Any]
+    columns: dict[str, list[Any]]
+    fates: list[str]
+    bad: tuple[BadRows, ...] = ()
+    drops: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> list[int]:
+        """Places of the rows that are trained on or held out."""
+        return [i for i, fate in enumerate(self.fates) if fate in (TRAIN, HELD)]
+
+    def count(self, fate: str) -> int:
+        """Return how many rows have a fate."""
+        return self.fates.count(fate)
+
+    def filters(self, pending: Sequence[str] = ()) -> tuple[FilterFacts, ...]:
+        """Return what each filter leaves out; `pending` ones wait for the tokenizer."""
+        known = tuple(
+            FilterFacts(name, len(rows), tuple(rows[:MOST_ROWS_NAMED])) for name, rows in self.drops.items()
+        )
+        return (*known, *(FilterFacts(name, None) for name in pending if name not in self.drops))
+
+
+def map_table(table: Table, config: RunConfig) -> Mapped:
+    """Map all rows and find what becomes of each, but for the filters that count tokens.
+
+    Raises:
+        DataError: the columns do not fit the section.
+    """
+    section = config.section
+    prompt_source = section.columns.get("prompt", "prompt")
+    raw = table.columns.get(prompt_source, [])
+    good = next((i for i, prompt in enumerate(raw) if prompt_problem(prompt) is None), 0)
+    names = _columns_after(table, section, good)
+    sources = {name: section.columns.get(name, name) for name in names}
+    values = {name: table.columns[source] for name, source in sources.items() if source in table.columns}
+    spec = section.answer
+    mapped = Mapped(table, names, sources, [], {}, [TRAIN] * len(table.numbers))
+    answer_source = ""
+    if spec is not None:
+        answer_source = spec.source if spec.source not in names else sources.get(spec.source, spec.source)
+    _judge_rows(mapped, values, section, table.columns.get(answer_source))
+    mapped.prompts = [
+        _as_trained(prompt, section) if not fate.startswith("refused") else None
+        for prompt, fate in zip(raw, mapped.fates, strict=True)
+    ]
+    mapped.columns = {name: column for name, column in values.items() if name != "prompt"}
+    if spec is not None:
+        mapped.columns[spec.to] = [_answer(value, spec) for value in table.columns[answer_source]]
+        if answer_source != sources.get(spec.to):
+            mapped.sources[spec.to] = ""
+    return mapped
+
+
+def apply_lengths(mapped: Mapped, tokens: Sequence[int | None], filters: Filters) -> None:
+    """Leave out the rows whose prompts are too short or too long.
+
+    Args:
+        mapped: the rows.
+        tokens: of each prompt, (N,); None where there is no prompt.
+        filters: of the section.
+    """
+    bounds = (
+        ("min_prompt_tokens", filters.min_prompt_tokens),
+        ("max_prompt_tokens", filters.max_prompt_tokens),
+    )
+    for name, bound in bounds:
+        if bound is None:
+            continue
+        dropped = []
+        for place, count in enumerate(tokens):
+            if count is None or mapped.fates[place] != TRAIN:
+                continue
+            if count < bound if name == "min_prompt_tokens" else count > bound:
+                mapped.fates[place] = f"{LEFT}: {count:,} tokens, {name} is {bound:,}"
+                dropped.append(mapped.table.numbers[place])
+        mapped.drops[name] = dropped
+
+
+def hold_out(mapped: Mapped, config: RunConfig) -> str:
+    """Mark the rows that are held out; return why that cannot be done, empty when it was.
+
+    The choice depends on all rows, so a sample has none.
+    """
+    count = config.section.holdout
+    if not count:
+        return ""
+    if mapped.table.total is None or mapped.table.sampled:
+        return "which rows are held out is not known from a sample"
+    places = mapped.kept
+    if count >= len(places):
+        return (
+            f"grpo_tui.holdout is {count}, but only {len(places)} rows are left: one must be left to train on"
+        )
+    seed = config.grpo.get("seed", _SEED)
+    split = split_off([mapped.prompts[place] for place in places], count, int(seed))
+    for index in split.held:
+        mapped.fates[places[index]] = HELD
+    trained = {places[index] for index in split.kept}
+    for place in places:
+        if mapped.fates[place] == TRAIN and place not in trained:
+            mapped.fates[place] = f"{LEFT}: a held-out row has the same prompt"
+    return "" if split.kept else f"every row has the same prompt as one of the {count} held out"
+
+
+def _columns_after(table: Table, section: Section, place: int) -> list[str]:
+    """Column names after mapping, from mapping one row; the filters and the answer are looked at apart."""
+    import datasets
+
+    bare = replace(section, filters=Filters(), answer=None)
+    row = table.row(place)
+    if prompt_problem(row.get(section.columns.get("prompt", "prompt"))) is not None:
+        row[section.columns.get("prompt", "prompt")] = "-"  # no row has one: the columns can still be mapped
+        if section.columns.get("prompt", "prompt") not in table.columns:
+            row.pop(section.columns.get("prompt", "prompt"))
+    one = datasets.Dataset.from_list([row])
+    mapped, _ = map_rows(one, bare, table.origin)
+    names = list(mapped.column_names)
+    spec = section.answer
+    if spec is not None:
+        try:
+            map_rows(one, replace(section, filters=Filters()), table.origin)
+        except DataError as error:
+            if "which" in str(error) and "does not have" in str(error):  # the column; rows are judged apart
+                raise
+        if spec.to not in names:
+            names.append(spec.to)
+    return names
+
+
+def _judge_rows(mapped: Mapped, values: dict[str, list[Any]], section: Section, answers: Any) -> None:
+    """Say of each row whether it is refused or left out."""
+    numbers, filters, spec = mapped.table.numbers, section.filters, section.answer
+    prompts = values["prompt"]
+    looked_at = [n for n in (filters.null_columns or values) if n != "prompt" and n in values]
+    seen: set[str] = set()
+    reasons: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    nulls: list[int] = []
+    doubles: list[int] = []
+    for place, number in enumerate(numbers):
+        answered = spec is None or answers is None or _answer(answers[place], spec) is not None
+        if filters.drop_null:
+            lacking = next((n for n in ("prompt", *looked_at) if is_missing(values[n][place])), None)
+            if lacking is None and not answered and spec is not None:
+                lacking = spec.to
+            if lacking is not None:
+                mapped.fates[place] = f"{LEFT}: nothing in {lacking}"
+                nulls.append(number)
+                continue
+        problem = prompt_problem(prompts[place])
+        if problem is not None:
+            mapped.fates[place] = f"refused: the prompt {problem}"
+            reasons["prompt", _general(problem)].append(number)
+            continue
+        if not answered and spec is not None:
+            mapped.fates[place] = f"refused: no answer in {spec.source}"
+            reasons["answer", spec.kind].append(number)
+            continue
+        if filters.drop_duplicates:
+            key = prompt_key(prompts[place])
+            if key in seen:
+                mapped.fates[place] = f"{LEFT}: an earlier row has the same prompt"
+                doubles.append(number)
+            seen.add(key)
+    if filters.drop_null:
+        mapped.drops["drop_null"] = nulls
+    if filters.drop_duplicates:
+        mapped.drops["drop_duplicates"] = doubles
+    counts = Counter({key: len(rows) for key, rows in reasons.items()})
+    mapped.bad = tuple(
+        BadRows(what, reason, count, tuple(reasons[what, reason][:MOST_ROWS_NAMED]))
+        for (what, reason), count in counts.most_common()
+    )
+
+
+def _general(problem: str) -> str:
+    """A prompt's problem without the value, so that like ones are counted together."""
+    if problem.startswith("holds "):
+        return "holds what is no message; a message has role and content"
+    if problem.endswith("must be a text or a list of messages"):
+        return "must be a text or a list of messages"
+    return problem
+
+
+def _answer(value: Any, spec: AnswerSpec) -> str | None:
+    return None if value is None else extract(str(value), spec.kind, spec.tag, spec.pattern)
+
+
+def _as_trained(prompt: Any, section: Section) -> Any:
+    if prompt_problem(prompt) is not None:
+        return None
+    return as_messages(prompt, section) if section.wants_chat else prompt

@@ -1,0 +1,269 @@
+"""What the child keeps of one config between requests: tables, mapped rows, tokenizer, model.
+
+Facts are made part by part in the order of their cost, the data first, for it needs no transformers. It knows
+no pipe.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.data.filters import prompt_key
+from grpo_tui.data.load import evaluation_source
+from grpo_tui.data.mapping import as_messages, prompt_problem
+from grpo_tui.data.sources import DataError
+from grpo_tui.preflight.child.hub import Hub
+from grpo_tui.preflight.child.mapped import TRAIN, Mapped, apply_lengths, hold_out, map_table
+from grpo_tui.preflight.child.table import MOST_ROWS, NoDataError, Table, columns_of, read_table
+from grpo_tui.preflight.facts import BadRows, DataFacts, ModelFacts, TokenizerFacts
+from grpo_tui.preflight.statistics import MOST_ROWS_NAMED, column_facts, is_messages, lengths, repeated
+from grpo_tui.rewards.gold_forms import gold_column
+
+if TYPE_CHECKING:
+    from grpo_tui.preflight.child.tokens import Tokens
+
+MOST_SHORT_ANSWER = 12.0
+"""Mean tokens up to which a gold column holds answers and no solutions."""
+
+
+class Session:
+    """One config, looked at.
+
+    Args:
+        config: the run's.
+        hub: what is known of the hub.
+        tell: called with what is done now.
+    """
+
+    def __init__(self, config: RunConfig, hub: Hub, tell: Callable[[str], None]) -> None:
+        self.config, self.hub, self.tell = config, hub, tell
+        self.table: Table | None = None
+        self.mapped: Mapped | None = None
+        self.facts_of_data: DataFacts | None = None
+        self.tokens: Tokens | None = None
+        self.counts: list[int | None] = []
+        self._model: ModelFacts | None = None
+        self._start = time.monotonic()
+
+    # -- the data --------------------------------------------------------------------------------
+
+    def data(self) -> DataFacts:
+        """Read and map the rows, and say all of them that needs no tokenizer."""
+        if self.facts_of_data is not None:
+            return self.facts_of_data
+        try:
+            table = read_table(self.config, self.hub, self.tell)
+        except NoDataError as error:
+            facts = DataFacts(error.where.name, error.where, problem=str(error))
+        except DataError as error:
+            facts = DataFacts("the dataset", problem=str(error))
+        else:
+            self.table = table
+            facts = self._of_table(table)
+        self.facts_of_data = replace(facts, seconds=time.monotonic() - self._start)
+        return self.facts_of_data
+
+    def _of_table(self, table: Table) -> DataFacts:
+        names = tuple(table.columns)
+        facts = DataFacts(
+            table.origin,
+            table.where,
+            source_columns=names,
+            total=table.total,
+            looked_at=len(table.numbers),
+            sampled=table.sampled,
+            preference={"chosen", "rejected"} <= set(names),
+        )
+        self.tell(f"looking at {len(table.numbers):,} rows")
+        try:
+            mapped = map_table(table, self.config)
+        except DataError as error:
+            raw = tuple(column_facts(n, n, table.columns[n], table.numbers) for n in names)
+            return replace(facts, columns=raw, problem=str(error))
+        self.mapped = mapped
+        pending = [n for n in ("min_prompt_tokens", "max_prompt_tokens") if getattr(self._filters, n)]
+        trouble = hold_out(mapped, self.config) if not pending else ""
+        prompts = [mapped.prompts[i] for i in mapped.kept]
+        numbers = [table.numbers[i] for i in mapped.kept]
+        columns = {"prompt": self._prompt_values(mapped), **mapped.columns}
+        doubles = repeated((prompt_key(p) for p in prompts), numbers)
+        answer = self._answer_column(mapped)
+        facts = replace(
+            facts,
+            columns=tuple(
+                column_facts(name, mapped.sources.get(name, name), values, table.numbers)
+                for name, values in columns.items()
+            ),
+            form=_form(prompts),
+            bad=(*mapped.bad, *([BadRows("hold-out", trouble, 0, ())] if trouble else [])),
+            duplicates=len(doubles),
+            duplicate_rows=tuple(doubles[:MOST_ROWS_NAMED]),
+            answer_column=answer,
+            filters=mapped.filters(pending),
+        )
+        return self._with_counts(self._with_evaluation(facts, mapped), mapped, pending)
+
+    def _with_counts(self, facts: DataFacts, mapped: Mapped, pending: Sequence[str]) -> DataFacts:
+        """Say how many rows are trained on, once nothing is pending and nothing is a sample."""
+        if pending or facts.sampled or facts.total is None:
+            return replace(facts, held=self.config.section.holdout)
+        return replace(facts, train_rows=mapped.count(TRAIN), held=len(mapped.kept) - mapped.count(TRAIN))
+
+    def _with_evaluation(self, facts: DataFacts, mapped: Mapped) -> DataFacts:
+        """Count the rows to evaluate on that are trained on too; a hold-out is apart by construction."""
+        if mapped.table.rows is None:
+            return facts
+        try:
+            found = evaluation_source(self.config, mapped.table.rows)
+        except DataError as error:
+            return replace(facts, problem=str(error))
+        if found is None:
+            return facts
+        rows, _ = found
+        if not hasattr(rows, "select"):
+            return facts
+        source = self.config.section.columns.get("prompt", "prompt")
+        if source not in rows.column_names:
+            return replace(facts, eval_rows=len(rows))
+        numbers = list(range(1, min(len(rows), MOST_ROWS) + 1))
+        prompts = columns_of(rows.select_columns([source]), numbers)[source]
+        trained = {
+            prompt_key(p) for p, fate in zip(mapped.prompts, mapped.fates, strict=True) if fate == TRAIN
+        }
+        both = [
+            number
+            for number, prompt in zip(numbers, prompts, strict=True)
+            if prompt_problem(prompt) is None and prompt_key(self._as_trained(prompt)) in trained
+        ]
+        return replace(
+            facts, eval_rows=len(rows), overlap=len(both), overlap_rows=tuple(both[:MOST_ROWS_NAMED])
+        )
+
+    def _as_trained(self, prompt: Any) -> Any:
+        section = self.config.section
+        return as_messages(prompt, section) if section.wants_chat else prompt
+
+    def _prompt_values(self, mapped: Mapped) -> list[Any]:
+        """Prompts as the source has them, so that nulls and kinds are those of the file."""
+        return mapped.table.columns[self.config.section.columns.get("prompt", "prompt")]
+
+    def _answer_column(self, mapped: Mapped) -> str:
+        spec = self.config.section.answer
+        return spec.to if spec is not None else gold_column(list(mapped.columns)) or ""
+
+    @property
+    def _filters(self) -> Any:
+        return self.config.section.filters
+
+    # -- the model and its tokenizer -------------------------------------------------------------
+
+    def model(self) -> ModelFacts:
+        """Say all that is known of the model without its weights."""
+        if self._model is None:
+            self.tell("looking at the model")
+            from grpo_tui.preflight.child.model import model_facts
+
+            self._model = model_facts(self.config, self.hub)
+        return self._model
+
+    def tokenizer(self, model: ModelFacts) -> TokenizerFacts:
+        """Load the tokenizer and say what it makes of the first prompt."""
+        if model.where.place not in ("folder", "cached", "hub", "broken"):
+            return TokenizerFacts(problem=f"there is no tokenizer: {model.where.problem}")
+        self.tell("loading the tokenizer")
+        from grpo_tui.preflight.child.tokens import Tokens
+
+        try:
+            self.tokens = Tokens(self.config, model)
+        except Exception as error:
+            why = " ".join(str(error).split())[:300] or type(error).__name__
+            return TokenizerFacts(problem=f"the tokenizer of {self.config.model} cannot be loaded: {why}")
+        mapped = self.mapped
+        if mapped is None or not mapped.kept:
+            return self.tokens.facts()
+        return self.tokens.facts_of(mapped.prompts[mapped.kept[0]])
+
+    def measured(self) -> DataFacts | None:
+        """Count the tokens of all prompts and gold solutions, and apply the filters that wait for them."""
+        facts, mapped, tokens = self.facts_of_data, self.mapped, self.tokens
+        if facts is None or mapped is None or tokens is None or not mapped.kept:
+            return None
+        self.tell(f"counting the tokens of {len(mapped.kept):,} prompts")
+        self.counts = self._prompt_counts(mapped, tokens)
+        pending = [f.name for f in facts.filters if f.drops is None]
+        if pending and any(count is not None for count in self.counts):
+            apply_lengths(mapped, self.counts, self._filters)
+            trouble = hold_out(mapped, self.config)
+            bad = (*facts.bad, *([BadRows("hold-out", trouble, 0, ())] if trouble else []))
+            facts = replace(facts, bad=bad, filters=mapped.filters())
+            facts = self._with_counts(facts, mapped, ())
+        known = [
+            (count, mapped.table.numbers[i]) for i in mapped.kept if (count := self.counts[i]) is not None
+        ]
+        self.facts_of_data = replace(
+            facts,
+            prompt_tokens=lengths([c for c, _ in known], [n for _, n in known]),
+            gold_tokens=self._gold_lengths(mapped, tokens),
+            seconds=time.monotonic() - self._start,
+        )
+        return self.facts_of_data
+
+    def _prompt_counts(self, mapped: Mapped, tokens: Tokens) -> list[int | None]:
+        from grpo_tui.preflight.child.tokens import RenderError
+
+        counts: list[int | None] = [None] * len(mapped.prompts)
+        for messages in (False, True):
+            places = [i for i in mapped.kept if isinstance(mapped.prompts[i], str) != messages]
+            if not places:
+                continue
+            try:
+                texts = tokens.written([mapped.prompts[i] for i in places])
+            except RenderError:
+                continue  # told by the facts of the tokenizer
+            for place, count in zip(places, tokens.counts(texts, messages=messages), strict=True):
+                counts[place] = count
+        return counts
+
+    def _gold_lengths(self, mapped: Mapped, tokens: Tokens) -> Any:
+        """Lengths of the gold solutions, None where the column holds answers alone."""
+        name = self._gold_source(mapped)
+        values = mapped.table.columns.get(name) if name else None
+        if values is None:
+            return None
+        texts = [
+            (v, n) for v, n in zip(values, mapped.table.numbers, strict=True) if isinstance(v, str) and v
+        ]
+        if not texts:
+            return None
+        counts = tokens.counts([text for text, _ in texts], messages=True)
+        found = lengths(counts, [number for _, number in texts])
+        return found if found is not None and found.mean > MOST_SHORT_ANSWER else None
+
+    def _gold_source(self, mapped: Mapped) -> str:
+        """The source's column with whole solutions, else with the answers."""
+        spec = self.config.section.answer
+        if spec is not None:
+            source = spec.source
+            return source if source in mapped.table.columns else mapped.sources.get(source, source)
+        column = "solution" if "solution" in mapped.columns else self._answer_column(mapped)
+        return mapped.sources.get(column, column)
+
+
+def session_key(config: RunConfig) -> str:
+    """What a session depends on."""
+    whole = config.to_json()
+    section = {k: v for k, v in whole["section"].items() if k != "rewards"}
+    parts = [whole[name] for name in ("model", "model_args", "script", "mixture", "cwd", "env")]
+    chosen = ("seed", "chat_template_kwargs", "eval_strategy", "trust_remote_code", "model_init_kwargs")
+    grpo = {name: config.grpo.get(name) for name in chosen}
+    return json.dumps([*parts, section, grpo], sort_keys=True, default=str)
+
+
+def _form(prompts: Sequence[Any]) -> str:
+    kinds = {"messages" if is_messages(p) else "text" for p in prompts}
+    return "mixed" if len(kinds) > 1 else next(iter(kinds), "")

@@ -1,0 +1,147 @@
+"""The source's rows as plain columns: all of them, or a sample that says so; never a download without need.
+
+A dataset of the hub that is not on this machine is read as a stream, its first rows only: fetching it whole
+is training's business. It knows the config's sources and no mapping.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.paths import DATA_SUFFIXES
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.data.sources import DataError, Rows, load_rows
+from grpo_tui.preflight.child.hub import Hub, go_offline
+from grpo_tui.preflight.facts import Whereabouts
+
+MOST_ROWS = 20_000
+"""Rows that are looked at; a larger dataset is sampled by the seed of the config."""
+STREAMED_ROWS = 1_000
+"""Rows that are taken from a stream."""
+_SEEN = ("Image", "Audio", "Video")
+"""Features whose values are files to be decoded, which no figure here needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of the training split.
+
+    Attributes:
+        origin: where they come from.
+        columns: values by the source's column name, (N,) each.
+        numbers: row numbers in the source, (N,), from 1.
+        total: rows of the source, None for a stream.
+        sampled: how the rows were chosen; empty when all are here.
+        rows: the sources themselves, for what has to be asked of them.
+        where: of a dataset of the hub.
+    """
+
+    origin: str
+    columns: dict[str, list[Any]]
+    numbers: list[int]
+    total: int | None
+    sampled: str
+    rows: Rows | None
+    where: Whereabouts | None = None
+
+    def row(self, place: int) -> dict[str, Any]:
+        """Return the row at a place, from 0."""
+        return {name: values[place] for name, values in self.columns.items()}
+
+
+class NoDataError(DataError):
+    """The data is not to be had; `where` says where it would be."""
+
+    def __init__(self, message: str, where: Whereabouts) -> None:
+        super().__init__(message)
+        self.where = where
+
+
+def read_table(config: RunConfig, hub: Hub, tell: Callable[[str], None]) -> Table:
+    """Read the rows.
+
+    Raises:
+        DataError: they cannot be used as the config says.
+    """
+    where, streamed = _hub_data(config, hub)
+    tell(f"reading {where.name}" if where is not None else "reading the dataset")
+    if streamed:
+        config = replace(
+            config,
+            script={**config.script, "dataset_streaming": True},
+            mixture={**config.mixture, **({"streaming": True} if config.mixture.get("datasets") else {})},
+        )
+    rows = load_rows(config)
+    if not hasattr(rows.train, "select"):
+        return _of_stream(rows, where, streamed)
+    total = len(rows.train)
+    if total == 0:
+        raise DataError(f"{rows.origin} has no rows")
+    numbers = list(range(1, total + 1))
+    sampled = ""
+    if total > MOST_ROWS:
+        seed = int(config.grpo.get("seed") or 42)
+        numbers = sorted(random.Random(seed).sample(numbers, MOST_ROWS))
+        sampled = f"{MOST_ROWS:,} of {total:,} rows, chosen at random"
+    return Table(rows.origin, columns_of(rows.train, numbers), numbers, total, sampled, rows, where)
+
+
+def columns_of(rows: Any, numbers: Sequence[int]) -> dict[str, list[Any]]:
+    """Return the values of some rows of a dataset by column."""
+    if len(numbers) < len(rows):
+        rows = rows.select([number - 1 for number in numbers])
+    found = {}
+    for name in rows.column_names:
+        kind = type(rows.features[name]).__name__
+        found[name] = [f"<{kind}>"] * len(numbers) if kind in _SEEN else list(rows[name])
+    return found
+
+
+def _of_stream(rows: Rows, where: Whereabouts | None, not_here: bool) -> Table:
+    first = list(islice(iter(rows.train), STREAMED_ROWS))
+    if not first:
+        raise DataError(f"{rows.origin} has no rows")
+    names = list(dict.fromkeys(name for row in first for name in row))
+    columns = {name: [row.get(name) for row in first] for name in names}
+    numbers = list(range(1, len(first) + 1))
+    whole = len(first) < STREAMED_ROWS
+    why = "it is not on this machine yet" if not_here else "it is streamed"
+    sampled = "" if whole else f"the first {len(first):,} rows, since {why}"
+    return Table(rows.origin, columns, numbers, len(first) if whole else None, sampled, rows, where)
+
+
+def _hub_data(config: RunConfig, hub: Hub) -> tuple[Whereabouts | None, bool]:
+    """Where the first dataset is that has to come from the hub, and whether it is read as a stream."""
+    found = None
+    for name in _hub_names(config):
+        where = hub.dataset(name)
+        if where.place == "cached":
+            go_offline()  # what is here is read as it is; a newer one on the hub is training's business
+            found = found or where
+        elif where.place == "hub":
+            return where, True
+        elif not where.here:
+            raise NoDataError(where.problem, where)
+    return found, False
+
+
+def _hub_names(config: RunConfig) -> list[str]:
+    """Datasets that no file or folder of this machine holds."""
+    if config.section.dataset is not None:
+        return []
+    entries = config.mixture.get("datasets")
+    if entries:
+        names = [str(entry.get("path")) for entry in entries if not entry.get("data_files")]
+    else:
+        names = [str(config.script["dataset_name"])] if config.script.get("dataset_name") else []
+    return [name for name in names if not _is_local(name)]
+
+
+def _is_local(name: str) -> bool:
+    path = Path(name)
+    return path.is_dir() or (path.is_file() and path.suffix.lower() in DATA_SUFFIXES)

@@ -1,0 +1,255 @@
+"""What follows from the facts of the data: findings of `data.…`, with rows in their messages.
+
+Pure; it asks nobody. The ids are listed in `checker`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grpo_tui.core.findings import Finding, Fix, Severity
+from grpo_tui.core.text import one_line
+from grpo_tui.data.mapping import likely_prompt
+from grpo_tui.preflight.facts import ColumnFacts, DataFacts, ModelFacts, first_rows
+from grpo_tui.preflight.judging import Judged
+from grpo_tui.present.formatting import percent, plural, size
+
+MOST_SHARE_OF_ONE = 0.5
+"""Of rows with one and the same answer: above it a model that always gives it looks good."""
+LEAST_ROWS_TO_JUDGE = 20
+_LOST = ("completion", "completion_ids")
+_REPLACED = ("trainer_state", "log_extra", "log_metric", "environments")
+_STEP = 64
+"""Lengths are advised in multiples of it."""
+
+
+def data_findings(facts: DataFacts, model: ModelFacts | None, judged: Judged) -> list[Finding]:
+    """Return what is wrong with the rows, or has to be known of them.
+
+    Args:
+        facts: of the data.
+        model: for its context; None while it is not known.
+        judged: the config.
+    """
+    if not facts.source_columns:
+        return [_unreadable(facts, judged)]
+    found = list(_columns(facts, judged))
+    if facts.problem and not found:
+        found.append(judged.found("data.unusable", "error", judged.data_key, facts.problem))
+    if any(finding.severity == "error" for finding in found):
+        return found
+    found += _rows(facts, judged)
+    found += _counts(facts, judged)
+    found += _answers(facts, judged)
+    found += _lengths(facts, model, judged)
+    if facts.sampled:
+        message = f"{facts.origin}: looked at {facts.sampled}; what is said of rows is said of those"
+        found.append(judged.found("data.sampled", "info", judged.data_key, message))
+    return found
+
+
+def _unreadable(facts: DataFacts, judged: Judged) -> Finding:
+    place = facts.where.place if facts.where is not None else ""
+    rule = f"data.{place}" if place in ("missing", "gated", "unreachable") else "data.unreadable"
+    hint = f". Fetch it where there is a network: hf download --repo-type dataset {facts.origin}"
+    return judged.found(
+        rule, "error", judged.data_key, facts.problem + (hint if place == "unreachable" else "")
+    )
+
+
+def _columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+    section, names = judged.config.section, facts.source_columns
+    has_prompt = "prompt" in names or "prompt" in section.columns
+    if facts.preference:
+        message = f"{facts.origin} holds preference pairs (chosen, rejected), which DPO trains on; GRPO " + (
+            "reads the prompt alone and generates the answers" if has_prompt else "needs a column prompt"
+        )
+        severity: Severity = "warning" if has_prompt else "error"
+        yield judged.found("data.preference-pairs", severity, judged.data_key, message)
+    elif not has_prompt:
+        near = likely_prompt(names)
+        message = f"{facts.origin} has no column prompt, which GRPO reads; it has {', '.join(names)}"
+        fix = Fix("grpo_tui.columns.prompt", near) if near is not None else None
+        yield judged.found("data.no-prompt", "error", judged.data_key, message, fix)
+    after = [name for name in names if name not in section.columns.values()] + list(section.columns)
+    for name in ("prompts", "completions"):
+        if name in after:
+            message = (
+                f"{facts.origin} has a column {name}, a name that TRL gives rewards something else under; "
+                "rename it"
+            )
+            fix = Fix(f"grpo_tui.columns.my_{name}", name)
+            yield judged.found("data.reserved-name", "error", judged.data_key, message, fix)
+    for name in _LOST:
+        if name in after:
+            message = f"the column {name} reaches no reward: TRL keeps that name to itself; rename it"
+            fix = Fix(f"grpo_tui.columns.my_{name}", name)
+            yield judged.found("data.reserved-name", "warning", judged.data_key, message, fix)
+    for name in _REPLACED:
+        if name in after:
+            message = f"the column {name} reaches no reward: TRL puts its own {name} in its place; rename it"
+            fix = Fix(f"grpo_tui.columns.my_{name}", name)
+            yield judged.found("data.reserved-name", "warning", judged.data_key, message, fix)
+
+
+def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+    """Faults of single rows."""
+    drop = Fix("grpo_tui.filters.drop_null", True)
+    for bad in facts.bad:
+        if bad.what == "hold-out":
+            yield judged.found("data.hold-out", "error", "grpo_tui.holdout", bad.reason)
+            continue
+        where = first_rows(bad.rows, bad.count)
+        if bad.what == "prompt":
+            empty = bad.reason.startswith("is ")
+            message = f"{facts.origin}, {where}: the prompt {bad.reason}; training stops at such a row"
+            fix = drop if empty else None
+            yield judged.found("data.bad-prompt", "error", judged.data_key, message, fix)
+        else:
+            source = judged.config.section.answer.source if judged.config.section.answer else "answer"
+            message = (
+                f"{facts.origin}, {where}: no answer of the kind {bad.reason} in the column {source} "
+                f"({bad.count:,} of {facts.looked_at:,} rows)"
+            )
+            yield judged.found("data.bad-answer", "error", "grpo_tui.answer", message, drop)
+    if facts.form == "mixed":
+        column = facts.column("prompt")
+        rare = column.kinds[-1] if column is not None and len(column.kinds) > 1 else None
+        where = f" ({rare.kind} in {first_rows(rare.rows, rare.count)})" if rare is not None else ""
+        message = (
+            f"{facts.origin} has texts and lists of messages as prompts{where}: TRL takes all of a batch for "
+            "what its first prompt is"
+        )
+        yield judged.found("data.mixed-form", "error", judged.data_key, message, Fix("grpo_tui.chat", True))
+    filtered = judged.config.section.filters.drop_null
+    for column in facts.columns:
+        if column.name == "prompt":
+            continue
+        if len(column.kinds) > 1:
+            yield judged.found("data.mixed-types", "warning", judged.data_key, _kinds(facts, column))
+        if column.nulls and column.name != facts.answer_column and not filtered:
+            message = (
+                f"{facts.origin}: the column {column.name} is empty (null) in "
+                f"{first_rows(column.null_rows, column.nulls)}; rewards get None there"
+            )
+            yield judged.found("data.nulls", "warning", judged.data_key, message, drop)
+        elif column.empties and column.name != facts.answer_column and not filtered:
+            message = (
+                f"{facts.origin}: the column {column.name} is blank in "
+                f"{first_rows(column.empty_rows, column.empties)}"
+            )
+            yield judged.found("data.empties", "info", judged.data_key, message)
+
+
+def _kinds(facts: DataFacts, column: ColumnFacts) -> str:
+    common, *others = column.kinds
+    rest = ", ".join(f"a {kind.kind} in {first_rows(kind.rows, kind.count)}" for kind in others)
+    return (
+        f"{facts.origin}: the column {column.name} holds {common.kind} in {plural(common.count, 'row')}, and "
+        f"{rest}; rewards get each as it is"
+    )
+
+
+def _counts(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+    for one in facts.filters:
+        if one.drops:
+            message = (
+                f"{facts.origin}: grpo_tui.filters.{one.name} leaves out {first_rows(one.rows, one.drops)} "
+                f"({one.drops:,} of {facts.looked_at:,})"
+            )
+            yield judged.found("data.filtered", "info", f"grpo_tui.filters.{one.name}", message)
+    at_once = judged.prompts_at_once
+    if facts.train_rows is not None and at_once is not None and facts.train_rows < at_once:
+        held = f" ({facts.held} more are held out)" if facts.held else ""
+        message = (
+            f"{facts.origin} leaves {plural(facts.train_rows, 'row')} to train on{held}, and one generation "
+            f"takes {plural(at_once, 'prompt')}: TRL would end at once with 0 steps"
+        )
+        yield judged.found("data.smaller-than-batch", "error", judged.data_key, message)
+    if facts.duplicates:
+        share = facts.duplicates / max(1, facts.looked_at)
+        message = (
+            f"{facts.origin}: {plural(facts.duplicates, 'row')} ({percent(share)}) have the prompt of an "
+            f"earlier row: {first_rows(facts.duplicate_rows, facts.duplicates)}"
+        )
+        fix = Fix("grpo_tui.filters.drop_duplicates", True)
+        severity: Severity = "warning" if share >= 0.05 else "info"
+        yield judged.found("data.duplicates", severity, judged.data_key, message, fix)
+    if facts.overlap:
+        key = "grpo_tui.eval_dataset" if judged.config.section.eval_dataset else "dataset_test_split"
+        message = (
+            f"{facts.overlap:,} of {facts.eval_rows:,} rows to evaluate on are trained on too: "
+            f"{first_rows(facts.overlap_rows, facts.overlap)}; the evaluation would flatter"
+        )
+        yield judged.found("data.overlap", "warning", key, message)
+    where = facts.where
+    if where is not None and where.place == "hub" and where.download_bytes:
+        short = where.free_bytes is not None and where.download_bytes > where.free_bytes
+        message = f"{where.name} is not on this machine; the start fetches {size(where.download_bytes)} first"
+        if short and where.free_bytes is not None:
+            message += f", and {size(where.free_bytes)} are free in the cache"
+        rule = "data.disk" if short else "data.download"
+        yield judged.found(rule, "error" if short else "info", judged.data_key, message)
+
+
+def _answers(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+    column = facts.column(facts.answer_column) if facts.answer_column else None
+    if column is None:
+        if len(facts.columns) > 1:
+            names = ", ".join(c.name for c in facts.columns if c.name != "prompt")
+            message = f"no column is named like a right answer; those beside the prompt are {names}"
+        else:
+            message = f"{facts.origin} has the prompt alone: rewards have no right answer to compare with"
+        yield judged.found("data.no-gold", "info", judged.data_key, message)
+        return
+    gone = column.nulls + column.empties
+    if gone and not judged.config.section.filters.drop_null:
+        rows = sorted((*column.null_rows, *column.empty_rows))
+        message = (
+            f"{facts.origin}: no right answer (column {column.name}) in {first_rows(rows, gone)}; no "
+            "completion can be right there"
+        )
+        fix = Fix("grpo_tui.filters.drop_null", True)
+        yield judged.found("data.gold-missing", "warning", judged.data_key, message, fix)
+    there = sum(kind.count for kind in column.kinds)
+    if not column.top or there < LEAST_ROWS_TO_JUDGE:
+        return
+    text, count = column.top[0]
+    if count / there > MOST_SHARE_OF_ONE:
+        message = (
+            f"{percent(count / there)} of the rows have the answer {one_line(text, 40)}: a model that always "
+            "gives it is right as often without thinking"
+        )
+        yield judged.found("data.one-answer", "warning", judged.data_key, message)
+
+
+def _lengths(facts: DataFacts, model: ModelFacts | None, judged: Judged) -> Iterator[Finding]:
+    longest = int(judged.setting("max_completion_length") or 0)
+    context = model.context if model is not None else None
+    use_vllm = bool(judged.setting("use_vllm"))
+    if use_vllm and judged.setting("vllm_max_model_length"):
+        context = min(context or 10**9, int(judged.setting("vllm_max_model_length")))
+    prompts, gold = facts.prompt_tokens, facts.gold_tokens
+    if context is not None and longest >= context:
+        message = f"max_completion_length {longest:,} leaves a prompt no room in the context of {context:,}"
+        yield judged.found("data.no-room", "error", "max_completion_length", message)
+    elif context is not None and prompts is not None and prompts.most > context - longest:
+        room = context - longest
+        over = [(row, count) for row, count in prompts.longest if count > room]
+        more = f" and {first_rows([row for row, _ in over[1:]], len(over) - 1)}" if len(over) > 1 else ""
+        row, count = over[0]
+        message = (
+            f"{facts.origin}, row {row:,}{more}: the prompt has {count:,} tokens, and the context of "
+            f"{context:,} less max_completion_length {longest:,} leaves {room:,}"
+        )
+        fix = Fix("grpo_tui.filters.max_prompt_tokens", room)
+        severity: Severity = "error" if use_vllm else "warning"
+        yield judged.found("data.too-long", severity, "max_completion_length", message, fix)
+    if gold is not None and 0 < longest < gold.p99:
+        advised = -(-gold.p99 // _STEP) * _STEP
+        message = (
+            f"the gold solutions have {gold.p50:,} tokens in the middle and up to {gold.p99:,} in 99 of 100 "
+            f"rows; max_completion_length {longest:,} would cut such an answer off"
+        )
+        fix = Fix("max_completion_length", advised)
+        yield judged.found("data.completion-length", "warning", "max_completion_length", message, fix)

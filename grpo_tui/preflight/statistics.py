@@ -1,0 +1,133 @@
+"""Figures about rows and lengths: kinds of values, what is missing, what repeats, percentiles, a histogram.
+
+Pure functions on plain values; row numbers are given by the caller. It knows no dataset and no tokenizer.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from grpo_tui.core.text import one_line
+from grpo_tui.preflight.facts import ColumnFacts, KindCount, Lengths
+
+MOST_ROWS_NAMED = 5
+"""Rows that are named of all that share a fault."""
+MOST_VALUES = 8
+"""Values of a column that are listed with their counts."""
+BINS = 12
+
+
+def kind_of(value: Any) -> str:
+    """Return what a value is, as a person says it."""
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, bool):
+        return "truth"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, Mapping):
+        return "mapping"
+    if isinstance(value, list | tuple):
+        return "messages" if is_messages(value) else "list"
+    return type(value).__name__
+
+
+def is_messages(value: Any) -> bool:
+    """Whether a value is a list of chat messages."""
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(item, Mapping) and isinstance(item.get("role"), str) for item in value)
+    )
+
+
+def column_facts(name: str, source: str, values: Sequence[Any], numbers: Sequence[int]) -> ColumnFacts:
+    """Return what is in a column.
+
+    Args:
+        name: after mapping.
+        source: in the source.
+        values: of the rows looked at, (N,).
+        numbers: their row numbers, (N,).
+    """
+    rows: defaultdict[str, list[int]] = defaultdict(list)
+    kinds: Counter[str] = Counter()
+    texts: Counter[str] = Counter()
+    nulls: list[int] = []
+    empties: list[int] = []
+    for number, value in zip(numbers, values, strict=True):
+        if value is None or value != value:  # NaN is how tables write a missing number
+            nulls.append(number)
+            continue
+        kind = kind_of(value)
+        kinds[kind] += 1
+        if len(rows[kind]) < MOST_ROWS_NAMED:
+            rows[kind].append(number)
+        if (isinstance(value, str) and not value.strip()) or (isinstance(value, list | dict) and not value):
+            empties.append(number)
+        texts[value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)] += 1
+    return ColumnFacts(
+        name=name,
+        source=source,
+        kinds=tuple(KindCount(kind, count, tuple(rows[kind])) for kind, count in kinds.most_common()),
+        nulls=len(nulls),
+        null_rows=tuple(nulls[:MOST_ROWS_NAMED]),
+        empties=len(empties),
+        empty_rows=tuple(empties[:MOST_ROWS_NAMED]),
+        distinct=len(texts),
+        top=tuple((one_line(text, 60), count) for text, count in texts.most_common(MOST_VALUES)),
+    )
+
+
+def lengths(counts: Sequence[int], numbers: Sequence[int]) -> Lengths | None:
+    """Return how token counts are spread, None without any.
+
+    Args:
+        counts: tokens of each text, (N,).
+        numbers: their row numbers, (N,).
+    """
+    if not counts:
+        return None
+    ordered = sorted(counts)
+    longest = heapq.nlargest(MOST_ROWS_NAMED, zip(counts, numbers, strict=True), key=lambda pair: pair[0])
+    return Lengths(
+        count=len(ordered),
+        least=ordered[0],
+        mean=sum(ordered) / len(ordered),
+        p50=percentile(ordered, 50),
+        p95=percentile(ordered, 95),
+        p99=percentile(ordered, 99),
+        most=ordered[-1],
+        longest=tuple((number, count) for count, number in longest),
+        bins=histogram(ordered),
+    )
+
+
+def percentile(ordered: Sequence[int], percent: float) -> int:
+    """Return the nearest-rank percentile of sorted values: the least that `percent` % do not exceed."""
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[max(0, int(rank) - 1)]
+
+
+def histogram(ordered: Sequence[int], bins: int = BINS) -> tuple[tuple[int, int, int], ...]:
+    """Return (first, last, count) of equally wide bins over sorted whole numbers."""
+    least, most = ordered[0], ordered[-1]
+    width = max(1, -(-(most - least + 1) // bins))
+    counts = Counter((value - least) // width for value in ordered)
+    last = (most - least) // width
+    return tuple((least + i * width, least + (i + 1) * width - 1, counts[i]) for i in range(last + 1))
+
+
+def repeated(keys: Iterable[str], numbers: Sequence[int]) -> list[int]:
+    """Return the rows whose key an earlier row has."""
+    seen: set[str] = set()
+    found = []
+    for key, number in zip(keys, numbers, strict=True):
+        if key in seen:
+            found.append(number)
+        seen.add(key)
+    return found
