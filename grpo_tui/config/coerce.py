@@ -173,7 +173,7 @@ def _coerce_text(info: FieldInfo, value: Any, kinds: frozenset[str]) -> Coerced:
     for choice in info.choices:
         if value.strip().lower().replace("-", "_").removeprefix("torch.") == choice.lower():
             return Coerced(choice, f"{info.name} was '{value}'; read as '{choice}'")
-    near = nearest(value, info.choices, cutoff=0.5)
+    near = nearest(value, info.choices, cutoff=0.5) or _default(info)
     raise CoerceError(f"{info.name} is '{value}', which TRL does not know{_choices_hint(info)}", near)
 
 

@@ -20,7 +20,16 @@ from grpo_tui.config.yaml_edit import (
 )
 from grpo_tui.core.findings import Finding, Fix
 
-MOVING = frozenset({"config.unknown-key", "config.removed-key", "section.unknown-key"})
+MOVING = frozenset(
+    {
+        "config.deprecated",
+        "config.removed-key",
+        "config.unknown-key",
+        "nested.elsewhere",
+        "nested.unknown-key",
+        "section.unknown-key",
+    }
+)
 """Rules whose fix names the right place for a wrong key; the wrong one must not stay."""
 
 _ABSENT = object()

@@ -174,7 +174,7 @@ def _generation(s: Settings) -> Iterator[Finding]:
                 "; the loss then uses another temperature than the sampling" if key == "temperature" else ""
             )
             message = f"{field} wins over {own} {yaml_said(s.get(own))} without a word{behind}; set {own}"
-            yield s.finding("config.conflict", "warning", field, message, (own, value))
+            yield s.finding("nested.elsewhere", "warning", field, message, (own, value))
         elif key == "do_sample" and not value:
             message = (
                 f"{field} false makes all completions of a prompt the same, so no group teaches anything"

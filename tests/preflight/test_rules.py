@@ -1,0 +1,478 @@
+"""Rules that neither GRPOConfig nor an import would tell: each finds its fault, and its fix takes it away."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from grpo_tui.config.draft import Draft
+from grpo_tui.demo import DEMO_MODEL
+from grpo_tui.preflight.machine import Answer, GpuFacts, Machine
+from grpo_tui.preflight.packages import window
+from grpo_tui.preflight.report import Preflight
+from grpo_tui.preflight.static import Source, Start, static_check
+
+A100 = GpuFacts(0, "NVIDIA A100", (8, 0), 80 << 30, 80 << 30)
+T4 = GpuFacts(0, "Tesla T4", (7, 5), 16 << 30, 16 << 30)
+BASE: dict[str, Any] = {
+    "model_name_or_path": str(DEMO_MODEL),
+    "per_device_train_batch_size": 8,
+    "max_steps": 100,
+    "save_steps": 50,
+    "reward_funcs": ["accuracy_reward"],
+    "grpo_tui": {"dataset": "rows.jsonl"},
+}
+HUB = "Qwen/Qwen2.5-0.5B-Instruct"
+
+
+def version(**changed: str | None) -> Any:
+    """Every package in a version that fits, but for those named."""
+    fits = {"vllm": "0.25.0", "peft": "0.19.0", "liger-kernel": "0.9.0", "bitsandbytes": "0.49.0"}
+    versions = {**fits, **{name.replace("_", "-"): value for name, value in changed.items()}}
+    return lambda name: versions.get(name, "99.0")
+
+
+def machine(
+    *gpus: GpuFacts, accounts: tuple[str, ...] = (), env: dict[str, str] | None = None, **kw: Any
+) -> Machine:
+    answers = kw.pop("answers", {})
+
+    def ask(url: str) -> Answer:
+        return next((a for end, a in answers.items() if url.endswith(end)), Answer(None, trouble="refused"))
+
+    taken = kw.pop("taken", ())
+    return Machine(
+        gpus,
+        frozenset(accounts),
+        env or {},
+        version(**kw),
+        lambda path: 1 << 40,
+        lambda port: port in taken,
+        ask,
+    )
+
+
+def look(
+    folder: Path, change: dict[str, Any], where: Machine | None = None, start: Start | None = None
+) -> Preflight:
+    (folder / "rows.jsonl").write_text('{"prompt": "q", "solution": "1"}\n' * 40)
+    file = folder / "c.yaml"
+    file.write_text(yaml.safe_dump({**copy.deepcopy(BASE), **change}, sort_keys=False))
+    return static_check(Source(file), start or Start(root=folder / "run"), where or machine(A100))
+
+
+# name: what is changed, the rule that must speak, the severity, the field.
+CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "fp16 on float16 weights": ({"fp16": True, "dtype": "float16"}, "training.precision", "error", "dtype"),
+    "fp16 on bfloat16 weights": ({"fp16": True, "dtype": "bfloat16"}, "training.precision", "error", "dtype"),
+    "warm-up of constant": (
+        {"lr_scheduler_type": "constant", "warmup_steps": 10},
+        "training.no-warmup",
+        "warning",
+        "warmup_steps",
+    ),
+    "warm-up beyond the end": ({"warmup_steps": 200}, "training.warmup-too-long", "warning", "warmup_steps"),
+    "eval keys unused": ({"eval_steps": 20}, "config.unused", "warning", "eval_steps"),
+    "never evaluated": (
+        {"eval_strategy": "steps", "eval_steps": 500},
+        "training.never-evaluates",
+        "warning",
+        "eval_steps",
+    ),
+    "galore targets": ({"optim": "galore_adamw"}, "training.optimizer-targets", "error", "optim"),
+    "columns removed": (
+        {"remove_unused_columns": True},
+        "training.columns-removed",
+        "error",
+        "remove_unused_columns",
+    ),
+    "label smoothing": (
+        {"label_smoothing_factor": 0.1},
+        "config.unused",
+        "warning",
+        "label_smoothing_factor",
+    ),
+    "sampling strategy": (
+        {"train_sampling_strategy": "group_by_length"},
+        "config.unused",
+        "warning",
+        "train_sampling_strategy",
+    ),
+    "best never saved": (
+        {"save_strategy": "best", "metric_for_best_model": "eval_reward"},
+        "training.best-without-eval",
+        "error",
+        "save_strategy",
+    ),
+    "GSPO with the default loss": (
+        {"importance_sampling_level": "sequence"},
+        "grpo.loss-level",
+        "warning",
+        "importance_sampling_level",
+    ),
+    "LUSPO by token": ({"loss_type": "luspo"}, "grpo.loss-level", "warning", "loss_type"),
+    "VESPO by sequence": (
+        {"loss_type": "vespo", "importance_sampling_level": "sequence"},
+        "grpo.loss-level",
+        "warning",
+        "importance_sampling_level",
+    ),
+    "CISPO cap": ({"loss_type": "cispo"}, "grpo.cispo-cap", "warning", "loss_type"),
+    "clip order": ({"epsilon_high": 0.1}, "grpo.clip-order", "warning", "epsilon_high"),
+    "delta": ({"delta": 1.1}, "grpo.delta", "warning", "delta"),
+    "synchronised without reference": (
+        {"sync_ref_model": True},
+        "grpo.no-reference",
+        "error",
+        "sync_ref_model",
+    ),
+    "synchronised with LoRA": (
+        {"sync_ref_model": True, "beta": 0.04, "use_peft": True},
+        "grpo.no-reference",
+        "error",
+        "sync_ref_model",
+    ),
+    "entropy bounds": (
+        {"use_adaptive_entropy": True, "entropy_coef_min": 2.0},
+        "grpo.entropy-bounds",
+        "error",
+        "entropy_coef_min",
+    ),
+    "all weights 0": ({"reward_weights": [0.0]}, "grpo.no-weight", "error", "reward_weights"),
+    "learning rate": (
+        {"learning_rate": 5.0, "model_name_or_path": HUB},
+        "grpo.rate-high",
+        "warning",
+        "learning_rate",
+    ),
+    "no clipping": ({"max_grad_norm": 0.0}, "grpo.no-clipping", "warning", "max_grad_norm"),
+    "scaled elsewhere": (
+        {"multi_objective_aggregation": "normalize_then_sum", "scale_rewards": "batch"},
+        "config.unused",
+        "warning",
+        "scale_rewards",
+    ),
+    "liger fused": (
+        {"use_liger_kernel": True, "liger_kernel_config": {"fused_linear_cross_entropy": True}},
+        "grpo.liger-fused",
+        "error",
+        "liger_kernel_config.fused_linear_cross_entropy",
+    ),
+    "paged is renamed": (
+        {"use_transformers_paged": True},
+        "config.deprecated",
+        "warning",
+        "use_transformers_paged",
+    ),
+    "SAPO's temperature alone": (
+        {"sapo_temperature_neg": 1.2},
+        "config.unused",
+        "warning",
+        "sapo_temperature_neg",
+    ),
+    "vLLM's keys alone": ({"vllm_mode": "server"}, "config.unused", "warning", "vllm_mode"),
+    "server keys colocated": (
+        {"use_vllm": True, "vllm_server_port": 8001},
+        "config.unused",
+        "warning",
+        "vllm_server_port",
+    ),
+    "VESPO with vLLM": ({"use_vllm": True, "loss_type": "vespo"}, "vllm.vespo-mode", "error", "loss_type"),
+    "truncated sampling": (
+        {"use_vllm": True, "temperature": 0.6, "top_p": 0.8},
+        "vllm.truncated-sampling",
+        "warning",
+        "top_p",
+    ),
+    "tensor parallel": (
+        {"use_vllm": True, "vllm_tensor_parallel_size": 2},
+        "vllm.tensor-parallel",
+        "error",
+        "vllm_tensor_parallel_size",
+    ),
+    "no room for a prompt": (
+        {"use_vllm": True, "vllm_max_model_length": 512},
+        "vllm.context",
+        "error",
+        "vllm_max_model_length",
+    ),
+    "quantized alone": ({"load_in_4bit": True}, "lora.quantized-alone", "error", "load_in_4bit"),
+    "LoRA's keys alone": ({"lora_r": 32}, "config.unused", "warning", "lora_r"),
+    "adapter on the head": (
+        {"use_peft": True, "lora_target_modules": ["q_proj", "lm_head"]},
+        "lora.head",
+        "error",
+        "lora_target_modules",
+    ),
+    "LoRA's task": ({"use_peft": True, "lora_task_type": "SEQ_CLS"}, "lora.task", "error", "lora_task_type"),
+    "model key renamed": (
+        {"model_init_kwargs": {"use_flash_attention_2": True}},
+        "config.removed-key",
+        "error",
+        "model_init_kwargs.use_flash_attention_2",
+    ),
+    "model dtype renamed": (
+        {"model_init_kwargs": {"torch_dtype": "bfloat16"}},
+        "config.removed-key",
+        "error",
+        "model_init_kwargs.torch_dtype",
+    ),
+    "model key ignored": (
+        {"model_init_kwargs": {"low_cpu_mem_usage": True}},
+        "config.removed-key",
+        "warning",
+        "model_init_kwargs.low_cpu_mem_usage",
+    ),
+    "model key mistyped": (
+        {"model_init_kwargs": {"attn_implementaton": "sdpa"}},
+        "nested.unknown-key",
+        "error",
+        "model_init_kwargs.attn_implementaton",
+    ),
+    "attention's name": (
+        {"attn_implementation": "flash-attention-2"},
+        "nested.attention",
+        "error",
+        "attn_implementation",
+    ),
+    "temperature behind its back": (
+        {"generation_kwargs": {"temperature": 0.5}},
+        "nested.elsewhere",
+        "warning",
+        "generation_kwargs.temperature",
+    ),
+    "greedy": (
+        {"generation_kwargs": {"do_sample": False}},
+        "nested.greedy",
+        "error",
+        "generation_kwargs.do_sample",
+    ),
+    "generation key mistyped": (
+        {"generation_kwargs": {"no_repeat_ngram": 3}},
+        "nested.unknown-key",
+        "error",
+        "generation_kwargs.no_repeat_ngram",
+    ),
+    "template's own key": (
+        {"chat_template_kwargs": {"add_generation_prompt": False}},
+        "nested.taken",
+        "error",
+        "chat_template_kwargs.add_generation_prompt",
+    ),
+    "schedule key": (
+        {"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"num_cycle": 1}},
+        "nested.unknown-key",
+        "error",
+        "lr_scheduler_kwargs.num_cycle",
+    ),
+    "schedule without its option": (
+        {"lr_scheduler_type": "warmup_stable_decay"},
+        "nested.schedule",
+        "error",
+        "lr_scheduler_type",
+    ),
+    "lowest rate missing": (
+        {"lr_scheduler_type": "cosine_with_min_lr"},
+        "nested.schedule",
+        "error",
+        "lr_scheduler_type",
+    ),
+    "polynomial's end": (
+        {"lr_scheduler_type": "polynomial", "learning_rate": 1.0e-8},
+        "nested.schedule",
+        "error",
+        "lr_scheduler_kwargs.lr_end",
+    ),
+    "checkpointing key": (
+        {"gradient_checkpointing_kwargs": {"use_reentrent": False}},
+        "nested.unknown-key",
+        "error",
+        "gradient_checkpointing_kwargs.use_reentrent",
+    ),
+    "accumulation twice": (
+        {
+            "gradient_accumulation_steps": 2,
+            "accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": 4}},
+        },
+        "config.conflict",
+        "error",
+        "accelerator_config.gradient_accumulation_kwargs.num_steps",
+    ),
+    "FSDP alone": ({"fsdp": True}, "sharded.one-process", "error", "fsdp"),
+    "FSDP config alone": ({"fsdp_config": {"version": 2}}, "config.unused", "warning", "fsdp_config"),
+    "DeepSpeed's values": (
+        {"deepspeed": {"gradient_accumulation_steps": 4}},
+        "sharded.deepspeed-value",
+        "error",
+        "deepspeed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rule_finds_its_fault_and_its_fix_takes_it_away(name: str, tmp_path: Path) -> None:
+    change, rule, severity, field = CASES[name]
+    where = machine(A100)
+    found = look(tmp_path, change, where)
+    mine = [f for f in found.findings if (f.id, f.severity, f.field) == (rule, severity, field)]
+    assert mine, [(f.id, f.severity, f.field, f.message) for f in found.findings]
+    assert mine[0].fix is not None
+    draft = Draft.open(tmp_path / "c.yaml")
+    draft.apply(mine[0])
+    after = static_check(Source(tmp_path / "c.yaml", draft.text), Start(root=tmp_path / "run"), where)
+    assert (rule, field) not in {(f.id, f.field) for f in after.findings}
+
+
+def test_the_base_of_the_table_is_clean(tmp_path: Path) -> None:
+    found = look(tmp_path, {})
+    assert found.findings == ()
+    assert found.advice == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "rule", "severity"),
+    [
+        ({}, machine(), "hardware.no-gpu", "error"),
+        ({"use_cpu": True, "fp16": True}, machine(A100), "hardware.fp16", "error"),
+        ({"use_cpu": True, "tf32": True}, machine(A100), "hardware.tf32", "error"),
+        ({}, machine(T4), "hardware.bf16", "warning"),
+        (
+            {"fp16": True, "attn_implementation": "flash_attention_2"},
+            machine(T4),
+            "hardware.attention",
+            "error",
+        ),
+        ({"use_peft": True}, machine(A100, peft="0.5.0"), "packages.version", "error"),
+        ({"optim": "paged_adamw_8bit"}, machine(A100, bitsandbytes=None), "config.not-installed", "error"),
+        ({"optim": "adamw_8bit"}, machine(A100, bitsandbytes=None), "config.not-installed", "error"),
+        ({"optim": "adamw_torch_8bit"}, machine(A100, torchao=None), "config.not-installed", "error"),
+        (
+            {"attn_implementation": "flash_attention_2"},
+            machine(A100, flash_attn=None, kernels=None),
+            "config.not-installed",
+            "error",
+        ),
+        ({}, machine(A100, math_verify=None), "config.not-installed", "error"),
+        ({"report_to": "wandb"}, machine(A100), "packages.login", "error"),
+        ({"push_to_hub": True}, machine(A100), "packages.login", "error"),
+        ({"use_vllm": True, "vllm_mode": "server"}, machine(A100), "vllm.server", "error"),
+    ],
+)
+def test_what_the_machine_lacks_is_found(
+    change: dict[str, Any], where: Machine, rule: str, severity: str, tmp_path: Path
+) -> None:
+    found = look(tmp_path, change, where)
+    assert (rule, severity) in {(f.id, f.severity) for f in found.findings}, found.findings
+
+
+def test_the_window_of_vllm_is_the_installed_trls() -> None:
+    wanted = window("vllm")
+    assert wanted.contains("0.25.0")
+    assert not wanted.contains("0.8.0")
+    assert not wanted.contains("0.99.0")
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"use_cpu": True, "bf16": False}, machine()),
+        ({"fp16": True}, machine(T4)),
+        ({"report_to": "wandb"}, machine(A100, accounts=("wandb",))),
+        ({"report_to": "wandb"}, machine(A100, env={"WANDB_MODE": "offline"})),
+        ({"attn_implementation": "flash_attention_2"}, machine(A100, flash_attn=None, kernels="0.18.3")),
+        ({"optim": "adamw_torch_fused"}, machine(A100, bitsandbytes=None)),
+    ],
+)
+def test_what_the_machine_has_is_not_missed(change: dict[str, Any], where: Machine, tmp_path: Path) -> None:
+    found = look(tmp_path, change, where)
+    asked = {"hardware", "packages"}
+    assert [f for f in found.findings if f.id.partition(".")[0] in asked] == []
+
+
+SERVER = {"use_vllm": True, "vllm_mode": "server", "vllm_server_host": "127.0.0.1", "vllm_server_port": 8123}
+
+
+@pytest.mark.parametrize(
+    ("answers", "rule"),
+    [
+        ({"/health": Answer(503)}, "vllm.server"),
+        (
+            {"/health": Answer(200), "/v1/models": Answer(200, {"data": [{"id": "other/model"}]})},
+            "vllm.other-model",
+        ),
+        (
+            {
+                "/health": Answer(200),
+                "/v1/models": Answer(200, {"data": [{"id": str(DEMO_MODEL)}]}),
+                "json": Answer(404),
+            },
+            "vllm.no-weights",
+        ),
+        (
+            {
+                "/health": Answer(200),
+                "/v1/models": Answer(200, {"data": [{"id": str(DEMO_MODEL)}]}),
+                "json": Answer(200, {"vllm_config": {"model_config": {"logprobs_mode": "raw_logprobs"}}}),
+            },
+            "vllm.logprobs",
+        ),
+        (
+            {
+                "/health": Answer(200),
+                "/v1/models": Answer(200, {"data": [{"id": str(DEMO_MODEL)}]}),
+                "json": Answer(
+                    200, {"vllm_config": {"model_config": {"logprobs_mode": "processed_logprobs"}}}
+                ),
+            },
+            None,
+        ),
+    ],
+)
+def test_a_vllm_server_is_asked_what_it_serves(
+    answers: dict[str, Answer], rule: str | None, tmp_path: Path
+) -> None:
+    found = look(tmp_path, SERVER, machine(A100, answers=answers))
+    said = {f.id for f in found.findings if f.id.startswith("vllm.")}
+    assert said == ({rule} if rule else set())
+    assert f"trl vllm-serve --model {DEMO_MODEL} --host 127.0.0.1 --port 8123" in found.notes[0]
+
+
+def test_several_processes_need_a_free_port_and_a_whole_batch(tmp_path: Path) -> None:
+    start = Start(2, ("accelerate", "launch", "--num_processes", "2"), tmp_path / "run")
+    two = machine(A100, A100, taken=(29500,))
+    assert {f.id for f in look(tmp_path, {}, two, start).findings} == {"launch.port"}
+    other = Start(2, (*start.launcher, "--main_process_port", "29511"), tmp_path / "run")
+    assert look(tmp_path, {}, two, other).findings == ()
+    three = Start(3, ("torchrun", "--nproc_per_node", "3"), tmp_path / "run")
+    found = look(tmp_path, {"per_device_train_batch_size": 4}, machine(A100, A100, A100), three)
+    assert {f.id for f in found.findings} == {"batch.indivisible"}
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "value"),
+    [
+        ({"save_steps": 500}, "save_steps", 25),
+        ({"max_steps": 2000, "save_steps": 500}, "save_steps", 100),
+        ({"save_strategy": "no"}, "save_strategy", "steps"),
+        ({"num_generations": 16, "per_device_train_batch_size": 16}, "num_generations", 8),
+    ],
+)
+def test_advice_stands_apart_with_its_reason(
+    change: dict[str, Any], field: str, value: Any, tmp_path: Path
+) -> None:
+    found = look(tmp_path, change)
+    assert found.ok
+    assert [(f.field, f.fix and f.fix.value) for f in found.advice] == [(field, value)]
+
+
+def test_every_message_names_its_place_and_no_secret_is_in_the_result(tmp_path: Path) -> None:
+    found = look(tmp_path, {"hub_token": "hf_secret", "sync_ref_model": True})
+    body = found.to_json()
+    assert not body["ok"]
+    assert "hf_secret" not in str(body)
+    assert body["resolved"]["num_generations"] == 8
+    assert body["findings"][0]["line"] is not None
