@@ -94,7 +94,7 @@ def set_aside(rows: Dataset, count: int, seed: int, origin: str) -> tuple[Datase
             f"{origin}: every row has the same prompt as one of the {count} held out; lower grpo_tui.holdout"
         )
     doubles = len(rows) - count - len(split.kept)
-    notes = (f"{doubles} rows have the prompt of a held-out row and are not trained on",) if doubles else ()
+    notes = [f"{doubles} rows have the prompt of a held-out row and are not trained on"] if doubles else []
     return rows.select(split.kept), rows.select(split.held), notes
 
 

@@ -27,7 +27,7 @@ def rebuilt(kind: type[T], data: Mapping[str, Any]) -> T:
         kind: the dataclass.
         data: what `plain` gave; a key that the class does not know is left out.
     """
-    hints = _hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type] # a class is hashable
     return kind(**{name: _value(hints[name], value) for name, value in data.items() if name in hints})
 
 
