@@ -36,6 +36,8 @@ from grpo_tui.config.draft_history import History
 from grpo_tui.config.draft_words import value_of_words
 from grpo_tui.config.field_groups import neighbours
 from grpo_tui.config.origins import FieldValue, all_fields, field_values
+from grpo_tui.config.presets import folder as presets_folder
+from grpo_tui.config.presets import preset_of
 from grpo_tui.config.resolve import Inspected, inspect_config
 from grpo_tui.config.yaml_edit import (
     EditError,
@@ -86,7 +88,7 @@ class Draft:
 
     Attributes:
         path: the file, absolute; None for a draft that was never saved.
-        preset: the preset file it came from, if any.
+        preset: the preset file it came from: the one given, or the one that a line `# preset: NAME` names.
         overrides: `K=V` texts, as `--set` takes them; they change values, never the text.
         world_size: number of training processes for the batch arithmetic; None leaves that check out.
         saved_text: what stands in the file, as far as the draft knows; None when there is no file.
@@ -105,7 +107,7 @@ class Draft:
         clock: Callable[[], float] | None = None,
     ) -> None:
         self.path = path.expanduser().absolute() if path is not None else None
-        self.preset = preset
+        self.preset = preset if preset is not None else _named_preset(text)
         self.overrides = tuple(overrides)
         self.world_size = world_size
         self.saved_text, self._saved_hash = saved if saved is not None else (None, None)
@@ -367,6 +369,12 @@ class Draft:
             except (draft_file.DraftFileError, yaml_lines.YamlError):
                 self._preset_values = (self.preset, {})
         return self._preset_values[1]
+
+
+def _named_preset(text: str) -> Path | None:
+    name = preset_of(text)
+    file = presets_folder() / f"{name}.yaml"
+    return file if name is not None and file.is_file() else None
 
 
 def _problem(error: yaml_lines.YamlError, text: str) -> Problem:

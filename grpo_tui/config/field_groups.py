@@ -7,9 +7,10 @@ names (a newer TRL's) falls into one by its name and its class; it shows no valu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 from grpo_tui.config.trl_fields import FieldInfo
 
@@ -205,6 +206,14 @@ def _placed() -> dict[str, str]:
     return {name: group.id for group in GROUPS for name in group.names}
 
 
+@lru_cache(maxsize=1)
+def form_order() -> Mapping[str, int]:
+    """Return the place of every named field in the form, from 0; one that no group names comes last."""
+    return MappingProxyType(
+        {name: n for n, name in enumerate(name for each in GROUPS for name in each.names)}
+    )
+
+
 def group_of(name: str, info: FieldInfo | None = None) -> str:
     """Return the id of the group a field stands in; one that no group names is placed by its name and class.
 
@@ -227,7 +236,7 @@ def group_of(name: str, info: FieldInfo | None = None) -> str:
 
 def grouped(names: Iterable[str], fields: dict[str, FieldInfo] | None = None) -> dict[str, tuple[str, ...]]:
     """Sort names into groups: `{group id: names}`, every group there, each in the order of the form."""
-    order = {name: n for group in GROUPS for n, name in enumerate(group.names)}
+    order = form_order()
     found: dict[str, list[str]] = {group.id: [] for group in GROUPS}
     for name in names:
         found[group_of(name, (fields or {}).get(name))].append(name)
@@ -251,7 +260,7 @@ def neighbours(name: str, present: Sequence[str], info: FieldInfo | None = None)
         info: the field, where it is one of TRL's.
     """
     ids = [group.id for group in GROUPS]
-    order = {key: n for n, key in enumerate(name for group in GROUPS for name in group.names)}
+    order = form_order()
     mine, own = ids.index(group_of(name, info)), order.get(name, len(order))
     others = [key for key in present if key != "grpo_tui"]
     same = [key for key in others if ids.index(group_of(key)) == mine]

@@ -88,6 +88,8 @@ class Splicer:
         start = first.start if holder.keys else self._dash(holder, index)
         line = self._line_start(start)
         end = self._line_end(max(first.end, last.end))
+        if holder is self.root and len(starts) == 1 and "---" in self.text[:start]:
+            return self._cut(start, end, "{}")  # a document that was begun must hold something
         if not self.text[line:start].strip("\ufeff "):
             keep = line + len(self.text[line:start]) - len(self.text[line:start].lstrip("\ufeff"))
             return self._without_lines(keep, end)

@@ -119,7 +119,7 @@ def _block_end(text: str, start: int, end: int) -> int:
     """Leave out the blank lines after a block scalar, unless its header says to keep them."""
     header = text[start:end].splitlines()[0] if start < end else ""
     if "+" in header.partition("#")[0]:
-        return start + len(text[start:end].rstrip(" "))
+        return start + len(text[start:end].rstrip(" ").removesuffix("\n").removesuffix("\r"))
     return start + len(text[start:end].rstrip(" \r\n"))
 
 

@@ -84,6 +84,7 @@ def can_be_block(value: str) -> bool:
     return (
         "\n" in value
         and value.strip(" \n") != ""
+        and not value.endswith("\n\n")  # how many there are would depend on the blank lines that follow
         and "\r" not in value
         and all(_printable(line) for line in value.split("\n"))
     )
@@ -98,14 +99,12 @@ def block_scalar(value: str, indent: int, parent: int) -> tuple[str, list[str]]:
         parent: column of the mapping or list it stands in.
 
     Returns:
-        The header (`|`, `|-`, `|+`, with a digit where the text begins with a space), and the lines.
+        The header (`|` or `|-`, with a digit where the text begins with a space), and the lines.
     """
     body = value.rstrip("\n")
-    trailing = len(value) - len(body)
     header = "|" + (str(indent - parent) if body[:1] in (" ", "\n", "\t") else "")
-    header += "-" if trailing == 0 else "" if trailing == 1 else "+"
-    lines = [" " * indent + line if line else "" for line in body.split("\n")]
-    return header, lines + [""] * (trailing - 1)
+    header += "" if value.endswith("\n") else "-"
+    return header, [" " * indent + line if line else "" for line in body.split("\n")]
 
 
 def entry(head: str, value: Any, column: int, step: int) -> list[str]:

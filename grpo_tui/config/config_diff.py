@@ -1,0 +1,179 @@
+"""What differs between an open config and something else, field by field and line by line.
+
+    diff(draft, Side.saved(draft))          # the file as it was saved
+    diff(draft, Side.preset(draft))         # the preset it came from; None when it came from none
+    diff(draft, Side.defaults())            # TRL's own values
+    diff(draft, Side.run(name, config))     # what another run was started with
+    diff(draft, Side.of(Draft.open(file)))  # another file
+
+Fields are compared by what a start would use, so `1e-5` and `1.0e-5` are one value, and a line that says the
+default says nothing. It reads no run folder.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from grpo_tui.config.draft import Draft
+from grpo_tui.config.field_groups import form_order
+from grpo_tui.config.origins import FieldValue, all_fields, field_values
+from grpo_tui.config.resolve import inspect_saved
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.trl_fields import NoDefault
+from grpo_tui.config.yaml_edit import same
+from grpo_tui.config.yaml_edit_values import block_lines
+
+Kind = Literal["changed", "added", "removed"]
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One value that differs.
+
+    Attributes:
+        field: the key, dotted down to the value that differs (`grpo_tui.rewards.0.weight`).
+        here: the value of the draft; None when it has none.
+        there: the value of the other side.
+        kind: `changed` when both sides say something, `added` when only the draft does, `removed` when only
+            the other does.
+    """
+
+    field: str
+    here: Any
+    there: Any
+    kind: Kind
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"field": self.field, "here": self.here, "there": self.there, "kind": self.kind}
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One side of a comparison.
+
+    Attributes:
+        title: what it is.
+        values: every field with its value.
+        text: the YAML; empty for the defaults.
+    """
+
+    title: str
+    values: Mapping[str, FieldValue]
+    text: str
+
+    @classmethod
+    def of(cls, draft: Draft, title: str | None = None) -> Side:
+        """Return a draft as it is now."""
+        name = draft.path.name if draft.path is not None else "the draft"
+        return cls(title or name, draft.values(), draft.text)
+
+    @classmethod
+    def saved(cls, draft: Draft) -> Side:
+        """Return a draft as it was saved last; nothing when it never was."""
+        return cls.of(_beside(draft, draft.saved_text or ""), "the saved file")
+
+    @classmethod
+    def preset(cls, draft: Draft) -> Side | None:
+        """Return the preset a draft came from, None when it came from none.
+
+        Raises:
+            DraftFileError: the preset cannot be read.
+        """
+        if draft.preset is None:
+            return None
+        return cls.of(Draft.open(draft.preset), f"the preset {draft.preset.stem}")
+
+    @classmethod
+    def defaults(cls) -> Side:
+        """Return TRL's defaults."""
+        return cls.of(Draft.new(), "the defaults")
+
+    @classmethod
+    def run(cls, title: str, config: RunConfig) -> Side:
+        """Return what a run was started with, from its stored config."""
+        raw = {key: value for key, value in config.raw.items() if value is not None}
+        text = "\n".join(block_lines(raw, 0, 2)) + "\n" if raw else ""
+        return cls(title, field_values(inspect_saved(config, world_size=None)), text)
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What differs between a draft (`here`) and another side (`there`)."""
+
+    here: str
+    there: str
+    rows: tuple[Row, ...]
+    lines: tuple[str, ...]
+    """A unified diff, `-` for the other side; empty where the texts are equal, or one side has none."""
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs that a start would use."""
+        return not self.rows
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"here": self.here, "there": self.there, "rows": [row.to_json() for row in self.rows]}
+
+
+def diff(draft: Draft | Side, against: Side) -> Diff:
+    """Compare a draft with another side; rows stand in the order of the form."""
+    here = draft if isinstance(draft, Side) else Side.of(draft)
+    order = form_order()
+    names = sorted(here.values, key=lambda name: order.get(name, len(order)))
+    rows = [
+        row
+        for name in names
+        if (theirs := against.values.get(name)) is not None
+        for row in _rows(name, _said(here.values[name]), _said(theirs))
+    ]
+    return Diff(here.title, against.title, tuple(rows), unified(against, here))
+
+
+def unified(there: Side, here: Side, around: int = 2) -> tuple[str, ...]:
+    """Return the lines that differ with some around them, as `diff -u` shows them."""
+    if not there.text or not here.text or there.text == here.text:
+        return ()
+    before, after = there.text.splitlines(), here.text.splitlines()
+    return tuple(difflib.unified_diff(before, after, there.title, here.title, lineterm="", n=around))
+
+
+def _beside(draft: Draft, text: str) -> Draft:
+    return Draft(text, draft.path, preset=draft.preset, world_size=draft.world_size)
+
+
+def _said(value: FieldValue) -> Any:
+    """Return what a side says of a field; nothing where that is the default."""
+    return value.value if value.differs else _ABSENT
+
+
+def _rows(field: str, here: Any, there: Any) -> Iterator[Row]:
+    if here is _ABSENT and there is _ABSENT:
+        return
+    if here is _ABSENT or there is _ABSENT:
+        default = all_fields()[field].default if field in all_fields() else None
+        default = None if isinstance(default, NoDefault) else default
+        mine, theirs = (default, there) if here is _ABSENT else (here, default)
+        yield Row(field, mine, theirs, "removed" if here is _ABSENT else "added")
+        return
+    if isinstance(here, dict) and isinstance(there, dict):
+        for key in [*here, *(key for key in there if key not in here)]:
+            yield from _rows(f"{field}.{key}", here.get(key, _ABSENT), there.get(key, _ABSENT))
+    elif isinstance(here, list) and isinstance(there, list) and len(here) == len(there) and _deep(here):
+        for index, (mine, theirs) in enumerate(zip(here, there, strict=True)):
+            yield from _rows(f"{field}.{index}", mine, theirs)
+    elif not same(here, there) and not (_is_number(here) and _is_number(there) and here == there):
+        yield Row(field, here, there, "changed")
+
+
+def _deep(values: list[Any]) -> bool:
+    return any(isinstance(value, (dict, list)) for value in values)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
