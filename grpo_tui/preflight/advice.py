@@ -17,8 +17,6 @@ FIRST_GROUPS = (4, 8)
 LONG_RUN = 200
 """Steps from which a run is long enough to lose something by a late save."""
 SAVE_EVERY = 100
-SHORT_ANSWER = 16
-"""Gold answers of up to so many tokens are results, which say nothing of how long a solution is."""
 FEW_ROWS = 50
 
 
@@ -33,9 +31,7 @@ def advice(settings: Settings, facts: Facts, steps: int | None) -> list[Finding]
     found = list(_saving(settings, steps))
     found += _group(settings)
     if facts.data is not None and not facts.data.problem:
-        found += _lengths(settings, facts.data)
         found += _rows(settings, facts.data)
-    found += _start(settings, facts)
     return found
 
 
@@ -78,42 +74,8 @@ def _group(s: Settings) -> Iterator[Finding]:
         yield s.finding("advice.group", "info", "num_generations", message, ("num_generations", 8))
 
 
-def _lengths(s: Settings, data: DataFacts) -> Iterator[Finding]:
-    limit, gold = s.get("max_completion_length"), data.gold_tokens
-    if gold is None or not gold.count or not is_number(limit) or gold.p99 <= max(limit, SHORT_ANSWER):
-        return
-    message = (
-        f"max_completion_length is {limit}, and the 99th percentile of the solutions in the data has {gold.p99} "
-        "tokens: longer answers are cut off and cannot be right"
-    )
-    wanted = _round(gold.p99 * 5 // 4)
-    fix = ("max_completion_length", wanted)
-    yield s.finding("advice.length", "info", "max_completion_length", message, fix)
-
-
-def _round(tokens: int) -> int:
-    return -(-tokens // 64) * 64
-
-
 def _rows(s: Settings, data: DataFacts) -> Iterator[Finding]:
     rows = data.train_rows
     if rows is not None and 0 < rows < FEW_ROWS:
         message = f"{rows} rows are few: the model sees each again and again and learns them by heart"
         yield s.finding("advice.rows", "info", "dataset_name", message)
-    if data.preference:
-        message = (
-            "the rows are preference pairs (chosen, rejected): DPO learns from them directly, GRPO makes "
-            "its own answers and "
-            "uses the prompts alone"
-        )
-        yield s.finding("advice.preference", "info", "dataset_name", message)
-
-
-def _start(s: Settings, facts: Facts) -> Iterator[Finding]:
-    if facts.model is not None and facts.model.adapter and s.get("use_peft"):
-        message = (
-            "the model is an adapter already, an SFT start perhaps: with use_peft a second one is "
-            "trained beside it; merge "
-            "the first into its model to train on from there"
-        )
-        yield s.finding("advice.adapter", "info", "model_name_or_path", message)

@@ -7,20 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from grpo_tui.config.rules import Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import shell_word
-from grpo_tui.preflight.machine import Machine
-from grpo_tui.present.formatting import size
 from grpo_tui.store.checkpoints import judge, newest_usable
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import is_live
-
-RESERVE = 1.05
-"""A save is written beside the older ones before they are deleted; a little more than their size is "
-"needed."""
 
 
 def run_root(settings: Settings, file: Path | None) -> Path:
@@ -80,21 +73,3 @@ def _beside(root: Path) -> str:
     while root.with_name(f"{root.name}-{number}").exists():
         number += 1
     return str(root.with_name(f"{root.name}-{number}"))
-
-
-def disk_findings(settings: Settings, root: Path, needed: int | None, machine: Machine) -> list[Finding]:
-    """Return whether there is room for the checkpoints of a run.
-
-    Args:
-        settings: the config.
-        root: the run folder.
-        needed: bytes that the checkpoints take at most at one time, None when nobody knows.
-        machine: what is free.
-    """
-    free = machine.free(root.absolute())
-    if not needed or free is None or free >= needed * RESERVE:
-        return []
-    limit: Any = settings.get("save_total_limit")
-    fix = ("save_total_limit", 2) if limit is None or limit > 2 else ("save_only_model", True)
-    message = f"the checkpoints take {size(needed)} at most, and {size(free)} are free at {root}"
-    return [settings.finding("folder.disk", "error", "save_total_limit", message, fix)]

@@ -1,21 +1,49 @@
 """`check`: every part of the pre-flight, cheapest first, each told as soon as it is known.
 
-Knows the order of the parts and what each needs; the parts themselves are modules of their own.
+Knows the order of the parts and what each needs; the parts themselves are modules of their own. Calls block:
+a screen makes them from a thread.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from threading import Event
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from grpo_tui.preflight.machine import Machine
-from grpo_tui.preflight.report import PARTS, Part, Preflight
-from grpo_tui.preflight.static import Source, Start, static_check
+from grpo_tui.config.plan import Plan
+from grpo_tui.config.rules import Settings
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.findings import Finding, errors_of
+from grpo_tui.preflight.advice import advice
+from grpo_tui.preflight.checker import CheckCancelledError, Checked, Checker
+from grpo_tui.preflight.checklist import checklist
+from grpo_tui.preflight.facts import Facts
+from grpo_tui.preflight.folder import run_root
+from grpo_tui.preflight.machine import Machine, this_machine
+from grpo_tui.preflight.memory import Memory
+from grpo_tui.preflight.planning import plan_findings, plan_of
+from grpo_tui.preflight.report import PARTS, Part, Preflight, in_order
+from grpo_tui.preflight.rewards import RewardLook, look_at_rewards
+from grpo_tui.preflight.static import (
+    Source,
+    Start,
+    known_steps,
+    of_inspected,
+    reach_findings,
+    unexplained,
+)
 
 Tell = Callable[[Preflight], None]
 """Called with everything known so far, after each part."""
 Progress = Callable[[str], None]
 """Called with one line on what is done now."""
+
+LOADING: tuple[Part, ...] = ("model", "data", "rewards")
+"""The parts that start a process of their own."""
+QUICK: tuple[Part, ...] = ("static", "plan")
+"""The parts that start none."""
 
 
 def check(
@@ -24,26 +52,166 @@ def check(
     *,
     tell: Tell | None = None,
     progress: Progress | None = None,
-    cancel: Event | None = None,
+    cancel: threading.Event | None = None,
     parts: Sequence[Part] = PARTS,
     machine: Machine | None = None,
+    memory: Memory | None = None,
 ) -> Preflight:
     """Check a config before it starts.
 
     Args:
         source: the file, or the text of an editor.
         start: how it would be started.
-        tell: called after each part with all that is known.
+        tell: called after each part with all that is known, from the thread of this call or of a part.
         progress: called with one line whenever something else is done.
         cancel: set by somebody who does not want the rest any more.
         parts: which parts; the others are left out of the result.
         machine: what the machine has; this one when None.
+        memory: what earlier checks found, used where nothing has changed since.
 
     Returns:
         What was found; with `cancel` set, as far as it had come.
     """
     start = start or Start()
-    result = static_check(source, start, machine)
-    if tell is not None:
-        tell(result)
-    return result
+    inspected = source.inspect(start.world_size)
+    env = inspected.config.env if inspected.config is not None else {}
+    machine = machine or this_machine(env)
+    first = of_inspected(inspected, start, machine)
+    if not inspected.fields:
+        return first
+    settings = Settings.of(inspected, start.world_size)
+    root = start.root or run_root(settings, inspected.file)
+    flight = _Flight(first, settings, start, machine, root, tuple(parts), tell or (lambda so_far: None))
+    flight.say()
+    flight.reached = tuple(reach_findings(settings, start, machine))
+    flight.say()
+    if inspected.config is not None and any(part in LOADING for part in parts):
+        _load(flight, inspected.config, progress, cancel or threading.Event(), memory)
+    return flight.result()
+
+
+@dataclass(slots=True)
+class _Flight:
+    """All that is known while a check is under way."""
+
+    first: Preflight
+    settings: Settings
+    start: Start
+    machine: Machine
+    root: Path
+    parts: tuple[Part, ...]
+    tell: Tell
+    reached: tuple[Finding, ...] = ()
+    facts: Facts = field(default_factory=Facts)
+    checked: tuple[Finding, ...] = ()
+    rewards: RewardLook | None = None
+    done: list[Part] = field(default_factory=lambda: ["static"])
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def say(self) -> None:
+        """Tell all that is known by now; parts end in threads of their own."""
+        with self.lock:
+            self.tell(self.result())
+
+    def result(self) -> Preflight:
+        """Everything known so far as one value."""
+        made = self._plan()
+        found = [*self.first.findings, *self.reached, *self.checked]
+        if self.rewards is not None:
+            found += _unsaid(self.rewards.findings, found)
+        if made is not None:
+            found += plan_findings(self.settings, made)
+        ordered = in_order(unexplained(found))
+        steps = made.steps.total if made is not None else known_steps(self.settings)
+        done = [part for part in PARTS if part in self.done or (part == "plan" and made is not None)]
+        return replace(
+            self.first,
+            findings=ordered,
+            advice=tuple(advice(self.settings, self.facts, steps)),
+            plan=made.to_json() if made is not None else None,
+            checklist=checklist(self.settings, ordered, self.facts, self.rewards, made),
+            facts=self.facts,
+            done=tuple(done),
+        )
+
+    def _plan(self) -> Plan | None:
+        config = self.first.config
+        if config is None or "plan" not in self.parts:
+            return None
+        refused = {f.id for f in errors_of(self.first.findings)}
+        if any(name.startswith("batch.") for name in refused):
+            return None  # sizes that do not go together have no sums
+        return plan_of(config, self.facts, self.machine, self.root, world_size=self.start.world_size)
+
+
+def _unsaid(found: Sequence[Finding], before: Sequence[Finding]) -> list[Finding]:
+    """What the data's own trouble says already is not told again as a reward that could not be tried."""
+    data_failed = any(f.id.startswith(("data.", "checker.")) for f in errors_of(before))
+    return [f for f in found if not (data_failed and f.id == "rewards.not-tried")]
+
+
+def _load(
+    flight: _Flight,
+    config: RunConfig,
+    progress: Progress | None,
+    cancel: threading.Event,
+    memory: Memory | None,
+) -> None:
+    """Look at model, data and rewards, which takes processes of their own, side by side."""
+    memory = memory or Memory()
+    key = memory.key(config, flight.start.world_size)
+    rewards: Future[RewardLook] | None = None
+    with ThreadPoolExecutor(1, thread_name_prefix="preflight-rewards") as beside:
+        known = memory.rewards(key)
+        if "rewards" in flight.parts and known is None:
+            rewards = beside.submit(look_at_rewards, config, cancel, progress)
+            rewards.add_done_callback(lambda done: _rewards_done(flight, done, cancel))
+        elif "rewards" in flight.parts and known is not None:
+            flight.rewards = known
+            flight.done.append("rewards")
+        if "model" in flight.parts or "data" in flight.parts:
+            _facts(flight, config, progress, cancel, memory, key)
+    if rewards is not None and not cancel.is_set():
+        memory.keep_rewards(key, rewards.result())
+
+
+def _rewards_done(flight: _Flight, done: Future[RewardLook], cancel: threading.Event) -> None:
+    if cancel.is_set() or done.exception() is not None:
+        return
+    flight.rewards = done.result()
+    flight.done.append("rewards")
+    flight.say()
+
+
+def _facts(
+    flight: _Flight,
+    config: RunConfig,
+    progress: Progress | None,
+    cancel: threading.Event,
+    memory: Memory,
+    key: str,
+) -> None:
+    known = memory.checked(key)
+    if known is None:
+        wanted = [p for p in ("data", "model", "tokenizer") if p in flight.parts or "model" in flight.parts]
+
+        def take(checked: Checked) -> None:
+            flight.facts, flight.checked = checked.facts, checked.findings
+            flight.say()
+
+        try:
+            with Checker(progress, cancel) as checker:
+                known = checker.check(
+                    config,
+                    world_size=flight.start.world_size,
+                    line_of=lambda name: flight.settings.finding("", "info", name, "").line,
+                    parts=wanted if "data" in flight.parts else [p for p in wanted if p != "data"],
+                    tell=take,
+                )
+        except CheckCancelledError:
+            return
+        if not any(f.id == "checker.failed" for f in known.findings):
+            memory.keep_checked(key, known)
+    flight.facts, flight.checked = known.facts, known.findings
+    flight.done += [part for part in ("model", "data") if part in flight.parts]
+    flight.say()

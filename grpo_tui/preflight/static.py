@@ -83,7 +83,7 @@ class Start:
 
 
 def static_check(source: Source, start: Start | None = None, machine: Machine | None = None) -> Preflight:
-    """Check a config without loading anything.
+    """Check a config without loading anything and without asking a server.
 
     Args:
         source: the file or the text.
@@ -106,7 +106,7 @@ def of_inspected(inspected: Inspected, start: Start, machine: Machine | None = N
     note = server_note(settings)
     return Preflight(
         inspected.config,
-        in_order(_unexplained(found)),
+        in_order(unexplained(found)),
         advice=tuple(advice(settings, Facts(), known_steps(settings))),
         resolved=resolved_values(settings),
         notes=(note,) if note else (),
@@ -125,10 +125,13 @@ def rule_findings(settings: Settings, start: Start, machine: Machine, file: Path
         found += rules(settings)
     found += hardware_findings(settings, machine.gpus)
     found += version_findings(settings, machine)
-    found += server_findings(settings, machine)
-    found += port_findings(settings, start.launcher, machine)
     found += folder_findings(settings, start.root or run_root(settings, file), resume=start.resume)
     return found
+
+
+def reach_findings(settings: Settings, start: Start, machine: Machine) -> list[Finding]:
+    """Return what servers and ports say, which may take a second each; no part of a live check."""
+    return [*server_findings(settings, machine), *port_findings(settings, start.launcher, machine)]
 
 
 def resolved_values(settings: Settings) -> dict[str, Any]:
@@ -149,7 +152,7 @@ def known_steps(settings: Settings) -> int | None:
     return int(steps) if is_number(steps) and steps > 0 else None
 
 
-def _unexplained(findings: Iterable[Finding]) -> list[Finding]:
+def unexplained(findings: Iterable[Finding]) -> list[Finding]:
     """Leave out what another finding at the same key says better."""
     found = list(findings)
     refused = {f.field for f in found if f.id in ("config.not-installed", "config.type", "config.range")}

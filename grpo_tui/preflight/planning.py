@@ -1,0 +1,92 @@
+"""The plan of a config on this machine, from what the pre-flight knows by now.
+
+Gives the plan what lies outside a config; the sums are `config.plan`'s.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+
+from grpo_tui.config.plan import Device, ModelShape, Plan, Rate, Surroundings, plan, read_shape
+from grpo_tui.config.rules import Settings
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.findings import Finding
+from grpo_tui.preflight.facts import Facts
+from grpo_tui.preflight.machine import Machine
+from grpo_tui.present.formatting import plural, size
+
+
+def plan_of(
+    config: RunConfig,
+    facts: Facts,
+    machine: Machine,
+    root: Path,
+    *,
+    world_size: int | None = 1,
+    shape: ModelShape | None = None,
+    rates: tuple[Rate, ...] = (),
+) -> Plan:
+    """Plan the run of a config.
+
+    Args:
+        config: the run's.
+        facts: what is known of its data; without them the plan has no epochs.
+        machine: the GPUs to fit on.
+        root: the run folder, for the free disk.
+        world_size: number of training processes; 1 is taken when it is not known.
+        shape: the model's sizes, read from its folder when None.
+        rates: what earlier runs on this machine did.
+    """
+    data = facts.data if facts.data is not None and not facts.data.problem else None
+    lengths = data.prompt_tokens if data is not None else None
+    return plan(
+        config,
+        Surroundings(
+            world_size=world_size or 1,
+            rows=data.train_rows if data is not None else None,
+            prompt_tokens=lengths.most if lengths is not None else None,
+            model=shape or read_shape(config.model),
+            device=device_of(config, machine),
+            free_bytes=machine.free(root.absolute()),
+            rates=rates,
+        ),
+    )
+
+
+def device_of(config: RunConfig, machine: Machine) -> Device | None:
+    """The device that must hold the run: the smallest of the GPUs it is put on, or the machine's memory."""
+    if config.grpo.get("use_cpu"):
+        return Device("CPU", int(psutil.virtual_memory().total), "cpu")
+    wanted = [int(name) for name in config.section.gpus if name.isdigit()]
+    gpus = [gpu for gpu in machine.gpus if gpu.total_bytes and (not wanted or gpu.index in wanted)]
+    if not gpus:
+        return None
+    smallest = min(gpus, key=lambda gpu: gpu.total_bytes or 0)
+    return Device(smallest.name, smallest.total_bytes or 0)
+
+
+def plan_findings(settings: Settings, made: Plan) -> list[Finding]:
+    """Return what the plan says that nobody would want: a disk that fills, a memory that is too small."""
+    found = []
+    kept = made.checkpoints
+    if kept.fits is False and kept.total_bytes and kept.bytes_each and kept.free_bytes is not None:
+        limit = settings.get("save_total_limit")
+        fix = ("save_only_model", True) if limit is not None and limit <= 2 else ("save_total_limit", 2)
+        message = (
+            f"{plural(kept.kept or 1, 'checkpoint')} of {size(kept.bytes_each)} and the model at the end "
+            "take "
+            f"{size(kept.total_bytes)}, and {size(kept.free_bytes)} are free"
+        )
+        found.append(settings.finding("plan.disk", "error", "save_total_limit", message, fix))
+    memory = made.memory
+    if memory is not None and memory.fits is False and memory.device is not None:
+        fix_group = memory.most_generations
+        message = (
+            f"the run needs about {size(memory.peak_bytes)} at its peak (in {memory.peak_moment}), and "
+            f"{memory.device.name} has {size(memory.device.memory_bytes)}"
+        )
+        fix = ("num_generations", fix_group) if fix_group and fix_group >= 2 else ("use_peft", True)
+        found.append(settings.finding("plan.memory", "warning", fix[0], message, fix))
+    return found
