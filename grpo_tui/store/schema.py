@@ -76,6 +76,9 @@ INDEXES = """
 CREATE INDEX IF NOT EXISTS group_spread
     ON generation_group (mode, superseded, step, std, low, high, at);
 CREATE INDEX IF NOT EXISTS metric_row_superseded ON metric_row (id) WHERE superseded = 1;
+CREATE INDEX IF NOT EXISTS completion_figures
+    ON completion (group_id, idx, total, advantage, tokens, truncated);
+CREATE INDEX IF NOT EXISTS completion_nul ON completion (id) WHERE instr(text, char(0)) > 0;
 """
 """What makes a long run quick to look at. A writer adds them where they lack; readers do without."""
 

@@ -1,0 +1,278 @@
+"""Turn a query over completions into a condition of SQL and the values bound in it.
+
+Every question becomes 0 or 1, never NULL, so that `not` means what it says. A completion is `c`, its group
+`g`. Knows tables and the language; runs nothing. Its functions are in `query_functions`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_tui.core.statistics import SAME
+from grpo_tui.store.query_ast import (
+    And,
+    Between,
+    Comparison,
+    Field,
+    Flag,
+    Has,
+    Is,
+    Matches,
+    Not,
+    Operator,
+    Or,
+    Query,
+    QueryError,
+    fields,
+)
+from grpo_tui.store.query_regex import demanded
+
+LONGEST_TEXT = 5_000
+"""Characters of a text that is looked for; SQLite takes no LIKE of more than 50,000 bytes."""
+_PLAIN = {
+    "reward": "c.total", "advantage": "c.advantage", "tokens": "c.tokens", "characters": "length(c.text)",
+    "step": "g.step", "last_step": "g.last_step", "index": "c.idx", "group": "g.id", "mean": "g.mean",
+    "std": "g.std", "rank": "g.rank", "batch": "g.batch", "attempt": "g.attempt", "mode": "g.mode",
+    "completion": "c.text", "prompt": "prompt_words(g.prompt)",
+}  # fmt: skip
+_WITH_NUL = "SELECT id FROM completion WHERE instr(text, char(0)) > 0"
+_JSON = {"extra": "c.extra", "column": "g.columns"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunNames:
+    """What a query is understood by: facts of one run."""
+
+    functions: Mapping[int, Sequence[str]]
+    """Names of the reward functions of each attempt, each once (`name#2` for a second of that name)."""
+    totals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Lowest and highest total of the run by mode, where they differ."""
+    has_ends: bool = True
+    """Whether groups have their lowest and highest total beside them."""
+    frequent: Mapping[str, int] = field(default_factory=dict)
+    """How often each character, in lower case, occurs in a sample of the texts."""
+    has_nul: bool = False
+    """Whether a text holds a NUL, where SQLite's LIKE stops reading."""
+
+    def function_names(self) -> tuple[str, ...]:
+        """All names, those of the newest attempt first."""
+        found = [name for attempt in sorted(self.functions, reverse=True) for name in self.functions[attempt]]
+        return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition with its values, in order, and the patterns that `matches` is called with, by number."""
+
+    where: str
+    everything: bool
+    """Whether steps that a resume has done again are among what it looks at."""
+    values: tuple[Any, ...]
+    patterns: tuple[str, ...]
+
+
+def condition(query: Query, names: RunNames, line: str = "", *, superseded: bool = False) -> Condition:
+    """The condition of a query.
+
+    Args:
+        query: What is asked.
+        names: The run.
+        line: What was typed, for an error.
+        superseded: Also steps that a resume has done again; a query that speaks of them has them anyway.
+
+    Raises:
+        QueryError: There is no reward function of that name.
+    """
+    writer = _Writer(names, line)
+    where = writer.query(query)
+    everything = superseded or any(field.name == "superseded" for field in fields(query))
+    if not everything:
+        where = f"g.superseded = 0 AND {where}"
+    return Condition(where, everything, tuple(writer.values), tuple(writer.patterns))
+
+
+def sort_key(field: Field, names: RunNames, line: str = "") -> tuple[str, tuple[Any, ...]]:
+    """An expression of SQL for the value by which a field sorts, and its values.
+
+    Raises:
+        QueryError: There is no reward function of that name.
+    """
+    writer = _Writer(names, line)
+    if field.name in ("completion", "prompt"):
+        return f"substr({_PLAIN[field.name]}, 1, 80)", ()
+    if field.name in _JSON:
+        return f"json_part({_JSON[field.name]}, ?)", (field.key,)
+    if field.name in _PLAIN or field.name == "rewards":
+        text = writer.value(field)
+        return text, tuple(writer.values)
+    text = writer.query(Flag(field))
+    return text, tuple(writer.values)
+
+
+class _Writer:
+    """Writes conditions and gathers their values in the order in which they stand."""
+
+    def __init__(self, names: RunNames, line: str) -> None:
+        self._names = names
+        self._line = line
+        self.values: list[Any] = []
+        self.patterns: list[str] = []
+
+    def query(self, query: Query) -> str:
+        if isinstance(query, And | Or):
+            if not query.parts:
+                return "1"
+            joined = (" AND " if isinstance(query, And) else " OR ").join(map(self.query, query.parts))
+            return f"({joined})"
+        if isinstance(query, Not):
+            return f"(NOT {self.query(query.part)})"
+        if isinstance(query, Flag):
+            return self.flag(query.field)
+        if isinstance(query, Comparison):
+            return self.comparison(query)
+        if isinstance(query, Between):
+            bounds: tuple[tuple[Operator, float | None], ...] = ((">=", query.low), ("<=", query.high))
+            asked = [Comparison(query.field, op, end) for op, end in bounds if end is not None]
+            return f"({' AND '.join(map(self.comparison, asked))})"
+        if isinstance(query, Is):
+            return self.empty(query)
+        return self.has(query) if isinstance(query, Has) else self.matches(query)
+
+    def value(self, field: Field) -> str:
+        """The value of a plain field or a reward."""
+        if field.name != "rewards":
+            return _PLAIN[field.name]
+        return (
+            "(SELECT w.value FROM reward w WHERE w.completion_id = c.id"
+            f" AND w.function = {self.function(field)})"
+        )
+
+    def function(self, field: Field) -> str:
+        """The number of a reward function, by attempt where attempts had others."""
+        key = field.key or ""
+        places = {a: list(names).index(key) for a, names in self._names.functions.items() if key in names}
+        if not places and key.isdecimal():
+            places = {a: int(key) for a, names in self._names.functions.items() if int(key) < len(names)}
+        if not places:
+            known = self._names.function_names()
+            near = difflib.get_close_matches(key, known, 1, 0.5) or known
+            there = f"; there is {', '.join(near)}" if near else ""
+            raise QueryError(f"no reward function is called {key}{there}", self._line, field.at)
+        if len(set(places.values())) == 1 and len(places) == len(self._names.functions):
+            return str(next(iter(places.values())))
+        cases = " ".join(f"WHEN {attempt} THEN {place}" for attempt, place in places.items())
+        return f"CASE g.attempt {cases} END"
+
+    def comparison(self, asked: Comparison) -> str:
+        name = asked.field.name
+        if name in _JSON:
+            self.values += [asked.field.key, asked.op, asked.value]
+            return f"json_compares({_JSON[name]}, ?, ?, ?)"
+        self.values.append(asked.value)
+        # NaN is kept as a text, and SQLite takes every text for more than every number.
+        if name == "rewards":
+            return self.reward(asked.field, f"w.value {asked.op} ? AND w.value < ''")
+        if isinstance(asked.value, str):
+            return f"({_PLAIN[name]} {asked.op} ?)"
+        return f"(({_PLAIN[name]} {asked.op} ? AND {_PLAIN[name]} < '') IS TRUE)"
+
+    def reward(self, field: Field, holds: str) -> str:
+        """That a reward function gave a value of which something holds."""
+        function = self.function(field)
+        return (
+            "EXISTS (SELECT 1 FROM reward w WHERE w.completion_id = c.id"
+            f" AND w.function = {function} AND {holds})"
+        )
+
+    def empty(self, asked: Is) -> str:
+        name = asked.field.name
+        if name in _JSON:
+            self.values += [asked.field.key, asked.what]
+            return f"json_is({_JSON[name]}, ?, ?)"
+        if name == "rewards":
+            if asked.what == "nan":
+                return self.reward(asked.field, "w.value = 'nan'")
+            return f"(NOT {self.reward(asked.field, 'w.value IS NOT NULL')})"
+        return f"({_PLAIN[name]} IS {'NULL' if asked.what == 'none' else chr(39) + 'nan' + chr(39)})"
+
+    def flag(self, field: Field) -> str:
+        if field.name == "truncated":
+            return "(c.truncated != 0)"
+        if field.name == "superseded":
+            return "(g.superseded != 0)"
+        if field.name == "duplicate":
+            return (
+                "EXISTS (SELECT 1 FROM completion d WHERE d.group_id = c.group_id"
+                " AND d.id != c.id AND d.text = c.text)"
+            )
+        spread = f"g.high - g.low < {SAME}" if self._names.has_ends else f"g.std < {SAME}"
+        flat = f"coalesce({spread}, 1)"
+        if field.name in ("zero_std", "mixed"):
+            return flat if field.name == "zero_std" else f"(NOT {flat})"
+        if not self._names.has_ends or not self._names.totals:
+            return "0"
+        top = field.name == "all_right"
+        cases = ""
+        for mode, (low, high) in self._names.totals.items():
+            cases += " WHEN ? THEN ?"
+            self.values += [mode, high - SAME if top else low + SAME]
+        return f"(({flat} AND g.{'high >' if top else 'low <'} CASE g.mode{cases} END) IS TRUE)"
+
+    def has(self, asked: Has) -> str:
+        name, text = asked.field.name, asked.text
+        if len(text) > LONGEST_TEXT:
+            raise QueryError(
+                f"a text to find has at most {LONGEST_TEXT:,} characters", self._line, asked.field.at
+            )
+        if name == "completion" and text.isascii() and "\0" not in text and not self._names.has_nul:
+            return f"({self.like(text)})"
+        if name == "completion":
+            before = self.any_of(demanded("(?i)" + re.escape(text)))
+            self.values.append(text)
+            return f"({before}holds(c.text, ?))"
+        words = self.words(asked.field)
+        self.values.append(text)
+        return f"holds({words}, ?)"
+
+    def matches(self, asked: Matches) -> str:
+        before = self.any_of(demanded(asked.pattern)) if asked.field.name == "completion" else ""
+        number = len(self.patterns)
+        self.patterns.append(asked.pattern)
+        return f"({before}matches({number}, {self.words(asked.field)}))"
+
+    def words(self, field: Field) -> str:
+        """The text of a field; of one that holds JSON, as text."""
+        if field.name not in _JSON:
+            return _PLAIN[field.name]
+        self.values.append(field.key)
+        return f"json_words({_JSON[field.name]}, ?)"
+
+    def any_of(self, texts: Sequence[str]) -> str:
+        """That the completion holds one of these, with an AND behind it; empty without any."""
+        found = [text for text in texts if "\0" not in text and len(text) <= LONGEST_TEXT]
+        if not found or len(found) < len(texts):
+            return ""
+        likes = [self.like(text) for text in found]
+        if self._names.has_nul:
+            likes.append(f"c.id IN ({_WITH_NUL})")
+        return f"({' OR '.join(likes)}) AND "
+
+    def like(self, text: str) -> str:
+        """That the completion holds a text, ASCII letters in any case.
+
+        SQLite looks for the first character and compares from there, so the end of the text that begins with
+        its rarest character is looked for first.
+        """
+        often = [self._names.frequent.get(char, 0) for char in text.lower()]
+        rarest = min(range(max(1, len(text) - 1)), key=often.__getitem__)
+        parts = [text[rarest:], text] if 4 * often[rarest] < often[0] else [text]
+        self.values += [f"%{_escaped(part)}%" for part in parts]
+        return " AND ".join(["c.text LIKE ? ESCAPE '\\'"] * len(parts))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -1,0 +1,375 @@
+r"""Read a query over completions from the line that a person types.
+
+    reward<0.2 and tokens>400        numbers: < <= > >= == !=, ranges as in `step 40..60`, `40..`, `..60`
+    truncated, not zero_std          flags; also all_right all_wrong mixed duplicate superseded
+    rewards.format == 0              a reward function; `rewards."my reward"` when the name has blanks or dots
+    rewards.format is none           it abstained; `is nan`, `is not none`
+    extra.x == "23", column.answer == "22"   what `log_extra` and the dataset gave
+    "wait a moment"                  in the completion, in any case; `prompt has "x"`, `column.answer has "x"`
+    text ~ "\bwait\b", !~              Python's regular expressions
+    and or not ( )                   what stands side by side is joined by `and`
+
+In quotes a backslash stands for itself, except before the quote. Knows the language; knows no run: whether a
+reward function of that name exists is asked later.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from grpo_tui.store.query_ast import (
+    ALIASES,
+    EVERYTHING,
+    FAMILIES,
+    FLAGS,
+    NUMBERS,
+    TEXTS,
+    WORDS,
+    And,
+    Between,
+    Comparison,
+    Field,
+    Flag,
+    Has,
+    Is,
+    Matches,
+    Not,
+    Operator,
+    Or,
+    Query,
+    QueryError,
+    all_names,
+    is_known,
+)
+
+LONGEST = 10_000
+"""Characters of a line."""
+DEEPEST = 60
+"""Brackets and `not` inside each other."""
+
+_TOKEN = re.compile(
+    r"\s*(?:"
+    r"(?P<range>\.\.)"
+    r"|(?P<number>-?(?:\d[\d_]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?)"
+    r"|(?P<string>\"(?:\\\"|[^\"])*\"|'(?:\\'|[^'])*')"
+    r"|(?P<op>==|!=|<=|>=|=|<|>|!~|~)"
+    r"|(?P<mark>[().])"
+    r"|(?P<name>-inf\b|[^\W\d]\w*)"
+    r"|(?P<open>[\"'])"
+    r"|(?P<other>\S)"
+    r")"
+)
+_KEY = re.compile(r"[^\s.()<>=!~\"']+")
+_JOINERS = ("and", "or", "not", "has", "is")
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    at: int
+    end: int
+
+
+def read_query(line: str) -> Query:
+    """The query that a line asks; an empty line asks for everything.
+
+    Raises:
+        QueryError: It is not understood; the error says where and what may have been meant.
+    """
+    if len(line) > LONGEST:
+        raise QueryError(f"a query has at most {LONGEST:,} characters, this one {len(line):,}", line[:80])
+    reader = _Reader(line, _tokens(line))
+    if reader.now.kind == "end":
+        return EVERYTHING
+    query = reader.either()
+    if reader.now.kind != "end":
+        raise reader.error(f"{reader.now.text} does not belong here")
+    return query
+
+
+def read_field(text: str) -> Field:
+    """A field alone, as a key to sort by.
+
+    Raises:
+        QueryError: It is none, or something stands behind it.
+    """
+    reader = _Reader(text, _tokens(text))
+    field = reader.field()
+    if reader.now.kind != "end":
+        raise reader.error(f"{reader.now.text} does not belong to the name of a field")
+    return field
+
+
+def quoted(text: str) -> str:
+    """A text or a name as a query holds it in quotes."""
+    if '"' not in text:
+        return f'"{text}"'
+    return f"'{text}'" if "'" not in text else '"' + text.replace('"', '\\"') + '"'
+
+
+def _tokens(line: str) -> list[_Token]:
+    found: list[_Token] = []
+    position = 0
+    while position < len(line):
+        key = _KEY.match(line, position) if _wants_key(found, position) else None
+        if key is not None:
+            token = _Token("key", key[0], position, key.end())
+        elif line[position] == "." and found and (found[-1].kind, found[-1].end) == ("name", position):
+            token = _Token("mark", ".", position, position + 1)  # and no number: rewards.0
+        else:
+            match = _TOKEN.match(line, position)
+            if match is None:  # blanks at the end
+                break
+            kind = match.lastgroup or "other"
+            token = _Token(kind, match[kind], match.start(kind), match.end())
+        if token.kind == "open":
+            raise QueryError("this quote is not closed", line, token.at)
+        if token.kind == "other":
+            raise QueryError(
+                f"{token.text} means nothing here; text to find stands in quotes", line, token.at
+            )
+        found.append(token)
+        position = token.end
+    found.append(_Token("end", "", len(line), len(line)))
+    return found
+
+
+def _wants_key(found: list[_Token], position: int) -> bool:
+    """True right behind `rewards.` and the like."""
+    return (
+        len(found) > 1
+        and found[-1].text == "."
+        and found[-1].end == position
+        and found[-2].kind == "name"
+        and found[-2].end == found[-1].at
+    )
+
+
+class _Reader:
+    """Goes through the tokens once, from left to right."""
+
+    def __init__(self, line: str, tokens: list[_Token]) -> None:
+        self._line = line
+        self._rest = tokens
+        self._place = 0
+        self._depth = 0
+
+    @property
+    def now(self) -> _Token:
+        return self._rest[self._place]
+
+    def take(self) -> _Token:
+        token = self.now
+        self._place = min(self._place + 1, len(self._rest) - 1)
+        return token
+
+    def error(self, message: str, token: _Token | None = None) -> QueryError:
+        return QueryError(message, self._line, (token or self.now).at)
+
+    def word(self, *words: str) -> bool:
+        """Take the next token when it is one of these words, in any case."""
+        if self.now.kind == "name" and self.now.text.lower() in words:
+            self.take()
+            return True
+        return False
+
+    # -- joined ----------------------------------------------------------------------------------
+
+    def either(self) -> Query:
+        parts = [self.both()]
+        while self.word("or"):
+            parts.append(self.both())
+        return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+    def both(self) -> Query:
+        parts = [self.one()]
+        while self.word("and") or self._goes_on():
+            parts.append(self.one())
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    def _goes_on(self) -> bool:
+        token = self.now
+        if token.kind == "name":
+            return token.text.lower() not in ("or", "has", "is")
+        return token.kind == "string" or token.text == "("
+
+    def one(self) -> Query:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise self.error("too many brackets and nots inside each other")
+        try:
+            if self.word("not"):
+                return Not(self.one())
+            token = self.now
+            if token.text == "(" and token.kind == "mark":
+                self.take()
+                inner = self.either()
+                if self.now.text != ")":
+                    raise self.error("this bracket is not closed", token)
+                self.take()
+                return inner
+            if token.kind == "string":
+                self.take()
+                return Has(Field("completion", None, token.at), self.filled(token))
+            return self.question()
+        finally:
+            self._depth -= 1
+
+    # -- one question ----------------------------------------------------------------------------
+
+    def question(self) -> Query:
+        field = self.field()
+        token = self.now
+        if token.kind == "op" and token.text in ("~", "!~"):
+            self.take()
+            found: Query = self.pattern(field)
+            return found if token.text == "~" else Not(found)
+        if token.kind == "op":
+            self.take()
+            return self.comparison(field, cast(Operator, "==" if token.text == "=" else token.text), token)
+        if self.word("has"):
+            return Has(field, self.filled(self.string("has", field)))
+        if self.word("is"):
+            negated = self.word("not")
+            what = self.take()
+            if what.text.lower() not in ("none", "nan") or field.name not in (*NUMBERS, *FAMILIES):
+                raise self.error(f"{field} can be compared, not `is {what.text}`; is none, is nan", what)
+            asked = Is(field, cast(Literal["none", "nan"], what.text.lower()))
+            return Not(asked) if negated else asked
+        if token.kind in ("number", "range"):
+            return self.between(field)
+        if field.name in FLAGS:
+            return Flag(field)
+        raise self.error(_how(field), token if token.kind != "end" else None)
+
+    def field(self) -> Field:
+        token = self.take()
+        name = token.text.lower()
+        if token.kind != "name" or name in _JOINERS:
+            what = "the query ends where" if token.kind == "end" else f"{token.text} stands where"
+            raise self.error(f"{what} a field is expected, such as reward<0.2 or truncated", token)
+        if not is_known(name):
+            near = difflib.get_close_matches(name, all_names(), 1, 0.5)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise self.error(f"there is no field {token.text}{meant} (text to find stands in quotes)", token)
+        name = ALIASES.get(name, name)
+        if name not in FAMILIES:
+            return Field(name, None, token.at)
+        if self.now.text != "." or self.now.at != token.end:
+            raise self.error(f"{name} needs a name behind a dot, as in {_EXAMPLES[name]}", token)
+        self.take()
+        key = self.take()
+        if key.kind not in ("key", "string"):
+            raise self.error(f"{name}. needs a name, as in {_EXAMPLES[name]}", key)
+        text = key.text if key.kind == "key" else self.unquoted(key)
+        if self.now.text == "." and self.now.at == key.end:
+            raise self.error(f'a name with dots stands in quotes: {name}."{text}.…"')
+        return Field(name, text, token.at)
+
+    def comparison(self, field: Field, op: Operator, sign: _Token) -> Query:
+        token = self.take()
+        if field.name in FLAGS:
+            return self.said(field, op, token)
+        if field.name in WORDS:
+            return self.worded(field, op, token)
+        if token.kind == "string":
+            if field.name in NUMBERS or field.name == "rewards":
+                raise self.error(f"{field} is a number; {token.text} is none", token)
+            if op not in ("==", "!="):
+                raise self.error("texts are compared with ==, !=, has and ~", sign)
+            return Comparison(field, op, self.unquoted(token))
+        if field.name in TEXTS:
+            raise self.error(f'{field} is a text: {field} has "…", {field} ~ "…"', token)
+        value = _number(token)
+        if value is None:
+            if token.kind == "name" and token.text.lower() in ("none", "nan"):
+                raise self.error(f"write {field} is {token.text.lower()}", token)
+            raise self.error(f"{field} is compared with a number, as in {field}{op}0.5", token)
+        return Comparison(field, op, value)
+
+    def said(self, field: Field, op: Operator, token: _Token) -> Query:
+        """A flag compared with true or false."""
+        word = token.text.lower()
+        if op not in ("==", "!=") or word not in ("true", "false", "yes", "no", "1", "0"):
+            raise self.error(f"{field} is true or false: write {field} or not {field}", token)
+        wanted = (word in ("true", "yes", "1")) == (op == "==")
+        return Flag(field) if wanted else Not(Flag(field))
+
+    def worded(self, field: Field, op: Operator, token: _Token) -> Query:
+        word = (self.unquoted(token) if token.kind == "string" else token.text).lower()
+        if op not in ("==", "!=") or word not in WORDS[field.name]:
+            raise self.error(f"{field} is {' or '.join(WORDS[field.name])}: {field}==eval", token)
+        return Comparison(field, op, word)
+
+    def between(self, field: Field) -> Query:
+        first = self.now
+        if field.name not in NUMBERS and field.name not in FAMILIES:
+            raise self.error(f"{field} is no number", first)
+        low = None if first.kind == "range" else _number(self.take())
+        if self.now.kind != "range":
+            raise self.error(
+                f"between {field} and {first.text} a sign is missing: <, ==, or a range 40..60", first
+            )
+        self.take()
+        high = _number(self.take()) if self.now.kind == "number" else None
+        if low is None and high is None:
+            raise self.error(f"a range has an end: {field} 40..60, 40.., ..60", first)
+        if low is not None and high is not None and low > high:
+            raise self.error(f"the range runs backwards: {field} {first.text}..{high:g}", first)
+        return Between(field, low, high)
+
+    def pattern(self, field: Field) -> Query:
+        token = self.string("~", field)
+        text = self.unquoted(token)
+        try:
+            re.compile(text)
+        except (re.error, RecursionError, OverflowError) as error:
+            # An error of `re` knows its place within the pattern.
+            place = token.at + 1 + (getattr(error, "pos", None) or 0)
+            what = getattr(error, "msg", None) or "it is too deep"
+            raise QueryError(f"this is no regular expression: {what}", self._line, place) from None
+        return Matches(field, text, token.at + 1)
+
+    def string(self, after: str, field: Field) -> _Token:
+        if field.name not in TEXTS and field.name not in ("extra", "column"):
+            raise self.error(f"{field} is no text, so {after} does not apply", self.now)
+        token = self.take()
+        if token.kind != "string":
+            raise self.error(f'behind {after} a text in quotes is expected: {field} {after} "…"', token)
+        return token
+
+    def filled(self, token: _Token) -> str:
+        text = self.unquoted(token)
+        if not text:
+            raise self.error("there is nothing between these quotes", token)
+        return text
+
+    @staticmethod
+    def unquoted(token: _Token) -> str:
+        quote = token.text[0]
+        return token.text[1:-1].replace(f"\\{quote}", quote)
+
+
+_EXAMPLES = {"rewards": "rewards.format==0", "extra": "extra.parsed==22", "column": 'column.answer=="22"'}
+
+
+def _how(field: Field) -> str:
+    """How a field that stands alone can be asked about."""
+    if field.name in TEXTS:
+        return f'{field} is a text: {field} has "…", {field} ~ "…"'
+    if field.name in WORDS:
+        return f"{field} is {' or '.join(WORDS[field.name])}: {field}=={WORDS[field.name][0]}"
+    if field.name in ("extra", "column"):
+        return f'{field} needs a comparison: {field}=="22", {field}>1, {field} has "x", {field} is none'
+    return f"{field} is a number: {field}<0.5, {field} 1..2, {field} is none"
+
+
+def _number(token: _Token) -> float | None:
+    if token.kind == "number":
+        return float(token.text.replace("_", ""))
+    word = token.text.lower()
+    return float(word) if token.kind == "name" and word in ("inf", "-inf") else None

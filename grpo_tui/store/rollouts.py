@@ -1,0 +1,153 @@
+"""Completions one by one, with their group, rewards and all that was recorded of them, by their numbers.
+
+Knows rows; knows nothing of how they were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_tui.store.group_stats import GroupStatQueries
+from grpo_tui.store.values import from_column, from_json
+
+PAGE = 500
+"""Most completions that are fetched at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One completion where it was generated, with what every reward function said of it."""
+
+    id: int
+    step: int
+    last_step: int
+    mode: str
+    attempt: int
+    batch: int
+    rank: int
+    at: float
+    superseded: bool
+    group: int
+    """The number under which the run keeps the group, for `RunReader.groups`."""
+    group_index: int
+    """Position of the group within its batch."""
+    group_mean: float | None
+    group_std: float | None
+    index: int
+    prompt: Any
+    """As the dataset gives it: a string, or a list of chat messages."""
+    prompt_key: str
+    completion: str
+    messages: list[dict[str, Any]] | None
+    rewards: Mapping[str, float | None]
+    """By name, in TRL's order; a second function of one name is `name#2`. None: it abstained."""
+    reward: float | None
+    advantage: float
+    tokens: int
+    truncated: bool
+    columns: Mapping[str, Any]
+    extra: Mapping[str, Any]
+
+    def to_json(self, *, everything: bool = False) -> dict[str, Any]:
+        """The documented keys of a row of `grpo-tui completions`, and all others when asked for."""
+        row = {
+            "step": self.step, "mode": self.mode, "group": self.group, "index": self.index,
+            "prompt": self.prompt, "completion": self.completion, "rewards": dict(self.rewards),
+            "reward": self.reward, "advantage": self.advantage, "tokens": self.tokens,
+            "truncated": self.truncated,
+        }  # fmt: skip
+        if everything:
+            row |= {
+                "columns": dict(self.columns), "extra": dict(self.extra), "group_mean": self.group_mean,
+                "group_std": self.group_std, "attempt": self.attempt, "superseded": self.superseded,
+                "batch": self.batch, "rank": self.rank, "group_index": self.group_index,
+                "last_step": self.last_step, "at": self.at, "messages": self.messages,
+            }  # fmt: skip
+        return row
+
+
+class RolloutQueries(GroupStatQueries):
+    """The part of the reader that knows single completions."""
+
+    def function_names(self) -> dict[int, tuple[str, ...]]:
+        """Names of the reward functions by attempt, each once: a second one of a name is `name#2`."""
+        found: dict[int, list[str]] = {}
+        for row in self._all("SELECT attempt, idx, name FROM reward_function ORDER BY attempt, idx"):
+            names = found.setdefault(row["attempt"], [])
+            names.append(_distinct(row["name"], names))
+        return {attempt: tuple(names) for attempt, names in found.items()}
+
+    def rows(self, ids: Sequence[int]) -> list[Rollout]:
+        """The completions of these numbers, in their order; one that is not there is left out.
+
+        Args:
+            ids: At most `PAGE` of them make one page; more are fetched page by page.
+        """
+        return list(self.iter_rows(ids))
+
+    def iter_rows(self, ids: Sequence[int]) -> Iterator[Rollout]:
+        """As `rows`, a page at a time, so that a long list takes no memory."""
+        names = self.function_names()
+        for start in range(0, len(ids), PAGE):
+            page = ids[start : start + PAGE]
+            found = self._page(page, names)
+            yield from (found[one] for one in page if one in found)
+
+    def _page(self, ids: Sequence[int], names: Mapping[int, Sequence[str]]) -> dict[int, Rollout]:
+        marks = ",".join("?" * len(ids))
+        rewards: dict[int, list[Any]] = {}
+        for row in self._all(
+            f"SELECT completion_id, value FROM reward WHERE completion_id IN ({marks})"
+            " ORDER BY completion_id, function",
+            *ids,
+        ):
+            rewards.setdefault(row[0], []).append(from_column(row[1]))
+        rows = self._all(
+            "SELECT c.*, c.idx AS place, g.attempt, g.batch, g.rank, g.idx AS group_index, g.mode, g.step,"
+            " g.last_step, g.at, g.prompt, g.prompt_key, g.columns, g.mean, g.std, g.superseded"
+            f" FROM completion c CROSS JOIN generation_group g ON g.id = c.group_id WHERE c.id IN ({marks})",
+            *ids,
+        )
+        return {row["id"]: _rollout(row, rewards.get(row["id"], []), names) for row in rows}
+
+
+def _distinct(name: str, taken: Sequence[str]) -> str:
+    number, found = 1, name
+    while found in taken:
+        number += 1
+        found = f"{name}#{number}"
+    return found
+
+
+def _rollout(row: Any, rewards: Sequence[Any], names: Mapping[int, Sequence[str]]) -> Rollout:
+    known = names.get(row["attempt"], ())
+    labels = [*known[: len(rewards)], *(str(i) for i in range(len(known), len(rewards)))]
+    return Rollout(
+        id=row["id"],
+        step=row["step"],
+        last_step=row["last_step"],
+        mode=row["mode"],
+        attempt=row["attempt"],
+        batch=row["batch"],
+        rank=row["rank"],
+        at=row["at"],
+        superseded=bool(row["superseded"]),
+        group=row["group_id"],
+        group_index=row["group_index"],
+        group_mean=row["mean"],
+        group_std=row["std"],
+        index=row["place"],
+        prompt=from_json(row["prompt"]),
+        prompt_key=row["prompt_key"],
+        completion=row["text"],
+        messages=from_json(row["messages"]),
+        rewards=dict(zip(labels, rewards, strict=True)),
+        reward=from_column(row["total"]),
+        advantage=from_column(row["advantage"]),
+        tokens=row["tokens"],
+        truncated=bool(row["truncated"]),
+        columns=from_json(row["columns"]) or {},
+        extra=from_json(row["extra"]) or {},
+    )

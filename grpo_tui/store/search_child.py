@@ -1,0 +1,101 @@
+"""The child process that matches regular expressions: `python -m grpo_tui.store.search_child RUN.DB`.
+
+A line of JSON on the input asks, a line of JSON on the output answers. A pattern that takes too long in a
+text is given up for that text: `re` looks for signals while it matches, but only in a main thread, and this
+is one. Knows statements and patterns; knows no query.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import sqlite3
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.store.connection import RunDatabaseError, open_reader
+from grpo_tui.store.query_functions import register
+
+MATCH_LIMIT_S = 0.2
+"""A pattern may take so long in one text."""
+MOST_SLOW = 10
+"""After so many texts that took too long, the pattern is given up altogether."""
+TICK_S = 0.05
+
+
+class _TooSlow(Exception):
+    """Raised within a match."""
+
+
+class Matcher:
+    """Matches numbered patterns, each match for a bounded time."""
+
+    def __init__(self) -> None:
+        self.slow = 0
+        self._since = 0.0
+        self._patterns: list[re.Pattern[str]] = []
+
+    def use(self, patterns: list[str]) -> None:
+        """Take other patterns and forget what was slow."""
+        self._patterns = [re.compile(pattern) for pattern in patterns]
+        self.slow = 0
+
+    def watch(self) -> None:
+        """Look at the clock from now on, in the main thread."""
+        signal.signal(signal.SIGALRM, self._look)
+        signal.setitimer(signal.ITIMER_REAL, TICK_S, TICK_S)
+
+    def matches(self, number: int, text: str) -> bool:
+        """Whether the pattern is found in the text; False when it was given up."""
+        if self.slow >= MOST_SLOW:
+            return False
+        try:
+            return self._match(number, text)
+        except _TooSlow:
+            self.slow += 1
+            return False
+
+    def _match(self, number: int, text: str) -> bool:
+        try:
+            self._since = time.monotonic()
+            return self._patterns[number].search(text) is not None
+        finally:
+            self._since = 0.0
+
+    def _look(self, _signal: int, _frame: Any) -> None:
+        if self._since and time.monotonic() - self._since > MATCH_LIMIT_S:
+            self._since = 0.0
+            raise _TooSlow
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    matcher = Matcher()
+    try:
+        connection = open_reader(Path(sys.argv[1]))
+    except RunDatabaseError as error:
+        _answer({"error": str(error)})
+        return
+    connection.row_factory = None
+    register(connection, matcher.matches)
+    matcher.watch()
+    for line in sys.stdin.buffer:
+        job = json.loads(line)
+        try:
+            matcher.use(job["patterns"])
+            rows = connection.execute(job["sql"], job["values"]).fetchall()
+            _answer({"rows": rows, "slow": matcher.slow})
+        except (sqlite3.Error, re.error, RecursionError) as error:
+            _answer({"error": f"run.db cannot be searched: {error}"})
+
+
+def _answer(answer: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
