@@ -57,7 +57,7 @@ def _sentence(error: Exception) -> str:
 COMMANDS = (
     "demo", "train", "attach", "runs", "status",
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
-    "score", "baseline", "probe", "cases", "rewards", "new", "metrics", "log",
+    "check", "score", "baseline", "probe", "cases", "rewards", "new", "metrics", "log",
 )  # fmt: skip
 
 
@@ -95,6 +95,10 @@ def _dispatch(parsed: object) -> int:
         from grpo_tui.cli.metrics import metrics
 
         return metrics(parsed)
+    if command == "check":
+        from grpo_tui.cli.check import check
+
+        return check(parsed)
     if command == "score":
         from grpo_tui.cli.score import score
 

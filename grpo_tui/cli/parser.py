@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_tui import __version__
+from grpo_tui.cli.parser_check import add_check_command
 from grpo_tui.cli.parser_new import add_new_command
 from grpo_tui.cli.parser_rewards import add_reward_commands
 from grpo_tui.cli.words import positive, seconds, steps
@@ -36,6 +37,7 @@ def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argpar
     _log_command(commands)
     _metrics_command(commands)
     _steer_commands(commands)
+    add_check_command(commands)
     add_reward_commands(commands)
     add_new_command(commands)
     return parser

@@ -1,0 +1,240 @@
+"""`grpo-tui check`, and the check before a start: what would stop or spoil a run, as lines or as JSON.
+
+Knows where a config comes from and how findings are printed; what is found is `preflight`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.launcher import launcher_words, world_size
+from grpo_tui.cli.plain import terminal_width
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.trl_fields import FieldsUnavailableError
+from grpo_tui.core.findings import Finding, errors_of
+from grpo_tui.core.text import one_line, safe
+from grpo_tui.preflight.report import PARTS, ChecklistItem, Preflight
+from grpo_tui.preflight.static import Source, Start
+from grpo_tui.present.formatting import plural
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import read_spec
+
+_MARKS = {"yes": "✓", "no": "✗", "idle": "·"}
+_PLAIN_MARKS = {"yes": "+", "no": "x", "idle": "-"}
+WIDEST = 110
+
+
+def check(parsed: Any) -> int:
+    """`grpo-tui check CONFIG [--json] [--world-size N] [--set K=V]`."""
+    from grpo_tui.preflight import run
+
+    source, start = _wanted(parsed)
+    parts = run.QUICK if parsed.quick else PARTS
+    try:
+        result = run.check(source, start, progress=progress, parts=parts)
+    except FieldsUnavailableError as error:
+        raise CommandError(str(error)) from error
+    progress("")
+    if parsed.json:
+        print(json.dumps(result.to_json(), ensure_ascii=False, default=str))
+    else:
+        for line in lines(result, source.path, min(terminal_width(), WIDEST)):
+            print(line)
+    return OK if result.ok else FAILED
+
+
+def _wanted(parsed: Any) -> tuple[Source, Start]:
+    path: Path = parsed.config
+    overrides = tuple(parsed.overrides)
+    if path.is_dir():
+        return _of_run(path, overrides, parsed)
+    source = Source(path, overrides=overrides)
+    size: int | None = parsed.world_size
+    words: tuple[str, ...] = ()
+    if size is None:
+        found = source.inspect(None)
+        words = launcher_words(found.section.launcher)
+        size = world_size(words)
+    return source, Start(size, words, parsed.run_dir)
+
+
+def _of_run(path: Path, overrides: tuple[str, ...], parsed: Any) -> tuple[Source, Start]:
+    """A run's own config, as `train RUN --resume` would take it."""
+    folder = RunFolder(path.absolute())
+    if not folder.spec.exists():
+        raise CommandError(f"{path}: no run here (it has no run.json); give a TRL YAML config")
+    try:
+        spec = read_spec(folder.spec)
+        saved = RunConfig.from_json(spec.config)
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise CommandError(f"{folder.spec} cannot be read: {error}") from error
+    size = parsed.world_size or world_size(spec.launcher)
+    root = parsed.run_dir or folder.root
+    return Source(path, saved=saved, overrides=overrides), Start(
+        size, spec.launcher, root, resume=root == folder.root
+    )
+
+
+def progress(what: str) -> None:
+    """Say on a terminal what is done now, in a line that the next one replaces."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{one_line(what, 76)}", end="", file=sys.stderr, flush=True)
+
+
+# -- before a start --------------------------------------------------------------------------------
+
+
+def before_start(
+    source: Source, start: Start, *, quick: bool, force: bool, name: Path
+) -> tuple[Preflight, tuple[str, ...]]:
+    """Check what is about to start; say what was found on stderr.
+
+    Args:
+        source: the config.
+        start: how it starts.
+        quick: leave model, data and rewards out.
+        force: start in spite of errors.
+        name: what the person called the config.
+
+    Returns:
+        The result, and the errors that were overridden, for the run's record.
+
+    Raises:
+        CommandError: there are errors, and nobody insists.
+    """
+    from grpo_tui.preflight import run
+
+    result = run.check(source, start, progress=progress, parts=run.QUICK if quick else PARTS)
+    progress("")
+    refused = errors_of(result.findings)
+    said = "\n".join(
+        line
+        for finding in (refused if refused and not force else result.findings)
+        if finding.severity != "info"
+        for line in finding_lines(finding, name, min(terminal_width(), WIDEST))
+    )
+    if not refused:
+        if said:
+            print(said, file=sys.stderr)
+        return result, ()
+    if not force or result.config is None:
+        hint = "" if result.config is None else "; --force starts all the same, and the record says so"
+        raise CommandError(f"{plural(len(refused), 'error')} in the way of a start{hint}\n{said}")
+    print(said, file=sys.stderr)
+    return result, tuple(f"{finding.id}: {finding.message}" for finding in refused)
+
+
+# -- as lines --------------------------------------------------------------------------------------
+
+
+def lines(result: Preflight, path: Path, width: int) -> list[str]:
+    """A result as lines for a person: findings, plan, checklist, advice, notes, verdict."""
+    said: list[str] = []
+    for finding in result.findings:
+        said += finding_lines(finding, path, width)
+    if result.plan is not None:
+        said += ["", *_plan_lines(result.plan)]
+    if result.checklist:
+        said += ["", "before training"]
+        for item in result.checklist:
+            said += _item_lines(item, width)
+    if result.advice:
+        said += ["", "advice"]
+        for finding in result.advice:
+            said += _wrapped(f"{safe(finding.message)}{_fix_words(finding)}", width, "  ")
+    for note in result.notes:
+        said += ["", safe(note)]
+    said += ["", verdict(result)]
+    return said[1:] if said[0] == "" else said
+
+
+def finding_lines(finding: Finding, path: Path, width: int) -> list[str]:
+    """One finding: severity, place and sentence, then the fix."""
+    place = path.name if finding.line is None else f"{path.name}:{finding.line}"
+    text = f"{finding.severity}: {one_line(place, 60)}: {safe(finding.message)}"
+    found = _wrapped(text, width, "")
+    fix = _fix_words(finding, arrow="")
+    if fix:
+        found.append(f"  fix: {fix}")
+    return found
+
+
+def _fix_words(finding: Finding, arrow: str = "; ") -> str:
+    if finding.fix is None:
+        return ""
+    if finding.fix.value is None:
+        return f"{arrow}remove {finding.fix.field}"
+    value = finding.fix.value
+    word = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return f"{arrow}{one_line(finding.fix.field, 80)}: {one_line(word, 120)}"
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    found: list[str] = []
+    for part in text.splitlines() or [""]:
+        found += textwrap.wrap(
+            part, max(40, width), initial_indent=indent, subsequent_indent=indent + "  ",
+            break_long_words=False, break_on_hyphens=False,
+        ) or [""]  # fmt: skip
+    return found
+
+
+def _item_lines(item: ChecklistItem, width: int) -> list[str]:
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    marks = _MARKS if encoding.startswith("utf") else _PLAIN_MARKS
+    return _wrapped(f"{marks[item.mark]} {item.text}: {safe(item.evidence)}", width, "  ")
+
+
+def _plan_lines(plan: Any) -> list[str]:
+    steps = plan.get("total_steps")
+    size, prompts = plan["generation_batch_size"], plan["prompts_per_step"]
+    counts = (
+        f"{plan['completions_per_step']} completions a step, {prompts:g} prompts; {size} are "
+        "generated at once"
+    )
+    length = f"{steps:,} steps" if steps is not None else "steps: not known without the data"
+    precision = f"{plan['dtype']} weights" + (
+        f", {plan['autocast']} autocast" if plan.get("autocast") else ""
+    )
+    said = [f"plan  {counts}", f"      {length}, {precision}"]
+    memory = plan.get("memory")
+    if memory is not None:
+        device = memory.get("device")
+        where = f" of {_gigabytes(device['memory_bytes'])} ({one_line(device['name'], 40)})" if device else ""
+        said.append(
+            f"      about {_gigabytes(memory['peak_bytes'])}{where} at the peak, in {memory['peak_moment']}"
+        )
+    duration = plan.get("duration")
+    if duration is not None and duration.get("total_s") is not None:
+        from grpo_tui.present.formatting import duration as spoken
+
+        said.append(f"      about {spoken(duration['total_s'])}, by {one_line(duration['run'], 40)}")
+    return said
+
+
+def _gigabytes(count: float) -> str:
+    return f"{count / 1e9:.1f} GB"
+
+
+def verdict(result: Preflight) -> str:
+    """One line: whether it can start, and what there is."""
+    counts: Sequence[str] = [
+        plural(number, word)
+        for word, number in (
+            ("error", len(errors_of(result.findings))),
+            ("warning", sum(f.severity == "warning" for f in result.findings)),
+        )
+        if number
+    ]
+    said = ", ".join(counts) or "nothing found"
+    left = [part for part in PARTS if part not in result.done]
+    tail = f"; not looked at: {', '.join(left)}" if left else ""
+    if result.ok:
+        return f"ready: {said}{tail}"
+    return f"not ready: {said}{tail}"
