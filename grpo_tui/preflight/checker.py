@@ -5,7 +5,7 @@ serves rows by number while it lives; it is killed when it hangs or somebody has
 screen makes them from a thread. Ids of its findings:
 
 - model: `model.missing`, `model.broken`, `model.gated`, `model.unreachable`, `model.disk`, `model.download`,
-  `model.architecture`, `model.adapter`, `model.adapter-twice`, `model.lora-targets`, `model.lora-unmatched`
+  `model.architecture`, `model.adapter`, `model.lora-targets`, `model.lora-unmatched`
 - tokenizer: `tokenizer.unreadable`, `tokenizer.string-prompts`, `tokenizer.no-template`, `tokenizer.refused`,
   `tokenizer.no-eos`, `tokenizer.no-pad`, `tokenizer.vocabulary`, `tokenizer.opens-think`
 - data, unusable: `data.missing`, `data.gated`, `data.unreachable`, `data.unreadable`, `data.unusable`,

@@ -46,15 +46,15 @@ def _where(facts: ModelFacts, judged: Judged) -> list[Finding]:
 def _adapter(facts: ModelFacts, judged: Judged) -> list[Finding]:
     if not facts.adapter:
         return []
-    use_peft = bool(judged.config.model_args.get("use_peft"))
-    if use_peft:
-        message = (
-            f"{facts.adapter} is a LoRA adapter of {facts.where.name}, and use_peft puts a second one on it, "
-            "which TRL refuses; train the adapter itself without use_peft, or name a merged model"
-        )
-        return [judged.found("model.adapter-twice", "error", "use_peft", message, Fix("use_peft", False))]
-    message = f"{facts.adapter} is a LoRA adapter; its base {facts.where.name} is loaded with it"
-    return [judged.found("model.adapter", "info", _KEY, message)]
+    merge = (
+        "from peft import AutoPeftModelForCausalLM as A; "
+        f"A.from_pretrained('{facts.adapter}').merge_and_unload().save_pretrained('merged')"
+    )
+    message = (
+        f"{facts.adapter} is a LoRA adapter of {facts.where.name}, and TRL loads whole models only; merge it "
+        f'and name the result: python -c "{merge}", with the tokenizer files copied beside it'
+    )
+    return [judged.found("model.adapter", "error", _KEY, message)]
 
 
 def _lora(facts: ModelFacts, judged: Judged) -> list[Finding]:

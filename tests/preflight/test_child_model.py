@@ -1,0 +1,272 @@
+"""What the child says of a model without its weights, against models that were really made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.config import RunConfig, load_config
+from grpo_tui.core.findings import Finding
+from grpo_tui.preflight.child.hub import Hub
+from grpo_tui.preflight.child.model import PARTS, model_facts
+from grpo_tui.preflight.exchange import plain, rebuilt
+from grpo_tui.preflight.facts import ModelFacts
+from grpo_tui.preflight.judging import Judged
+from grpo_tui.preflight.model_findings import model_findings
+
+SIZES = {
+    "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 97,
+    "max_position_embeddings": 128, "intermediate_size": 160,
+}  # fmt: skip
+MOE = {"moe_intermediate_size": 24, "num_experts": 8, "num_experts_per_tok": 2, "head_dim": 16}
+
+
+def dense() -> Any:
+    from transformers import LlamaConfig
+
+    return LlamaConfig(**SIZES, num_key_value_heads=4, tie_word_embeddings=False)
+
+
+def grouped() -> Any:
+    from transformers import Qwen2Config
+
+    return Qwen2Config(**SIZES, num_key_value_heads=2, tie_word_embeddings=True)
+
+
+def experts() -> Any:
+    from transformers import Qwen3MoeConfig
+
+    return Qwen3MoeConfig(**SIZES, **MOE, num_key_value_heads=2, tie_word_embeddings=False)
+
+
+def conv() -> Any:
+    from transformers import GPT2Config
+
+    return GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=97, n_positions=128)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[], Any]], tuple[Path, Any]]:
+    """Makes a model of a config once, and its folder: the config and a file in place of the weights."""
+    made: dict[str, tuple[Path, Any]] = {}
+
+    def make(kind: Callable[[], Any]) -> tuple[Path, Any]:
+        if kind.__name__ not in made:
+            from transformers import AutoModelForCausalLM
+
+            model = AutoModelForCausalLM.from_config(kind())
+            folder = tmp_path_factory.mktemp(kind.__name__)
+            model.config.architectures = [type(model).__name__]
+            model.config.save_pretrained(folder)
+            (folder / "model.safetensors").write_bytes(b"\0" * 1000)
+            made[kind.__name__] = folder, model
+        return made[kind.__name__]
+
+    return make
+
+
+def config_of(folder: Path | str, tmp_path: Path, *overrides: str) -> RunConfig:
+    (tmp_path / "run.yaml").write_text(
+        "model_name_or_path: some/model\nreward_funcs: [accuracy_reward]\ndataset_name: d\n"
+    )
+    config = load_config(tmp_path / "run.yaml", overrides)
+    return replace(config, model=str(folder))  # reading the config looks into folders by itself
+
+
+def facts_of(folder: Path | str, tmp_path: Path, *overrides: str) -> ModelFacts:
+    facts = model_facts(config_of(folder, tmp_path, *overrides), Hub())
+    assert rebuilt(ModelFacts, json.loads(json.dumps(plain(facts)))) == facts
+    return facts
+
+
+def findings_of(folder: Path | str, tmp_path: Path, *overrides: str) -> list[Finding]:
+    config = config_of(folder, tmp_path, *overrides)
+    return model_findings(model_facts(config, Hub()), Judged.of(config))
+
+
+@pytest.mark.parametrize("kind", [dense, grouped, experts, conv])
+def test_parameters_are_those_of_the_real_model(kind: Any, saved: Any, tmp_path: Path) -> None:
+    folder, model = saved(kind)
+    counted = facts_of(folder, tmp_path).parameters
+    assert counted is not None
+    assert counted.total == sum(p.numel() for p in model.parameters())
+    assert counted.total == sum(getattr(counted, part) for part in PARTS)
+    assert counted.other == 0
+
+
+def test_parts_of_a_mixture_of_experts(saved: Any, tmp_path: Path) -> None:
+    facts = facts_of(saved(experts)[0], tmp_path)
+    counted = facts.parameters
+    assert counted is not None
+    one = 3 * 64 * 24  # gate, up and down of one expert
+    assert counted.experts == 3 * 8 * one
+    assert counted.router == 3 * 8 * 64
+    assert counted.active == counted.total - 3 * 6 * one
+    assert counted.embedding == counted.head == 97 * 64
+    assert (facts.experts, facts.experts_per_token, facts.architecture) == (8, 2, "Qwen3MoeForCausalLM")
+
+
+def test_shape_of_grouped_queries_and_a_tied_head(saved: Any, tmp_path: Path) -> None:
+    facts = facts_of(saved(grouped)[0], tmp_path)
+    assert (facts.layers, facts.hidden, facts.heads, facts.kv_heads, facts.head_dim) == (3, 64, 4, 2, 16)
+    assert (facts.vocab, facts.context, facts.tied, facts.intermediate) == (97, 128, True, 160)
+    assert facts.parameters is not None
+    assert facts.parameters.head == 0
+    assert facts.where.place == "folder"
+    assert facts.where.disk_bytes is not None
+    assert 1000 < facts.where.disk_bytes < 5000
+
+
+@pytest.mark.parametrize(
+    ("written", "dtype"), [([], "float32"), (["dtype=bfloat16"], "bfloat16"), (["dtype=auto"], "float16")]
+)
+def test_the_dtype_is_what_the_weights_are_loaded_in(
+    written: list[str], dtype: str, saved: Any, tmp_path: Path
+) -> None:
+    copy = tmp_path / "half"
+    copy.mkdir()
+    for file in saved(dense)[0].iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    stored = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**stored, "dtype": "float16"}))
+    facts = facts_of(copy, tmp_path, *written)
+    assert (facts.dtype, facts.stored_dtype) == (dtype, "float16")
+
+
+TARGETS: list[tuple[Any, str]] = [
+    (["q_proj", "v_proj"], ""),
+    (["q_proj", "nowhere"], ""),
+    (["nowhere", "no"], "none of the model's Linear modules: q_proj, k_proj, v_proj, o_proj"),
+    (["self_attn", "q_proj"], "self_attn, which is no Linear module"),
+    (["q_proj"], "q_proj alone is taken for a pattern"),
+    ([".*\\.q_proj"], ""),
+    (["q_proj,v_proj"], "is the one text q_proj,v_proj, where a list is meant, as [q_proj, v_proj]"),
+    (["embed_tokens", "lm_head"], ""),
+    (["all-linear"], ""),
+]
+
+
+@pytest.mark.parametrize(("targets", "wrong"), TARGETS)
+def test_lora_targets_match_as_they_do_in_peft(
+    targets: list[str], wrong: str, saved: Any, tmp_path: Path
+) -> None:
+    import copy
+
+    from peft import LoraConfig, get_peft_model
+
+    folder, model = saved(grouped)
+    facts = facts_of(folder, tmp_path, "use_peft=true", f"lora_target_modules={json.dumps(targets)}")
+    lora = facts.lora
+    assert lora is not None
+    assert wrong in lora.problem
+    assert bool(wrong) == bool(lora.problem)
+    as_trl = targets[0] if len(targets) == 1 else targets
+    wanted = LoraConfig(r=4, target_modules=as_trl, task_type="CAUSAL_LM")
+    if wrong:
+        with pytest.raises(ValueError, match=r"not found|is not supported"):
+            get_peft_model(copy.deepcopy(model), wanted)
+        return
+    made = get_peft_model(copy.deepcopy(model), wanted)
+    layers = [name for name, _ in made.named_modules() if name.endswith((".lora_A", ".lora_embedding_A"))]
+    if "embed_tokens" in targets:
+        assert lora.matched == 2
+    else:
+        assert lora.matched == len({name.rpartition(".")[0] for name in layers})
+        assert facts.lora_parameters(4) == sum(p.numel() for p in made.parameters() if p.requires_grad)
+
+
+def test_a_target_that_is_left_out_is_told_with_the_rest_as_the_fix(saved: Any, tmp_path: Path) -> None:
+    overrides = ("use_peft=true", "lora_target_modules=[q_proj, nowhere]")
+    (found,) = findings_of(saved(grouped)[0], tmp_path, *overrides)
+    assert (found.id, found.severity) == ("model.lora-unmatched", "warning")
+    assert found.fix is not None
+    assert found.fix.value == ["q_proj"]
+
+
+@pytest.mark.parametrize(
+    ("targets", "fix"),
+    [
+        ('["q_proj,v_proj"]', ["q_proj", "v_proj"]),
+        ('["q_proj"]', [".*\\.q_proj"]),
+        ('["nowhere", "no"]', ["q_proj", "k_proj", "v_proj", "o_proj"]),
+    ],
+)
+def test_the_fix_of_lora_targets_is_sound(targets: str, fix: list[str], saved: Any, tmp_path: Path) -> None:
+    folder, _ = saved(grouped)
+    (found,) = findings_of(folder, tmp_path, "use_peft=true", f"lora_target_modules={targets}")
+    assert (found.id, found.severity, found.field) == ("model.lora-targets", "error", "lora_target_modules")
+    assert found.fix is not None
+    assert found.fix.value == fix
+    repaired = f"lora_target_modules={json.dumps(found.fix.value)}"
+    assert findings_of(folder, tmp_path, "use_peft=true", repaired) == []
+
+
+def test_the_line_of_the_key_is_told(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (found,) = findings_of(tmp_path / "empty", tmp_path)
+    assert (found.id, found.field, found.line) == ("model.broken", "model_name_or_path", 1)
+
+
+def broken_shard(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    weights = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(weights))
+    (folder / "model-1.safetensors").write_bytes(b"x")
+
+
+def no_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+
+
+def no_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+
+
+def unknown_type(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "nothing\\u001b[31m", "architectures": ["X"]}')
+
+
+def is_adapter(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    base = Path(__file__).parents[2] / "grpo_tui" / "demo" / "model"
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(base)}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "rule", "said"),
+    [
+        (broken_shard, "model.broken", "lacks 1 of its weight files (model-2.safetensors)"),
+        (no_weights, "model.broken", "lacks its weights"),
+        (no_config, "model.broken", "no config.json"),
+        (unknown_type, "model.architecture", "nothing"),
+        (is_adapter, "model.adapter", "LoRA adapter of"),
+    ],
+)
+def test_a_spoilt_folder_is_an_error_in_one_sentence(
+    spoil: Callable[[Path], None], rule: str, said: str, saved: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in saved(dense)[0].iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    spoil(folder)
+    found = [f for f in findings_of(folder, tmp_path) if f.severity == "error"]
+    assert [f.id for f in found] == [rule]
+    assert said in found[0].message
+    assert "\x1b" not in found[0].message
+
+
+def test_an_adapters_base_is_what_is_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    (folder / "config.json").touch()
+    is_adapter(folder)
+    facts = facts_of(folder, tmp_path)
+    assert facts.adapter == str(folder)
+    assert facts.parameters is not None
+    assert facts.parameters.total == 801_152
