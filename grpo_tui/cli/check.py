@@ -15,6 +15,7 @@ from typing import Any
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.launcher import launcher_words, world_size
 from grpo_tui.cli.plain import terminal_width
+from grpo_tui.config.plan.memory_plan import WORDS
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import FieldsUnavailableError
 from grpo_tui.core.findings import Finding, errors_of
@@ -91,8 +92,8 @@ def progress(what: str) -> None:
 
 
 def before_start(
-    source: Source, start: Start, *, quick: bool, force: bool, name: Path
-) -> tuple[Preflight, tuple[str, ...]]:
+    source: Source, start: Start, *, quick: bool, force: bool, told: Sequence[Finding] = ()
+) -> tuple[str, ...]:
     """Check what is about to start; say what was found on stderr.
 
     Args:
@@ -100,10 +101,10 @@ def before_start(
         start: how it starts.
         quick: leave model, data and rewards out.
         force: start in spite of errors.
-        name: what the person called the config.
+        told: what is said elsewhere.
 
     Returns:
-        The result, and the errors that were overridden, for the run's record.
+        The errors that were overridden, for the run's record.
 
     Raises:
         CommandError: there are errors, and nobody insists.
@@ -112,22 +113,20 @@ def before_start(
 
     result = run.check(source, start, progress=progress, parts=run.QUICK if quick else PARTS)
     progress("")
+    known = {(finding.id, finding.message) for finding in told}
     refused = errors_of(result.findings)
-    said = "\n".join(
-        line
-        for finding in (refused if refused and not force else result.findings)
-        if finding.severity != "info"
-        for line in finding_lines(finding, name, min(terminal_width(), WIDEST))
-    )
-    if not refused:
-        if said:
-            print(said, file=sys.stderr)
-        return result, ()
-    if not force or result.config is None:
-        hint = "" if result.config is None else "; --force starts all the same, and the record says so"
-        raise CommandError(f"{plural(len(refused), 'error')} in the way of a start{hint}\n{said}")
-    print(said, file=sys.stderr)
-    return result, tuple(f"{finding.id}: {finding.message}" for finding in refused)
+    new = [f for f in result.findings if f.severity != "info" and (f.id, f.message) not in known]
+    width = min(terminal_width(), WIDEST)
+    if refused and not force:
+        said = [line for finding in refused for line in finding_lines(finding, source.path, width)]
+        head = f"{plural(len(refused), 'error')} in the way of a start"
+        if result.can_be_forced:
+            head += "; --force starts all the same, and the run's record says so"
+        raise CommandError("\n".join([head, *said]))
+    for finding in new:
+        for line in finding_lines(finding, source.path, width):
+            print(line, file=sys.stderr)
+    return tuple(f"{finding.id}: {one_line(finding.message, 300)}" for finding in refused)
 
 
 # -- as lines --------------------------------------------------------------------------------------

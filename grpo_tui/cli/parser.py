@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_tui import __version__
-from grpo_tui.cli.parser_check import add_check_command
+from grpo_tui.cli.parser_check import add_check_command, add_start_check
 from grpo_tui.cli.parser_new import add_new_command
 from grpo_tui.cli.parser_rewards import add_reward_commands
 from grpo_tui.cli.words import positive, seconds, steps
@@ -104,6 +104,7 @@ def _start_commands(commands: Commands, with_faults: bool) -> None:
         metavar="CKPT",
         help="continue from the newest complete checkpoint, or from CKPT (a folder or a step)",
     )
+    add_start_check(train)
 
 
 def _open_command(commands: Commands) -> None:

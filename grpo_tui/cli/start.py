@@ -18,7 +18,7 @@ from grpo_tui.cli.plain import has_screen
 from grpo_tui.cli.screen import show
 from grpo_tui.cli.summary import summary
 from grpo_tui.config.adapters import adapter_mismatch
-from grpo_tui.config.resolve import load_config, reload_config
+from grpo_tui.config.resolve import inspect_config, load_config, reload_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.store.checkpoints import Verdict, judge, newest_usable
@@ -72,6 +72,7 @@ def demo(parsed: Any) -> int:
 def train(parsed: Any) -> int:
     """`grpo-tui train CONFIG_OR_RUN`."""
     start = _resumed(parsed, parsed.resume) if parsed.resume is not None else _anew_or_by_key(parsed)
+    start = _checked(start, parsed)
     return _go(start, headless=parsed.headless, detach=parsed.detach)
 
 
@@ -86,6 +87,29 @@ def open_config(parsed: Any) -> int:
     if input("start? [Y/n] ").strip().lower() not in ("", "y", "yes"):
         return OK
     return _go(start, headless=False, detach=False, announce=False)
+
+
+def _checked(start: Start, parsed: Any) -> Start:
+    """The start, once nothing stands in its way; what a person overrides is kept with the run.
+
+    A resume is not checked for its data and rewards again: its first attempt ran with them.
+    """
+    from grpo_tui.cli.check import before_start
+    from grpo_tui.preflight.static import Source
+    from grpo_tui.preflight.static import Start as Planned
+
+    resumed = start.spec.resume is not None
+    saved = start.config if parsed.config.is_dir() else None
+    source = Source(parsed.config, saved=saved, overrides=() if saved is not None else tuple(parsed.overrides))
+    planned = Planned(world_size(start.spec.launcher), start.spec.launcher, start.folder.root, resume=True)
+    forced = before_start(
+        source,
+        planned,
+        quick=parsed.quick_check or resumed,
+        force=parsed.force,
+        told=start.config.findings,
+    )
+    return replace(start, spec=replace(start.spec, forced=forced)) if forced else start
 
 
 def next_free(root: Path) -> Path:
@@ -113,7 +137,7 @@ def _anew_or_by_key(parsed: Any) -> Start:
 
 def _new(parsed: Any) -> Start:
     launcher = launcher_words(parsed.launcher)
-    config, source = _config(parsed.config, parsed.overrides, world_size(launcher))
+    config, source = _config(parsed, world_size(launcher))
     root = parsed.run_dir or (source.root if source is not None else _default_root(config))
     if config.grpo.get("resume_from_checkpoint"):
         return Start(RunFolder(root.absolute()), RunSpec(config.to_json(), launcher=launcher), config)
@@ -123,7 +147,7 @@ def _new(parsed: Any) -> Start:
 def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     earlier = _earlier(parsed.config if parsed.config.is_dir() else parsed.run_dir)
     launcher = launcher_words(parsed.launcher) or earlier.launcher
-    config, source = _config(parsed.config, parsed.overrides, world_size(launcher))
+    config, source = _config(parsed, world_size(launcher))
     folder = source or RunFolder((parsed.run_dir or _default_root(config)).absolute())
     if parsed.run_dir is not None and source is not None and parsed.run_dir.absolute() != folder.root:
         raise CommandError("--resume continues a run in its own folder; leave --run-dir out")
@@ -179,8 +203,9 @@ def _checkpoint(folder: RunFolder, asked: str, by_key: bool) -> tuple[Verdict, l
     return verdict, notes
 
 
-def _config(path: Path, overrides: list[str], size: int | None) -> tuple[RunConfig, RunFolder | None]:
+def _config(parsed: Any, size: int | None) -> tuple[RunConfig, RunFolder | None]:
     """The config of a YAML file or of a run folder, and the run folder if it was one."""
+    path, overrides = parsed.config, parsed.overrides
     if path.is_dir():
         folder = RunFolder(path.absolute())
         if not folder.spec.exists():
@@ -194,7 +219,7 @@ def _config(path: Path, overrides: list[str], size: int | None) -> tuple[RunConf
             raise CommandError(str(error)) from error
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise CommandError(f"{folder.spec} cannot be read: {error}") from error
-    return _load(path, overrides, size), None
+    return _load(path, overrides, size, force=getattr(parsed, "force", False)), None
 
 
 def _told_already(config: RunConfig) -> RunConfig:
@@ -202,7 +227,12 @@ def _told_already(config: RunConfig) -> RunConfig:
     return replace(config, findings=tuple(f for f in config.findings if f.id != "config.beside"))
 
 
-def _load(path: Path, overrides: list[str], size: int | None = 1) -> RunConfig:
+def _load(path: Path, overrides: list[str], size: int | None = 1, *, force: bool = False) -> RunConfig:
+    """The config of a file; with `force` also one with errors, as long as they leave a config."""
+    if force:
+        config = inspect_config(path, overrides, world_size=size).config
+        if config is not None:
+            return config
     try:
         return load_config(path, overrides, world_size=size)
     except ConfigError as error:

@@ -32,6 +32,8 @@ class RunSpec:
     """Words that start the training process instead of this interpreter, such as `accelerate launch`."""
     overridden: tuple[str, ...] = ()
     """Keys given anew at a resume; they win over what was set in mid-run before."""
+    forced: tuple[str, ...] = ()
+    """Errors of the check before the start that a person overrode, as `id: message`."""
 
     def write(self, path: Path) -> None:
         """Write the file whole or not at all; only its owner may read it, for a config can hold tokens."""
@@ -93,4 +95,5 @@ def read_spec(path: Path) -> RunSpec:
         notes=tuple(body.get("notes") or ()),
         launcher=tuple(body.get("launcher") or ()),
         overridden=tuple(body.get("overridden") or ()),
+        forced=tuple(str(error) for error in body.get("forced") or ()),
     )

@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     session = Session(folder, resumed_from=checkpoint_step(Path(spec.resume)) if spec.resume else None)
     if isinstance(session.recorder, Recorder):
         session.recorder.on_stop_now = lambda: os._exit(STOPPED)
-        for note in spec.notes:
+        for note in (*spec.notes, *(f"started in spite of {error}" for error in spec.forced)):
             print(f"grpo-tui: {note}", flush=True)
     try:
         state = _train(session, spec, folder)
@@ -91,7 +91,8 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     _check_rewards(rewards, prompts.train.column_names)
     trainer = build_trainer(config, rewards, prompts, folder.root)
     session.join(trainer, reward_sources(rewards, session.attempt))
-    session.fact("reproduction", reproduction_record(trainer, Path(config.cwd or ".")))
+    record = reproduction_record(trainer, Path(config.cwd or "."))
+    session.fact("reproduction", {**record, "forced": list(spec.forced)})
     _stop_on_signals(session)
 
     checkpoint = Path(spec.resume) if spec.resume else None
