@@ -207,7 +207,7 @@ def _plan_lines(plan: Any) -> list[str]:
         device = memory.get("device")
         where = f" of {_gigabytes(device['memory_bytes'])} ({one_line(device['name'], 40)})" if device else ""
         said.append(
-            f"      about {_gigabytes(memory['peak_bytes'])}{where} at the peak, in {memory['peak_moment']}"
+            f"      about {_gigabytes(memory['peak_bytes'])}{where} at the peak, {WORDS[memory['peak_moment']]}"
         )
     duration = plan.get("duration")
     if duration is not None and duration.get("total_s") is not None:

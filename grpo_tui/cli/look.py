@@ -21,6 +21,7 @@ from grpo_tui.present.runs_view import read_run, run_names
 from grpo_tui.store.catalog import find_runs
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import Status, read_status
 from grpo_tui.store.values import finite_json
 from grpo_tui.supervisor import adopt
@@ -78,12 +79,21 @@ def status(parsed: Any) -> int:
         look = read_status(root)
     except RunDatabaseError as error:
         raise CommandError(str(error)) from error
+    forced = _forced(root)
     if parsed.json:
-        print(json.dumps(finite_json(look.to_json()), indent=1))
+        print(json.dumps(finite_json({**look.to_json(), "forced": list(forced)}), indent=1))
         return OK
-    for line in describe(look):
+    for line in (*describe(look), *(f"started in spite of {error}" for error in forced)):
         print(one_line(line))
     return OK
+
+
+def _forced(root: Path) -> tuple[str, ...]:
+    """Errors of the check before the start that a person overrode."""
+    try:
+        return read_spec(RunFolder(root).spec).forced
+    except (OSError, ValueError):
+        return ()
 
 
 def _mend(root: Path) -> None:

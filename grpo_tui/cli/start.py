@@ -100,7 +100,8 @@ def _checked(start: Start, parsed: Any) -> Start:
 
     resumed = start.spec.resume is not None
     saved = start.config if parsed.config.is_dir() else None
-    source = Source(parsed.config, saved=saved, overrides=() if saved is not None else tuple(parsed.overrides))
+    overrides = () if saved is not None else tuple(parsed.overrides)
+    source = Source(parsed.config, saved=saved, overrides=overrides)
     planned = Planned(world_size(start.spec.launcher), start.spec.launcher, start.folder.root, resume=True)
     forced = before_start(
         source,

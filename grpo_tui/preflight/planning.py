@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from grpo_tui.config.plan import Device, ModelShape, Plan, Rate, Surroundings, plan, read_shape
+from grpo_tui.config.plan.memory_plan import WORDS
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.findings import Finding
@@ -84,7 +85,7 @@ def plan_findings(settings: Settings, made: Plan) -> list[Finding]:
     if memory is not None and memory.fits is False and memory.device is not None:
         fix_group = memory.most_generations
         message = (
-            f"the run needs about {size(memory.peak_bytes)} at its peak (in {memory.peak_moment}), and "
+            f"the run needs about {size(memory.peak_bytes)} at its peak ({WORDS[memory.peak_moment]}), and "
             f"{memory.device.name} has {size(memory.device.memory_bytes)}"
         )
         fix = ("num_generations", fix_group) if fix_group and fix_group >= 2 else ("use_peft", True)
