@@ -34,6 +34,10 @@ class RunSpec:
     """Keys given anew at a resume; they win over what was set in mid-run before."""
     forced: tuple[str, ...] = ()
     """Errors of the check before the start that a person overrode, as `id: message`."""
+    gpus: tuple[str, ...] = ()
+    """UUIDs of the GPUs it is put on, none when nobody chose."""
+    smoke: bool = False
+    """Whether it is a trial of a few steps, which takes the longest prompts first."""
 
     def write(self, path: Path) -> None:
         """Write the file whole or not at all; only its owner may read it, for a config can hold tokens."""
@@ -96,4 +100,6 @@ def read_spec(path: Path) -> RunSpec:
         launcher=tuple(body.get("launcher") or ()),
         overridden=tuple(body.get("overridden") or ()),
         forced=tuple(str(error) for error in body.get("forced") or ()),
+        gpus=tuple(str(gpu) for gpu in body.get("gpus") or ()),
+        smoke=bool(body.get("smoke")),
     )

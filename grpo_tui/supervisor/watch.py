@@ -30,7 +30,7 @@ from grpo_tui.store.live import (
 )
 from grpo_tui.store.mailbox import Mailbox, Outbox
 from grpo_tui.store.place import hold, where
-from grpo_tui.store.spec import read_spec
+from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.supervisor.hardware import HardwareWatch
 from grpo_tui.supervisor.last_word import Ended, conclude
 
@@ -100,9 +100,12 @@ class Supervisor:
         environment["PYTHONUNBUFFERED"] = "1"
         # torch elastic would otherwise take SIGHUP as a reason to stop its ranks.
         environment.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT")
+        spec = read_spec(self._folder.spec)
+        if spec.gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(spec.gpus)
         with self._folder.log.open("ab") as log:
             self._child = subprocess.Popen(
-                [*_launcher(self._folder), "-m", "grpo_tui.train.worker", str(self._name)],
+                [*_launcher(spec), "-m", "grpo_tui.train.worker", str(self._name)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -254,9 +257,9 @@ def _is_worker(pid: int) -> bool:
         return False
 
 
-def _launcher(folder: RunFolder) -> list[str]:
+def _launcher(spec: RunSpec) -> list[str]:
     """The words that start the training process; a launcher is run by this interpreter's own modules."""
-    words = list(read_spec(folder.spec).launcher)
+    words = list(spec.launcher)
     if words[:2] == ["accelerate", "launch"]:
         return [sys.executable, "-m", "accelerate.commands.launch", *words[2:]]
     if words[:1] == ["torchrun"]:

@@ -82,13 +82,18 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     from grpo_tui.rewards.loading import load_rewards
     from grpo_tui.train.answers import compared, held_rows, score
     from grpo_tui.train.build import build_trainer, reward_sources
+    from grpo_tui.train.memory import FACT, PeakMemory
     from grpo_tui.train.reproduction import reproduction_record
+    from grpo_tui.train.smoke import longest_first
 
     rewards = load_rewards(config)
     prompts = load_prompts(config)
     for note in prompts.notes:
         print(f"grpo-tui: {note}", flush=True)
     _check_rewards(rewards, prompts.train.column_names)
+    if spec.smoke:
+        prompts = longest_first(session, config, prompts)
+    memory = PeakMemory()
     trainer = build_trainer(config, rewards, prompts, folder.root)
     session.join(trainer, reward_sources(rewards, session.attempt))
     record = reproduction_record(trainer, Path(config.cwd or "."))
@@ -102,9 +107,11 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     questions = held_rows(held, spec.compare_prompts) if held is not None else []
     before = _first_answers(folder, session, trainer, questions)
     resume_from = None if checkpoint is None else str(checkpoint)
+    memory.begin(trainer.accelerator.device)
     session.desk.serve(
         lambda: trainer.train(resume_from_checkpoint=resume_from), device=trainer.accelerator.device
     )
+    session.fact(FACT, memory.figures())
     _refuse_no_step(trainer, prompts.train)
     state = session.ended_state()
     if questions:

@@ -6,17 +6,20 @@ given by the caller, and each of it may be missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_tui.config.plan.arithmetic import Batches, Steps, count_steps, read_batches
+from grpo_tui.config.plan.fitting import plan_memory
 from grpo_tui.config.plan.memory_plan import Device, MemoryPlan
 from grpo_tui.config.plan.model_shape import ModelShape
 from grpo_tui.config.plan.saving import Checkpoints, plan_checkpoints
 from grpo_tui.config.plan.schedule import Point, learning_rates
 from grpo_tui.config.plan.settings import PlanSettings
+from grpo_tui.config.plan.sharding import read_sharding
 from grpo_tui.config.plan.time import Duration, Rate, estimate
+from grpo_tui.config.plan.trained import what_is_trained
 from grpo_tui.config.run_config import RunConfig
 
 
@@ -30,6 +33,8 @@ class Surroundings:
         prompt_tokens: tokens of the longest prompt.
         model: sizes of the model.
         device: the device to fit on.
+        accelerate: the body of the launcher's accelerate config, None without one.
+        correction: measured ÷ planned memory of a trial on this machine.
         free_bytes: free on the disk of the run folder.
         rates: what earlier runs on this machine did.
     """
@@ -39,6 +44,8 @@ class Surroundings:
     prompt_tokens: int | None = None
     model: ModelShape | None = None
     device: Device | None = None
+    accelerate: Mapping[str, Any] | None = None
+    correction: float = 1.0
     free_bytes: int | None = None
     rates: tuple[Rate, ...] = ()
 
@@ -132,6 +139,7 @@ def plan(config: RunConfig | PlanSettings, around: Surroundings | None = None) -
     dtype = settings.dtype
     if dtype == "auto" and around.model is not None and around.model.dtype:
         dtype = around.model.dtype
+    memory, saved, states = _memory(settings, batches, around)
     return Plan(
         batches=batches,
         steps=steps,
@@ -143,14 +151,37 @@ def plan(config: RunConfig | PlanSettings, around: Surroundings | None = None) -
             settings,
             steps.total,
             steps.per_epoch,
-            saved_bytes=None,
-            state_bytes=None,
+            saved_bytes=saved,
+            state_bytes=states,
             free_bytes=around.free_bytes,
         ),
         learning_rate=learning_rates(settings, steps.total),
         duration=_duration(settings, batches, steps, around.rates, around.device),
+        memory=memory,
         model=around.model,
     )
+
+
+def _memory(
+    settings: PlanSettings, batches: Batches, around: Surroundings
+) -> tuple[MemoryPlan | None, int | None, int | None]:
+    """The memory, and the bytes of weights and of optimizer states that a checkpoint holds."""
+    if around.model is None:
+        return None, None, None
+    sharding = read_sharding(settings, around.world_size, around.accelerate)
+    memory = plan_memory(
+        settings,
+        batches,
+        around.model,
+        sharding,
+        prompt_tokens=around.prompt_tokens,
+        device=around.device,
+        correction=around.correction,
+    )
+    trained = what_is_trained(settings, around.model, sharding)
+    saved = trained.parameters * trained.width
+    states = next(part.bytes for part in memory.parts if part.name == "optimizer") if saved else 0
+    return memory, saved, round(states / sharding.states)
 
 
 def _duration(

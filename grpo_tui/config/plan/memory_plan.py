@@ -1,15 +1,26 @@
 """The memory of one device by part, and when it is needed: the shape of the answer, without its formulas.
 
-A run goes through two phases: it generates, then it updates. Some parts are there always, others in one phase
-only, so the peak is not the sum of all.
+A step has five moments. It generates; it has gone forward and is at the LM head (`loss`); it goes back
+through the last layer (`layers`); through the first, with all gradients made (`backward`); the optimizer
+steps. A part lives at some of them, so the peak is not the sum of all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Phase = Literal["always", "generate", "update"]
+Moment = Literal["generate", "loss", "layers", "backward", "step"]
+MOMENTS: tuple[Moment, ...] = ("generate", "loss", "layers", "backward", "step")
+ALWAYS = MOMENTS
+WORDS: Mapping[Moment, str] = {
+    "generate": "while it generates",
+    "loss": "at the LM head",
+    "layers": "as the backward pass begins",
+    "backward": "as the backward pass ends",
+    "step": "at the optimizer's step",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +31,7 @@ class MemoryPart:
         name: stable name, such as `weights`.
         title: what a person calls it.
         bytes: on one device.
-        phase: when it is there.
+        moments: when it is there.
         formula: the sum written out.
         movable: whether it can move to the host's memory; it does not count against the device then.
     """
@@ -28,7 +39,7 @@ class MemoryPart:
     name: str
     title: str
     bytes: int
-    phase: Phase
+    moments: tuple[Moment, ...]
     formula: str
     movable: bool = False
 
@@ -37,7 +48,7 @@ class MemoryPart:
         return {
             "name": self.name,
             "bytes": self.bytes,
-            "phase": self.phase,
+            "moments": list(self.moments),
             "formula": self.formula,
             "movable": self.movable,
         }
@@ -63,36 +74,38 @@ class MemoryPlan:
     """The memory of one device of a run.
 
     Attributes:
-        parts: each part, those that are always there first.
+        parts: each part.
         device: the device it is held against, None when none was named or found.
         exact: whether the model's parameters were counted rather than computed.
         correction: measured ÷ planned of a trial on this machine, 1 without one.
-        most_generations: the largest `num_generations` that fits beside the rest as it is, None when even
-            the smallest does not or no device is known.
-        most_length: the largest `max_completion_length` that fits, None likewise.
+        notes: what was assumed, in sentences.
+        most_generations: the largest `num_generations` that fits when the batch grows with it; None when
+            the smallest does not, or no device is known.
+        most_length: the largest `max_completion_length` that fits; None likewise.
     """
 
     parts: tuple[MemoryPart, ...]
     device: Device | None = None
     exact: bool = False
     correction: float = 1.0
+    notes: tuple[str, ...] = ()
     most_generations: int | None = None
     most_length: int | None = None
 
-    def phase_bytes(self, phase: Phase) -> int:
-        """Bytes in use in a phase, what is always there included; what can move to the host is not."""
-        return sum(p.bytes for p in self.parts if p.phase in ("always", phase) and not p.movable)
+    def bytes_at(self, moment: Moment) -> int:
+        """Bytes in use at a moment, corrected; what can move to the host is not counted."""
+        planned = sum(p.bytes for p in self.parts if moment in p.moments and not p.movable)
+        return round(planned * self.correction)
 
     @property
-    def peak_phase(self) -> Phase:
-        """The phase that needs most."""
-        generate, update = self.phase_bytes("generate"), self.phase_bytes("update")
-        return "generate" if generate > update else "update"
+    def peak_moment(self) -> Moment:
+        """The moment that needs most."""
+        return max(MOMENTS, key=self.bytes_at)
 
     @property
     def peak_bytes(self) -> int:
-        """The most that is in use at once, corrected by what a trial measured."""
-        return round(self.phase_bytes(self.peak_phase) * self.correction)
+        """The most that is in use at once."""
+        return self.bytes_at(self.peak_moment)
 
     @property
     def fits(self) -> bool | None:
@@ -104,7 +117,7 @@ class MemoryPlan:
         device = self.device
         return {
             "peak_bytes": self.peak_bytes,
-            "peak_phase": self.peak_phase,
+            "peak_moment": self.peak_moment,
             "parts": [part.to_json() for part in self.parts],
             "device": None if device is None else {"name": device.name, "memory_bytes": device.memory_bytes},
             "fits": self.fits,
@@ -112,4 +125,5 @@ class MemoryPlan:
             "largest_max_completion_length": self.most_length,
             "parameters_exact": self.exact,
             "correction": self.correction,
+            "notes": list(self.notes),
         }

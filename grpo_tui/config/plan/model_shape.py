@@ -44,7 +44,7 @@ class ModelShape:
         dtype: of the stored weights, empty when unknown.
         linears: (in, out) of each linear layer of all blocks by its last name, for LoRA.
         exact: whether the parameters were counted rather than computed.
-        sliding_window: positions a layer with a window looks back, None without one.
+        adapted: linear layers that LoRA finds, None when nobody has asked PEFT.
     """
 
     parameters: int
@@ -62,7 +62,7 @@ class ModelShape:
     dtype: str = ""
     linears: Mapping[str, tuple[Linear, ...]] = field(default_factory=dict)
     exact: bool = False
-    sliding_window: int | None = None
+    adapted: tuple[str, ...] | None = None
 
     @property
     def query_width(self) -> int:
@@ -160,7 +160,6 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape | None:
         experts=experts,
         active_experts=(size("num_experts_per_tok", default=2) or 2) if experts else 0,
         dtype=str(body.get("dtype") or body.get("torch_dtype") or config.get("dtype") or ""),
-        sliding_window=size("sliding_window") if body.get("use_sliding_window", True) else None,
     )
     linears = _linears(shape, gated="gelu_new" not in str(body.get("activation_function", "")))
     return replace(shape, linears=linears, parameters=_computed(shape, linears))
