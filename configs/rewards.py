@@ -1,4 +1,4 @@
-"""Rewards for `gsm8k.yaml`: is the answer right, is the format kept, how far is it kept.
+"""Rewards for `gsm8k.yaml` and its kin: is the answer right, is the format kept, how far is it kept.
 
 A reward gets the completions of one batch and every column of the dataset as a keyword, each a list of the
 same length, and returns one number per completion (None abstains). A chat prompt gives completions
@@ -47,6 +47,26 @@ def correct(completions: list[Any], answer: list[str], **kwargs: Any) -> list[fl
     return scores
 
 
+def same_words(completions: list[Any], answer: list[str], **kwargs: Any) -> list[float]:
+    """1 where the only `<answer>` says the gold answer, else 0; capitals, marks and a full stop are free.
+
+    A gold answer that is a number is compared as one: `1,440 minutes` is 1440.
+    """
+    scores = []
+    for completion, gold in zip(completions, answer, strict=True):
+        tagged = ANSWER.findall(text_of(completion))
+        read = plain if number_of(str(gold)) is None else number_of
+        scores.append(float(len(tagged) == 1 and read(tagged[0]) == read(str(gold))))
+    return scores
+
+
+def plain(answer: str) -> str:
+    """Return an answer's words alone: `**Paris.**` gives paris."""
+    return " ".join(
+        answer.strip(" \n\t*$").removeprefix("\\boxed{").rstrip("}").strip(" \n\t*$.").casefold().split()
+    )
+
+
 def strict_format(completions: list[Any], **kwargs: Any) -> list[float]:
     """1 for `<think>…</think><answer>…</answer>` and nothing else, else 0.
 
@@ -63,16 +83,24 @@ def strict_format(completions: list[Any], **kwargs: Any) -> list[float]:
 def steps_to_format(completions: list[Any], **kwargs: Any) -> list[float]:
     """A quarter for each tag that stands exactly once, less what is written after the answer.
 
-    A model that never meets the whole format has nothing to climb with `strict_format` alone; here it has.
+    A closing tag counts only with something before it. A model that never meets the whole
+    format has nothing to climb with `strict_format` alone; here it has.
     """
     scores = []
     for completion in completions:
         text = text_of(completion)
-        score = sum(0.25 for tag in TAGS if text.count(tag) == 1)
+        score = sum(
+            0.25 for tag in TAGS if text.count(tag) == 1 and not (tag[1] == "/" and hollow(text, tag))
+        )
         if text.count("</answer>") == 1:
             score -= 0.001 * len(text.rpartition("</answer>")[2].strip())
         scores.append(max(score, 0.0))
     return scores
+
+
+def hollow(text: str, closing: str) -> bool:
+    """Return whether nothing stands before a closing tag, back to its opening one."""
+    return not text.partition(closing)[0].rpartition(closing.replace("/", ""))[2].strip()
 
 
 def answer_is_a_number(completions: list[Any], **kwargs: Any) -> list[float]:

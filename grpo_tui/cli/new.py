@@ -13,6 +13,7 @@ from typing import Any
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.score import told
 from grpo_tui.config import RunConfig
+from grpo_tui.config.section import RewardEntry
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.growing import Growth, add_to_file, growth, start_file, task_of
 from grpo_tui.rewards.lab import Lab, LabError
@@ -25,7 +26,15 @@ from grpo_tui.rewards.templates import Stage, Task, TemplateError, reward_names,
 
 def new(parsed: Any) -> int:
     """`grpo-tui new KIND …`."""
-    return {"rewards": new_rewards}[parsed.kind](parsed)
+    if parsed.list or parsed.kind == "config":
+        from grpo_tui.cli.new_config import list_presets, new_config
+
+        return list_presets() if parsed.list else new_config(parsed)
+    if parsed.kind is None:
+        raise CommandError(
+            "new what? `grpo-tui new config` or `grpo-tui new rewards`; `new --list` lists presets"
+        )
+    return new_rewards(parsed)
 
 
 def new_rewards(parsed: Any) -> int:
@@ -139,7 +148,8 @@ def lines(
     yield ""
     yield f"For {where}:"
     yield ""
-    yield section({f"{place}:{name}": weight for name, weight in weights.items()}, task).rstrip("\n")
+    entries = [RewardEntry(name, f"{place}:{name}", weight) for name, weight in weights.items()]
+    yield section(entries, task).rstrip("\n")
     yield ""
     words = " ".join(shell_word(f"{path}:{name}") for name in weights)
     yield f"Try to fool them:   grpo-tui probe {words}"

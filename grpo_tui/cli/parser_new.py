@@ -14,9 +14,28 @@ if TYPE_CHECKING:
 
 def add_new_command(commands: Commands) -> None:
     """Add `new` with a word for each kind of file."""
-    new = commands.add_parser("new", help="begin a file: rewards, one at a time")
-    kinds = new.add_subparsers(dest="kind", metavar="KIND", required=True)
+    new = commands.add_parser(
+        "new", help="begin a file: a config from a preset, or rewards one at a time; --list shows the presets"
+    )
+    new.add_argument("--list", action="store_true", help="the presets: what each trains and on which GPU")
+    kinds = new.add_subparsers(dest="kind", metavar="KIND")
+    _config(kinds)
     _rewards(kinds)
+
+
+def _config(kinds: Commands) -> None:
+    config = kinds.add_parser(
+        "config",
+        help="a config copied from a preset, with its rewards and data beside it",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="examples:\n"
+        "  grpo-tui new --list                                      the presets\n"
+        "  grpo-tui new config trial/my.yaml --preset json_task     a copy, with json_rewards.py and data\n"
+        "  grpo-tui check trial/my.yaml                             what this machine says to it\n"
+        "Nothing is overwritten. See docs/config.md.",
+    )
+    config.add_argument("file", type=Path, metavar="FILE.yaml", help="the config to write; never overwritten")
+    config.add_argument("--preset", metavar="NAME", required=True, help="see `grpo-tui new --list`")
 
 
 def _rewards(kinds: Commands) -> None:

@@ -1,0 +1,170 @@
+"""The shipped configs: what each is for, and a copy of one with the files it needs beside it.
+
+In the source tree they are `configs/`, in an installed package `grpo_tui/presets/`; the demonstration's own
+config is one of them. A preset says in its header, in comments, what it is for:
+
+    # Trains   what for        # Needs    what it fetches and which files stand beside it
+    # Start    the command     # Hardware which GPU
+    # Expect   what is seen    # Change   what to change first
+
+It knows the files as texts and starts nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo_tui.config.document import read_document
+from grpo_tui.config.paths import Places, split_file_source
+from grpo_tui.config.section import Section
+from grpo_tui.config.section_reader import read_section
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+CASES = ".cases.yaml"
+"""How the file of a preset's reward cases ends; it travels with the preset."""
+
+_ORDER = (
+    *("demo", "gsm8k", "small_gpu", "qlora"),
+    *("vllm_colocate", "vllm_server", "multi_gpu_ddp", "multi_gpu_zero3"),
+)
+_LABEL = re.compile(r"# ([A-Z][a-z]+) +(\S.*)")
+_ORIGIN = re.compile(r"^# preset: ([\w-]+)\s*$", re.MULTILINE)
+
+
+class PresetError(ValueError):
+    """A preset cannot be written there; the message says why and what would do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One shipped config.
+
+    Attributes:
+        name: the file's name without its suffix.
+        title: what it trains, in one sentence.
+        needs: what has to be there, or is fetched.
+        gpu: the hardware it was written for.
+        expects: what a run of it looks like.
+        change: what to change first.
+        path: the file.
+    """
+
+    name: str
+    title: str
+    needs: str
+    gpu: str
+    expects: str
+    change: str
+    path: Path
+
+
+def folder() -> Path:
+    """Return the folder of the shipped configs: the package's, else that of the source tree."""
+    installed = _PACKAGE / "presets"
+    return installed if installed.is_dir() else _PACKAGE.parent / "configs"
+
+
+def presets() -> tuple[Preset, ...]:
+    """Return all presets: the demonstration first, then by hardware, then the others by name."""
+    files = [file for file in folder().glob("*.yaml") if not file.name.endswith(CASES)]
+    found = [_preset(file) for file in [_PACKAGE / "demo" / "demo.yaml", *files]]
+    return tuple(sorted(found, key=lambda p: (_ORDER.index(p.name) if p.name in _ORDER else 99, p.name)))
+
+
+def preset_of(text: str) -> str | None:
+    """Return the name of the preset that a config's text was copied from, None when it does not say."""
+    found = _ORIGIN.search(text)
+    return found[1] if found else None
+
+
+def copy_preset(preset: Preset, target: Path) -> list[Path]:
+    """Write a preset and the files it names beside `target`; nothing is overwritten.
+
+    Args:
+        preset: which.
+        target: the config file to write.
+
+    Returns:
+        What was written, the config first. A file that is there already with the same text is left out.
+
+    Raises:
+        PresetError: the config is there already, or another file of the name of one it needs.
+    """
+    if target.exists():
+        raise PresetError(f"{target} is there already and stays as it is; name another file")
+    beside = {
+        target.parent / file.relative_to(preset.path.parent): file.read_bytes() for file in companions(preset)
+    }
+    cases = preset.path.with_name(preset.name + CASES)
+    if cases.is_file():
+        beside[target.parent / (target.stem + CASES)] = _renamed(
+            cases.read_text("utf-8"), preset, target
+        ).encode()
+    for place, content in beside.items():
+        if place.exists() and place.read_bytes() != content:
+            raise PresetError(
+                f"{place} is there already and is another file than the preset's; write the config into a "
+                "folder of its own"
+            )
+    new = {place: content for place, content in beside.items() if not place.exists()}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(_adjusted(preset, target), encoding="utf-8")
+    for place, content in new.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    return [target, *new]
+
+
+def companions(preset: Preset) -> list[Path]:
+    """Return the files that a preset names and that stand beside it."""
+    home = preset.path.parent
+    section, _ = read_section(read_document(preset.path), Places(home, home))
+    return list(dict.fromkeys(word for word in _words(section) if word.is_file() and home in word.parents))
+
+
+def _words(section: Section) -> list[Path]:
+    sources = [section.dataset, section.eval_dataset, *(entry.source for entry in section.rewards)]
+    words = [(split_file_source(source) or (source,))[0] for source in sources if source]
+    return [Path(word) for word in [*words, *(section.launcher or "").replace("=", " ").split()]]
+
+
+def _adjusted(preset: Preset, target: Path) -> str:
+    """The preset's text as it stands at its new place: its own name in commands, its own run folder."""
+    text = _renamed(preset.path.read_text(encoding="utf-8"), preset, target)
+    text = re.sub(r"(?m)^(output_dir: )runs/\S+", lambda found: f"{found[1]}runs/{target.stem}", text)
+    model = preset.path.parent / "model"
+    if model.is_dir():  # the demonstration's, which stays where it is
+        text = re.sub(r"(?m)^model_name_or_path: model\b", lambda _: f"model_name_or_path: {model}", text)
+    return f"# preset: {preset.name}\n{text}"
+
+
+def _renamed(text: str, preset: Preset, target: Path) -> str:
+    """A text with the preset's file, and that of its cases, called as the copies are."""
+    text = text.replace(f"configs/{preset.name}{CASES}", str(target.parent / (target.stem + CASES)))
+    text = text.replace(f"configs/{preset.path.name}", str(target))
+    return re.sub(rf"(?<![\w/]){re.escape(preset.path.name)}", lambda _: target.name, text)
+
+
+def _preset(file: Path) -> Preset:
+    said: dict[str, list[str]] = {}
+    label = ""
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        found = _LABEL.fullmatch(line)
+        if found is None and line[1:2] == " " and line[2:3].strip():
+            break  # a sentence after the header
+        label = found[1] if found else label
+        said.setdefault(label, []).append(found[2] if found else line.removeprefix("#").strip())
+    words = {name: " ".join(" ".join(part).split()) for name, part in said.items()}
+    return Preset(
+        name=file.stem,
+        title=words.get("Trains", ""),
+        needs=words.get("Needs", ""),
+        gpu=words.get("Hardware", ""),
+        expects=words.get("Expect", ""),
+        change=words.get("Change", ""),
+        path=file,
+    )
