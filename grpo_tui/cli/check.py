@@ -111,7 +111,9 @@ def before_start(
     """
     from grpo_tui.preflight import run
 
-    result = run.check(source, start, progress=progress, parts=run.QUICK if quick else PARTS)
+    result = run.check(source, start, progress=progress, parts=run.QUICK)
+    if not quick and (force or result.ok):  # what is known at once is said at once
+        result = run.check(source, start, progress=progress)
     progress("")
     known = {(finding.id, finding.message) for finding in told}
     refused = errors_of(result.findings)
@@ -206,9 +208,8 @@ def _plan_lines(plan: Any) -> list[str]:
     if memory is not None:
         device = memory.get("device")
         where = f" of {_gigabytes(device['memory_bytes'])} ({one_line(device['name'], 40)})" if device else ""
-        said.append(
-            f"      about {_gigabytes(memory['peak_bytes'])}{where} at the peak, {WORDS[memory['peak_moment']]}"
-        )
+        moment = WORDS[memory["peak_moment"]]
+        said.append(f"      about {_gigabytes(memory['peak_bytes'])}{where} at the peak, {moment}")
     duration = plan.get("duration")
     if duration is not None and duration.get("total_s") is not None:
         from grpo_tui.present.formatting import duration as spoken
