@@ -80,7 +80,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
 
     from grpo_tui.data.load import load_prompts
     from grpo_tui.rewards.loading import load_rewards
-    from grpo_tui.train.answers import compared, held_rows, score
+    from grpo_tui.train.answers import held_rows
     from grpo_tui.train.build import build_trainer, reward_sources
     from grpo_tui.train.memory import FACT, PeakMemory
     from grpo_tui.train.reproduction import reproduction_record
@@ -115,13 +115,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     _refuse_no_step(trainer, prompts.train)
     state = session.ended_state()
     if questions:
-        after = _answers(trainer, questions)
-        weights = [reward.weight for reward in rewards]
-        functions = [reward.func for reward in rewards]
-        answers = compared(
-            questions, before, after, lambda texts: score(functions, weights, questions, texts)
-        )
-        session.fact("before_after", answers)
+        session.fact("before_after", _compared(trainer, rewards, questions, before))
     if state == "finished":
         with session.phases.during("save"):
             trainer.save_model(trainer.args.output_dir)
@@ -198,6 +192,18 @@ def _answers(trainer: Any, questions: Sequence[Any]) -> list[str]:
     from grpo_tui.train.answers import answer
 
     return answer(trainer.model, trainer.processing_class, [question["prompt"] for question in questions])
+
+
+def _compared(
+    trainer: Any, rewards: Sequence[Any], questions: Sequence[Any], before: Sequence[str]
+) -> dict[str, Any]:
+    """The answers before and after training, each with its reward."""
+    from grpo_tui.train.answers import compared, score
+
+    after = _answers(trainer, questions)
+    weights = [reward.weight for reward in rewards]
+    functions = [reward.func for reward in rewards]
+    return compared(questions, before, after, lambda texts: score(functions, weights, questions, texts))
 
 
 def _leave_within(seconds: float, code: int) -> None:
