@@ -95,7 +95,7 @@ class Checker:
     ) -> None:
         self._progress = progress or (lambda what: None)
         self._cancel = cancel or threading.Event()
-        self._silence_s = silence_s
+        self.silence_s = silence_s
         self._pipe: ChildPipe | None = None
         self._at = "starting"
 
@@ -196,7 +196,7 @@ class Checker:
     ) -> dict[str, Any]:
         pipe = self._start(config)
         try:
-            pipe.send({**request, "config": config.to_json()}, self._silence_s)
+            pipe.send({**request, "config": config.to_json()}, self.silence_s)
             while True:
                 message = self._next(pipe)
                 if "reply" in message:
@@ -211,7 +211,7 @@ class Checker:
         except ChildHungError as error:
             self.close()
             raise CheckerError(
-                f"the checker gave no sign for {self._silence_s:.0f} s while {self._at}, and was ended"
+                f"the checker gave no sign for {self.silence_s:.0f} s while {self._at}, and was ended"
             ) from error
         except ChildGoneError as error:
             self.close()
@@ -226,9 +226,9 @@ class Checker:
             waited += LOOK_S
             if self._cancel.is_set():
                 raise CheckCancelledError("cancelled")
-            if waited >= self._silence_s:
+            if waited >= self.silence_s:
                 break
-        return pipe.receive(LOOK_S if waited >= self._silence_s else self._silence_s)
+        return pipe.receive(LOOK_S if waited >= self.silence_s else self.silence_s)
 
     def _start(self, config: RunConfig) -> ChildPipe:
         if self._cancel.is_set():

@@ -146,7 +146,7 @@ def _kinds(facts: DataFacts, column: ColumnFacts) -> str:
     rest = ", ".join(f"a {kind.kind} in {first_rows(kind.rows, kind.count)}" for kind in others)
     return (
         f"{facts.origin}: the column {column.name} holds {common.kind} in {plural(common.count, 'row')}, and "
-        f"{rest}; rewards get each as it is"
+        f"{rest}; write all of them alike, for reading the file can change them"
     )
 
 

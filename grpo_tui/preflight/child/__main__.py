@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.looking import Looking
 from grpo_tui.preflight.child.session import Session, session_key
@@ -76,7 +77,8 @@ class Child:
 
     def _shown(self, config: Mapping[str, Any], rendered: bool, ask: Any) -> dict[str, Any]:
         session = self._of(config)
-        session.data()
+        if (problem := session.data().problem) and session.table is None:
+            raise DataError(problem)
         if rendered and session.tokens is None:
             session.tokenizer(session.model())
         view: RowView = ask(self._looking_at(session))

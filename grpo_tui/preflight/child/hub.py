@@ -117,8 +117,8 @@ def _cached_model(name: str, revision: str) -> Whereabouts | None:
     for mark in _CONFIGS:
         try:
             found = try_to_load_from_cache(name, mark, revision=revision)
-        except Exception as error:  # a name that cannot be one
-            return Whereabouts(name, "missing", problem=_sentence(error))
+        except Exception:
+            return Whereabouts(name, "missing", problem=_no_name(name))
         if isinstance(found, str):
             folder = Path(found).parent
             if not _lacking(folder):
@@ -213,8 +213,12 @@ def _refusal(kind: str, name: str, error: Exception) -> Whereabouts | None:
         )
         return Whereabouts(name, "missing", problem=problem)
     if isinstance(error, errors.HFValidationError):
-        return Whereabouts(name, "missing", problem=f"{name} is neither a folder here nor a name of the hub")
+        return Whereabouts(name, "missing", problem=_no_name(name))
     return None
+
+
+def _no_name(name: str) -> str:
+    return f"{name} is neither a folder here nor a name that the hub could have"
 
 
 def _is_path(name: str) -> bool:

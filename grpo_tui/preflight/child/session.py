@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_SHORT_ANSWER = 12.0
 """Mean tokens up to which a gold column holds answers and no solutions."""
+MOST_GOLD = 2_000
+"""Gold solutions that are measured, spread evenly over the rows."""
 
 
 class Session:
@@ -91,6 +93,8 @@ class Session:
         prompts = [mapped.prompts[i] for i in mapped.kept]
         numbers = [table.numbers[i] for i in mapped.kept]
         columns = {"prompt": self._prompt_values(mapped), **mapped.columns}
+        for name in columns:
+            columns[name] = table.written.get(mapped.sources.get(name, name), columns[name])
         doubles = repeated((prompt_key(p) for p in prompts), numbers)
         answer = self._answer_column(mapped)
         facts = replace(

@@ -6,9 +6,10 @@ is training's business. It knows the config's sources and no mapping.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ class Table:
         sampled: how the rows were chosen; empty when all are here.
         rows: the sources themselves, for what has to be asked of them.
         where: of a dataset of the hub.
+        written: columns of several kinds as the file has them, where `columns` has them otherwise: the text
+            "5" beside numbers is read as the number 5.
     """
 
     origin: str
@@ -48,6 +51,7 @@ class Table:
     sampled: str
     rows: Rows | None
     where: Whereabouts | None = None
+    written: dict[str, list[Any]] = field(default_factory=dict)
 
     def row(self, place: int) -> dict[str, Any]:
         """Return the row at a place, from 0."""
@@ -88,7 +92,22 @@ def read_table(config: RunConfig, hub: Hub, tell: Callable[[str], None]) -> Tabl
         seed = int(config.grpo.get("seed") or 42)
         numbers = sorted(random.Random(seed).sample(numbers, MOST_ROWS))
         sampled = f"{MOST_ROWS:,} of {total:,} rows, chosen at random"
-    return Table(rows.origin, columns_of(rows.train, numbers), numbers, total, sampled, rows, where)
+    columns = columns_of(rows.train, numbers)
+    written = _as_written(rows, columns, numbers)
+    return Table(rows.origin, columns, numbers, total, sampled, rows, where, written)
+
+
+def _as_written(rows: Rows, columns: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:
+    """Values of the columns that `datasets` keeps as JSON, being of several kinds, as a file has them."""
+    mixed = [name for name in columns if type(rows.train.features[name]).__name__ == "Json"]
+    if not mixed or not rows.origin.lower().endswith(".jsonl"):
+        return {}
+    try:
+        with Path(rows.origin).open(encoding="utf-8") as lines:
+            read = [json.loads(line) for line in lines if line.strip()]
+        return {name: [read[number - 1].get(name) for number in numbers] for name in mixed}
+    except (OSError, ValueError, IndexError, AttributeError):
+        return {}
 
 
 def columns_of(rows: Any, numbers: Sequence[int]) -> dict[str, list[Any]]:

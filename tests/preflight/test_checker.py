@@ -1,0 +1,144 @@
+"""The checker and its child process: parts as they come, rows, a child that hangs, dies or is not wanted."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from grpo_tui.config import RunConfig, load_config
+from grpo_tui.preflight.checker import CheckCancelledError, Checked, Checker, CheckerError
+from grpo_tui.rewards.score_report import FunctionInfo
+
+DEMO = Path(__file__).parents[2] / "grpo_tui" / "demo"
+
+
+@pytest.fixture(scope="module")
+def checker() -> Iterator[Checker]:
+    """One child for all tests that leave it alive."""
+    with Checker() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def demo() -> RunConfig:
+    return load_config(DEMO / "demo.yaml")
+
+
+def with_rows(folder: Path, body: str) -> RunConfig:
+    (folder / "rows.py").write_text(f"import os, time\n\n\ndef rows():\n    {body}\n")
+    (folder / "run.yaml").write_text(
+        f"model_name_or_path: {DEMO / 'model'}\nreward_funcs: [accuracy_reward]\n"
+        "grpo_tui:\n  dataset: rows.py:rows\n"
+    )
+    return load_config(folder / "run.yaml")
+
+
+def test_each_part_is_told_as_soon_as_it_is_known(checker: Checker, demo: RunConfig) -> None:
+    told: list[Checked] = []
+    found = checker.check(demo, tell=told.append)
+    parts = [[name for name in ("data", "model", "tokenizer") if getattr(t.facts, name)] for t in told]
+    assert parts == [["data"], ["data", "model"], ["data", "model", "tokenizer"]] + [parts[-1]] * (
+        len(parts) - 3
+    )
+    assert (found.findings, found.done) == ((), True)
+    facts = found.facts
+    assert facts.model is not None
+    assert facts.tokenizer is not None
+    assert facts.data is not None
+    assert facts.model.parameters is not None
+    assert facts.model.parameters.total == 801_152
+    assert facts.tokenizer.tail == "<|user|>What is 8 + 11?<|end|><|assistant|>"[-40:]
+    assert (facts.data.train_rows, facts.data.held) == (360, 40)
+    assert facts.data.prompt_tokens is not None
+    assert told[0].facts.data is not None
+    assert told[0].facts.data.prompt_tokens is None
+
+
+def test_the_parent_imports_nothing_heavy() -> None:
+    heavy = {"torch", "transformers", "datasets", "trl", "peft"}
+    code = "import json, sys, grpo_tui.preflight.checker; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not heavy & set(json.loads(done.stdout))
+
+
+def test_rows_are_served_while_the_child_lives(checker: Checker, demo: RunConfig) -> None:
+    row = checker.row(demo, 3)
+    assert (row.number, row.total, row.fate) == (3, 400, "train")
+    assert row.tokens == 17
+    assert row.rendered.endswith("<|assistant|>")
+    assert checker.any_row(demo, seed=1).number == checker.any_row(demo, seed=1).number
+    assert 3 in checker.holding(demo, "1 + 7")
+
+
+def test_a_rewards_missing_column_is_found_when_its_function_is_given(
+    checker: Checker, demo: RunConfig
+) -> None:
+    def correct(completions: list[str], solution: list[str], **kwargs: object) -> list[float]:
+        return []
+
+    takes = tuple(inspect.signature(correct).parameters.values())
+    info = FunctionInfo(0, "correct", 1.0, "function", "r.py:correct", parameters=takes)
+    found = checker.check(demo, rewards=[info], parts=["data"])
+    assert [finding.id for finding in found.findings] == ["rewards.missing-column"]
+    assert "solution" in found.findings[0].message
+
+
+def test_a_child_that_is_killed_is_told_and_comes_back(
+    checker: Checker, demo: RunConfig, tmp_path: Path
+) -> None:
+    config = with_rows(tmp_path, "os.kill(os.getpid(), 9)")
+    found = checker.check(config)
+    assert [finding.id for finding in found.findings] == ["checker.failed"]
+    assert "ended while reading the dataset: killed by SIGKILL" in found.findings[0].message
+    assert checker.row(demo, 1, rendered=False).number == 1
+
+
+def test_a_child_that_hangs_is_ended(checker: Checker, tmp_path: Path) -> None:
+    config = with_rows(tmp_path, "time.sleep(600)")
+    checker.row(load_config(DEMO / "demo.yaml"), 1, rendered=False)  # its imports are done
+    checker.silence_s, before = 1.0, checker.silence_s
+    try:
+        with pytest.raises(
+            CheckerError, match="gave no sign for 1 s while reading the dataset, and was ended"
+        ):
+            checker.row(config, 1)
+    finally:
+        checker.silence_s = before
+
+
+def test_nothing_is_left_running_after_a_cancel(tmp_path: Path) -> None:
+    config = with_rows(
+        tmp_path, f"open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}}.'); time.sleep(600)"
+    )
+    cancel = threading.Event()
+
+    def watch() -> None:
+        file = tmp_path / "pid"
+        while not (file.is_file() and file.read_text().endswith(".")):
+            time.sleep(0.02)
+        cancel.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    with Checker(cancel=cancel) as alone, pytest.raises(CheckCancelledError):
+        alone.check(config)
+    pid = int((tmp_path / "pid").read_text().rstrip("."))
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_what_the_data_lacks_is_one_sentence(checker: Checker, tmp_path: Path) -> None:
+    config = with_rows(tmp_path, "raise RuntimeError('no \\x1b[31m rows today')")
+    with pytest.raises(
+        CheckerError, match=r"rows.py:5: rows\(\) failed: RuntimeError: no .* rows today"
+    ) as told:
+        checker.row(config, 1)
+    assert "\x1b" not in str(told.value)
+    assert "\n" not in str(told.value)

@@ -1,0 +1,365 @@
+"""What the child says of rows, and that its rows are those of training."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.config import load_config
+from grpo_tui.core.findings import Finding
+from grpo_tui.data.load import load_prompts
+from grpo_tui.preflight.checker import judge
+from grpo_tui.preflight.child import table
+from grpo_tui.preflight.child.hub import Hub
+from grpo_tui.preflight.child.looking import Looking
+from grpo_tui.preflight.child.mapped import TRAIN
+from grpo_tui.preflight.child.session import Session
+from grpo_tui.preflight.facts import Facts, ModelFacts, Whereabouts
+from grpo_tui.preflight.judging import Judged
+
+MODEL = Path(__file__).parents[2] / "grpo_tui" / "demo" / "model"
+SUMS = [{"question": f"{n} + 1?", "answer": f"So it is.\n#### {n + 1}", "level": n % 3} for n in range(24)]
+GSM = "columns: {prompt: question}\nanswer: gsm8k\nsystem_prompt: Think."
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def session_of(
+    folder: Path, rows: Any, section: str = "", base: str = "", name: str = "rows.jsonl"
+) -> Session:
+    """A session over rows, which are a list, or the text of a file."""
+    text = rows if isinstance(rows, str) else "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / name).write_text(text)
+    lines = "".join(f"  {line}\n" for line in f"dataset: {name}\n{section}".splitlines())
+    head = f"model_name_or_path: {MODEL}\nreward_funcs: [accuracy_reward]\nnum_generations: 4\n"
+    size = "per_device_train_batch_size: 8\ngradient_accumulation_steps: 1\nmax_completion_length: 64\n"
+    (folder / "run.yaml").write_text(f"{head}{size}{base}grpo_tui:\n{lines}")
+    return Session(load_config(folder / "run.yaml"), Hub(), lambda what: None)
+
+
+def judged(session: Session, *, tokens: bool = False) -> list[Finding]:
+    """Findings of the data, and with tokens of tokenizer and lengths."""
+    facts = Facts(data=session.data())
+    if tokens:
+        model = ModelFacts(Whereabouts("m", "folder", str(MODEL)), context=256, vocab=106)
+        tokenizer = session.tokenizer(model)
+        facts = Facts(model, tokenizer, session.measured() or session.facts_of_data)
+    return list(judge(facts, Judged.of(session.config)))
+
+
+def only(found: list[Finding], rule: str) -> Finding:
+    hits = [finding for finding in found if finding.id == rule]
+    assert len(hits) == 1, [finding.id for finding in found]
+    return hits[0]
+
+
+# -- the same rows as training -------------------------------------------------------------------
+
+SECTIONS = [
+    GSM,
+    "columns: {prompt: question, question: question}",
+    "columns: {prompt: answer, answer: question}",
+    f"{GSM}\nholdout: 5",
+    f"{GSM}\nfilters: {{drop_duplicates: true, drop_null: true}}\nholdout: 3",
+    f"{GSM}\nfilters: {{max_prompt_tokens: 17}}\nholdout: 4",
+    "columns: {prompt: question}\nanswer: {from: answer, kind: gsm8k, to: gold}\nchat: true",
+    "columns: {prompt: question}\nfew_shot:\n  - {user: '1+1?', assistant: '2'}",
+]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_rows_are_those_of_training(section: str, tmp_path: Path) -> None:
+    rows = [*SUMS, SUMS[3], SUMS[7]]
+    if "drop_null" in section:
+        rows.append({"question": None, "answer": "#### 1", "level": 0})
+        rows.append({"question": "?", "answer": "none", "level": 0})
+    session = session_of(tmp_path, rows, section)
+    judged(session, tokens=True)
+    mapped = session.mapped
+    assert mapped is not None
+    prompts = load_prompts(session.config)
+    trained = [i for i, fate in enumerate(mapped.fates) if fate == TRAIN]
+    expected = prompts.train.to_list()
+    assert [mapped.prompts[i] for i in trained] == [row["prompt"] for row in expected]
+    for name in set(expected[0]) - {"prompt"}:
+        assert [mapped.columns[name][i] for i in trained] == [row[name] for row in expected]
+    held = [i for i, fate in enumerate(mapped.fates) if fate == "held out"]
+    assert [mapped.prompts[i] for i in held] == (list(prompts.holdout["prompt"]) if prompts.holdout else [])
+    facts = session.facts_of_data
+    assert facts is not None
+    assert (facts.train_rows, facts.held) == (len(trained), len(held))
+    assert {column.name for column in facts.columns} == set(expected[0])
+
+
+# -- findings ------------------------------------------------------------------------------------
+
+PLAIN = [{"prompt": f"What is {n}?", "answer": str(n)} for n in range(30)]
+
+
+def changed(**rows: dict[str, Any]) -> list[dict[str, Any]]:
+    """The plain rows with some of them replaced, `row_3={...}` from 1."""
+    made = [dict(row) for row in PLAIN]
+    for name, row in rows.items():
+        made[int(name.removeprefix("row_")) - 1].update(row)
+    return made
+
+
+def named(column: str) -> list[dict[str, Any]]:
+    """The plain rows with one more column."""
+    return [{**row, column: n} for n, row in enumerate(PLAIN)]
+
+
+PAIR = {"chosen": "a", "rejected": "b"}
+CASES: list[tuple[Any, str, str, str, Any]] = [
+    # rows, section, severity and rule, what is said, value of the fix
+    ([{"question": "2+2="}], "", "error data.no-prompt", "it has question", "question"),
+    ([{"messages": [{"role": "user", "content": "x"}]}], "", "error data.no-prompt", "messages", "messages"),
+    ([{"Prompt": "x"}], "", "error data.no-prompt", "it has Prompt", "Prompt"),
+    (changed(row_7={"prompt": None}), "", "error data.bad-prompt", "row 7: the prompt is empty (null)", True),
+    (
+        changed(row_3={"prompt": " "}, row_9={"prompt": ""}),
+        "", "error data.bad-prompt", "rows 3 and 9: the prompt is an empty text", True,
+    ),
+    (changed(row_4={"prompt": 5}), "", "error data.bad-prompt", "row 4: the prompt must be a text", None),
+    (
+        [*SUMS[:5], {"question": "?", "answer": "no mark", "level": 1}],
+        GSM, "error data.bad-answer", "row 6: no answer of the kind gsm8k in the column answer (1 of 6", True,
+    ),
+    (
+        changed(row_2={"prompt": [{"role": "user", "content": "hi"}]}),
+        "", "error data.mixed-form", "messages in row 2", True,
+    ),
+    (
+        changed(row_5={"answer": 5}),
+        "", "warning data.mixed-types", "text in 29 rows, and a number in row 5", None,
+    ),
+    (
+        [{**row, "hint": "h"} for row in PLAIN[:8]] + [{**PLAIN[8], "hint": None}],
+        "", "warning data.nulls", "the column hint is empty (null) in row 9", True,
+    ),
+    (changed(row_8={"answer": None}), "", "warning data.gold-missing", "(column answer) in row 8", True),
+    ([*PLAIN, PLAIN[0], PLAIN[1]], "", "warning data.duplicates", "2 rows (6 %)", True),
+    (named("completions"), "", "error data.reserved-name", "completions", "completions"),
+    (named("completion_ids"), "", "warning data.reserved-name", "reaches no reward", "completion_ids"),
+    (named("trainer_state"), "", "warning data.reserved-name", "its own", "trainer_state"),
+    (PLAIN[:1], "", "error data.smaller-than-batch", "1 row to train on, and one generation takes 2", None),
+    (PLAIN[:4], "holdout: 3", "error data.smaller-than-batch", "1 row to train on (3 more are held", None),
+    (PLAIN[:4], "holdout: 4", "error data.hold-out", "only 4 rows are left", None),
+    ([{**row, "answer": "yes"} for row in PLAIN], "", "warning data.one-answer", "100 % of the rows", None),
+    ([{"prompt": row["prompt"]} for row in PLAIN], "", "info data.no-gold", "the prompt alone", None),
+    ([{"prompt": "p", **PAIR}] * 4, "", "warning data.preference-pairs", "DPO", None),
+    ([PAIR] * 4, "", "error data.preference-pairs", "needs a column prompt", None),
+    (
+        [*PLAIN, PLAIN[0]],
+        "filters: {drop_duplicates: true}", "info data.filtered", "leaves out row 31 (1 of 31)", None,
+    ),
+    ("", "", "error data.unreadable", "is empty", None),
+    ('{"prompt": "x"}\n{"prompt": \n', "", "error data.unreadable", "rows.jsonl:2", None),
+    (PLAIN, "columns: {prompt: quest}", "error data.unusable", "wants prompt from the column quest", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "section", "rule", "said", "fix"), CASES, ids=[case[2] for case in CASES])
+def test_a_fault_of_the_data_is_told_with_its_rows(
+    rows: Any, section: str, rule: str, said: str, fix: Any, tmp_path: Path
+) -> None:
+    session = session_of(tmp_path, rows, section)
+    severity, _, rule = rule.partition(" ")
+    found = only(judged(session), rule)
+    assert found.severity == severity
+    assert said in found.message
+    assert (found.fix.value if found.fix is not None else None) == fix
+    assert found.line is not None
+    assert "\n" not in found.message
+
+
+def test_sound_rows_have_no_finding(tmp_path: Path) -> None:
+    assert judged(session_of(tmp_path, SUMS, GSM), tokens=True) == []
+
+
+def test_hostile_text_in_names_and_values_is_made_visible(tmp_path: Path) -> None:
+    evil = "\x1b]52;c;aGk=\x07[/INST]"
+    rows = [{"prompt": f"{evil}{n}", "answer": evil, evil: None} for n in range(30)]
+    found = judged(session_of(tmp_path, rows))
+    assert {"data.one-answer", "data.nulls"} <= {finding.id for finding in found}
+    assert not any("\x1b" in finding.message for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("rows.csv", "prompt,answer\nhi,1\n,2\nthere,3\n"),
+        ("rows.tsv", "prompt\tanswer\nhi\t1\n\t2\nthere\t3\n"),
+        ("rows.json", '[{"prompt": "hi", "answer": 1}, {"prompt": null, "answer": 2}]'),
+    ],
+)
+def test_files_of_other_kinds_are_read_alike(name: str, text: str, tmp_path: Path) -> None:
+    found = only(judged(session_of(tmp_path, text, name=name)), "data.bad-prompt")
+    assert "row 2" in found.message
+
+
+def test_rows_to_evaluate_on_that_are_trained_on_too(tmp_path: Path) -> None:
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*SUMS[4:6], *PLAIN[:1]]))
+    with (tmp_path / "test.jsonl").open("a") as file:
+        file.write(json.dumps({"question": "new?", "answer": "#### 1"}) + "\n")
+    base = "eval_strategy: steps\neval_steps: 10\nper_device_eval_batch_size: 4\n"
+    session = session_of(tmp_path, SUMS, f"{GSM}\neval_dataset: test.jsonl", base)
+    found = only(judged(session), "data.overlap")
+    assert "2 of 4 rows to evaluate on are trained on too: rows 1 and 2" in found.message
+    assert found.field == "grpo_tui.eval_dataset"
+
+
+def test_a_large_file_is_sampled_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "MOST_ROWS", 10)
+    session = session_of(tmp_path, SUMS, f"{GSM}\nholdout: 2")
+    found = only(judged(session, tokens=True), "data.sampled")
+    assert "10 of 24 rows, chosen at random" in found.message
+    facts = session.facts_of_data
+    assert facts is not None
+    assert (facts.total, facts.looked_at, facts.train_rows) == (24, 10, None)
+    assert session.table is not None
+    outside = next(n for n in range(1, 25) if n not in session.table.numbers)
+    view = Looking(session).row(outside)
+    assert view.number == outside
+    assert view.prompt[-1]["content"] == f"{outside - 1} + 1?"
+    assert view.fate == "train or held out"
+    assert view.tokens
+
+
+def test_a_stream_is_read_no_further_than_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "STREAMED_ROWS", 6)
+    (tmp_path / "stream.py").write_text(
+        "import datasets\n\n\ndef rows():\n    def make():\n"
+        "        for n in range(10):\n            assert n < 7, 'read too far'\n"
+        "            yield {'prompt': f'{n}?', 'answer': str(n)}\n"
+        "    return datasets.IterableDataset.from_generator(make)\n"
+    )
+    session = session_of(tmp_path, PLAIN)
+    section = replace(session.config.section, dataset=f"{tmp_path / 'stream.py'}:rows")
+    session = Session(replace(session.config, section=section), Hub(), lambda what: None)
+    assert "the first 6 rows, since it is streamed" in only(judged(session), "data.sampled").message
+    assert session.data().total is None
+    assert Looking(session).row(99).number == 6
+
+
+# -- tokenizer and lengths -----------------------------------------------------------------------
+
+
+def test_texts_for_a_model_with_a_chat_template(tmp_path: Path) -> None:
+    session = session_of(tmp_path, PLAIN)
+    found = only(judged(session, tokens=True), "tokenizer.string-prompts")
+    assert (found.severity, found.field) == ("warning", "grpo_tui.chat")
+    assert "The first prompt ends with: What is 0?" in found.message
+    assert found.fix is not None
+    mended = session_of(tmp_path, PLAIN, "chat: true")
+    assert "tokenizer.string-prompts" not in {f.id for f in judged(mended, tokens=True)}
+
+
+def test_lengths_are_those_of_trls_own_call(tmp_path: Path) -> None:
+    from transformers import AutoProcessor
+
+    session = session_of(tmp_path, SUMS, GSM)
+    judged(session, tokens=True)
+    tokenizer = AutoProcessor.from_pretrained(MODEL)
+    assert session.mapped is not None
+    ids = tokenizer.apply_chat_template(
+        conversation=session.mapped.prompts, add_generation_prompt=True, tokenize=True, return_dict=True
+    )["input_ids"]
+    assert session.counts == [len(one) for one in ids]
+    facts = session.facts_of_data
+    assert facts is not None
+    assert facts.prompt_tokens is not None
+    assert facts.prompt_tokens.most == max(map(len, ids))
+    assert sum(count for _, _, count in facts.prompt_tokens.bins) == len(SUMS)
+
+
+def test_a_prompt_that_leaves_no_room_is_told_with_its_row(tmp_path: Path) -> None:
+    rows = changed(row_6={"prompt": "x " * 150})
+    found = only(judged(session_of(tmp_path, rows), tokens=True), "data.too-long")
+    assert "row 6: the prompt has" in found.message
+    assert "leaves 192" in found.message
+    assert found.fix is not None
+    assert (found.fix.field, found.fix.value) == ("grpo_tui.filters.max_prompt_tokens", 192)
+    mended = session_of(tmp_path, rows, "filters: {max_prompt_tokens: 192}")
+    rules = {f.id: f for f in judged(mended, tokens=True)}
+    assert "data.too-long" not in rules
+    assert "max_prompt_tokens leaves out row 6" in rules["data.filtered"].message
+
+
+def test_long_gold_solutions_ask_for_longer_completions(tmp_path: Path) -> None:
+    rows = [{"prompt": f"{n}?", "solution": "1 + 1 = 2, " * 10} for n in range(30)]
+    session = session_of(tmp_path, rows)
+    found = only(judged(session, tokens=True), "data.completion-length")
+    assert session.facts_of_data is not None
+    assert session.facts_of_data.gold_tokens is not None
+    assert found.fix is not None
+    assert found.fix.value % 64 == 0
+    assert found.fix.value >= session.facts_of_data.gold_tokens.p99 > 64
+
+
+def spoilt_tokenizer(folder: Path, **changes: Any) -> Path:
+    """The demo's tokenizer with other settings."""
+    made = folder / "tokenizer"
+    made.mkdir()
+    for file in MODEL.iterdir():
+        if file.suffix != ".safetensors":
+            (made / file.name).write_bytes(file.read_bytes())
+    settings = json.loads((made / "tokenizer_config.json").read_text())
+    template = changes.pop("template", "")
+    if template is None:
+        (made / "chat_template.jinja").unlink()
+    elif template:
+        (made / "chat_template.jinja").write_text(template)
+    (made / "tokenizer_config.json").write_text(json.dumps({**settings, **changes}))
+    return made
+
+
+MESSAGES = [{"prompt": [{"role": "user", "content": f"{n}?"}], "answer": str(n)} for n in range(30)]
+REFUSES = "{{ raise_exception('System role not supported') }}"
+THINK = "{% for m in messages %}{{ m['content'] }}{% endfor %}<|assistant|><think>\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule", "said"),
+    [
+        ({"template": None}, "tokenizer.no-template", "no chat template"),
+        ({"template": REFUSES}, "tokenizer.refused", "System role not supported"),
+        ({"template": THINK}, "tokenizer.opens-think", "already ends with <think>"),
+        ({"pad_token": None}, "tokenizer.no-pad", "pads with the end token <|end|>"),
+        ({"eos_token": None}, "tokenizer.no-eos", "no completion ever ends"),
+    ],
+)
+def test_a_fault_of_the_tokenizer_is_told(
+    changes: dict[str, Any], rule: str, said: str, tmp_path: Path
+) -> None:
+    session = session_of(tmp_path, MESSAGES)
+    folder = spoilt_tokenizer(tmp_path, **changes)
+    session.data()
+    model = ModelFacts(Whereabouts("m", "folder", str(folder)), context=256, vocab=106)
+    facts = Facts(model, session.tokenizer(model), session.measured() or session.facts_of_data)
+    found = only(list(judge(facts, Judged.of(session.config))), rule)
+    assert said in found.message
+
+
+def test_a_row_shows_what_the_model_gets(tmp_path: Path) -> None:
+    session = session_of(tmp_path, SUMS, GSM)
+    judged(session, tokens=True)
+    looking = Looking(session)
+    view = looking.row(3)
+    assert view.rendered == "<|system|>Think.<|end|><|user|>2 + 1?<|end|><|assistant|>"
+    assert (view.columns["answer"], view.answer_column, view.fate, view.total) == ("3", "answer", "train", 24)
+    assert view.source == SUMS[2]
+    assert looking.row(0).number == 1
+    assert looking.row(999).number == 24
+    assert looking.holding("23 + 1") == [24]
+    assert looking.holding("SO IT") == list(range(1, 25))
+    assert looking.random(4).number == looking.random(4).number

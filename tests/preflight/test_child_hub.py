@@ -1,0 +1,141 @@
+"""Where a model or dataset is, asked of a hub that answers, refuses, hangs or is not there."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.preflight.child import hub
+from grpo_tui.preflight.child.hub import Hub
+from grpo_tui.preflight.facts import ModelFacts, Whereabouts
+from grpo_tui.preflight.judging import Judged
+from grpo_tui.preflight.model_findings import model_findings
+
+FILES = {"config.json": 700, "model.safetensors": 5_000_000_000, "pytorch_model.bin": 5_000_000_000}
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A hub with four repositories."""
+
+    released = threading.Event()
+
+    def do_GET(self) -> None:
+        name = "/".join(self.path.split("/")[3:5]).partition("?")[0]
+        if name == "some/slow":
+            self.released.wait(20)
+        if name == "some/secret" and "auth-check" in self.path:
+            return self._say(403, {"error": "no"}, "GatedRepo")
+        if name not in ("some/open", "some/secret"):
+            return self._say(404, {"error": "not found"}, "RepoNotFound")
+        siblings = [{"rfilename": file, "size": size} for file, size in FILES.items()]
+        gated = "manual" if name == "some/secret" else False
+        return self._say(200, {"id": name, "gated": gated, "siblings": siblings, "private": False})
+
+    def _say(self, status: int, body: object, error: str = "") -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        if error:
+            self.send_header("X-Error-Code", error)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    Answers.released.clear()
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=served.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{served.server_port}"
+    Answers.released.set()
+    served.shutdown()
+    served.server_close()
+
+
+@pytest.fixture
+def asked(server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hub:
+    """A hub that asks the server, with an empty cache."""
+    from huggingface_hub import constants
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", server)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return Hub()
+
+
+def rules(where: Whereabouts) -> list[tuple[str, str]]:
+    class Config:
+        path = None
+        grpo: dict[str, object] = {}  # noqa: RUF012
+        model_args: dict[str, object] = {}  # noqa: RUF012
+
+    judged = Judged(Config(), lambda name: None, lambda key: None)  # type: ignore[arg-type]
+    return [(f.id, f.severity) for f in model_findings(ModelFacts(where), judged)]
+
+
+def test_a_model_of_the_hub_is_told_with_what_it_costs(asked: Hub) -> None:
+    where = asked.model("some/open")
+    assert (where.place, where.download_bytes) == ("hub", 5_000_000_700)  # one form of the weights
+    assert where.free_bytes
+    assert rules(where) == [("model.download", "info")]
+    poor = Whereabouts("some/open", "hub", download_bytes=10, free_bytes=9)
+    assert rules(poor) == [("model.disk", "error")]
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "said"),
+    [
+        ("some/secret", "gated", "ask at"),
+        ("some/where", "missing", "the hub has no model some/where, or it is private"),
+        ("no name at all", "missing", "neither"),
+    ],
+)
+def test_a_model_that_cannot_be_had_is_an_error(asked: Hub, name: str, place: str, said: str) -> None:
+    where = asked.model(name)
+    assert where.place == place
+    assert said in where.problem
+    assert rules(where) == [(f"model.{place}", "error")]
+
+
+def test_a_hub_that_hangs_is_asked_once_and_never_again(asked: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "ASK_S", 0.2)
+    where = asked.model("some/slow")
+    assert where.place == "unreachable"
+    assert "could not be reached" in where.problem
+    assert rules(where) == [("model.unreachable", "error")]
+    asked_again = asked.dataset("some/open")
+    assert asked_again.place == "unreachable"
+    assert "some/open is not on this machine" in asked_again.problem
+
+
+def test_offline_is_said_without_asking(asked: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    where = asked.model("some/open")
+    assert where.place == "unreachable"
+    assert "HF_HUB_OFFLINE is set" in where.problem
+
+
+def test_what_is_cached_whole_needs_no_hub(asked: Hub, tmp_path: Path) -> None:
+    snapshot = tmp_path / "hub" / "models--some--cached" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (tmp_path / "hub" / "models--some--cached" / "refs").mkdir()
+    (tmp_path / "hub" / "models--some--cached" / "refs" / "main").write_text("abc")
+    (snapshot / "config.json").write_text("{}")
+    assert asked.model("some/cached").place == "missing"  # no weights yet, and the hub does not know it
+    (snapshot / "model.safetensors").write_bytes(b"x" * 50)
+    where = Hub().model("some/cached")
+    assert (where.place, where.disk_bytes, where.here) == ("cached", 52, True)
