@@ -57,7 +57,8 @@ def _sentence(error: Exception) -> str:
 COMMANDS = (
     "demo", "train", "attach", "runs", "status",
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
-    "check", "score", "baseline", "probe", "cases", "rewards", "new", "metrics", "log",
+    "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
+    "completions",
 )  # fmt: skip
 
 
@@ -99,6 +100,10 @@ def _dispatch(parsed: object) -> int:
         from grpo_tui.cli.check import check
 
         return check(parsed)
+    if command == "completions":
+        from grpo_tui.cli.completions import completions
+
+        return completions(parsed)
     if command == "score":
         from grpo_tui.cli.score import score
 
@@ -123,6 +128,10 @@ def _dispatch(parsed: object) -> int:
         from grpo_tui.cli.new import new
 
         return new(parsed)
+    if command == "config":
+        from grpo_tui.cli.config import config
+
+        return config(parsed)
     if command == "log":
         from grpo_tui.cli.log import log
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from grpo_tui.cli.errors import OK
 
 if TYPE_CHECKING:
+    from grpo_tui.ui.config_wish import ConfigWish
     from grpo_tui.ui.rewards_wish import RewardsWish
 
 
@@ -19,17 +20,24 @@ def default_roots() -> list[Path]:
     return [path for path in (Path("outputs"), Path(".")) if path.is_dir()]
 
 
-def show(run: Path | None, roots: list[Path] | None = None, rewards: RewardsWish | None = None) -> int:
-    """Open the screen, on a run, on rewards or on the list; what ends it badly leaves the terminal whole."""
+def show(
+    run: Path | None,
+    roots: list[Path] | None = None,
+    rewards: RewardsWish | None = None,
+    config: ConfigWish | None = None,
+) -> int:
+    """Open the screen on what is given, else on the list; what ends it badly leaves the terminal whole."""
     from grpo_tui.cli.guard import guarded
 
-    return guarded(lambda: _screen(run, roots or default_roots(), rewards), lambda: _going_on(run))
+    return guarded(lambda: _screen(run, roots or default_roots(), rewards, config), lambda: _going_on(run))
 
 
-def _screen(run: Path | None, roots: list[Path], rewards: RewardsWish | None) -> int:
+def _screen(
+    run: Path | None, roots: list[Path], rewards: RewardsWish | None, config: ConfigWish | None
+) -> int:
     from grpo_tui.ui.app import run_app
 
-    parting = run_app(roots=roots, run=run, rewards=rewards)
+    parting = run_app(roots=roots, run=run, rewards=rewards, config=config)
     if parting:
         print(parting)
     return OK

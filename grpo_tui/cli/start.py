@@ -1,4 +1,4 @@
-"""The commands that start runs: demo, train, and a config given alone.
+"""The commands that start runs, demo and train; a config given alone is opened.
 
 Everything wrong with a config is said before a process is started. Knows configs, folders and the
 supervisor; the training process does the rest.
@@ -77,16 +77,18 @@ def train(parsed: Any) -> int:
 
 
 def open_config(parsed: Any) -> int:
-    """`grpo-tui CONFIG.yaml`: say what would run, ask once, then train."""
+    """`grpo-tui CONFIG.yaml`: the pane Config on it; where there is no screen, say what would run."""
+    if not parsed.config.is_file():
+        raise CommandError(f"there is no file {parsed.config}")
+    if sys.stdin.isatty() and has_screen("what would run"):
+        from grpo_tui.ui.config_wish import ConfigWish
+
+        return show(None, config=ConfigWish(parsed.config))
     start = _anew_or_by_key(parsed)
     _announce(start)
     for line in summary(start.config, start.folder.root, world_size(start.spec.launcher)):
         print(line)
-    if not sys.stdin.isatty():
-        raise CommandError(f"`grpo-tui train {parsed.config}` starts it")
-    if input("start? [Y/n] ").strip().lower() not in ("", "y", "yes"):
-        return OK
-    return _go(start, headless=False, detach=False, announce=False)
+    raise CommandError(f"`grpo-tui train {shell_word(parsed.config)}` starts it")
 
 
 def _checked(start: Start, parsed: Any) -> Start:
@@ -287,13 +289,12 @@ def _made_nothing(folder: RunFolder) -> bool:
 # -- starting --------------------------------------------------------------------------------------
 
 
-def _go(start: Start, *, headless: bool, detach: bool, announce: bool = True) -> int:
+def _go(start: Start, *, headless: bool, detach: bool) -> int:
     # Imported before anything runs: ctrl+c after the start must find who says that the run goes on.
     from grpo_tui.cli.headless import follow
 
     folder = start.folder
-    if announce:
-        _announce(start)
+    _announce(start)
     try:
         known = _last_row(folder)
         launch(folder, start.spec)

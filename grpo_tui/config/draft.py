@@ -110,7 +110,8 @@ class Draft:
         self.preset = preset if preset is not None else _named_preset(text)
         self.overrides = tuple(overrides)
         self.world_size = world_size
-        self.saved_text, self._saved_hash = saved if saved is not None else (None, None)
+        self.saved_text: str | None = saved[0] if saved is not None else None
+        self._saved_hash = saved[1] if saved is not None else None
         self.version = 0
         self._history = History(text, clock) if clock is not None else History(text)
         self._seen: tuple[Any, Inspected] | None = None

@@ -41,11 +41,10 @@ def get_value(values: Any, path: Path, otherwise: Any = None) -> Any:
     """Return the value at a path, or `otherwise` when there is none."""
     for part in path:
         if isinstance(values, Mapping):
-            if part not in values:
-                part = next((key for key in values if str(key) == str(part)), _MISSING)
-            if part is _MISSING:
+            key = part if part in values else next((k for k in values if str(k) == str(part)), _MISSING)
+            if key is _MISSING:
                 return otherwise
-            values = values[part]
+            values = values[key]
         elif isinstance(values, list) and isinstance(part, int) and 0 <= part < len(values):
             values = values[part]
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 
@@ -81,11 +81,10 @@ def read_tree(text: str) -> Node | None:
 
 
 def _node(event: yaml.Event, events: Iterator[yaml.Event], text: str, *, in_flow: bool) -> Node:
-    start, column = event.start_mark.index, event.start_mark.column
+    start, column, end = *_place(event.start_mark), _place(event.end_mark)[0]
     if isinstance(event, yaml.AliasEvent):
-        return Node("alias", start, event.end_mark.index, column, in_flow, anchor=event.anchor)
+        return Node("alias", start, end, column, in_flow, anchor=event.anchor)
     if isinstance(event, yaml.ScalarEvent):
-        end = event.end_mark.index
         if event.style in ("|", ">"):
             end = _block_end(text, start, end)
         return Node("scalar", start, end, column, in_flow, event.style, event.anchor, event.value)
@@ -98,7 +97,7 @@ def _node(event: yaml.Event, events: Iterator[yaml.Event], text: str, *, in_flow
         closing = yaml.SequenceEndEvent
     for inner in events:
         if isinstance(inner, closing):
-            node.end = inner.end_mark.index if node.flow else max(node.start, _last_end(node))
+            node.end = _place(inner.end_mark)[0] if node.flow else max(node.start, _last_end(node))
             break
         if node.kind == "mapping":
             node.keys.append(_node(inner, events, text, in_flow=node.flow))
@@ -106,9 +105,13 @@ def _node(event: yaml.Event, events: Iterator[yaml.Event], text: str, *, in_flow
         node.items.append(_node(inner, events, text, in_flow=node.flow))
     if node.block and node.kind == "mapping":
         node.column = node.keys[0].column
-    elif node.block and event.start_mark.index != event.end_mark.index and text[start] != "-":
+    elif node.block and start != end and text[start] != "-":
         node.column = _dash_column(text, node)
     return node
+
+
+def _place(mark: Any) -> tuple[int, int]:
+    return mark.index, mark.column
 
 
 def _last_end(node: Node) -> int:

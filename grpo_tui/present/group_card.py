@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_tui.core.repetition import distinct_share
 from grpo_tui.core.statistics import GroupKind, kind_of_group, scored
 from grpo_tui.core.text import message_text, prompt_text
 from grpo_tui.present.group_fold import gold_of
@@ -114,7 +115,7 @@ def group_card(group: StoredGroup, totals: tuple[float, float] | None) -> GroupC
         mean=group.mean,
         spread=group.std,
         kind=kind_of_group(values, totals),
-        distinct=len(first) / len(rows) if rows else 1.0,
+        distinct=distinct_share([row.text for row in rows]),
         truncated=sum(row.truncated for row in rows),
         best=max(known, key=lambda n: values[n], default=None),  # type: ignore[arg-type,return-value]
         worst=min(known, key=lambda n: values[n], default=None),  # type: ignore[arg-type,return-value]

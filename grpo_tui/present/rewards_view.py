@@ -9,24 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from rich.cells import cell_len
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.text import completion_text, one_line, prompt_text, shorten
-from grpo_tui.present.formatting import digits_for, fixed
+from grpo_tui.core.text import completion_text, one_line, prompt_text
+from grpo_tui.present.formatting import digits_for
 from grpo_tui.present.glyphs import BLOCKS
+from grpo_tui.present.reward_cells import CUT, changed_text
 from grpo_tui.rewards.checks.correlation import within_groups
 from grpo_tui.rewards.gold_forms import short_answer
+from grpo_tui.rewards.samples import sample_words
 from grpo_tui.rewards.score_report import FunctionScore
 from grpo_tui.rewards.scoring import Report
 
-TOTAL, ADVANTAGE = "total", "advantage"
 BINS = 8
 MOST_TEXT = 400
 """Characters of a completion that a row keeps; the whole text is in the detail."""
-CUT = " … "
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +74,12 @@ class SampleRow:
         index: its place among the samples.
         group: its group's place among the groups.
         text: its completion on one line, of a long one both ends.
-        kind: what is known of it, such as `gold`.
+        kind: what is known of it, such as `gold`, and its tags, each with a #.
         scores: what each function gave.
         before: function to what it gave before the newest change, where that differs.
         total, advantage: None where no function scored it, and then 0.
         broke: functions that raise because of it.
+        tags: what a person called it.
     """
 
     index: int
@@ -93,6 +91,7 @@ class SampleRow:
     advantage: float
     before: Mapping[int, float | None] | None = None
     broke: tuple[int, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +118,7 @@ class RewardsView:
         groups: in the order of their first samples.
         findings: errors first; not `whole` while the checks still run.
         scale, aggregation: how totals become advantages.
+        own_modes: whether they are the config's.
         scored_at: wall clock.
         took_s: from the wish, or the saved file, to the scores.
         changed: scores that differ from before.
@@ -141,6 +141,7 @@ class RewardsView:
     changed: int = 0
     reason: str = ""
     whole: bool = True
+    own_modes: bool = True
     digits: int = 2
     text_w: int = 0
 
@@ -160,6 +161,7 @@ class Circumstances:
     took_s: float = 0.0
     reason: str = ""
     whole: bool = True
+    own_modes: bool = True
     muted: frozenset[int] = frozenset()
     gold_column: str | None = None
 
@@ -184,12 +186,13 @@ def rewards_view(
             index=i,
             group=place[i],
             text=one_line(_ends(completion_text(sample.completion), MOST_TEXT)),
-            kind=one_line(sample.kind, 24),
+            kind=one_line(sample_words(sample), 60),
             scores=tuple(r.scores[i] for r in results),
             total=report.aggregate.totals[i],
             advantage=advantages[i],
             before=differs.get(i),
             broke=tuple(k for k, r in enumerate(results) if r.failure is not None and r.failure.sample == i),
+            tags=tuple(one_line(tag, 40) for tag in sample.tags),
         )
         for i, sample in enumerate(report.scored.samples)
     )
@@ -207,6 +210,7 @@ def rewards_view(
         changed=sum(len(values) for values in differs.values()),
         reason=about.reason,
         whole=about.whole,
+        own_modes=about.own_modes,
         digits=min(2, digits_for(report.aggregate.totals)),
         text_w=max((len(row.text) for row in rows), default=0),
     )
@@ -319,78 +323,5 @@ def _changes(report: Report, before: Report | None) -> dict[int, dict[int, float
     return found
 
 
-# -- order ---------------------------------------------------------------------------------------
-
-
-def ordered(view: RewardsView, by: str | int | None, *, low_first: bool = False) -> list[tuple[int, int]]:
-    """Lines of the table as (group, row): by group with a heading (row -1) each, or sorted without.
-
-    Args:
-        view: the samples.
-        by: `total`, `advantage`, a function's place, or None for groups in their order.
-        low_first: lowest on top; what has no score comes last either way.
-    """
-    if by is None:
-        return [(g, row) for g, group in enumerate(view.groups) for row in (-1, *group.rows)]
-
-    def key(row: SampleRow) -> tuple[bool, float]:
-        value = row.total if by == TOTAL else row.advantage if by == ADVANTAGE else row.scores[int(by)]
-        if value is None or math.isnan(value):
-            return True, 0.0
-        return False, value if low_first else -value
-
-    return [(row.group, row.index) for row in sorted(view.rows, key=key)]
-
-
-def fitted(text: str, room: int) -> str:
-    """A completion in so many cells: the beginning and, where they tell samples apart, the last words."""
-    if cell_len(text) <= room or room < 12:
-        return shorten(text, room)
-    head = (room - len(CUT)) // 3 if room >= 40 else 0
-    cut = CUT if head else "… "
-    tail = room - head - len(cut)
-    kept = text[-tail:]
-    while cell_len(kept) > tail:
-        kept = kept[1:]
-    return (shorten(text, head).removesuffix("…") if head else "") + cut + kept
-
-
 def _ends(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most // 2] + CUT + text[-most // 2 :]
-
-
-def next_order(view: RewardsView, by: str | int | None) -> str | int | None:
-    """The order after this one: groups, total, advantage, then each function."""
-    orders: list[str | int | None] = [None, TOTAL, ADVANTAGE, *range(len(view.columns))]
-    return orders[(orders.index(by) + 1) % len(orders)] if by in orders else None
-
-
-# -- cells ---------------------------------------------------------------------------------------
-
-
-def cell(view: RewardsView, row: SampleRow, k: int) -> tuple[str, str]:
-    """Text and colour role of what a function gave a sample."""
-    column, score = view.columns[k], row.scores[k]
-    if column.failure:
-        return ("✗ here", "bad") if k in row.broke else ("failed", "bad" if not row.broke else "dim")
-    text = shown(score, column.digits)
-    if row.before is not None and k in row.before:
-        return changed_text(row.before[k], score, column.digits), "accent"
-    if score is None:
-        return text, "dim"
-    return text, "text" if math.isfinite(score) else "attention"
-
-
-def changed_text(was: float | None, now: float | None, digits: int) -> str:
-    """A score and what it was."""
-    return f"{shown(was, digits)}→{shown(now, digits)}"
-
-
-def shown(score: float | None, digits: int) -> str:
-    """A score; None is an abstention."""
-    return "none" if score is None else fixed(score, digits)
-
-
-def file_name(path: str) -> str:
-    """The name of a file, safe to show."""
-    return one_line(Path(path).name, 60) if path else ""

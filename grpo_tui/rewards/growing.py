@@ -164,3 +164,26 @@ def with_reward(config: RunConfig, file: Path, stage: Stage) -> RunConfig:
     weights = config.grpo.get("reward_weights")
     grpo = config.grpo if weights is None else {**config.grpo, "reward_weights": [*weights, stage.weight]}
     return replace(config, section=section, grpo=grpo)
+
+
+def put_into_config(path: Path, file: Path, stage: Stage) -> None:
+    """Name one reward more in a config; only the lines of the list change.
+
+    Args:
+        path: the config.
+        file: the rewards file.
+        stage: the reward.
+
+    Raises:
+        ValueError: the config cannot be read, edited or written, or has changed meanwhile.
+    """
+    from grpo_tui.config.draft import Draft
+
+    draft = Draft.open(path)
+    source = f"{os.path.relpath(file.absolute(), path.absolute().parent)}:{stage.name}"
+    place = len(draft.get("grpo_tui.rewards") or ())
+    draft.set(("grpo_tui", "rewards", place), {"name": stage.name, "source": source, "weight": stage.weight})
+    weights = draft.get("reward_weights")
+    if isinstance(weights, list):
+        draft.set(("reward_weights", len(weights)), stage.weight)
+    draft.save()

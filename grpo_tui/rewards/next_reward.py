@@ -6,9 +6,11 @@ a next reward is proposed only when those before it work. Knows reports and text
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from grpo_tui.config.section import RewardEntry
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.checks.together import MOST
@@ -125,11 +127,11 @@ def _role(name: str, probed: ProbeReport | None) -> str:
     return next((role for role, words in _WORDS.items() if any(w in name.lower() for w in words)), "")
 
 
-def section(sources: Mapping[str, float], task: Task) -> str:
+def section(rewards: Sequence[RewardEntry], task: Task) -> str:
     """The `grpo_tui:` section of a config that has these rewards.
 
     Args:
-        sources: `file.py:function` to its weight.
+        rewards: as they are to stand there, sources relative to the config.
         task: what they are for; a form that no prompt asks for is asked for here.
     """
     lines = ["grpo_tui:"]
@@ -139,13 +141,15 @@ def section(sources: Mapping[str, float], task: Task) -> str:
                 f"<{form.answer}>", "the answer", f"</{form.answer}>"]  # fmt: skip
         lines += ["  system_prompt: |", *(f"    {line}" for line in ("Write exactly in this form:", *tags))]
     lines.append("  rewards:")
-    for source, weight in sources.items():
-        name = source.rpartition(":")[2]
-        lines.append(f"    - {{name: {name}, source: {_quoted(source)}, weight: {weight}}}")
+    for entry in rewards:
+        weight = 1.0 if entry.weight is None else entry.weight
+        params = f", params: {json.dumps(entry.params, ensure_ascii=False)}" if entry.params else ""
+        words = f"name: {_quoted(entry.name)}, source: {_quoted(entry.source)}, weight: {weight}{params}"
+        lines.append(f"    - {{{words}}}")
     return "\n".join(lines) + "\n"
 
 
-def _quoted(source: str) -> str:
-    """A source as a value of YAML's short form."""
-    plain = all(c.isalnum() or c in "_./-:" for c in source) and source[0] not in "-:"
-    return source if plain else '"' + source.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def _quoted(text: str) -> str:
+    """A text as a value in YAML's short form."""
+    plain = bool(text) and all(c.isalnum() or c in "_./-:" for c in text)
+    return text if plain and text[0].isalpha() and text[-1] != ":" else json.dumps(text, ensure_ascii=False)

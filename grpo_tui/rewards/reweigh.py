@@ -23,7 +23,13 @@ OF_WEIGHTS = ("rewards.cancel", "rewards.same", "rewards.drowns", "rewards.unsco
 """Findings that other weights can change."""
 
 
-def unchecked(lab: Lab, scored: Scored, weights: Sequence[float], findings: Sequence[Finding] = ()) -> Report:
+def unchecked(
+    lab: Lab,
+    scored: Scored,
+    weights: Sequence[float],
+    findings: Sequence[Finding] = (),
+    aggregation: Aggregation | None = None,
+) -> Report:
     """Return scores, totals and advantages at once; what is wrong with them takes longer to find.
 
     Args:
@@ -31,12 +37,13 @@ def unchecked(lab: Lab, scored: Scored, weights: Sequence[float], findings: Sequ
         scored: what the functions gave.
         weights: one per function.
         findings: what was found before, to stand until the checks have ended.
+        aggregation: the modes; the config's when None.
 
     Raises:
         LabError: the weights do not fit.
     """
     assert lab.config is not None
-    mode = Aggregation.of(lab.config)
+    mode = aggregation or Aggregation.of(lab.config)
     shares = shares_of(scored.functions, scored.samples, weights)
     return Report(
         scored,

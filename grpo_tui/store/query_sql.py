@@ -55,6 +55,8 @@ class RunNames:
     """Whether groups have their lowest and highest total beside them."""
     frequent: Mapping[str, int] = field(default_factory=dict)
     """How often each character, in lower case, occurs in a sample of the texts."""
+    absent: frozenset[str] = frozenset()
+    """Fields that this run does not have, because somebody else recorded it."""
     has_nul: bool = False
     """Whether a text holds a NUL, where SQLite's LIKE stops reading."""
 
@@ -85,8 +87,10 @@ def condition(query: Query, names: RunNames, line: str = "", *, superseded: bool
         superseded: Also steps that a resume has done again; a query that speaks of them has them anyway.
 
     Raises:
-        QueryError: There is no reward function of that name.
+        QueryError: There is no reward function of that name, or no such field in these logs.
     """
+    for asked in fields(query):
+        _check_there(asked, names, line)
     writer = _Writer(names, line)
     where = writer.query(query)
     everything = superseded or any(field.name == "superseded" for field in fields(query))
@@ -99,8 +103,9 @@ def sort_key(field: Field, names: RunNames, line: str = "") -> tuple[str, tuple[
     """An expression of SQL for the value by which a field sorts, and its values.
 
     Raises:
-        QueryError: There is no reward function of that name.
+        QueryError: There is no reward function of that name, or no such field in these logs.
     """
+    _check_there(field, names, line)
     writer = _Writer(names, line)
     if field.name in ("completion", "prompt"):
         return f"substr({_PLAIN[field.name]}, 1, 80)", ()
@@ -111,6 +116,11 @@ def sort_key(field: Field, names: RunNames, line: str = "") -> tuple[str, tuple[
         return text, tuple(writer.values)
     text = writer.query(Flag(field))
     return text, tuple(writer.values)
+
+
+def _check_there(field: Field, names: RunNames, line: str) -> None:
+    if field.name in names.absent:
+        raise QueryError(f"{field} is not in these logs, which somebody else recorded", line, field.at)
 
 
 class _Writer:

@@ -19,13 +19,14 @@ from grpo_tui.core.records import (
     RewardFunctionInfo,
     SettingChanged,
 )
-from grpo_tui.store.group_stats import GroupStatQueries, StepStat
+from grpo_tui.store.group_stats import StepStat
 from grpo_tui.store.series import Point, SeriesStart
 from grpo_tui.store.stretches import SeriesBucket
 from grpo_tui.store.values import from_column, from_json
+from grpo_tui.store.visits import Visit, VisitQueries
 
 __all__ = [
-    "Attempt", "Point", "RunReader", "SeriesBucket", "SeriesStart", "StepStat", "StoredGroup",
+    "Attempt", "Point", "RunReader", "SeriesBucket", "SeriesStart", "StepStat", "StoredGroup", "Visit",
 ]  # fmt: skip
 
 
@@ -67,7 +68,7 @@ class StoredGroup:
     completions: tuple[Completion, ...]
 
 
-class RunReader(GroupStatQueries):
+class RunReader(VisitQueries):
     """Reads one run: metrics and figures of groups, as inherited, completions, and what happened.
 
     Raises:
@@ -150,6 +151,17 @@ class RunReader(GroupStatQueries):
         )
         completions = self._completions([row["id"] for row in rows])
         return [_group(row, completions.get(row["id"], [])) for row in rows]
+
+    def groups_by_id(self, ids: Sequence[int]) -> list[StoredGroup]:
+        """The groups of these numbers, in their order; one that is not there is left out."""
+        found: dict[int, StoredGroup] = {}
+        for start in range(0, len(ids), 500):
+            page = ids[start : start + 500]
+            marks = ",".join("?" * len(page))
+            rows = self._all(f"SELECT * FROM generation_group WHERE id IN ({marks})", *page)
+            completions = self._completions(page)
+            found |= {row["id"]: _group(row, completions.get(row["id"], [])) for row in rows}
+        return [found[one] for one in ids if one in found]
 
     def older_groups(self, group: int, limit: int = 100) -> list[StoredGroup]:
         """The training groups that come after one when the newest batch is first, in that order.

@@ -9,11 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_tui.store.group_stats import GroupStatQueries
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.values import from_column, from_json
 
+IMPORTED = "imported"
+"""Fact: this is a copy of somebody else's logs; from where, what they do not say (`absent`), and notes."""
 PAGE = 500
 """Most completions that are fetched at once."""
+KEYS = (
+    "step", "mode", "group", "index", "prompt", "completion", "rewards", "reward", "advantage", "tokens",
+    "truncated",
+)  # fmt: skip
+"""The documented keys of a row of `grpo-tui completions`, which other programs may rely on."""
+MORE_KEYS = (
+    "columns", "extra", "group_mean", "group_std", "attempt", "superseded", "batch", "rank", "group_index",
+    "last_step", "at", "messages",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +56,19 @@ class Rollout:
     """By name, in TRL's order; a second function of one name is `name#2`. None: it abstained."""
     reward: float | None
     advantage: float
-    tokens: int
-    truncated: bool
+    tokens: int | None
+    """None, as `truncated`, when somebody else's log does not say."""
+    truncated: bool | None
     columns: Mapping[str, Any]
     extra: Mapping[str, Any]
 
     def to_json(self, *, everything: bool = False) -> dict[str, Any]:
         """The documented keys of a row of `grpo-tui completions`, and all others when asked for."""
-        row = {
-            "step": self.step, "mode": self.mode, "group": self.group, "index": self.index,
-            "prompt": self.prompt, "completion": self.completion, "rewards": dict(self.rewards),
-            "reward": self.reward, "advantage": self.advantage, "tokens": self.tokens,
-            "truncated": self.truncated,
-        }  # fmt: skip
-        if everything:
-            row |= {
-                "columns": dict(self.columns), "extra": dict(self.extra), "group_mean": self.group_mean,
-                "group_std": self.group_std, "attempt": self.attempt, "superseded": self.superseded,
-                "batch": self.batch, "rank": self.rank, "group_index": self.group_index,
-                "last_step": self.last_step, "at": self.at, "messages": self.messages,
-            }  # fmt: skip
-        return row
+        keys = KEYS + MORE_KEYS if everything else KEYS
+        return {key: getattr(self, key) for key in keys}
 
 
-class RolloutQueries(GroupStatQueries):
+class RolloutQueries(RunReader):
     """The part of the reader that knows single completions."""
 
     def function_names(self) -> dict[int, tuple[str, ...]]:
@@ -89,13 +89,25 @@ class RolloutQueries(GroupStatQueries):
 
     def iter_rows(self, ids: Sequence[int]) -> Iterator[Rollout]:
         """As `rows`, a page at a time, so that a long list takes no memory."""
-        names = self.function_names()
+        names, absent = self.function_names(), self.absent()
         for start in range(0, len(ids), PAGE):
             page = ids[start : start + PAGE]
-            found = self._page(page, names)
+            found = self._page(page, names, absent)
             yield from (found[one] for one in page if one in found)
 
-    def _page(self, ids: Sequence[int], names: Mapping[int, Sequence[str]]) -> dict[int, Rollout]:
+    def absent(self) -> frozenset[str]:
+        """Fields that somebody else's logs do not have; none in a run of ours."""
+        found = self.fact(IMPORTED)
+        return frozenset(found.get("absent", ())) if isinstance(found, dict) else frozenset()
+
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of somebody else's logs should know."""
+        found = self.fact(IMPORTED)
+        return tuple(found.get("notes", ())) if isinstance(found, dict) else ()
+
+    def _page(
+        self, ids: Sequence[int], names: Mapping[int, Sequence[str]], absent: frozenset[str]
+    ) -> dict[int, Rollout]:
         marks = ",".join("?" * len(ids))
         rewards: dict[int, list[Any]] = {}
         for row in self._all(
@@ -110,7 +122,7 @@ class RolloutQueries(GroupStatQueries):
             f" FROM completion c CROSS JOIN generation_group g ON g.id = c.group_id WHERE c.id IN ({marks})",
             *ids,
         )
-        return {row["id"]: _rollout(row, rewards.get(row["id"], []), names) for row in rows}
+        return {row["id"]: _rollout(row, rewards.get(row["id"], []), names, absent) for row in rows}
 
 
 def _distinct(name: str, taken: Sequence[str]) -> str:
@@ -121,7 +133,9 @@ def _distinct(name: str, taken: Sequence[str]) -> str:
     return found
 
 
-def _rollout(row: Any, rewards: Sequence[Any], names: Mapping[int, Sequence[str]]) -> Rollout:
+def _rollout(
+    row: Any, rewards: Sequence[Any], names: Mapping[int, Sequence[str]], absent: frozenset[str]
+) -> Rollout:
     known = names.get(row["attempt"], ())
     labels = [*known[: len(rewards)], *(str(i) for i in range(len(known), len(rewards)))]
     return Rollout(
@@ -146,8 +160,8 @@ def _rollout(row: Any, rewards: Sequence[Any], names: Mapping[int, Sequence[str]
         rewards=dict(zip(labels, rewards, strict=True)),
         reward=from_column(row["total"]),
         advantage=from_column(row["advantage"]),
-        tokens=row["tokens"],
-        truncated=bool(row["truncated"]),
+        tokens=None if "tokens" in absent else row["tokens"],
+        truncated=None if "truncated" in absent else bool(row["truncated"]),
         columns=from_json(row["columns"]) or {},
         extra=from_json(row["extra"]) or {},
     )

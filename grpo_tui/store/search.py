@@ -115,6 +115,7 @@ class Search(RolloutQueries):
         after_group: int = 0,
         cancel: threading.Event | None = None,
         on_part: Callable[[Found], None] | None = None,
+        limit: int | None = None,
         limit_s: float = LIMIT_S,
     ) -> Found:
         """Find the completions of which a query holds.
@@ -126,6 +127,7 @@ class Search(RolloutQueries):
             after_group: Only groups recorded after this one.
             cancel: Ends the search when it is set.
             on_part: Told what was found so far, in the calling thread.
+            limit: So many are enough: while the order is by step, the search ends soon after them.
             limit_s: The search ends after so long.
 
         Raises:
@@ -137,7 +139,8 @@ class Search(RolloutQueries):
         cancel = cancel or threading.Event()
         blocks = self._blocks(job.found, after_group)
         scans = self._scans(bool(job.patterns))
-        trouble = state.run(blocks, scans, cancel, began + limit_s)
+        by_step = bool(job.found.sort) and job.found.sort[0].field.name == "step"
+        trouble = state.run(blocks, scans, cancel, began + limit_s, limit if by_step else None)
         for child in [child for child in self._children if child.ended]:
             self._children.remove(child)
             child.close()
@@ -154,6 +157,7 @@ class Search(RolloutQueries):
             totals,
             self._has("generation_group", "high"),
             self._frequencies(),
+            self.absent(),
             self._has_nul(),
         )
 
@@ -248,7 +252,12 @@ class _State:
         self._groups_done = 0
 
     def run(
-        self, blocks: Iterator[tuple[int, int]], scans: list[Scan], cancel: threading.Event, until: float
+        self,
+        blocks: Iterator[tuple[int, int]],
+        scans: list[Scan],
+        cancel: threading.Event,
+        until: float,
+        enough: int | None,
     ) -> str | None:
         """Search block after block; returns why it ended early, None when it came to its end."""
         free: queue.SimpleQueue[Scan] = queue.SimpleQueue()
@@ -258,10 +267,11 @@ class _State:
         trouble: str | None = None
         with ThreadPoolExecutor(len(scans), "search") as threads:
             while True:
-                while len(running) < len(scans) and (block := next(blocks, None)) is not None:
+                full = enough is not None and len(self._hits) >= enough
+                while not full and len(running) < len(scans) and (block := next(blocks, None)) is not None:
                     running.add(threads.submit(self._scan, free, block))
-                if not running:
-                    return None
+                if not running:  # the blocks that were begun are the first ones, without a gap
+                    return "" if full and next(blocks, None) is not None else None
                 done, running = wait(running, LOOK_S, FIRST_COMPLETED)
                 for future in done:
                     try:

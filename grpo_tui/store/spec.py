@@ -35,7 +35,7 @@ class RunSpec:
     forced: tuple[str, ...] = ()
     """Errors of the check before the start that a person overrode, as `id: message`."""
     gpus: tuple[str, ...] = ()
-    """UUIDs of the GPUs it is put on, none when nobody chose."""
+    """The GPUs it is put on, as `CUDA_VISIBLE_DEVICES` names them in bus order; none when nobody chose."""
     smoke: bool = False
     """Whether it is a trial of a few steps, which takes the longest prompts first."""
 

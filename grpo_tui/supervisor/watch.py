@@ -102,6 +102,7 @@ class Supervisor:
         environment.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT")
         spec = read_spec(self._folder.spec)
         if spec.gpus:
+            environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML and nvidia-smi count
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(spec.gpus)
         with self._folder.log.open("ab") as log:
             self._child = subprocess.Popen(

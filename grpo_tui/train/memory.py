@@ -11,6 +11,8 @@ import resource
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.train.ranks import world_size
+
 FACT = "peak_memory"
 """The fact a run's figures are recorded as."""
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -48,10 +50,11 @@ class PeakMemory:
         Returns:
             `device` (`cpu` or `cuda`), `name` of the GPU, `peak_bytes` of tensors on it, `reserved_bytes` by
             torch's allocator, `total_bytes` of it; `resident_bytes` of the process at its peak and
-            `libraries_bytes` before the model.
+            `libraries_bytes` before the model; `world_size`.
         """
         found: dict[str, Any] = {
             "device": "cpu",
+            "world_size": world_size(),
             "resident_bytes": resident_bytes("VmHWM") or _resident_by_resource(),
             "libraries_bytes": self._libraries,
         }

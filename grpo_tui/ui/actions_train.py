@@ -55,6 +55,8 @@ TRAIN: tuple[Action, ...] = (
            needs="open", footer=10),
     Action("groups.score", "greater_than_sign", "",
            "Score the completions of the chosen group in Rewards.", "train", needs="open", shown=">"),
+    Action("groups.inspect", "G", "inspect", "Show the chosen group in Generations.", "train",
+           needs="open", footer=5, part="groups", shown="G"),
     Action("hardware.back", "escape", "back", "Back to the run.", "hardware", footer=1, shown="esc"),
     Action("hardware.down", "j", "scroll", "A line on.", "hardware", footer=2, shown="j k"),
     Action("hardware.up", "k", "", "A line back.", "hardware"),
@@ -89,6 +91,8 @@ TRAIN: tuple[Action, ...] = (
     Action("zoom.pick", "x", "metrics", "Choose among all metrics of the run.", "zoom", footer=7),
     Action("chart.together", "i", "eval", "Show training and evaluation together, or one alone.", "chart",
            footer=11),
+    Action("chart.completions", "g", "completions",
+           "Show the completions of the step under the cursor in Generations.", "chart", footer=8),
     Action("overlay.table", "d", "settings", "Show more of the settings that differ, or fewer.", "overlay",
            footer=8),
 )  # fmt: skip

@@ -33,6 +33,7 @@ from grpo_tui.ui.theme import DARK, NAMES, THEMES, first_theme
 
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
+    from grpo_tui.ui.config_wish import ConfigWish
     from grpo_tui.ui.messages import RunsListed
     from grpo_tui.ui.rewards_wish import RewardsWish
 
@@ -57,6 +58,18 @@ def _train_screen() -> Screen[None]:
     return TrainScreen()
 
 
+def _config_screen() -> Screen[None]:
+    from grpo_tui.ui.screens.config import ConfigScreen
+
+    return ConfigScreen()
+
+
+def _generations_screen() -> Screen[None]:
+    from grpo_tui.ui.screens.generations import GenerationsScreen
+
+    return GenerationsScreen()
+
+
 def _rewards_screen() -> Screen[None]:
     from grpo_tui.ui.screens.rewards import RewardsScreen
 
@@ -70,6 +83,7 @@ class GrpoApp(OutwardApp):
         roots: Folders under which runs are looked for.
         run: A run folder to open at once.
         rewards: Rewards to open at once, in their pane.
+        config: A config to open at once, in its pane.
         clock: Wall clock, in seconds since the epoch.
     """
 
@@ -77,8 +91,10 @@ class GrpoApp(OutwardApp):
     CSS_PATH = "styles/app.tcss"
     MODES: ClassVar[dict[str, Any]] = {
         "runs": RunsScreen,
+        "config": _config_screen,
         "rewards": _rewards_screen,
         "train": _train_screen,
+        "generations": _generations_screen,
     }
     COMPONENT_CLASSES = COMPONENTS
     BINDINGS = bindings("all")
@@ -91,16 +107,20 @@ class GrpoApp(OutwardApp):
         run: Path | None = None,
         *,
         rewards: RewardsWish | None = None,
+        config: ConfigWish | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         first = "rewards" if rewards is not None else "runs" if run is None else "train"
+        first = "config" if config is not None else first
         self.DEFAULT_MODE = first  # type: ignore[misc]
         super().__init__(clock=clock)
         self.rows: tuple[RunRow, ...] = ()
         self.rows_complete = False
         self.runs_signal: Signal[tuple[tuple[RunRow, ...], bool]] = Signal(self, "runs")
         self._roots, self._first_run = tuple(roots), run
-        self._rewards_wish = rewards
+        self._rewards_wish, self._config_wish = rewards, config
+        self.before_leaving: Callable[[Callable[[], None]], bool] | None = None
+        self._generations_wish: tuple[str, int | None] | None = None
         self._ended = threading.Event()
         for theme in THEMES:
             self.register_theme(theme)
@@ -113,7 +133,7 @@ class GrpoApp(OutwardApp):
 
     def on_mount(self) -> None:
         """Start the workers; nothing is waited for."""
-        exit_on_signals(self.action_app_leave)
+        exit_on_signals(self.leave_now)
         if self._driver is not None and self._driver.can_suspend:
             follow_stops(self._give_terminal, self._take_terminal)
         self.call_after_refresh(self._start_workers)
@@ -171,14 +191,27 @@ class GrpoApp(OutwardApp):
         """Show the runs."""
         self._to_pane("runs")
 
+    def action_pane_config(self) -> None:
+        """Show the open config."""
+        self._to_pane("config")
+
+    def take_config_wish(self) -> ConfigWish | None:
+        """What the pane Config was asked to open since it was last looked at."""
+        wish, self._config_wish = self._config_wish, None
+        return wish
+
     def action_pane_rewards(self) -> None:
         """Show the rewards."""
         self.switch_mode("rewards")
 
     def show_rewards(self, wish: RewardsWish) -> None:
         """Show these rewards, or these samples, in their pane."""
-        self._rewards_wish = wish
+        self.offer_rewards(wish)
         self.switch_mode("rewards")
+
+    def offer_rewards(self, wish: RewardsWish) -> None:
+        """Show these rewards when their pane is looked at next."""
+        self._rewards_wish = wish
 
     def take_rewards_wish(self) -> RewardsWish | None:
         """What the pane Rewards was asked for since it was last looked at."""
@@ -191,6 +224,20 @@ class GrpoApp(OutwardApp):
             self.notify("No run is open: choose one and press enter.", markup=False)
         else:
             self._to_pane("train")
+
+    def action_pane_generations(self) -> None:
+        """Show the completions of the open run."""
+        self._to_pane("generations")
+
+    def show_generations(self, query: str = "", group: int | None = None) -> None:
+        """Show what a query finds in Generations, with the cursor on a group."""
+        self._generations_wish = (query, group)
+        self._to_pane("generations")
+
+    def take_generations_wish(self) -> tuple[str, int | None] | None:
+        """The query and the group that Generations was asked for since it was last looked at."""
+        wish, self._generations_wish = self._generations_wish, None
+        return wish
 
     def _to_pane(self, mode: str) -> None:
         """Show a pane; its number pressed again leaves what was opened over it."""
@@ -238,6 +285,11 @@ class GrpoApp(OutwardApp):
             self.notify("No shell waits behind this screen that could bring it back.", markup=False)
 
     def action_app_leave(self) -> None:
+        """Leave, unless a person has to decide first what becomes of unsaved changes."""
+        if self.before_leaving is None or not self.before_leaving(self.leave_now):
+            self.leave_now()
+
+    def leave_now(self) -> None:
         """Leave; what was a live run goes on without the screen."""
         if self._poller is None and self._first_run is not None:
             self._follow(self._first_run)
@@ -268,20 +320,26 @@ def _short(path: Path) -> str:
     return "~" + str(path)[len(home) :] if str(path).startswith(home + os.sep) else str(path)
 
 
-def run_app(roots: Sequence[Path], run: Path | None = None, rewards: RewardsWish | None = None) -> str:
+def run_app(
+    roots: Sequence[Path],
+    run: Path | None = None,
+    rewards: RewardsWish | None = None,
+    config: ConfigWish | None = None,
+) -> str:
     """Show the workbench until it is left.
 
     Args:
         roots: Folders under which runs are looked for.
         run: A run folder to open at once.
         rewards: Rewards to open at once.
+        config: A config to open at once.
 
     Returns:
         The line to print on leaving; empty when there is nothing to say.
     """
     with contextlib.suppress(OSError, AttributeError):
         os.nice(NICENESS)
-    app = GrpoApp(roots, run, rewards=rewards)
+    app = GrpoApp(roots, run, rewards=rewards, config=config)
     try:
         parting = app.run() or ""
     except BaseException:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from grpo_tui.present.rewards_view import RewardsView
     from grpo_tui.rewards.baseline import Baseline
     from grpo_tui.rewards.generating import Generated
+    from grpo_tui.rewards.growing import Growth
     from grpo_tui.rewards.probing import ProbeReport
     from grpo_tui.rewards.samples import Sample
     from grpo_tui.rewards.scoring import Report
@@ -57,6 +58,22 @@ class ProbesDone(Message):
     def __init__(self, report: ProbeReport) -> None:
         super().__init__()
         self.report = report
+
+
+class GrowthSeen(Message):
+    """The rewards were tried, to see which comes next; `section` is a config's with that one."""
+
+    def __init__(self, seen: Growth, section: str) -> None:
+        super().__init__()
+        self.seen, self.section = seen, section
+
+
+class RewardAdded(Message):
+    """A reward stands in its file, and in the config's where one is named."""
+
+    def __init__(self, file: Path, name: str, config: Path | None) -> None:
+        super().__init__()
+        self.file, self.name, self.config = file, name, config
 
 
 class BaselineDone(Message):

@@ -6,27 +6,27 @@ files, and ends a call whose rewards have changed under it. Knows messages, and 
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from textual.message import Message
 
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
-from grpo_tui.present.rewards_view import Circumstances, file_name, rewards_view
+from grpo_tui.present.reward_cells import file_name
+from grpo_tui.present.rewards_view import Circumstances, rewards_view
 from grpo_tui.rewards.cases import CaseFileError
 from grpo_tui.rewards.generating import GenerateError
 from grpo_tui.rewards.keeping import cases_file, keep_case
-from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Lab, LabError, Scored
+from grpo_tui.rewards.lab import Aggregation, Lab, LabError
 from grpo_tui.rewards.probing import probe
 from grpo_tui.rewards.reweigh import reweighed, unchecked
 from grpo_tui.rewards.samples import Sample, SampleError
-from grpo_tui.rewards.score_report import Failure
 from grpo_tui.rewards.scoring import Dataset, Report, Wish, gold_column_of, report
 from grpo_tui.rewards.sources import (
     PROBED_ROWS,
@@ -37,8 +37,11 @@ from grpo_tui.rewards.sources import (
     unanswered,
 )
 from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.ui.lab_calls import Calling
 from grpo_tui.ui.lab_generating import Generating
+from grpo_tui.ui.lab_growing import Growing
 from grpo_tui.ui.lab_messages import CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
+from grpo_tui.ui.saved_files import SavedFiles
 
 LOOK_S = 0.05
 """Seconds between two looks at the files of the rewards."""
@@ -46,11 +49,9 @@ SETTLE_S = 0.02
 """An editor may write a file in several steps."""
 LONG_S = 0.3
 """A call that has run longer is ended when its file is saved; a shorter one is about to end by itself."""
-GONE = (0, 0)
-Stamp = tuple[int, int]
 
 
-class LabWorker(Generating):
+class LabWorker(Calling, Growing, Generating):
     """Holds one lab, its samples and its newest report; `run` and `watch` are the bodies of two threads.
 
     Args:
@@ -74,8 +75,7 @@ class LabWorker(Generating):
         self._busy = self._interrupted = self._superseded = False
         self._function = self._saved = ""
         self._function_at = 0.0
-        self._stamps: dict[str, Stamp] = {}
-        self._loaded: dict[str, Stamp] = {}
+        self._files = SavedFiles()
         self._config: RunConfig | None = None
         self._title = ""
         self._dataset: Dataset | None = None
@@ -88,9 +88,16 @@ class LabWorker(Generating):
         """The last one in which no function failed: what changes are counted against."""
         self._weights: tuple[float, ...] | None = None
         self._muted: frozenset[int] = frozenset()
+        self._aggregation: Aggregation | None = None
+        """The modes that a person chose; the config's when None."""
         self._about = Circumstances()
 
     # -- asked by the screen; returns at once ------------------------------------------------------
+
+    @property
+    def config_file(self) -> Path | None:
+        """The file of the open config; None for functions alone."""
+        return self._config.path if self._config is not None else None
 
     def open(self, config: Callable[[], RunConfig], origin: Origin, title: str) -> None:
         """Load the rewards of a config and score samples from somewhere."""
@@ -104,9 +111,15 @@ class LabWorker(Generating):
         """Score samples that a person has made or changed."""
         self._ask("samples", lambda: self._replace(list(samples), reason))
 
-    def weigh(self, weights: Sequence[float], muted: frozenset[int]) -> None:
-        """Aggregate what was scored with other weights."""
-        self._ask("weigh", lambda: self._weigh(tuple(weights), muted))
+    def tag(self, index: int, tags: tuple[str, ...]) -> None:
+        """Give a sample tags, which change no score."""
+        self._ask(f"tag {index}", lambda: self._tag(index, tags))
+
+    def weigh(
+        self, weights: Sequence[float], muted: frozenset[int], aggregation: Aggregation | None = None
+    ) -> None:
+        """Aggregate what was scored with other weights and modes; without modes in the config's."""
+        self._ask("weigh", lambda: self._weigh(tuple(weights), muted, aggregation))
 
     def again(self) -> None:
         """Load and score again."""
@@ -162,12 +175,11 @@ class LabWorker(Generating):
         """Look at the files of the rewards until stopped; a saved one is scored at once."""
         while not self._stopped:
             time.sleep(LOOK_S)
-            known = self._stamps
-            saved = [file for file, stamp in known.items() if _stamp(file) not in (stamp, GONE)]
+            saved = self._files.saved()
             if not saved:
                 continue
             time.sleep(SETTLE_S)
-            self._stamps = {file: _stamp(file) for file in known}
+            self._files.seen()
             self._saved = f"{file_name(saved[0])} saved"
             self._ask("reload", partial(self._reload_saved, self._saved))
             if self._function and time.monotonic() - self._function_at > LONG_S:
@@ -202,7 +214,8 @@ class LabWorker(Generating):
 
     def _open(self, config: Callable[[], RunConfig], origin: Origin, title: str) -> None:
         self._report = self._before = self._good = self._weights = None
-        self._muted, self._stamps, self._dataset = frozenset(), {}, None
+        self._muted, self._aggregation, self._dataset = frozenset(), None, None
+        self._files.forget()
         self._doing("starting the lab, which imports torch (some seconds)")
         self._config, self._title, self._origin = config(), title, origin
         self._load()
@@ -246,7 +259,7 @@ class LabWorker(Generating):
 
     def _reload_saved(self, reason: str) -> None:
         """Unless what was saved is what is loaded: a file can be seen in the middle of being written."""
-        if any(_stamp(file) != stamp for file, stamp in self._loaded.items()):
+        if self._files.stale():
             self._reload(reason)
 
     def _reload(self, reason: str) -> None:
@@ -264,21 +277,18 @@ class LabWorker(Generating):
 
     def _load(self) -> None:
         assert self._config is not None
-        self._watch_files()
-        self._loaded = {file: _stamp(file) for file in self._stamps}
+        self._files.before_reading(self._names())
         try:
             self._lab.load(self._config)
             self._superseded = False
         finally:
-            self._watch_files()
-            self._loaded = {**self._stamps, **self._loaded}
+            self._files.after_reading(self._names())
 
-    def _watch_files(self) -> None:
-        """Follow what the config names and what was loaded, as it stood before it was read."""
+    def _names(self) -> set[str]:
+        """Files that the config names, and what was loaded from them."""
         assert self._config is not None
-        names = [split_file_source(entry.source) for entry in self._config.section.rewards]
-        files = {parts[0] for parts in names if parts} | set(self._lab.files)
-        self._stamps = {file: self._stamps.get(file) or _stamp(file) for file in files}
+        parts = (split_file_source(entry.source) for entry in self._config.section.rewards)
+        return {part[0] for part in parts if part} | set(self._lab.files)
 
     def _score(self, reason: str, start: float) -> None:
         """Scores first, so that they are on the screen; then the checks, which call functions again."""
@@ -288,64 +298,55 @@ class LabWorker(Generating):
             self._weights, self._muted = None, frozenset()
             weights = tuple(f.info.weight for f in first.functions)
         known = self._report.findings if self._report is not None else ()
-        quick = unchecked(self._lab, first, weights, known)
+        quick = unchecked(self._lab, first, weights, known, self._modes())
         self._about = self._circumstances(reason, time.monotonic() - start)
         self._show(quick, whole=False)
         checked = self._checked(first)
-        wish = Wish(weights=weights, tell=self._tell)
+        wish = Wish(weights=weights, aggregation=self._modes(), tell=self._tell)
         self._show(report(self._lab, first.samples, self._dataset, wish, checked), whole=True)
 
-    def _scored(self) -> Scored:
-        """Score with every function; one that a person ends is named, the others are scored."""
-        ended: dict[int, Failure] = {}
-        while True:
-            left = [f.index for f in self._lab.functions if f.index not in ended]
-            try:
-                scored = self._lab.score(
-                    self._samples, only=left if ended else None, tell=self._tell, repeat_limit_s=0.0
-                )
-                break
-            except LabError:
-                index = next((f.index for f in self._lab.functions if f.name == self._function), None)
-                if not self._interrupted or self._superseded or index is None or index in ended:
-                    raise
-                for_s = time.monotonic() - self._function_at
-                ended[index] = Failure("hung", "", f"ended by you after {for_s:.1f} s without an answer")
-                self._interrupted = False
-        functions = tuple(
-            f.with_failure(ended[f.info.index]) if f.info.index in ended else f for f in scored.functions
-        )
-        return replace(scored, functions=functions)
+    def _tag(self, index: int, tags: tuple[str, ...]) -> None:
+        found = self._report
+        if found is None or index >= len(self._samples):
+            return
+        self._samples = [*self._samples]
+        self._samples[index] = replace(self._samples[index], tags=tags)
+        self._report = replace(found, scored=replace(found.scored, samples=tuple(self._samples)))
+        self._before = self._retagged(self._before)
+        self._good = self._retagged(self._good)
+        self._show(self._report, whole=self._about.whole)
 
-    def _checked(self, first: Scored) -> Scored:
-        """Call the quick functions once more, for what only a second look can tell."""
-        quick = [
-            f.info.index
-            for f in first.functions
-            if f.seconds <= REPEAT_LIMIT_S and (f.failure is None or f.failure.kind in ("raised", "returned"))
-        ]
-        if not quick:
-            return first
-        again = self._lab.score(self._samples, only=quick, tell=self._tell)
-        functions = tuple(
-            new if new.info.index in quick else old
-            for old, new in zip(first.functions, again.functions, strict=True)
+    def _retagged(self, earlier: Report | None) -> Report | None:
+        """An earlier report with the samples' tags of now, so that it stays one of the same samples."""
+        if earlier is None or len(earlier.scored.samples) != len(self._samples):
+            return earlier
+        samples = tuple(
+            replace(old, tags=new.tags)
+            for old, new in zip(earlier.scored.samples, self._samples, strict=True)
         )
-        return replace(first, functions=functions)
+        return replace(earlier, scored=replace(earlier.scored, samples=samples))
 
-    def _weigh(self, weights: tuple[float, ...], muted: frozenset[int]) -> None:
-        if self._report is not None:
-            self._weights, self._muted = weights, muted
+    def _weigh(
+        self, weights: tuple[float, ...], muted: frozenset[int], aggregation: Aggregation | None
+    ) -> None:
+        if self._report is not None and len(weights) == len(self._report.weights):
+            self._weights, self._muted, self._aggregation = weights, muted, aggregation
             self._show(self._report, whole=self._about.whole)
 
     def _show(self, found: Report, *, whole: bool) -> None:
         weights = self._weights or found.weights
-        if self._muted or weights != found.weights or self._about.muted:
-            found = reweighed(self._lab, found, weights, self._muted)
+        modes = self._modes()
+        if self._muted or weights != found.weights or self._about.muted or modes != found.aggregation:
+            found = reweighed(self._lab, found, weights, self._muted, modes)
         self._report = found
-        self._about = replace(self._about, whole=whole, muted=self._muted)
+        own = self._config is not None and modes == Aggregation.of(self._config)
+        self._about = replace(self._about, whole=whole, muted=self._muted, own_modes=own)
         view = rewards_view(found, self._before, self._about)
         self._post(LabScored(view, found, tuple(self._samples), self._origin))
+
+    def _modes(self) -> Aggregation:
+        assert self._config is not None
+        return self._aggregation or Aggregation.of(self._config)
 
     def _circumstances(self, reason: str, took_s: float) -> Circumstances:
         assert self._config is not None
@@ -381,11 +382,3 @@ class LabWorker(Generating):
     def _tell(self, function: str, what: str) -> None:
         self._function, self._function_at = function, time.monotonic()
         self._post(LabBusy(what, one_line(function, 40), self._function_at))
-
-
-def _stamp(file: str) -> Stamp:
-    try:
-        status = os.stat(file)
-    except OSError:
-        return GONE
-    return (status.st_mtime_ns, status.st_size)

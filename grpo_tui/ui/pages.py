@@ -10,10 +10,13 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo_tui.store.log_reader import LogReader
 from grpo_tui.store.reader import RunReader
+
+if TYPE_CHECKING:
+    from grpo_tui.store.search import Search
 
 T = TypeVar("T")
 
@@ -25,6 +28,7 @@ class Stores:
         self._database = database
         self._log: LogReader | None = None
         self._run: RunReader | None = None
+        self._search: Search | None = None
         self._file: tuple[int, int] | None = None
 
     @property
@@ -41,6 +45,15 @@ class Stores:
             self._run = RunReader(self._database)
         return self._run
 
+    @property
+    def search(self) -> Search:
+        """The completions, by a query."""
+        if self._search is None:
+            from grpo_tui.store.search import Search
+
+            self._search = Search(self._database)
+        return self._search
+
     def refresh(self) -> None:
         """Let go of a file that another one has replaced."""
         stat = os.stat(self._database)
@@ -51,11 +64,11 @@ class Stores:
 
     def close(self) -> None:
         """Close what is open."""
-        for reader in (self._log, self._run):
+        for reader in (self._log, self._run, self._search):
             if reader is not None:
                 with contextlib.suppress(Exception):
                     reader.close()
-        self._log = self._run = None
+        self._log = self._run = self._search = None
 
 
 class Pages:

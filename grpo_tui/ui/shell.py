@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.store.layout import RunFolder
+    from grpo_tui.ui.config_wish import ConfigWish
     from grpo_tui.ui.preferences import Preferences
     from grpo_tui.ui.rewards_wish import RewardsWish
 
@@ -35,6 +36,8 @@ class AppShell(Protocol):
     runs_signal: Signal[tuple[tuple[RunRow, ...], bool]]
     clock: Callable[[], float]
     preferences: Preferences
+    before_leaving: Callable[[Callable[[], None]], bool] | None
+    """Asked before the screen is left: whether to wait, for it will leave by itself."""
 
     @property
     def places(self) -> str:
@@ -55,6 +58,18 @@ class AppShell(Protocol):
 
     def show_rewards(self, wish: RewardsWish) -> None:
         """Show these rewards, or these samples, in their pane."""
+
+    def offer_rewards(self, wish: RewardsWish) -> None:
+        """Show these rewards when their pane is looked at next."""
+
+    def take_config_wish(self) -> ConfigWish | None:
+        """What the pane Config was asked to open since it was last looked at."""
+
+    def show_generations(self, query: str = "", group: int | None = None) -> None:
+        """Show what a query finds in Generations, with the cursor on a group."""
+
+    def take_generations_wish(self) -> tuple[str, int | None] | None:
+        """The query and the group that Generations was asked for since it was last looked at."""
 
     def take_rewards_wish(self) -> RewardsWish | None:
         """What the pane Rewards was asked for since it was last looked at."""

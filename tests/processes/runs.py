@@ -25,9 +25,12 @@ SMALL = ("per_device_train_batch_size=16", "num_generations=4", "save_steps=1000
 def grpo_tui(
     *words: str | Path, check: int | None = 0, timeout_s: float = 120, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command without a terminal."""
+    """Run one command without a terminal; a start checks its config alone, unless it says `--full-check`."""
+    said = [str(word) for word in words]
+    if said[:1] == ["train"]:
+        said = [w for w in said if w != "--full-check"] if "--full-check" in said else [*said, "--quick-check"]
     done = subprocess.run(
-        [sys.executable, "-m", "grpo_tui", *map(str, words)],
+        [sys.executable, "-m", "grpo_tui", *said],
         capture_output=True,
         text=True,
         timeout=timeout_s,

@@ -28,7 +28,7 @@ def _train(run: Path, how: str) -> list[str]:
     """The command that starts a long run."""
     settings = [word for pair in (*SMALL, "max_steps=4000") for word in ("--set", pair)]
     program = [sys.executable, "-m", "grpo_tui", "train"]
-    return [*program, str(DEMO_CONFIG), "--run-dir", str(run), how, *settings]
+    return [*program, str(DEMO_CONFIG), "--run-dir", str(run), how, "--quick-check", *settings]
 
 
 def test_of_two_starts_into_one_folder_at_the_same_moment_one_wins(run: Path) -> None:

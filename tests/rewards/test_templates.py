@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from grpo_tui.cli.main import main
-from grpo_tui.config.section import Section
+from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.core.findings import Finding
 from grpo_tui.rewards.form import Form, find_form
 from grpo_tui.rewards.gold_forms import wrong_answer
-from grpo_tui.rewards.growing import add_to_file, file_of, with_reward
+from grpo_tui.rewards.growing import add_to_file, file_of, put_into_config, with_reward
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.next_reward import advise, section, task_for
 from grpo_tui.rewards.probe_report import judge
@@ -147,11 +148,13 @@ def test_the_next_is_what_is_missing_once_what_is_there_works(
 def test_the_task_is_what_the_prompts_ask_for() -> None:
     task = task_for(["Use <plan></plan> and <result></result>"], ["<think><answer>"], "gold", 512)
     assert (task.form, task.column, task.words) == (Form("tags", "plan", "result"), "gold", 384)
-    assert "system_prompt" not in section({"rewards.py:f": 1.0}, task)
+    assert "system_prompt" not in section([RewardEntry("f", "rewards.py:f")], task)
     plain = task_for(["2+2?"], [], None, None)
     assert (plain.form, plain.column, plain.asked) == (DEFAULT_FORM, "answer", False)
-    assert "<think>" in section({"rewards.py:f": 1.0}, plain)
-    assert '"my rewards.py:f"' in section({"my rewards.py:f": 1.0}, task)
+    assert "<think>" in section([RewardEntry("f", "rewards.py:f")], plain)
+    odd = RewardEntry("f", "my rewards.py:f", 0.5, {"tag": "plan"})
+    found = yaml.safe_load(section([odd], task))["grpo_tui"]["rewards"]
+    assert found == [{"name": "f", "source": "my rewards.py:f", "weight": 0.5, "params": {"tag": "plan"}}]
 
 
 def test_a_config_with_one_more_reward_keeps_its_weights_together(tmp_path: Path) -> None:
@@ -165,6 +168,29 @@ def test_a_config_with_one_more_reward_keeps_its_weights_together(tmp_path: Path
     assert config.grpo["reward_weights"] == [3.0]
     assert file_of(more) == file
     assert file_of(replace(config, section=Section(), path=tmp_path / "a.yaml")) == tmp_path / "rewards.py"
+
+
+def test_a_reward_is_put_into_a_config_by_its_own_lines(tmp_path: Path) -> None:
+    text = (
+        "model_name_or_path: m  # small\nreward_weights: [2.0]\ngrpo_tui:\n  rewards:\n"
+        "    - {name: a, source: rewards.py:a}  # mine\n"
+    )
+    config = tmp_path / "configs" / "my.yaml"
+    config.parent.mkdir()
+    config.write_text(text)
+    strict = stages(Task())[1]
+    put_into_config(config, tmp_path / "rewards.py", strict)
+    new = config.read_text()
+    assert new.startswith("model_name_or_path: m  # small\n")
+    assert "# mine" in new
+    read = yaml.safe_load(new)
+    assert read["reward_weights"] == [2.0, 0.5]
+    assert read["grpo_tui"]["rewards"][1] == {
+        "name": "strict_format", "source": "../rewards.py:strict_format", "weight": 0.5
+    }  # fmt: skip
+    config.write_text("grpo_tui: [\n")
+    with pytest.raises(ValueError, match="line"):
+        put_into_config(config, tmp_path / "rewards.py", strict)
 
 
 def test_the_command_begins_adds_and_says_what_to_mend(

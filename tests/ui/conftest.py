@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from grpo_tui.rewards.lab import Lab
 from grpo_tui.ui.app import GrpoApp
 from tests.ui.recorded_run import NOW, RecordedRun, recorded
 
@@ -26,6 +27,14 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LANG", "C.UTF-8")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
+
+
+@pytest.fixture(scope="session")
+def warm_lab() -> Iterator[None]:
+    """Torch is imported once: every lab of this process is forked from the first one's parent."""
+    with Lab() as lab:
+        lab.start()
+        yield
 
 
 @pytest.fixture

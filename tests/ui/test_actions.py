@@ -10,6 +10,7 @@ from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import ACTIONS, Action, for_footer, on_pane, refusal
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.chart import ChartScreen
+from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.overlay import OverlayScreen
 from grpo_tui.ui.screens.probes import ProbesScreen
@@ -23,6 +24,7 @@ from tests.ui.recorded_run import RecordedRun
 OWNERS: dict[str, type] = {
     "all": GrpoApp,
     "runs": RunsScreen,
+    "config": ConfigScreen,
     "rewards": RewardsScreen,
     "probes": ProbesScreen,
     "train": TrainScreen,
@@ -59,7 +61,12 @@ def test_no_function_keys_and_no_alt() -> None:
 
 
 def test_what_is_dangerous_has_a_capital_or_asks_and_says_so() -> None:
-    assert {a.id for a in ACTIONS if a.dangerous} == {"run.stop", "run.stop_now", "runs.resume"}
+    assert {a.id for a in ACTIONS if a.dangerous} == {
+        "run.stop",
+        "run.stop_now",
+        "runs.resume",
+        "config.start",
+    }
 
 
 def test_the_footer_offers_what_can_be_done_now() -> None:
@@ -100,7 +107,7 @@ def test_a_refusal_is_a_sentence(action: Action) -> None:
 
 async def test_the_help_names_every_key(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
-    async with app.run_test(size=(120, 150)) as pilot:
+    async with app.run_test(size=(120, 250)) as pilot:
         await opened(pilot)
         await pilot.press("question_mark")
         await until(pilot, lambda: "what the words mean" in shown(app))
@@ -111,7 +118,8 @@ async def test_the_help_names_every_key(run: RecordedRun) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "title"), [("1", "1 Runs"), ("3", "3 Rewards"), ("4", "4 Train"), ("u", "u machine")]
+    ("key", "title"),
+    [("1", "1 Runs"), ("2", "2 Config"), ("3", "3 Rewards"), ("4", "4 Train"), ("u", "u machine")],
 )
 async def test_the_help_begins_with_the_pane_it_is_asked_for_on(
     run: RecordedRun, key: str, title: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 
 from grpo_tui.config import load_config
 from grpo_tui.demo import DEMO_CONFIG
-from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.samples import Sample, groups_of
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.ui.app import GrpoApp
@@ -27,12 +26,7 @@ from tests.ui.test_rewards_pane import REWARDS, scored
 MODEL_S = 200.0
 
 
-@pytest.fixture(scope="module", autouse=True)
-def warm() -> Iterator[None]:
-    """Torch is imported once for the labs."""
-    with Lab() as lab:
-        lab.start()
-        yield
+pytestmark = pytest.mark.usefixtures("warm_lab")
 
 
 def _app() -> GrpoApp:

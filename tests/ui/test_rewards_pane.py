@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from grpo_tui.config import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.cases import read_cases
-from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.rewards.sources import Origin
 from grpo_tui.store.spec import RunSpec
@@ -35,12 +33,7 @@ def short(completions, **kwargs):
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def warm() -> Iterator[None]:
-    """Torch is imported once: every lab of this process is forked from the first one's parent."""
-    with Lab() as lab:
-        lab.start()
-        yield
+pytestmark = pytest.mark.usefixtures("warm_lab")
 
 
 @pytest.fixture

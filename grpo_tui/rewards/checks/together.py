@@ -46,9 +46,8 @@ def count_findings(results: Sequence[FunctionScore]) -> list[Finding]:
         return []
     if count < FEWEST:
         message = (
-            f"{'one reward function' if count == 1 else f'{count} reward functions'}: three to five, each "
-            "for one thing (the answer, the form, partial credit for it, length), give a model that gets "
-            "little right yet something to climb"
+            f"{'one reward function' if count == 1 else f'{count} reward functions'}; three to five, each "
+            "for one thing, give a model that gets little right something to climb"
         )
         return [Finding("rewards.few", "info", None, None, message)]
     message = (

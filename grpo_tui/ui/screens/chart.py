@@ -69,6 +69,15 @@ class ChartScreen(ZoomScreen):
         other = key.removeprefix(EVAL) if key.startswith(EVAL) else EVAL + key
         return other if other in self.keys else None
 
+    def action_chart_completions(self) -> None:
+        """The completions of the step under the cursor, else of the newest one."""
+        step = self.step_here()
+        if step is None:
+            self.app.notify("Nothing is logged yet.", severity="warning", markup=False)
+            return
+        mode = "eval" if self._shown_key().startswith(EVAL) else "train"
+        self.shell.show_generations(f"step=={step} and mode=={mode}")
+
     def action_chart_together(self) -> None:
         """Train and evaluation together, or one alone."""
         key = self.wish.key

@@ -22,6 +22,7 @@ PANES = (
     ("overlay", "a chart of several runs"),
     ("hardware", "u machine"),
     ("runs", "1 Runs"),
+    ("config", "2 Config"),
     ("rewards", "3 Rewards"),
     ("probes", "what the probes showed"),
     ("all", "everywhere"),

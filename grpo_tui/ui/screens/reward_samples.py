@@ -1,4 +1,4 @@
-"""What a person does with samples in the pane Rewards: write, change, copy, remove, keep, fetch others.
+"""What a person does with samples in the pane Rewards: write, change, tag, find, remove, keep, fetch others.
 
 Mixed into the screen. Knows the samples that were scored last; scoring is the lab's thread's.
 """
@@ -6,8 +6,11 @@ Mixed into the screen. Knows the samples that were scored last; scoring is the l
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import from_here, plural
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.reward_table import SampleTable
 
@@ -28,11 +31,15 @@ class SampleEditing(Shell):
     """The keys that change the samples."""
 
     samples: tuple[Sample, ...] = ()
+    origin: Origin | None = None
+    """Where they come from."""
     scored: RewardsView | None = None
     report: Report | None = None
     worker: LabWorker | None = None
     goes_to: int | None = None
     """The sample that the cursor goes to with the next scores."""
+    words: str = ""
+    """Only samples that hold these words are shown."""
 
     @property
     def _pane(self) -> Screen[Any]:
@@ -90,6 +97,73 @@ class SampleEditing(Shell):
             return
         self.goes_to = max(0, index - 1)
         self._score([s for i, s in enumerate(self.samples) if i != index], "a sample removed")
+
+    def action_rewards_tags(self) -> None:
+        """Give the sample tags, or take some away."""
+        from grpo_tui.rewards.samples import tags_of
+        from grpo_tui.ui.screens.rewards_dialogs import WordsDialog
+
+        index = self.chosen_sample()
+        if index is None:
+            return
+        sample = self.samples[index]
+        known = dict.fromkeys(tag for one in self.samples for tag in one.tags)
+        hint = f"There are: {' '.join(known)}" if known else "Words that you choose, such as hard or fooled."
+
+        def typed(words: str | None) -> None:
+            if words is not None and (tags := tags_of(words)) != sample.tags:
+                self._tag(index, replace(sample, tags=tags))
+
+        self._pane.app.push_screen(
+            WordsDialog(f"tags of sample {index + 1}", " ".join(sample.tags), hint), typed
+        )
+
+    def _tag(self, index: int, sample: Sample) -> None:
+        """Tags change no score."""
+        self.goes_to = index
+        self.samples = (*self.samples[:index], sample, *self.samples[index + 1 :])
+        if self.worker is not None:
+            self.worker.tag(index, sample.tags)
+
+    def action_rewards_filter(self) -> None:
+        """Show only the samples that hold some words."""
+        from grpo_tui.ui.screens.rewards_dialogs import WordsDialog
+
+        hint = "Words in completion, prompt or kind; #hard is a tag. Empty shows all."
+
+        def typed(words: str | None) -> None:
+            if words is not None:
+                self.show_only(" ".join(words.split()))
+
+        self._pane.app.push_screen(WordsDialog("show only", self.words, hint), typed)
+
+    def show_only(self, words: str) -> None:
+        """Show the samples that hold these words; all of them for none. The screen shows them."""
+        raise NotImplementedError
+
+    def action_rewards_write(self) -> None:
+        """Write the samples to a JSONL file, tags and all."""
+        from grpo_tui.rewards.samples import save_jsonl
+        from grpo_tui.ui.screens.rewards_dialogs import SaveDialog
+
+        if self.chosen_sample() is None:
+            return
+
+        def named(path: Path | None) -> None:
+            if path is None:
+                return
+            try:
+                save_jsonl(self.samples, path)
+            except OSError as error:
+                self._pane.app.notify(f"Not written: {error}", severity="warning", markup=False)
+                return
+            where = one_line(from_here(path), 60)
+            count = plural(len(self.samples), "sample")
+            self._pane.app.notify(f"{count} written to {where}; f fetches them again.", markup=False)
+
+        origin = self.origin
+        name = origin.file if origin is not None and origin.file is not None else Path("samples.jsonl")
+        self._pane.app.push_screen(SaveDialog(name.with_suffix(".jsonl")), named)
 
     def action_rewards_keep(self) -> None:
         """Keep the sample as a case, with what it gets now."""

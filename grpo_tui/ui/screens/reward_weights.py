@@ -1,10 +1,11 @@
-"""Weights in the pane Rewards: move one, type it, mute a function or hear it alone; the advantages follow.
+"""Weights and modes in the pane Rewards: move one, mute a function or hear it alone; the advantages follow.
 
 Mixed into the screen. Nothing is scored again, and the config stays as it is.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from grpo_tui.ui.shell import Shell
@@ -15,21 +16,28 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from grpo_tui.present.rewards_view import RewardsView
+    from grpo_tui.rewards.lab import Aggregation
+    from grpo_tui.rewards.scoring import Report
     from grpo_tui.ui.lab_worker import LabWorker
 
 STEP = 0.1
 """What an arrow adds to a weight or takes from it."""
+SCALES = ("group", "batch", "none")
+AGGREGATIONS = ("sum_then_normalize", "normalize_then_sum")
 
 
 class WeightMoving(Shell):
     """The keys that change the weights."""
 
     worker: LabWorker | None = None
+    report: Report | None = None
     _names: tuple[str, ...] = ()
     _weights: tuple[float, ...] = ()
     _first: tuple[float, ...] = ()
     """The config's."""
     _muted: frozenset[int] = frozenset()
+    _modes: Aggregation | None = None
+    """How totals become advantages, as a person chose it; as the config says when None."""
 
     @property
     def _rows(self) -> FunctionRows:
@@ -44,6 +52,8 @@ class WeightMoving(Shell):
         """Begin with a scoring's weights when its functions are others than before."""
         names = tuple(column.name for column in view.columns)
         self._first = first
+        if view.own_modes:
+            self._modes = None
         if names != self._names:
             self._names = names
             self._weights = tuple(column.weight for column in view.columns)
@@ -104,11 +114,29 @@ class WeightMoving(Shell):
             self._tell()
 
     def action_rewards_reset(self) -> None:
-        """The config's weights again, every function heard."""
+        """The config's weights and modes again, every function heard."""
         if self._first:
-            self._weights, self._muted = self._first, frozenset()
+            self._weights, self._muted, self._modes = self._first, frozenset(), None
             self._tell()
+
+    def action_rewards_scale(self) -> None:
+        """Scale advantages by the group's spread, by the batch's, or not."""
+        self._turn("scale_rewards", SCALES)
+
+    def action_rewards_combine(self) -> None:
+        """Normalize the sum of the rewards, or sum what was normalized."""
+        self._turn("multi_objective_aggregation", AGGREGATIONS)
+
+    def _turn(self, name: str, known: tuple[str, ...]) -> None:
+        report = self.report
+        if report is None:
+            return
+        modes = self._modes or report.aggregation
+        now = getattr(modes, name)
+        place = known.index(now) + 1 if now in known else 0
+        self._modes = replace(modes, **{name: known[place % len(known)]})
+        self._tell()
 
     def _tell(self) -> None:
         if self.worker is not None:
-            self.worker.weigh(self._weights, self._muted)
+            self.worker.weigh(self._weights, self._muted, self._modes)

@@ -16,8 +16,8 @@ from textual.screen import Screen
 from grpo_tui.core.text import one_line
 from grpo_tui.present.baseline_text import whole
 from grpo_tui.present.formatting import duration, from_here
+from grpo_tui.present.reward_cells import next_order
 from grpo_tui.present.reward_detail import sample_detail
-from grpo_tui.present.rewards_view import next_order
 from grpo_tui.rewards.sources import Origin
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.editing import edit, editor_command
@@ -34,6 +34,7 @@ from grpo_tui.ui.lab_worker import LabWorker
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.rewards_wish import RewardsWish, rewards_of_run
 from grpo_tui.ui.screens.probes import ProbesScreen, probed_word
+from grpo_tui.ui.screens.reward_growing import RewardGrowing
 from grpo_tui.ui.screens.reward_samples import SampleEditing
 from grpo_tui.ui.screens.reward_weights import STEP, WeightMoving
 from grpo_tui.ui.screens.text import TextScreen
@@ -51,6 +52,10 @@ BUSY_S = 0.4
 LOOK_S = 0.25
 EMPTY: list[Line] = [
     (),
+    [
+        Span("   n                                       ", "key", "screen.rewards_next"),
+        Span("begins a rewards file", "dim"),
+    ],
     [Span("   grpo-tui rewards CONFIG.yaml            ", "key"), Span("the rewards of a config", "dim")],
     [Span("   grpo-tui rewards rewards.py:correct …   ", "key"), Span("functions alone", "dim")],
     (),
@@ -58,7 +63,7 @@ EMPTY: list[Line] = [
 ]
 
 
-class RewardsScreen(Screen[None], SampleEditing, WeightMoving):
+class RewardsScreen(Screen[None], SampleEditing, WeightMoving, RewardGrowing):
     """The rewards of a config, on samples."""
 
     BINDINGS = bindings("rewards")
@@ -114,7 +119,7 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving):
             self.worker = LabWorker(self.post_message, self.shell.clock)
             self.run_worker(self.worker.run, thread=True, group="lab", exit_on_error=False)
             self.run_worker(self.worker.watch, thread=True, group="lab files", exit_on_error=False)
-        self.goes_to, self._trouble = 0, ""
+        self.goes_to, self._trouble, self.words = 0, "", ""
         loaded = known is not None and known.run in (None, wish.run) and self.report is not None
         if loaded and wish.run is not None and wish.origin is not None:
             self.worker.take(wish.origin)  # rewards that are loaded score what comes from the run
@@ -149,6 +154,7 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving):
         """Show the scores."""
         changed = tuple(column.name for column in message.view.columns) != self._names
         self.scored, self.report, self.samples = message.view, message.report, message.samples
+        self.origin = message.origin
         self._trouble = ""
         self.take_weights(message.view, tuple(f.info.weight for f in message.report.scored.functions))
         if changed:
@@ -197,8 +203,9 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving):
         heading.view, heading.order, heading.low_first = view, self._order, self._low_first
         table = self.query_one(SampleTable)
         heading.chosen = table.chosen = rows.chosen
+        table.show(view, self._order, low_first=self._low_first, words=self.words, keep=self.goes_to)
+        heading.words, heading.shown = self.words, table.shown
         heading.changed()
-        table.show(view, self._order, low_first=self._low_first, keep=self.goes_to)
         if view is not None:
             self.goes_to = None
         findings = self.query_one(FindingLines)
@@ -235,6 +242,7 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving):
             line = []
         if line != summary.busy:
             summary.busy = line
+        summary.weighing = self.on_weights
         summary.changed()
         parts = ["weights"] if self.on_weights else ["scored"] if self.scored is not None else []
         footer.parts = (*parts, *(["busy"] if len(line) > 1 else []))
@@ -297,6 +305,11 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving):
             if self._order is not None:
                 self.query_one(SampleTable).action_first()
 
+    def show_only(self, words: str) -> None:
+        """Show the samples that hold these words; all of them for none."""
+        self.words = words
+        self._show()
+
     def action_rewards_turn(self) -> None:
         """The other end on top."""
         if self.scored is not None and self._order is not None:
@@ -332,11 +345,13 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving):
             then(f"sample {index + 1}", sample_detail(self.report, index).text())
 
     def action_rewards_back(self) -> None:
-        """End the call that runs; else leave the weights, else the order."""
+        """End the call that runs; else leave the weights, the words, the order."""
         if self._busy is not None and self._busy.function and self.worker is not None:
             self.worker.interrupt()
         elif not self.query_one(SampleTable).has_focus:
             self.query_one(SampleTable).focus()
+        elif self.words:
+            self.show_only("")
         elif self._order is not None:
             self._order = None
             self._show()

@@ -111,6 +111,84 @@ class WeightDialog(LeftOnce, ModalScreen[float]):
         self.dismiss(None)
 
 
+class WordsDialog(LeftOnce, ModalScreen[str]):
+    """Some words on one line; empty ones are an answer too.
+
+    Args:
+        title: what they are for.
+        words: to begin with.
+        hint: a sentence under the field.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = CLOSE
+
+    def __init__(self, title: str, words: str, hint: str) -> None:
+        super().__init__()
+        self._title, self._words, self._hint = title, one_line(words), one_line(hint)
+
+    def compose(self) -> ComposeResult:
+        """A field."""
+        with Vertical(classes="dialog"):
+            yield DialogTitle(self._title, "enter apply   esc back")
+            yield Input(value=self._words, id="words")
+            yield DialogText([[Span(f" {self._hint}", "dim")]])
+
+    def on_mount(self) -> None:
+        """Ready to type."""
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Hand the words back."""
+        self.dismiss(event.value)
+
+    def action_close(self) -> None:
+        """Change nothing."""
+        self.dismiss(None)
+
+
+class SaveDialog(LeftOnce, ModalScreen[Path]):
+    """The name of a file to write; one that is there is replaced after a second enter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = CLOSE
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._warned = ""
+
+    def compose(self) -> ComposeResult:
+        """A field with a name in it."""
+        with Vertical(classes="dialog"):
+            yield DialogTitle("write the samples", "enter write   esc back")
+            yield Input(value=str(self._path), id="save-file")
+            text = " JSONL, a sample a line, tags kept; grpo-tui score CONFIG --samples FILE reads it."
+            yield DialogText([[Span(text, "dim")]], id="word")
+
+    def on_mount(self) -> None:
+        """Ready to type."""
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Hand the name back, once it is sure."""
+        text = event.value.strip()
+        path = Path(text).expanduser()
+        if not text or path.is_dir() or not path.parent.is_dir():
+            word = (
+                f"✗ {one_line(text, 50)} is no name of a file here." if text else "Type the name of a file."
+            )
+        elif path.exists() and self._warned != text:
+            self._warned = text
+            word = f"⚠ It is there already; enter once more replaces {one_line(path.name, 24)}."
+        else:
+            self.dismiss(path)
+            return
+        self.query_one("#word", DialogText).tell([[Span(f" {word}", "attention")]])
+
+    def action_close(self) -> None:
+        """Write nothing."""
+        self.dismiss(None)
+
+
 class SourceChoices(CursorList):
     """The places that samples can come from."""
 
@@ -169,7 +247,9 @@ class SourceDialog(LeftOnce, ModalScreen[Origin]):
 
     def compose(self) -> ComposeResult:
         """The choices, and a field for a file or a step."""
-        other = "a file: JSONL or TRL's parquet" + ("; or a step of the run" if self._run else "")
+        other = "a file: JSONL, TRL's parquet, cases" + (
+            "; or a step of the run, such as 40" if self._run else ""
+        )
         with Vertical(classes="dialog"):
             yield DialogTitle("samples from", "enter choose   tab file   esc back")
             yield SourceChoices(self._choices)

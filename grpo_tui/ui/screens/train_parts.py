@@ -186,6 +186,11 @@ class LowerParts(Shell):
         else:
             self.shell.show_rewards(rewards_of_run(folder.root, chosen[0].id))
 
+    def action_groups_inspect(self) -> None:
+        """The chosen group in Generations."""
+        chosen = self._screen.query_one(GroupList).selected
+        self.shell.show_generations(group=None if chosen is None else chosen[0].id)
+
     def action_part_copy(self) -> None:
         """Copy what is under the focus."""
         focused = self._screen.focused

@@ -156,6 +156,19 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         """The cursor ten places on."""
         self._move(FAR)
 
+    def step_here(self) -> int | None:
+        """The step under the cursor, the newest one without a cursor; None while nothing is drawn."""
+        view = self._view
+        if view is None or not view.lines:
+            return None
+        place = cursor_place(view, self.wish.cursor)
+        if place is None:
+            place = view.places[-1] if view.places else view.extent.newest
+        longest = max(view.lines, key=lambda line: len(line.stretches))
+        if self.wish.window.x == "time" and longest.stretches:
+            place = converted(longest, place, to_time=False)
+        return round(place)
+
     def _move(self, by: int) -> None:
         view = self._view
         if view is None or not view.places:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from grpo_tui.core.text import one_line
 from grpo_tui.core.text import wrapped as words_wrapped
 from grpo_tui.present.formatting import clock, duration, plural
-from grpo_tui.present.rewards_view import fitted
+from grpo_tui.present.reward_cells import fitted
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, ruled, spread, wrapped
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class RewardsSummary(LinePane):
     trouble = ""
     busy: Line = ()
     probed = ""
+    weighing = False
+    """Whether the keys are those of the weights."""
 
     def lines(self, width: int, height: int) -> list[Line]:
         """Two lines."""
@@ -46,7 +48,7 @@ class RewardsSummary(LinePane):
             (0, [Span(f" {one_line(view.title, 36)}", "strong")]),
             (1, [Span(plural(len(view.rows), "sample") + groups)]),
             (2, [Span(view.origin, "dim")]),
-            (3, [Span(f"scale {view.scale}; {WORDS.get(view.aggregation, view.aggregation)}", "dim")]),
+            (3, [Span(modes_words(view), "dim" if view.own_modes else "attention")]),
         ]
         right = self._found(view)
         return spread(fitting(left, width - sum(len(s.text) for s in right) - 1), right, width)
@@ -74,7 +76,11 @@ class RewardsSummary(LinePane):
         view = self.view
         if view is None:
             return ()
+        if self.weighing:
+            return self._modes(view)
         left = [Span(f" scored at {clock(view.scored_at)} in {_short(view.took_s)}", "dim")]
+        if not view.own_modes:
+            left.append(Span(f"   {modes_words(view)}, not as in the config", "attention"))
         if view.reason:
             left.append(Span(f"   {view.reason}", "text"))
         if view.changed:
@@ -82,6 +88,24 @@ class RewardsSummary(LinePane):
         elif view.reason.endswith("saved"):
             left.append(Span("   no score changed", "dim"))
         return left
+
+    def _modes(self, view: RewardsView) -> Line:
+        scaled = view.aggregation == "sum_then_normalize"
+        line = [
+            Span(" g", "key", "screen.rewards_scale"),
+            Span(f" scale {view.scale}" + ("" if scaled else " (not used)"), "text" if scaled else "dim"),
+            Span("   c", "key", "screen.rewards_combine"),
+            Span(f" {WORDS.get(view.aggregation, view.aggregation)}"),
+        ]
+        if not view.own_modes:
+            line.append(Span("   not as in the config", "attention"))
+        return line
+
+
+def modes_words(view: RewardsView) -> str:
+    """How totals become advantages; TRL scales by nothing else when it sums what was normalized."""
+    words = WORDS.get(view.aggregation, view.aggregation)
+    return f"scale {view.scale}; {words}" if view.aggregation == "sum_then_normalize" else words
 
 
 def _short(seconds: float) -> str:

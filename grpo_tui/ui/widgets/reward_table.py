@@ -14,7 +14,7 @@ from textual.message import Message
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import fixed
-from grpo_tui.present.rewards_view import ADVANTAGE, TOTAL, cell, fitted, ordered
+from grpo_tui.present.reward_cells import ADVANTAGE, TOTAL, cell, fitted, ordered
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, spread
 from grpo_tui.ui.rows import MOVES, CursorList, LazyLines
 from grpo_tui.ui.widgets.group_lines import advantage_sign
@@ -96,6 +96,9 @@ class SampleHeading(LinePane):
     view: RewardsView | None = None
     order: str | int | None = None
     low_first = False
+    words = ""
+    shown = 0
+    """Samples that hold the words."""
     chosen = 0
 
     def lines(self, width: int, height: int) -> list[Line]:
@@ -122,10 +125,11 @@ class SampleHeading(LinePane):
         return [headed(words, width)]
 
     def _order_words(self, view: RewardsView) -> str:
+        only = f"{one_line(self.words, 20)}: {self.shown} of {len(view.rows)}" if self.words else ""
         if self.order is None:
-            return "by prompt"
+            return only or "by prompt"
         name = self.order if isinstance(self.order, str) else one_line(view.columns[self.order].name, 20)
-        return f"by {name}, {'worst' if self.low_first else 'best'} first"
+        return f"by {name}, {'worst' if self.low_first else 'best'} first{only and ', '}{only}"
 
 
 class SampleTable(CursorList, inherit_bindings=False):
@@ -151,17 +155,28 @@ class SampleTable(CursorList, inherit_bindings=False):
         return len(self._places)
 
     @property
+    def shown(self) -> int:
+        """How many samples there are to see."""
+        return sum(row >= 0 for _, row in self._places)
+
+    @property
     def selected(self) -> int | None:
         """The sample under the cursor."""
         return self._places[self.cursor][1] if self._places else None
 
     def show(
-        self, view: RewardsView | None, order: str | int | None, *, low_first: bool, keep: int | None = None
+        self,
+        view: RewardsView | None,
+        order: str | int | None,
+        *,
+        low_first: bool,
+        words: str = "",
+        keep: int | None = None,
     ) -> None:
-        """Show these samples; the cursor stays with its sample, or goes to `keep`."""
+        """Show these samples, of them those that hold the words; the cursor stays, or goes to `keep`."""
         wanted = self.selected if keep is None else keep
         self._view = view
-        self._places = ordered(view, order, low_first=low_first) if view is not None else []
+        self._places = ordered(view, order, low_first=low_first, words=words) if view is not None else []
         rows = [row for _, row in self._places]
         if wanted is not None and wanted in rows:
             self.cursor = rows.index(wanted)
@@ -194,6 +209,15 @@ class SampleTable(CursorList, inherit_bindings=False):
         view = self._view
         if view is None:
             return self.waits
+        if not self._places:
+            return [
+                (),
+                [
+                    Span("   No sample holds these words.   ", "dim"),
+                    Span("esc", "key"),
+                    Span(" shows all", "dim"),
+                ],
+            ]
         width = self.size.width - 1
         laid = table_layout(view, width, self.chosen)
         # All that a line depends on stands still here: lines are compared with what they were before.

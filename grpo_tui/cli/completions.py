@@ -1,0 +1,175 @@
+"""`grpo-tui completions`: find completions of a run, count them over the steps, print or export them.
+
+Knows how to ask the search and what to print; starts and changes nothing of a run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import closing
+from typing import Any
+
+from grpo_tui.cli.completions_export import write_csv, write_jsonl, write_markdown, write_steps
+from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.look import run_folder
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import plural
+from grpo_tui.present.glyphs import ascii_locale, to_ascii
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.found import OLDEST, Found, SortKey, read_sort
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.query_ast import And, Between, Field, Has, Matches, Query, QueryError
+from grpo_tui.store.query_text import read_query
+from grpo_tui.store.saved_views import SavedView, SavedViews
+from grpo_tui.store.search import Search
+
+COMPLETION = Field("completion")
+LONGEST_S = 600.0
+"""A command waits longer than a screen."""
+BAR = 30
+
+
+def completions(parsed: Any) -> int:
+    """`grpo-tui completions RUN [--step A:B] [--where EXPR] [--search TEXT|--regex RE] [--sort KEY] …`."""
+    views = _views()
+    if parsed.views:
+        return _list(views)
+    if parsed.run is None:
+        raise CommandError("completions: name a run; `grpo-tui runs` lists them. --views needs none")
+    query, sort = _asked(parsed, views)
+    if parsed.save_view:
+        trouble = views.save(SavedView(parsed.save_view, parsed.where, parsed.sort or ""))
+        if trouble:
+            raise CommandError(trouble)
+    root = run_folder(parsed.run)
+    try:
+        search = Search(RunFolder(root).database)
+    except RunDatabaseError as error:
+        raise CommandError(str(error)) from error
+    with closing(search):
+        try:
+            found = search.find(
+                query,
+                sort,
+                superseded=parsed.superseded,
+                limit=None if parsed.count or parsed.over_steps else parsed.limit,
+                limit_s=LONGEST_S,
+            )
+        except QueryError as error:
+            raise CommandError(f"--where: {one_line(str(error), 300)}") from error
+        _print(parsed, search, found)
+    if found.trouble:
+        print(f"grpo-tui: {one_line(found.trouble)}", file=sys.stderr)
+        return FAILED
+    return OK
+
+
+def _views() -> SavedViews:
+    from grpo_tui.ui.preferences import config_folder
+
+    return SavedViews(config_folder())
+
+
+def _list(views: SavedViews) -> int:
+    known, trouble = views.read()
+    if trouble:
+        print(f"grpo-tui: {one_line(trouble)}", file=sys.stderr)
+    for view in known:
+        order = f"  sorted by {view.sort}" if view.sort else ""
+        print(f"{one_line(view.name, 40)}: {one_line(view.query or 'everything')}{one_line(order)}")
+    if not known:
+        print("no saved views yet; --save-view NAME keeps --where and --sort under a name")
+    return OK
+
+
+def _asked(parsed: Any, views: SavedViews) -> tuple[Query, tuple[SortKey, ...]]:
+    """The query and the order that all the words of the command make together.
+
+    Raises:
+        CommandError: One of them is not understood.
+    """
+    parts: list[Query] = []
+    sort = parsed.sort
+    if parsed.view is not None:
+        view = views.named(parsed.view)
+        if view is None:
+            raise CommandError(f"--view: no view is named {one_line(parsed.view, 60)}; --views lists them")
+        parts.append(_read("--view", view.query))
+        sort = sort or view.sort
+    parts.append(_read("--where", parsed.where))
+    first, last = parsed.step
+    if (first, last) != (None, None):
+        parts.append(Between(Field("step"), first, last))
+    if parsed.search:
+        parts.append(Has(COMPLETION, parsed.search))
+    if parsed.regex is not None:
+        try:
+            re.compile(parsed.regex)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise CommandError(f"--regex: {error}") from error
+        parts.append(Matches(COMPLETION, parsed.regex))
+    try:
+        return And(tuple(parts)), read_sort(sort) if sort else OLDEST
+    except QueryError as error:
+        raise CommandError(f"--sort, {one_line(error.sentence, 300)}") from error
+
+
+def _read(option: str, line: str) -> Query:
+    try:
+        return read_query(line)
+    except QueryError as error:
+        raise CommandError(f"{option}, {one_line(error.sentence, 300)}") from error
+
+
+def _print(parsed: Any, search: Search, found: Found) -> None:
+    if parsed.count:
+        total = "" if found.count == found.of else f" of {found.of:,}"
+        groups = plural(found.groups, "group")
+        print(f"{found.count}{total} {'completion' if found.of == 1 else 'completions'} in {groups}")
+        return
+    if parsed.over_steps:
+        if parsed.format in ("csv", "jsonl"):
+            write_steps(sys.stdout, found, parsed.format)
+        else:
+            _chart(found)
+        return
+    rows = search.iter_rows(found.ids[: parsed.limit])
+    if parsed.format == "csv":
+        write_csv(sys.stdout, rows, _names(search), everything=parsed.all)
+    elif parsed.format == "md":
+        write_markdown(sys.stdout, rows, everything=parsed.all)
+    else:
+        write_jsonl(sys.stdout, rows, everything=parsed.all)
+
+
+def _names(search: Search) -> tuple[str, ...]:
+    """Names of the reward functions over all attempts, for the columns of a table."""
+    return tuple(dict.fromkeys(name for names in search.function_names().values() for name in names))
+
+
+def _chart(found: Found) -> None:
+    """A line per bucket of steps: how many, of how many, and a bar of the share."""
+    if not found.over_steps:
+        print("the run has no completions yet")
+        return
+    plain = ascii_locale(os.environ)
+    labels = [
+        f"{bucket.first_step:,}" if bucket.first_step == bucket.last_step
+        else f"{bucket.first_step:,} to {bucket.last_step:,}"
+        for bucket in found.over_steps
+    ]  # fmt: skip
+    wide = max(map(len, labels))
+    most = max(max(bucket.hits / bucket.of for bucket in found.over_steps), 1e-9)
+    for label, bucket in zip(labels, found.over_steps, strict=True):
+        share = bucket.hits / bucket.of
+        bar = "█" * round(BAR * share / most)
+        line = f"step {label:>{wide}}  {bucket.hits:>7,} of {bucket.of:<7,} {share:>6.1%}  {bar}"
+        print(to_ascii(line.rstrip()) if plain else line.rstrip())
+    began = found.began
+    if began is None:
+        print("nothing was found")
+    elif began is not found.over_steps[0]:
+        several = "" if began.first_step == began.last_step else "s"
+        print(f"first found in step{several} {labels[found.over_steps.index(began)]}")

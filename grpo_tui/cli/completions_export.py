@@ -1,0 +1,140 @@
+"""Write completions as JSON lines, CSV or Markdown, one after another, so that their number costs no memory.
+
+JSON lines lose nothing. CSV and Markdown make control characters visible. Knows rows and formats; which rows
+was decided before.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TextIO
+
+from grpo_tui.core.text import one_line, safe
+from grpo_tui.present.formatting import compact, plural
+from grpo_tui.store.found import Found
+from grpo_tui.store.query_values import as_text
+from grpo_tui.store.rollouts import KEYS, MORE_KEYS, Rollout
+from grpo_tui.store.values import finite_json
+
+_TICKS = re.compile("`+")
+
+
+def write_jsonl(out: TextIO, rows: Iterable[Rollout], *, everything: bool) -> None:
+    """An object per completion, with the documented keys; None, NaN and infinities are null."""
+    for row in rows:
+        out.write(json.dumps(finite_json(row.to_json(everything=everything))) + "\n")
+
+
+def write_csv(out: TextIO, rows: Iterable[Rollout], names: Sequence[str], *, everything: bool) -> None:
+    """A header and a line per completion; `rewards.NAME` has a column each, lists and objects are JSON.
+
+    Args:
+        out: Where to.
+        rows: The completions.
+        names: The reward functions.
+        everything: Also what is recorded beyond the documented keys.
+    """
+    table = csv.writer(out, lineterminator="\n")
+    header = [key for key in (KEYS + MORE_KEYS if everything else KEYS) if key != "rewards"]
+    table.writerow([*header, *(safe(f"rewards.{name}") for name in names)])
+    for row in rows:
+        values = row.to_json(everything=everything)
+        rewards = values["rewards"]
+        table.writerow(
+            [*(_cell(values[key]) for key in header), *(_cell(rewards.get(name)) for name in names)]
+        )
+
+
+def _cell(value: Any) -> Any:
+    """A cell; nothing is empty, truth is a word, what is no plain value is JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, int | float) else safe(as_text(value))
+
+
+def write_markdown(out: TextIO, rows: Iterable[Rollout], *, everything: bool) -> None:
+    """A section per completion: figures in a line, prompt and completion in fences that no text can close."""
+    for number, row in enumerate(rows):
+        if number:
+            out.write("\n")
+        out.write("\n".join(_section(row, everything=everything)) + "\n")
+
+
+def _section(row: Rollout, *, everything: bool) -> Iterator[str]:
+    yield f"### Step {row.step} · group {row.group} · completion {row.index}"
+    yield ""
+    parts = [f"{_inline(name)} {compact(value)}" for name, value in row.rewards.items()]
+    ends = {True: ", truncated", False: ", ended", None: ""}[row.truncated]
+    yield f"- reward {compact(row.reward)}{': ' + ', '.join(parts) if parts else ''}"
+    mode = "" if row.mode == "train" else f", {row.mode}"
+    yield f"- advantage {compact(row.advantage)}, {_tokens(row)}{ends}{mode}"
+    if everything:
+        for label, values in (("column", row.columns), ("extra", row.extra)):
+            yield from (
+                f"- {label} {_inline(key)}: {_inline(as_text(value))}" for key, value in values.items()
+            )
+        if row.superseded:
+            yield f"- attempt {row.attempt}, superseded: a resume has done this step again"
+    yield ""
+    yield from _messages("Prompt", row.prompt)
+    yield from _messages("Completion", row.messages or row.completion)
+
+
+def _tokens(row: Rollout) -> str:
+    characters = plural(len(row.completion), "character")
+    return characters if row.tokens is None else plural(row.tokens, "token")
+
+
+def _messages(title: str, text: Any) -> Iterator[str]:
+    if isinstance(text, str):
+        yield f"**{title}**"
+        yield ""
+        yield from _fenced(text)
+        return
+    for message in text if isinstance(text, list) else ():
+        yield f"**{title}**, {_inline(message.get('role', '?'))}"
+        yield ""
+        content = message.get("content")
+        rest = {key: value for key, value in message.items() if key not in ("role", "content") and value}
+        yield from _fenced("" if content is None else as_text(content))
+        if rest:
+            yield from _fenced(as_text(rest))
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """A block that stands for itself, whatever is in it."""
+    shown = safe(text)
+    longest = max(map(len, _TICKS.findall(shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}text"
+    yield shown
+    yield fence
+    yield ""
+
+
+def _inline(text: Any) -> str:
+    """A short text in a line, as code when Markdown would read it otherwise."""
+    line = one_line(str(text), 200)
+    if re.fullmatch(r"[\w .,:+-]*", line) and "__" not in line:
+        return line
+    ticks = "`" * (1 + max(map(len, _TICKS.findall(line)), default=0))
+    return (
+        f"{ticks} {line} {ticks}" if line.startswith("`") or line.endswith("`") else f"{ticks}{line}{ticks}"
+    )
+
+
+def write_steps(out: TextIO, found: Found, kind: str) -> None:
+    """The distribution over steps, an object or a line of a table per bucket."""
+    keys = ("first_step", "last_step", "hits", "of")
+    rows = [{key: getattr(bucket, key) for key in keys} for bucket in found.over_steps]
+    if kind == "jsonl":
+        out.writelines(json.dumps(row) + "\n" for row in rows)
+        return
+    table = csv.DictWriter(out, keys, lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)

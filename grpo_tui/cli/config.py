@@ -1,0 +1,242 @@
+"""`grpo-tui config diff|fields|set`: a config file read, compared and edited without the screen.
+
+Knows files, run folders and how things are printed; what a field means is `config`'s business.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.config.advice import advice_on
+from grpo_tui.config.coerce import CoerceError
+from grpo_tui.config.config_diff import Diff, Side, diff, unified
+from grpo_tui.config.draft import ChangedOnDiskError, Draft
+from grpo_tui.config.draft_file import DraftFileError
+from grpo_tui.config.field_groups import GROUPS, grouped, matters
+from grpo_tui.config.field_search import search_fields
+from grpo_tui.config.origins import FieldValue, all_fields, top_field
+from grpo_tui.config.presets import presets
+from grpo_tui.config.removed import explain
+from grpo_tui.config.run_config import RunConfig, describe
+from grpo_tui.config.section import SECTION_KEYS
+from grpo_tui.config.trl_fields import FieldsUnavailableError
+from grpo_tui.config.yaml_edit import EditError
+from grpo_tui.config.yaml_edit_values import inline
+from grpo_tui.core.findings import errors_of
+from grpo_tui.core.text import one_line, safe
+from grpo_tui.present.formatting import plural
+
+_PRESET = "preset:"
+
+
+def config(parsed: Any) -> int:
+    """`grpo-tui config WHAT …`."""
+    if parsed.kind is None:
+        raise CommandError("config what? `config diff`, `config fields` or `config set`; --help shows them")
+    try:
+        return {"diff": _diff, "fields": _fields, "set": _set}[parsed.kind](parsed)
+    except (DraftFileError, FieldsUnavailableError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _diff(parsed: Any) -> int:
+    here = _side(parsed.first)
+    there = _side(parsed.second) if parsed.second is not None else _natural_side(parsed.first)
+    found = diff(here, there)
+    if parsed.json:
+        print(json.dumps(found.to_json(), ensure_ascii=False, default=str))
+    elif parsed.text:
+        for line in found.lines:
+            print(safe(line))
+    else:
+        for line in diff_lines(found):
+            print(line)
+    return OK if found.same else FAILED
+
+
+def diff_lines(found: Diff) -> Iterator[str]:
+    """The rows of a comparison as lines."""
+    here, there = one_line(found.here, 40), one_line(found.there, 40)
+    if found.same:
+        yield f"{here} and {there} start the same run"
+        return
+    yield f"{plural(len(found.rows), 'value')} of {here} differ from {there}"
+    width = max(len(row.field) for row in found.rows)
+    for row in found.rows:
+        mine, theirs = _shown(row.here), _shown(row.there)
+        note = {"added": "  (default there)", "removed": "  (default here)", "changed": ""}[row.kind]
+        yield f"  {safe(row.field):{width}}  {mine}  ←  {theirs}{note}"
+
+
+def _side(name: str) -> Side:
+    """Return what a word of the command line names."""
+    if name == "defaults":
+        return Side.defaults()
+    path = Path(name)
+    if name.startswith(_PRESET):
+        path = _preset(name.removeprefix(_PRESET))
+    elif path.is_dir():
+        return Side.run(name, _run_config(path))
+    return Side.of(_opened(path), name)
+
+
+def _natural_side(name: str) -> Side:
+    """Return what a config is compared with when nothing else is named."""
+    path = Path(name)
+    draft = Draft.open(path) if path.is_file() else None
+    side = Side.preset(draft) if draft is not None else None
+    return side if side is not None else Side.defaults()
+
+
+def _preset(name: str) -> Path:
+    found = {preset.name: preset.path for preset in presets()}
+    if name not in found:
+        raise CommandError(f"there is no preset {name}; there are {', '.join(found)}")
+    return found[name]
+
+
+def _run_config(folder: Path) -> RunConfig:
+    from grpo_tui.store.layout import RunFolder
+    from grpo_tui.store.spec import read_spec
+
+    try:
+        return RunConfig.from_json(read_spec(RunFolder(folder).spec).config)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CommandError(f"{folder} holds no run that was started with a config") from error
+
+
+def _opened(path: Path) -> Draft:
+    """Open a config file that can be read as one."""
+    draft = Draft.open(path)
+    if draft.problem is not None:
+        raise CommandError(f"{path}: {draft.problem.words()}")
+    return draft
+
+
+def _fields(parsed: Any) -> int:
+    draft = _opened(parsed.config) if parsed.config is not None else Draft.new()
+    values = draft.values()
+    words = " ".join(parsed.words)
+    found = [hit.name for hit in search_fields(words)]
+    if not words and not parsed.all:
+        found = [name for name in found if matters(name)]
+    if parsed.json:
+        print(json.dumps([_field_json(values[name]) for name in found], ensure_ascii=False, default=str))
+    elif not found:
+        raise CommandError(f"no field has to do with {words}", FAILED)
+    elif len(found) == 1 or words in values:
+        for line in field_lines(values[words if words in values else found[0]]):
+            print(line)
+    elif words:
+        print("\n".join(line for name in found for line in _field_lines_short(values[name])))
+    else:
+        for group, names in grouped(found).items():
+            title = next(each.title for each in GROUPS if each.id == group)
+            if names:
+                print(f"\n{title}")
+            for name in names:
+                print("\n".join(_field_lines_short(values[name])))
+    return OK
+
+
+def _field_lines_short(value: FieldValue) -> Iterator[str]:
+    """One field of a list: name, value and what we advise, over two lines on a narrow terminal."""
+    width = max(60, shutil.get_terminal_size().columns) - 1
+    shown = f"{_shown(value.value, 30)} ({value.origin})" if value.origin != "default" else value.default
+    advice = advice_on(value.name)
+    about = advice.choose if advice is not None else value.info.help
+    if width >= 120:
+        yield one_line(f"  {value.name:38} {one_line(shown, 34):34}  {about}", width)
+    else:
+        yield one_line(f"  {value.name:38} {shown}", width)
+        yield one_line(f"      {about}", width)
+
+
+def field_lines(value: FieldValue) -> Iterator[str]:
+    """All that is known of one field, as lines."""
+    width = min(100, max(60, shutil.get_terminal_size().columns - 2))
+    group = next(group.title for group in GROUPS if group.id == value.group)
+    yield f"{value.name}: {value.kind}  ·  {group}"
+    yield f"  default  {one_line(value.default, width)}"
+    if value.origin != "default":
+        line = f", line {value.line}" if value.line else ""
+        yield f"  now      {_shown(value.value, width)} ({value.origin}{line})"
+    yield from _paragraph("help", value.info.help, width)
+    advice = advice_on(value.name)
+    if advice is None:
+        if value.info.choices:
+            yield from _paragraph("choices", ", ".join(value.info.choices), width)
+        return
+    for title in ("choose", "why", "when", "cost", "older"):
+        yield from _paragraph(title, getattr(advice, title), width)
+    for name in value.info.choices or ():
+        each = advice.choices.get(name)
+        yield ""
+        yield f"  {name}"
+        if each is not None:
+            for part in (each.text, each.formula, each.source):
+                yield from textwrap.wrap(safe(part), width, initial_indent="    ", subsequent_indent="    ")
+
+
+def _paragraph(title: str, text: str, width: int) -> Iterator[str]:
+    yield from textwrap.wrap(safe(text), width, initial_indent=f"  {title:8} ", subsequent_indent=" " * 11)
+
+
+def _field_json(value: FieldValue) -> dict[str, Any]:
+    advice = advice_on(value.name)
+    return {
+        "name": value.name,
+        "group": value.group,
+        "type": value.kind,
+        "default": value.default,
+        "value": value.value,
+        "origin": value.origin,
+        "line": value.line,
+        "choices": list(value.choices),
+        "help": value.info.help,
+        "advice": advice.words() if advice is not None else None,
+    }
+
+
+def _set(parsed: Any) -> int:
+    draft = _opened(parsed.file)
+    before = Side.of(draft)
+    known = set(draft.findings)
+    for pair in parsed.pairs:
+        key, equals, words = pair.partition("=")
+        if not equals or not key.strip():
+            raise CommandError(f"{pair}: write it as KEY=VALUE; `KEY=` removes the key")
+        if words and top_field(key.strip()) not in all_fields():
+            message, _ = explain(key.strip(), words, all_fields(), SECTION_KEYS)
+            raise CommandError(f"{message}\nnothing was written")
+        try:
+            draft.set_words(key.strip(), words)
+        except (CoerceError, EditError) as error:
+            raise CommandError(f"{error}; nothing was written") from error
+    for line in unified(before, Side.of(draft), around=0):
+        if not line.startswith(("---", "+++", "@@")):
+            print(safe(line))
+    for finding in errors_of(draft.findings):
+        if finding not in known:
+            print(describe(finding, parsed.file))
+    if not draft.edited:
+        print(f"{parsed.file} says that already")
+    elif not parsed.dry_run:
+        try:
+            draft.save()
+        except ChangedOnDiskError as error:
+            raise CommandError(str(error)) from error
+    return OK
+
+
+def _shown(value: object, width: int = 60) -> str:
+    try:
+        return one_line(inline(value), width)
+    except TypeError:
+        return one_line(str(value), width)

@@ -1,0 +1,98 @@
+"""`grpo-tui gpus`, and the GPUs that `train --gpus` puts a run on.
+
+Knows the machine through the supervisor's probe; the run itself is started elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.launcher import spans_machines, world_size
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import plural
+from grpo_tui.present.gpu_list import gpu_json, gpu_lines
+from grpo_tui.store.hardware import Gpu
+from grpo_tui.store.spec import RunSpec
+from grpo_tui.supervisor.placing import (
+    NoGpus,
+    NoSuchGpu,
+    chosen_gpus,
+    gpus_now,
+    held_by_others,
+    visible_names,
+)
+
+
+def gpus(parsed: Any) -> int:
+    """`grpo-tui gpus`: every GPU with its free memory and who holds it."""
+    found: Sequence[Gpu] = ()
+    trouble = ""
+    try:
+        found = gpus_now()
+    except NoGpus as error:
+        trouble = one_line(str(error), 200)
+    if parsed.json:
+        print(json.dumps(gpu_json(found, trouble)))
+        return OK
+    for line in gpu_lines(found) or [f"no GPU here: {trouble}"]:
+        print(line)
+    return OK
+
+
+def placed(spec: RunSpec, config: RunConfig, asked: str | None) -> RunSpec:
+    """The start with its GPUs: those of `--gpus`, else of the start that is resumed, else of the config.
+
+    Args:
+        spec: The start.
+        config: Its config.
+        asked: What `--gpus` says, None when it was not given.
+
+    Raises:
+        CommandError: A GPU is not there, or their number does not fit the ranks.
+    """
+    where = "--gpus" if asked else "grpo_tui.gpus"
+    names = tuple(name.strip() for name in asked.split(",")) if asked else spec.gpus or config.section.gpus
+    if not names:
+        return spec
+    if config.grpo.get("use_cpu"):
+        raise CommandError(f"{where} {','.join(names)}: use_cpu is true, so no GPU would be used")
+    try:
+        chosen = chosen_gpus(names, gpus_now())
+    except NoGpus as error:
+        raise CommandError(f"{where} {','.join(names)}: no GPU can be asked here: {error}") from error
+    except NoSuchGpu as error:
+        raise CommandError(f"{where}: {error}; `grpo-tui gpus` lists them") from error
+    _refuse_misfit(spec, chosen, where)
+    notes = [f"put on GPU {_name(gpu)}" for gpu in chosen]
+    for gpu in chosen:
+        holder = held_by_others(gpu)
+        if holder:
+            notes.append(f"GPU {gpu.index} is held by {one_line(holder, 200)} as well")
+    size = world_size(spec.launcher)
+    if size is not None and size < len(chosen):
+        notes.append(f"{plural(len(chosen), 'GPU')} for {plural(size, 'rank')}: the last ones stay idle")
+    return replace(spec, gpus=visible_names(chosen), notes=(*spec.notes, *notes))
+
+
+def _refuse_misfit(spec: RunSpec, chosen: Sequence[Gpu], where: str) -> None:
+    count, size = len(chosen), world_size(spec.launcher)
+    if not spec.launcher and count > 1:
+        raise CommandError(
+            f"{where} names {count} GPUs, and one process trains on one; a rank on each is started by "
+            f'--launcher "accelerate launch --num_processes {count}"'
+        )
+    if size is not None and size > count and not spans_machines(spec.launcher):
+        raise CommandError(
+            f"{where} names {plural(count, 'GPU')} for {size} ranks; name {size}, or start {count}"
+        )
+
+
+def _name(gpu: Gpu) -> str:
+    if gpu.index < 0:
+        return one_line(gpu.uuid, 60)
+    return f"{gpu.index}, {one_line(gpu.name, 40)}, {one_line(gpu.uuid, 60)}"

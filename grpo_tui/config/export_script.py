@@ -1,0 +1,115 @@
+"""`write_script`: a config as a stand-alone `train.py` that needs TRL and no part of this package.
+
+It does what the run does: the same rows, rewards, weights, adapters and settings. What is recorded, shown
+and steered is left out. It is pure text: nothing is imported or loaded.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.export_data import add_data
+from grpo_tui.config.export_rewards import add_rewards
+from grpo_tui.config.export_text import Script, arguments
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import one_line
+
+_LEFT_OUT = "(not kept)"
+
+
+def write_script(config: RunConfig, target: Path, versions: dict[str, str] | None = None) -> str:
+    """Return the text of a script that trains what a config says.
+
+    Args:
+        config: the checked config.
+        target: where the script will lie; files are named from there.
+        versions: of the packages it was written with, for its docstring.
+
+    Raises:
+        NoSourceError: a reward of this package cannot be copied.
+    """
+    script = Script(target.parent)
+    kept = RunConfig.from_json({**config.to_record(), "raw": {}})  # without keys and tokens
+    add_data(script, kept)
+    add_rewards(script, kept)
+    secret = sorted(
+        key for part in (kept.grpo, kept.env) for key, value in part.items() if value == _LEFT_OUT
+    )
+    main = _main(script, kept)
+    env = {key: value for key, value in kept.env.items() if value != _LEFT_OUT}
+    before = ""
+    if env:
+        before = f"import os\n\nos.environ.update({env!r})  # before anything reads it\n"
+    return script.text(_docstring(kept, target, versions or {}, secret), before, main)
+
+
+def _docstring(config: RunConfig, target: Path, versions: dict[str, str], secret: list[str]) -> str:
+    name = config.path.name if config.path is not None else "a config"
+    gpus = f"CUDA_VISIBLE_DEVICES={','.join(config.section.gpus)} " if config.section.gpus else ""
+    launcher = f"{config.section.launcher} " if config.section.launcher else "python "
+    written = ", ".join(f"{package} {version}" for package, version in versions.items())
+    lines = [
+        f"Train {config.model} with GRPO, as {name} says.",
+        "",
+        f"Start it:  {gpus}{launcher}{target.name}",
+        "",
+        f"Written by grpo-tui{f' for {written}' if written else ''}. It needs TRL and what the rewards import.",
+    ]
+    if config.grpo.get("use_vllm") and config.grpo.get("vllm_mode") == "server":
+        lines.append("The server comes first: trl vllm-serve --model " + config.model)
+    if secret:
+        lines.append(f"Left out, for they are keys: {', '.join(secret)}.")
+    safe = (one_line(line, 300).replace("\\", "/").replace('"""', "'''") for line in lines)
+    return "\n".join(safe) + "\n"
+
+
+def _main(script: Script, config: RunConfig) -> str:
+    script.imports |= {("trl", "GRPOConfig"), ("trl", "GRPOTrainer")}
+    settings = {key: value for key, value in config.grpo.items() if value != _LEFT_OUT}
+    resume = settings.pop("resume_from_checkpoint", None)
+    settings.setdefault("output_dir", f"outputs/{config.path.stem if config.path is not None else 'run'}")
+    weights = [1.0 if entry.weight is None else entry.weight for entry in config.section.rewards]
+    if "reward_weights" not in settings and any(weight != 1.0 for weight in weights):
+        before = config.reward_count - len(weights)
+        settings["reward_weights"] = [1.0] * before + weights
+    settings["model_init_kwargs"] = {**_model_kwargs(config), **(settings.get("model_init_kwargs") or {})}
+    lines = [
+        "def main():",
+        '    """Train, and save the model."""',
+        "    train_dataset, eval_dataset = prompts()",
+        f"    args = GRPOConfig(\n{arguments(settings, 8)}    )",
+    ]
+    more = ""
+    if config.model_args.get("use_peft") or any(config.model_args.get(f"load_in_{n}bit") for n in (4, 8)):
+        names = ("ModelConfig", "get_peft_config", "get_quantization_config")
+        script.imports |= {("trl", name) for name in names}
+        lines.append(f"    model_config = ModelConfig(\n{arguments(config.model_args, 8)}    )")
+        more = (
+            "        quantization_config=get_quantization_config(model_config),\n"
+            "        peft_config=get_peft_config(model_config),\n"
+        )
+    lines += [
+        "    trainer = GRPOTrainer(",
+        f"        model={config.model!r},",
+        "        reward_funcs=rewards(),",
+        "        args=args,",
+        "        train_dataset=train_dataset,",
+        f"        eval_dataset=eval_dataset,\n{more}    )",
+        f"    trainer.train({'' if resume is None else f'resume_from_checkpoint={resume!r}'})",
+        "    trainer.save_model(args.output_dir)",
+    ]
+    return "\n".join(lines)
+
+
+def _model_kwargs(config: RunConfig) -> dict[str, Any]:
+    """What the model is loaded with; the dtype always, for TRL's own default is another in a script."""
+    known = config.model_args
+    found: dict[str, Any] = {"dtype": known.get("dtype", "float32")}
+    if known.get("model_revision"):
+        found["revision"] = known["model_revision"]
+    if known.get("attn_implementation"):
+        found["attn_implementation"] = known["attn_implementation"]
+    if config.grpo.get("trust_remote_code"):
+        found["trust_remote_code"] = True
+    return found

@@ -1,0 +1,70 @@
+"""What the rewards give for the right answer of one row, and for a wrong one beside it.
+
+The answer is written in every usual form; of each function the form counts that it tells apart best. It
+scores through the lab, so exactly as training would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from grpo_tui.preflight.facts import RowView
+from grpo_tui.rewards.gold_forms import GoldForm, forms_for
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.samples import gold_and_wrong
+from grpo_tui.rewards.score_report import FunctionScore
+
+
+@dataclass(frozen=True, slots=True)
+class GoldReward:
+    """What one function gives.
+
+    Attributes:
+        name: the function's name.
+        weight: its weight in the total.
+        right: for the right answer; None when the function gave none.
+        wrong: for a wrong one.
+        form: how the answer was written.
+        failure: why it could not score; empty otherwise.
+    """
+
+    name: str
+    weight: float
+    right: float | None
+    wrong: float | None
+    form: str
+    failure: str = ""
+
+
+def gold_rewards(lab: Lab, row: RowView) -> tuple[GoldReward, ...]:
+    """Score the right answer of a row with the lab's loaded rewards; empty when the row has none.
+
+    Raises:
+        LabError: the lab cannot score at all; a function that fails does not raise.
+    """
+    if row.prompt is None or not row.answer_column or lab.config is None:
+        return ()
+    forms = forms_for(lab.config.section.system_prompt)
+    samples = gold_and_wrong([{"prompt": row.prompt, "columns": row.columns}], forms, row.answer_column)
+    if not samples:
+        return ()
+    return tuple(_best(result, forms) for result in lab.score(samples, repeat_limit_s=0.0).functions)
+
+
+def _best(result: FunctionScore, forms: tuple[GoldForm, ...]) -> GoldReward:
+    """The form that a function tells apart best, else the one that it likes best; samples come in pairs."""
+    name, weight = result.info.name, result.info.weight
+    if result.failure is not None:
+        return GoldReward(name, weight, None, None, "", result.failure.text)
+    pairs = [
+        (form.name, right, wrong)
+        for form, right, wrong in zip(forms, result.scores[::2], result.scores[1::2], strict=True)
+    ]
+
+    def worth(pair: tuple[str, float | None, float | None]) -> tuple[float, float]:
+        _, right, wrong = pair
+        low = float("-inf")
+        return (low, low) if right is None else (right - (wrong or 0.0), right)
+
+    form, right, wrong = max(pairs, key=worth)
+    return GoldReward(name, weight, right, wrong, form)

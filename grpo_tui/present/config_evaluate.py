@@ -1,0 +1,226 @@
+"""From the text of an open config to what the pane says of it: fields, findings, the plan.
+
+A pure function of a snapshot, so that a thread can make it while a person types on. Knows the config package;
+knows no widget, and loads neither model nor data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.document import UnreadableError, parse_document
+from grpo_tui.config.draft import Draft, Problem
+from grpo_tui.config.field_groups import GROUPS, grouped
+from grpo_tui.config.origins import FieldValue, top_field
+from grpo_tui.config.plan import Plan, PlanSettings, Surroundings, plan
+from grpo_tui.config.resolve import Inspected
+from grpo_tui.config.section_fields import SECTION
+from grpo_tui.config.trl_fields import FieldsUnavailableError
+from grpo_tui.config.yaml_edit import get_value, split_key
+from grpo_tui.config.yaml_edit_values import inline
+from grpo_tui.core.findings import Finding, errors_first
+from grpo_tui.core.text import one_line
+from grpo_tui.present.config_view import NO_FIELD, ConfigView, FieldRow, Origin, worst
+
+MOST_VALUE = 400
+"""Characters of a value that the form holds; no form is wider."""
+
+Judge = Callable[[Inspected], Iterable[Finding]]
+"""What is found of a config beyond its reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A config as it stands in the editor.
+
+    Attributes:
+        number: counts the changes, so that an old answer is known.
+        text: the text.
+        path: the file it is or will be; names in it are looked up beside it.
+        saved: the text of the file, None when there is none yet.
+        preset: the preset it began as, None when it began otherwise.
+        title: what it is called while it has no file.
+        overrides: `K=V` words of the command line.
+        world_size: training processes, None when that is not known.
+    """
+
+    number: int
+    text: str
+    path: Path
+    saved: str | None = None
+    preset: Path | None = None
+    title: str = ""
+    overrides: tuple[str, ...] = ()
+    world_size: int | None = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A snapshot, looked at; `values` are those of the last text that could be read."""
+
+    snapshot: Snapshot
+    view: ConfigView
+    inspected: Inspected
+    values: Mapping[str, FieldValue] = field(default_factory=dict)
+    plan: Plan | None = None
+
+
+def evaluate(
+    snapshot: Snapshot,
+    before: Evaluation | None = None,
+    judge: Judge | None = None,
+    around: Surroundings | None = None,
+) -> Evaluation:
+    """Look at a snapshot.
+
+    Args:
+        snapshot: what stands in the editor.
+        before: the evaluation before; a text that cannot be read keeps its fields.
+        judge: finds more than the reading does.
+        around: what the plan needs to know beyond the config.
+    """
+    draft = Draft(
+        snapshot.text,
+        snapshot.path,
+        preset=snapshot.preset,
+        overrides=snapshot.overrides,
+        world_size=snapshot.world_size,
+    )
+    problem, inspected = draft.problem, draft.inspected
+    found = judge(inspected) if judge is not None and problem is None else inspected.findings
+    findings = tuple(errors_first(found))
+    try:
+        values = draft.values()
+    except FieldsUnavailableError:
+        values = {}
+    if problem is not None and before is not None:
+        values, fields = before.values, before.view.fields
+    else:
+        fields = _rows(snapshot, inspected, values, findings)
+    view = ConfigView(
+        title=snapshot.title or snapshot.path.name,
+        path=snapshot.path if snapshot.saved is not None else None,
+        fields=fields,
+        findings=findings,
+        unsaved=snapshot.text != snapshot.saved,
+        broken=problem,
+        lines=_lines(inspected),
+        whole=judge is not None or problem is not None,
+    )
+    planned = _plan(inspected, around) if problem is None else before.plan if before is not None else None
+    return Evaluation(snapshot, view, inspected, values, planned)
+
+
+def _plan(inspected: Inspected, around: Surroundings | None) -> Plan | None:
+    """The plan of a config, also of one that is not whole: what does not fit counts as the default."""
+    if not inspected.fields:
+        return None
+    parts = inspected.parts
+    stream = parts["GRPOScriptArguments"].get("dataset_streaming")
+    streaming = bool(stream or parts["DatasetMixtureConfig"].get("streaming"))
+    model = str(parts["ModelConfig"].get("model_name_or_path") or "")
+    try:
+        return plan(PlanSettings(parts["GRPOConfig"], parts["ModelConfig"], model, streaming), around)
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+
+
+def _lines(inspected: Inspected) -> dict[str, int]:
+    return {
+        ".".join(map(str, path)): line
+        for path, line in inspected.document.lines.items()
+        if len(path) < 3 and all(isinstance(part, str) for part in path)
+    }
+
+
+def _rows(
+    snapshot: Snapshot,
+    inspected: Inspected,
+    values: Mapping[str, FieldValue],
+    findings: tuple[Finding, ...],
+) -> tuple[FieldRow, ...]:
+    saved, known = _nested(snapshot.saved), snapshot.saved is not None
+    said: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.field:
+            said.setdefault(top_field(finding.field), []).append(finding)
+    rows = [
+        FieldRow(name, NO_FIELD, shown(value), False, "file", worst(said.get(name, [])), True)
+        for name, value in _unknown(inspected.document.values, values)
+    ]
+    titles = {group.id: group.title for group in GROUPS}
+    for group, members in grouped(values, {name: value.info for name, value in values.items()}).items():
+        for name in members:
+            value = values[name]
+            written = value.origin != "default"
+            rows.append(
+                FieldRow(
+                    name=name,
+                    group=titles[group],
+                    value=shown(value.value) if written else value.default,
+                    number=_is_number(value.value) if written else _is_number(value.info.default),
+                    origin=_origin(value, inspected, saved, known=known),
+                    severity=worst(said.get(name, [])),
+                    leading=value.matters,
+                )
+            )
+    return tuple(rows)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _unknown(values: Mapping[str, Any], known: Mapping[str, FieldValue]) -> list[tuple[str, Any]]:
+    """Keys of the file and of its section that are no field."""
+    section = values.get(SECTION)
+    found = [(str(key), value) for key, value in values.items() if key != SECTION]
+    if isinstance(section, Mapping):
+        found += [(f"{SECTION}.{key}", value) for key, value in section.items()]
+    elif section is not None:
+        found.append((SECTION, section))
+    return [(key, value) for key, value in found if key not in known]
+
+
+def _origin(value: FieldValue, inspected: Inspected, saved: Mapping[str, Any], *, known: bool) -> Origin:
+    if value.origin == "--set":
+        return "set"
+    absent = object()
+    path = split_key(value.name)
+    now = get_value(inspected.document.values, path, absent)
+    before = get_value(saved, path, absent)
+    if known and (now is not absent or before is not absent) and now != before:
+        return "edited"
+    if value.origin == "file" and not known:
+        return "edited"
+    return value.origin
+
+
+@lru_cache(maxsize=8)
+def _values(text: str) -> Mapping[str, Any]:
+    try:
+        return parse_document(text).values
+    except UnreadableError:
+        return {}
+
+
+def _nested(text: str | None) -> Mapping[str, Any]:
+    return {} if text is None else _values(text)
+
+
+def shown(value: Any) -> str:
+    """A value on one line, as it would stand in a file."""
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return one_line(value[: 2 * MOST_VALUE], MOST_VALUE) if value else "''"
+    return one_line(inline(value), MOST_VALUE)
+
+
+def problem_words(problem: Problem) -> str:
+    """Why a text cannot be read, as a sentence."""
+    return f"Not readable, {problem.words()}"

@@ -1,0 +1,70 @@
+"""Where configs are and may be written: those below a folder, the preset of one, what is wrong with a path.
+
+Looks at names of files; reads and writes none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from grpo_tui.config.presets import CASES, preset_of, presets
+
+MOST_FILES = 40
+"""Configs below a folder that are offered; any other is typed."""
+DEEPEST = 3
+"""Folders below it that are looked into."""
+MOST_FOLDERS = 200
+PASSED_OVER = ("node_modules", "outputs", "site-packages")
+
+
+def configs_below(folder: Path) -> list[Path]:
+    """YAML files below a folder that look like configs, those in `configs` first, not far down."""
+    found: list[Path] = []
+    level = [folder]
+    for _ in range(DEEPEST):
+        below: list[Path] = []
+        for place in level:
+            try:
+                entries = sorted(place.iterdir())
+            except OSError:
+                continue
+            for entry in entries:
+                if entry.name.startswith(".") or entry.name in PASSED_OVER:
+                    continue
+                if entry.is_dir() and not entry.is_symlink() and len(below) < MOST_FOLDERS:
+                    below.append(entry)
+                elif entry.suffix in (".yaml", ".yml") and not entry.name.endswith(CASES):
+                    found.append(entry)
+        level = below
+    return sorted(found, key=lambda file: (file.parent.name != "configs", len(file.parts)))[:MOST_FILES]
+
+
+def preset_file(text: str) -> Path | None:
+    """The preset that a config says it was copied from."""
+    name = preset_of(text)
+    return next((preset.path for preset in presets() if preset.name == name), None) if name else None
+
+
+def not_new(path: Path) -> str:
+    """Why no new config can be written there, empty when it can."""
+    return f"{path} is there already" if path.exists() else _not_a_config(path)
+
+
+def not_readable(path: Path) -> str:
+    """Why no config can be read there, empty when it can."""
+    if path.is_dir():
+        return f"{path} is a folder"
+    return "" if path.is_file() else f"there is no file {path} here"
+
+
+def not_writable(path: Path) -> str:
+    """Why no config can be written there, empty when it can."""
+    if path.is_dir():
+        return f"{path} is a folder"
+    if not path.absolute().parent.is_dir():
+        return f"there is no folder {path.parent}"
+    return _not_a_config(path)
+
+
+def _not_a_config(path: Path) -> str:
+    return "" if path.suffix in (".yaml", ".yml") else "a config ends in .yaml"

@@ -1,0 +1,124 @@
+"""How groups and completions change over a run: kinds of groups, variety, lengths, shares of the rewards.
+
+Kinds come from every group of the run; what needs texts comes from groups picked evenly, so that a long run
+is looked through as quickly as a short one. Knows the reader; paints nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from grpo_tui.core.repetition import distinct_share, repeated_share
+from grpo_tui.core.statistics import group_covariances, mean, shares_of
+from grpo_tui.store.reader import RunReader, StoredGroup
+
+STRETCHES = 48
+GROUPS_EACH = 6
+"""Groups of a stretch that are looked into."""
+MOST_TEXT = 8_000
+"""Characters of a completion that are looked at for repetition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Some neighbouring steps.
+
+    Attributes:
+        first_step, last_step: inclusive.
+        right, wrong, flat: shares of groups flat at the highest total of the run, at the lowest, and between;
+            what they leave of 1 is mixed. None where it is not known.
+        looked_at: groups whose completions were read.
+        distinct: mean share of different texts in a group.
+        repeated: mean share of repeated runs of four words in a completion.
+        better_tokens, worse_tokens: mean length of completions with an advantage above 0, and below.
+        shares: per reward function, its share of the variance within groups.
+    """
+
+    first_step: int
+    last_step: int
+    right: float | None
+    wrong: float | None
+    flat: float | None
+    looked_at: int = 0
+    distinct: float | None = None
+    repeated: float | None = None
+    better_tokens: float | None = None
+    worse_tokens: float | None = None
+    shares: tuple[float | None, ...] = ()
+
+    @property
+    def mixed(self) -> float | None:
+        """Share of groups that teach."""
+        return None if self.flat is None else max(0.0, 1 - self.flat - (self.right or 0) - (self.wrong or 0))
+
+
+def course(
+    reader: RunReader,
+    weights: Sequence[float],
+    *,
+    stretches: int = STRETCHES,
+    given_up: Callable[[], bool] = lambda: False,
+) -> list[Stretch]:
+    """Look through a run.
+
+    Args:
+        reader: the run.
+        weights: of the reward functions, in their order.
+        stretches: how many at most.
+        given_up: asked between stretches; True ends it with what there is.
+    """
+    flat = reader.series_window("grpo_tui/flat_share", buckets=stretches)
+    top = {b.first: b.mean for b in reader.series_window("grpo_tui/flat_top", buckets=stretches)}
+    low = {b.first: b.mean for b in reader.series_window("grpo_tui/flat_bottom", buckets=stretches)}
+    found = []
+    for bucket in flat:
+        if given_up():
+            break
+        right, wrong = top.get(bucket.first), low.get(bucket.first)
+        between = None if bucket.mean is None else max(0.0, bucket.mean - (right or 0) - (wrong or 0))
+        groups = _picked(reader, bucket.first, bucket.last)
+        found.append(
+            _looked_into(groups, weights, bucket.first, bucket.last, (right, wrong, between))
+        )
+    return found
+
+
+def _picked(reader: RunReader, first_step: int, last_step: int) -> list[StoredGroup]:
+    """Groups of some steps of the stretch, evenly."""
+    steps = last_step - first_step + 1
+    at = sorted({first_step + steps * n // GROUPS_EACH for n in range(min(GROUPS_EACH, steps))})
+    each = -(-GROUPS_EACH // len(at))
+    found: list[StoredGroup] = []
+    for step, end in zip(at, [*(n - 1 for n in at[1:]), last_step], strict=True):
+        found += reader.groups(first_step=step, last_step=end, mode="train", limit=each)
+    return found
+
+
+def _looked_into(
+    groups: Sequence[StoredGroup],
+    weights: Sequence[float],
+    first_step: int,
+    last_step: int,
+    kinds: tuple[float | None, float | None, float | None],
+) -> Stretch:
+    right, wrong, flat = kinds
+    completions = [completion for group in groups for completion in group.completions]
+    blank = (None,) * len(weights)
+    sums = [
+        group_covariances([(*c.rewards, *blank)[: len(weights)] for c in group.completions], weights)
+        for group in groups
+    ]
+    return Stretch(
+        first_step,
+        last_step,
+        right,
+        wrong,
+        flat,
+        looked_at=len(groups),
+        distinct=mean(distinct_share([c.text for c in group.completions]) for group in groups),
+        repeated=mean(repeated_share(c.text[:MOST_TEXT]) for c in completions),
+        better_tokens=mean(c.tokens for c in completions if c.advantage > 0),
+        worse_tokens=mean(c.tokens for c in completions if c.advantage < 0),
+        shares=tuple(shares_of(sums, len(weights))) if sums else (),
+    )

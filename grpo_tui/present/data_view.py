@@ -1,0 +1,250 @@
+"""What the data view says, as blocks of labelled text: one row as training sees it, or all rows in figures.
+
+The command prints the blocks, the screen paints them. Text comes from a dataset and is made safe by who shows
+it. It knows facts, and neither the child that found them nor a width.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.text import message_text, one_line
+from grpo_tui.present.formatting import MISSING, compact, percent, plural
+
+BAR = 30
+SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("·", "dim")}
+"""Severity of a finding to its sign and the role of its colour."""
+_SPECIAL = re.compile(r"<[|｜]?[\w▁ /]{1,40}[|｜]?>|\[/?INST\]|</?s>")
+"""Tokens in angle signs, which chat templates are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line with its label; the text may have several lines, and is wrapped by who shows it.
+
+    Attributes:
+        label: in front; empty for none.
+        text: what is said.
+        role: of its colour: `text`, `dim`, `strong`, `good`, `bad`, `attention` or `accent`.
+        marks: parts of the text that stand out, such as special tokens.
+    """
+
+    label: str
+    text: str
+    role: str = "text"
+    marks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A titled section."""
+
+    title: str
+    notes: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def summary(facts: Any, findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    """One line on the whole data as (text, role), the most important first."""
+    if facts is None:
+        return [("reading the data …", "dim")]
+    parts = [(one_line(facts.origin.rpartition("/")[2], 40), "strong")]
+    if facts.total is not None:
+        parts.append((plural(facts.total, "row"), "text"))
+    if facts.train_rows is not None and facts.train_rows != facts.total:
+        parts.append((f"{facts.train_rows:,} trained on", "text"))
+    if facts.held and not facts.sampled:
+        parts.append((f"{facts.held:,} held out", "text"))
+    if facts.sampled:
+        parts.append((facts.sampled, "attention"))
+    if facts.prompt_tokens is not None:
+        spread = facts.prompt_tokens
+        parts.append((f"prompts of {spread.least:,} to {spread.most:,} tokens", "text"))
+    errors = sum(finding.severity == "error" for finding in findings)
+    warnings = sum(finding.severity == "warning" for finding in findings)
+    if errors:
+        parts.append((f"✗ {plural(errors, 'error')}", "bad"))
+    if warnings:
+        parts.append((f"⚠ {plural(warnings, 'warning')}", "attention"))
+    if not errors and not warnings and facts.prompt_tokens is not None:
+        parts.append(("✓ sound", "good"))
+    return parts
+
+
+def row_blocks(view: Any, golds: Sequence[Any] | None, waiting: str = "") -> list[Block]:
+    """One row: the source's columns, the prompt, what the model gets, the answer, the rewards of the gold.
+
+    Args:
+        view: the row, a `RowView`.
+        golds: `GoldReward`s of its right answer; None while they are not known.
+        waiting: why they are not, when that is for good.
+    """
+    of = f" of {view.total:,}" if view.total is not None else ""
+    fate_role = "good" if view.fate == "train" else "attention"
+    if view.fate.startswith("refused"):
+        fate_role = "bad"
+    fate = "trained on" if view.fate == "train" else view.fate
+    blocks = [Block(f"row {view.number:,}{of}", (), (Row("", fate, fate_role),))]
+    if view.problem:
+        blocks[0] = Block(blocks[0].title, (), (*blocks[0].rows, Row("", view.problem, "bad")))
+    blocks.append(Block("in the source", (), _values(view.source)))
+    if view.prompt is not None:
+        blocks.append(Block("prompt", (_form(view.prompt),), _prompt(view.prompt)))
+    if view.rendered:
+        notes = (plural(view.tokens, "token"),) if view.tokens is not None else ()
+        blocks.append(
+            Block("as the model gets it", notes, (Row("", view.rendered, marks=_special(view.rendered)),))
+        )
+    if view.columns:
+        answer = view.answer_column
+        rows = [
+            Row(name, _text(value), "strong" if name == answer else "text")
+            for name, value in view.columns.items()
+        ]
+        notes = (f"right answer: {one_line(answer, 30)}",) if answer else ("no column with a right answer",)
+        blocks.append(Block("what the rewards get", notes, tuple(rows)))
+    if view.answer_column:
+        blocks.append(_gold_block(golds, waiting))
+    return blocks
+
+
+def _gold_block(golds: Sequence[Any] | None, waiting: str) -> Block:
+    title = "rewards of the right answer"
+    if golds is None:
+        return Block(title, (), (Row("", waiting or "the lab is starting …", "dim"),))
+    rows = []
+    for gold in golds:
+        if gold.failure:
+            rows.append(Row(gold.name, f"✗ {gold.failure}", "bad"))
+            continue
+        told = gold.right is not None and gold.right > (gold.wrong or 0.0)
+        same = "" if told else ", so this function does not tell them apart"
+        text = f"{compact(gold.right)} right, {compact(gold.wrong)} wrong{same}   ({gold.form})"
+        rows.append(Row(gold.name, text, "good" if told else "text"))
+    return Block(title, (), tuple(rows) or (Row("", "there are no rewards", "dim"),))
+
+
+def statistics_blocks(facts: Any, findings: Sequence[Finding]) -> list[Block]:
+    """All rows in figures: findings, columns, lengths, answers, filters."""
+    blocks = [_finding_block(findings)] if findings else []
+    blocks.append(Block("columns", (f"{facts.looked_at:,} rows looked at",), tuple(_columns(facts))))
+    if facts.filters:
+        rows = tuple(
+            Row(
+                f.name,
+                "waits for the tokenizer" if f.drops is None else f"leaves out {plural(f.drops, 'row')}",
+            )
+            for f in facts.filters
+        )
+        blocks.append(Block("left out by filters", (), rows))
+    for title, spread in (("prompt, in tokens", facts.prompt_tokens), ("gold, in tokens", facts.gold_tokens)):
+        if spread is not None:
+            blocks.append(_lengths(title, spread))
+    answer = facts.column(facts.answer_column) if facts.answer_column else None
+    if answer is not None and answer.top:
+        there = sum(kind.count for kind in answer.kinds)
+        most = answer.top[0][1]
+        rows = tuple(
+            Row(text or "(blank)", f"{_bar(count, most)} {count:,}  {percent(count / max(1, there))}")
+            for text, count in answer.top
+        )
+        blocks.append(Block("answers", (f"{answer.distinct:,} different",), rows))
+    return blocks
+
+
+def finding_row(finding: Finding) -> Row:
+    """A finding as a line, with its fix."""
+    sign, role = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("·", "dim")}[
+        finding.severity
+    ]
+    fix = ""
+    if finding.fix is not None:
+        value = json.dumps(finding.fix.value, ensure_ascii=False, default=str)
+        fix = f"\nfix: {finding.fix.field}: {value}"
+    return Row(sign, f"{finding.message}{fix}", role)
+
+
+def _finding_block(findings: Sequence[Finding]) -> Block:
+    return Block("findings", (), tuple(finding_row(finding) for finding in findings))
+
+
+def _columns(facts: Any) -> list[Row]:
+    rows = []
+    for column in facts.columns:
+        kinds = ", ".join(
+            kind.kind if len(column.kinds) == 1 else f"{kind.kind} {kind.count:,}" for kind in column.kinds
+        )
+        parts = [kinds or "empty"]
+        if column.source and column.source != column.name:
+            parts.append(f"from {one_line(column.source, 30)}")
+        if column.nulls:
+            parts.append(f"{column.nulls:,} null")
+        if column.empties:
+            parts.append(f"{column.empties:,} blank")
+        if column.distinct is not None:
+            parts.append(f"{column.distinct:,} different")
+        rows.append(Row(column.name, ", ".join(parts)))
+    if facts.duplicates:
+        rows.append(Row("", f"{plural(facts.duplicates, 'prompt')} twice or more", "attention"))
+    if facts.overlap:
+        rows.append(Row("", f"{facts.overlap:,} rows to evaluate on are trained on too", "attention"))
+    return rows
+
+
+def _lengths(title: str, spread: Any) -> Block:
+    most = max((count for _, _, count in spread.bins), default=1)
+    notes = (
+        f"median {spread.p50:,}",
+        f"95 % {spread.p95:,}",
+        f"99 % {spread.p99:,}",
+        f"most {spread.most:,}",
+    )
+    wide = len(f"{spread.most:,}")
+    rows = [
+        Row(
+            f"{first:>{wide},}" if first == last else f"{first:>{wide},} to {last:>{wide},}",
+            f"{_bar(n, most)} {n:,}",
+        )
+        for first, last, n in spread.bins
+    ]
+    named = ", ".join(f"row {row:,} ({count:,})" for row, count in spread.longest)
+    rows.append(Row("longest", named or MISSING, "dim"))
+    return Block(title, notes, tuple(rows))
+
+
+def _bar(count: int, most: int) -> str:
+    """A bar of at most `BAR` cells; the least that is there has one."""
+    return "▇" * max(1 if count else 0, round(BAR * count / max(1, most)))
+
+
+def _values(source: Mapping[str, Any]) -> tuple[Row, ...]:
+    return tuple(
+        Row(name, _text(value), "dim" if value is None else "text") for name, value in source.items()
+    )
+
+
+def _prompt(prompt: Any) -> tuple[Row, ...]:
+    if isinstance(prompt, str):
+        return (Row("", prompt),)
+    return tuple(Row(str(m.get("role", "?")), message_text(m.get("content"))) for m in prompt)
+
+
+def _form(prompt: Any) -> str:
+    return "text, without a chat template" if isinstance(prompt, str) else plural(len(prompt), "message")
+
+
+def _special(rendered: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_SPECIAL.findall(rendered)))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "null"
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,42 @@
+"""What a list of groups says in one line. Knows cards and words; knows nothing of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from grpo_tui.core.statistics import GroupKind, scored
+from grpo_tui.present.glyphs import spark
+from grpo_tui.present.group_card import GroupCard
+
+KINDS: Mapping[GroupKind, tuple[str, str]] = {
+    "mixed": ("mixed", "text"),
+    "all right": ("✓ all right", "good"),
+    "all wrong": ("✗ all wrong", "bad"),
+    "flat": ("● flat", "attention"),
+    "unscored": ("⚠ unscored", "attention"),
+}
+"""A group's kind in words and the role of its colour."""
+SHORT: Mapping[GroupKind, str] = {
+    "mixed": "mixed",
+    "all right": "✓ all",
+    "all wrong": "✗ none",
+    "flat": "● flat",
+    "unscored": "⚠ no score",
+}
+"""The same where there is little room."""
+MEANINGS: Mapping[GroupKind, str] = {
+    "mixed": "its completions differ, so it teaches",
+    "all right": "every completion has the highest total of the run: it teaches nothing",
+    "all wrong": "every completion has the lowest total of the run: it teaches nothing",
+    "flat": "every completion has the same total: it teaches nothing",
+    "unscored": "no completion has a finite total: it teaches nothing",
+}
+MOST_BARS = 16
+
+
+def bars(card: GroupCard, totals: tuple[float, float] | None, width: int = MOST_BARS) -> str:
+    """The totals as blocks, best first, on the scale of the run; where there are many, some share one."""
+    values = sorted(scored(row.total for row in card.rows), reverse=True)
+    if totals is None:
+        return "▄" * min(len(values), width)
+    return spark(values, width, *totals)

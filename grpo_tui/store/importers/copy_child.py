@@ -1,0 +1,232 @@
+"""The child process that copies logged completions: `-m grpo_tui.store.importers.copy_child DIR [--follow]`.
+
+Reads what is new or changed since the last time, writes it through the store's own writer, and answers with
+a line of JSON. With `--follow` it looks again every few seconds until its input ends. Knows files and the
+database.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import select
+import sqlite3
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core.records import AttemptStarted, Fact, GenerationBatch, RewardFunctionInfo
+from grpo_tui.store.connection import RunDatabaseError, open_writer
+from grpo_tui.store.importers import trl_log, verl_log
+from grpo_tui.store.importers.copies import copy_root
+from grpo_tui.store.importers.sources import Source, source_at
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.rollouts import IMPORTED
+from grpo_tui.store.values import from_json, to_json
+from grpo_tui.store.writer import Writer
+
+VERSION = 1
+"""Of what a copy holds; another one is made anew."""
+EVERY_S = 2.0
+NO_PYARROW = "reading parquet files needs pyarrow: pip install pyarrow (it comes with grpo-tui[train])"
+
+
+class Copy:
+    """The copy of one folder, held open."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        root = copy_root(source)
+        root.mkdir(parents=True, exist_ok=True)
+        self._lock = (root / "copy.lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)  # two that look at one folder take turns
+        self._db = open_writer(RunFolder(root).database)
+        self._writer = Writer(self._db)
+        self._known = self._read_known()
+
+    def close(self) -> None:
+        """Close the database and let others at it."""
+        self._writer.close()
+        self._lock.close()
+
+    def update(self) -> str:
+        """Copy what is new; returns why a file could not be read, empty when all could.
+
+        Raises:
+            ImportError: There is no pyarrow.
+            OSError: The folder or the cache cannot be used.
+        """
+        trouble = ""
+        trl = self._source.kind == "trl"
+        state = trl_log.read_state(self._source.root) if trl else trl_log.TrainerState()
+        changed = False
+        files = self._source.files()
+        for step, path in files:
+            stat = path.stat()
+            mark = [stat.st_size, stat.st_mtime_ns]
+            if self._known["files"].get(path.name) == mark:
+                continue
+            try:
+                if trl:
+                    self._copy_parquet(step, path, stat.st_mtime, state)
+                else:
+                    self._copy_lines(step, path, stat.st_mtime)
+            except (OSError, ValueError) as error:
+                trouble = f"{path.name} cannot be read: {error}"
+                continue
+            self._known["files"][path.name] = mark
+            changed = True
+        rows = state.metric_rows(self._known["metric_rows"])
+        if rows:
+            self._known["metric_rows"] += len(rows)
+        if changed or rows:
+            self._writer.write([*rows, Fact(IMPORTED, self._known)])
+            self._end(state, files)
+        return trouble
+
+    def begins_anew(self) -> bool:
+        """True when names or group size were seen to be others, so that what was read must be read again."""
+        return bool(self._known.pop("again", False))
+
+    # -- one file --------------------------------------------------------------------------------
+
+    def _copy_lines(self, step: int, path: Path, at: float) -> None:
+        """Copy a file of verl in place of what was there of it; of a line that is not whole yet, nothing."""
+        rows, _whole = verl_log.read_lines(path)
+        self._functions((verl_log.REWARD,))
+        self._replace(verl_log.batch_of(step, at, rows, self._source.root.name))
+
+    def _copy_parquet(self, step: int, path: Path, at: float, state: trl_log.TrainerState) -> None:
+        """Copy a file of TRL in place of what was there of it."""
+        names = self._known["names"]
+        rows = trl_log.read_parquet(path)
+        found = trl_log.reward_columns(rows, state.reward_names())
+        size = trl_log.size_in(rows, self._known["group_size"])
+        if (names and list(found) != list(names)) or (self._known["group_size"] not in (0, size)):
+            self._forget(size, found)
+            return
+        self._known["group_size"] = size
+        self._functions(found)
+        texts = to_json([[row["prompt"], row["completion"]] for row in rows])
+        digest = hashlib.blake2b(texts.encode(), digest_size=8).hexdigest()
+        last = self._known["last"]
+        if last and last[0] == digest and last[1] < step:
+            # Logged again because nothing was generated since: the same batch, used for longer.
+            self._db.execute("UPDATE generation_group SET last_step = ? WHERE batch = ?", (step, last[1]))
+            return
+        self._known["last"] = [digest, step]
+        self._replace(trl_log.batch_of(step, at, rows, found, size))
+        if trl_log.weights_differ(rows, found, state.reward_at(step)):
+            self._known["notes"] = [WEIGHTS]
+
+    def _replace(self, batch: GenerationBatch) -> None:
+        self._delete("WHERE batch = ?", batch.batch)
+        self._writer.write([batch])
+
+    def _delete(self, which: str, *values: Any) -> None:
+        groups = f"SELECT id FROM generation_group {which}"
+        completions = f"SELECT id FROM completion WHERE group_id IN ({groups})"
+        self._db.execute(f"DELETE FROM reward WHERE completion_id IN ({completions})", values)
+        self._db.execute(f"DELETE FROM completion WHERE group_id IN ({groups})", values)
+        self._db.execute(f"DELETE FROM generation_group {which}", values)
+
+    def _forget(self, size: int, names: Sequence[str]) -> None:
+        """Begin anew with other names or another size, keeping what was read of metrics."""
+        self._delete("")
+        self._db.execute("DELETE FROM reward_function")
+        self._known |= {"files": {}, "group_size": size, "names": list(names), "last": None, "again": True}
+
+    def _functions(self, names: Sequence[str]) -> None:
+        if list(names) != self._known["names"] or not self._known["begun"]:
+            self._known |= {"names": list(names), "begun": True}
+            self._writer.write([RewardFunctionInfo(1, i, name, 1.0) for i, name in enumerate(names)])
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def _read_known(self) -> dict[str, Any]:
+        row = self._db.execute("SELECT value FROM fact WHERE key = ?", (IMPORTED,)).fetchone()
+        known = None if row is None else from_json(row[0])
+        if isinstance(known, dict) and known.get("version") == VERSION:
+            return known
+        self._delete("")
+        for table in ("metric", "metric_row", "reward_function", "attempt"):
+            self._db.execute(f"DELETE FROM {table}")
+        files = self._source.files()
+        began = min((path.stat().st_mtime for _, path in files), default=time.time())
+        self._writer.write([AttemptStarted(1, began, "", 0)])
+        absent = trl_log.ABSENT if self._source.kind == "trl" else verl_log.ABSENT
+        return {
+            "version": VERSION,
+            "kind": self._source.kind,
+            "from": str(self._source.root),
+            "absent": list(absent),
+            "notes": [],
+            "files": {},
+            "names": [],
+            "begun": False,
+            "group_size": 0,
+            "last": None,
+            "metric_rows": 0,
+        }
+
+    def _end(self, state: trl_log.TrainerState, files: Sequence[tuple[int, Path]]) -> None:
+        """Say how far it has come. How a run ended is not in such files, unless it did all its steps."""
+        step = max([state.step, *(number for number, _ in files)])
+        finished = state.total_steps is not None and state.step >= state.total_steps
+        cause = f"copied from {self._source.root}; its files do not say how it ended, or whether it goes on"
+        error: Mapping[str, Any] = {"type": "", "message": cause, "cause": cause}
+        self._db.execute(
+            "UPDATE attempt SET ended_at = ?, state = ?, step = ?, total_steps = ?, error = ?",
+            (
+                max((path.stat().st_mtime for _, path in files), default=time.time()),
+                "finished" if finished else "stopped",
+                step,
+                state.total_steps,
+                None if finished else to_json(error),
+            ),
+        )
+
+
+WEIGHTS = (
+    "TRL logged another mean reward: the functions' weights are not in these files, totals are plain sums"
+)
+
+
+def update(source: Source) -> str:
+    """Bring the copy of a folder up to date; returns what could not be read, empty when all could."""
+    copy = Copy(source)
+    try:
+        trouble = copy.update()
+        for _ in range(3):
+            if not copy.begins_anew():
+                break
+            trouble = copy.update()
+    finally:
+        copy.close()
+    return trouble
+
+
+def main() -> None:
+    """Copy once, then for as long as the input lasts when asked to."""
+    source = source_at(Path(sys.argv[1]))
+    follow = "--follow" in sys.argv[2:]
+    while True:
+        answer: dict[str, str] = {"error": "there are no logged completions here any more"}
+        if source is not None:
+            try:
+                answer = {"trouble": update(source)}
+            except ImportError:
+                answer = {"error": NO_PYARROW}
+            except (OSError, sqlite3.Error, RunDatabaseError) as error:
+                answer = {"error": str(error)}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+        if not follow or select.select([sys.stdin], [], [], EVERY_S)[0]:
+            return
+
+
+if __name__ == "__main__":
+    main()

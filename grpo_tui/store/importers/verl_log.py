@@ -1,0 +1,76 @@
+"""Read what verl logs with `trainer.rollout_data_dir`: a file `STEP.jsonl` with a line per completion.
+
+A line has input, output, score, step, mostly `gts` (the gold answer), and what the reward function returned
+besides. verl may have shuffled the lines, so equal inputs of a file make a group wherever they stand.
+Advantages are not in it and are computed as verl's GRPO does; token counts and truncation are not in it
+either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core.records import GenerationBatch, Mode
+from grpo_tui.store.importers.grouping import VERL_EPSILON, gathered, group_of
+
+ABSENT = ("tokens", "truncated")
+REWARD = "score"
+_OWN = ("input", "output", "score", "step", "gts", "uid", "request_id")
+
+
+def read_lines(path: Path) -> tuple[list[dict[str, Any]], bool]:
+    """The rows of a file, and whether its last line is whole; a line that is no row ends it.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    rows: list[dict[str, Any]] = []
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for line in text.split("\n"):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            return rows, False
+        if not isinstance(row, dict) or "input" not in row or "output" not in row:
+            return rows, False
+        rows.append(row)
+    return rows, True
+
+
+def batch_of(step: int, at: float, rows: Sequence[Mapping[str, Any]], folder: str) -> GenerationBatch:
+    """The rows of a file as a batch of groups.
+
+    Args:
+        step: The step that the file's name says.
+        at: When it was written.
+        rows: Its rows.
+        folder: The folder's name; one that begins with `val` holds validation.
+    """
+    key = "uid" if all("uid" in row for row in rows) else "input"
+    groups = []
+    for index, places in enumerate(gathered([str(row[key]) for row in rows])):
+        members = [rows[place] for place in places]
+        columns = {"gts": members[0]["gts"]} if "gts" in members[0] else {}
+        groups.append(
+            group_of(
+                index,
+                str(members[0]["input"]),
+                columns,
+                [str(row["output"]) for row in members],
+                [[_score(row.get(REWARD))] for row in members],
+                None,
+                [{name: value for name, value in row.items() if name not in _OWN} for row in members],
+                VERL_EPSILON,
+            )
+        )
+    mode: Mode = "eval" if folder.lower().startswith("val") else "train"
+    return GenerationBatch(1, step, 0, mode, step, step, at, tuple(groups))
+
+
+def _score(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None

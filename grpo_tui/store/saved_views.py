@@ -1,0 +1,84 @@
+"""Queries that a person gave a name: one small JSON file, replaced whole at a change.
+
+A file that cannot be read gives no views and a word about it, never an error. Knows a file and plain values;
+which folder it lies in is the caller's to say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+FILE = "views.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedView:
+    """A query with its order, under a name."""
+
+    name: str
+    query: str
+    sort: str = ""
+    """As `found.read_sort` reads it; empty for the newest first."""
+
+
+class SavedViews:
+    """The file of views.
+
+    Args:
+        folder: The folder of the program's settings.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+
+    def read(self) -> tuple[tuple[SavedView, ...], str]:
+        """All views by name, and a word about what could not be read, empty when all could."""
+        try:
+            found = json.loads(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return (), ""
+        except (OSError, ValueError, RecursionError) as error:
+            return (), f"{self.path} cannot be read ({error}); no saved view is known"
+        views = []
+        for name, value in sorted(found.items()) if isinstance(found, dict) else ():
+            query, sort = (
+                (value.get("query"), value.get("sort", "")) if isinstance(value, dict) else (None, "")
+            )
+            if isinstance(query, str) and isinstance(sort, str):
+                views.append(SavedView(name, query, sort))
+        whole = isinstance(found, dict) and len(views) == len(found)
+        return tuple(views), "" if whole else f"{self.path}: a view is not understood and left out"
+
+    def named(self, name: str) -> SavedView | None:
+        """The view of that name."""
+        return next((view for view in self.read()[0] if view.name == name), None)
+
+    def save(self, view: SavedView) -> str:
+        """Keep a view, in place of one of its name; returns why it could not be written, else nothing."""
+        return self._change(view.name, view)
+
+    def remove(self, name: str) -> str:
+        """Forget a view; returns why the file could not be written, else nothing."""
+        return self._change(name, None)
+
+    def _change(self, name: str, view: SavedView | None) -> str:
+        views, trouble = self.read()
+        if trouble:
+            return f"not saved: {trouble}"
+        kept = {one.name: {"query": one.query, "sort": one.sort} for one in views if one.name != name}
+        if view is not None:
+            kept[name] = {"query": view.query, "sort": view.sort}
+        part = self.path.with_name(f"{FILE}.{os.getpid()}.part")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            part.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            part.replace(self.path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            return f"not saved: {self.path} cannot be written ({error.strerror or error})"
+        return ""

@@ -1,0 +1,123 @@
+"""What trial runs on this machine measured, in one small file of the cache, for the next plan.
+
+Knows the file and its shape; what is planned from it is for others. A file that cannot be read counts as
+empty.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core.statistics import is_number
+
+FOLDER_VARIABLE = "GRPO_TUI_CACHE_DIR"
+FILE = "trials.json"
+MOST_KEPT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFigures:
+    """What one trial measured.
+
+    Attributes:
+        model: the model as the config names it.
+        kind: `lora` or `full`.
+        machine: the GPU's name, or `cpu of HOST`.
+        planned_bytes: peak of memory as planned, without any correction.
+        measured_bytes: peak as measured.
+        step_s: seconds of a step.
+        completions: completions of a step.
+        max_completion_length: the longest a completion could be.
+        world_size: processes.
+        device: `cuda` or `cpu`.
+        use_vllm: whether vLLM generated.
+        at: when, seconds since the epoch.
+    """
+
+    model: str
+    kind: str
+    machine: str
+    planned_bytes: int
+    measured_bytes: int
+    step_s: float
+    completions: int
+    max_completion_length: int
+    world_size: int = 1
+    device: str = "cuda"
+    use_vllm: bool = False
+    at: float = 0.0
+
+    @property
+    def ratio(self) -> float:
+        """Measured memory ÷ planned."""
+        return self.measured_bytes / self.planned_bytes if self.planned_bytes > 0 else 1.0
+
+    @property
+    def key(self) -> str:
+        """What a newer trial replaces."""
+        return f"{self.model}|{self.kind}|{self.machine}"
+
+
+def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """The folder of what this program may lose."""
+    chosen = (os.environ if environment is None else environment).get(FOLDER_VARIABLE)
+    if chosen:
+        return Path(chosen)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("grpo-tui", appauthor=False)
+
+
+def read_trials(folder: Path | None = None) -> tuple[TrialFigures, ...]:
+    """Every trial that is kept, oldest first."""
+    try:
+        body = json.loads(((folder or cache_folder()) / FILE).read_text(encoding="utf-8"))
+        found = [_read(entry) for entry in body.values()]
+    except (OSError, ValueError, AttributeError):
+        return ()
+    return tuple(sorted((trial for trial in found if trial is not None), key=lambda trial: trial.at))
+
+
+def keep_trial(trial: TrialFigures, folder: Path | None = None) -> Path:
+    """Keep a trial in place of an earlier one of the same model on the same machine; returns the file.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    place = (folder or cache_folder()) / FILE
+    place.parent.mkdir(parents=True, exist_ok=True)
+    kept = {known.key: known for known in read_trials(folder)}
+    kept.pop(trial.key, None)
+    kept[trial.key] = trial
+    newest = dict(list(kept.items())[-MOST_KEPT:])
+    beside = place.with_name(f"{place.name}.{os.getpid()}")
+    beside.write_text(
+        json.dumps({key: asdict(value) for key, value in newest.items()}, indent=1), encoding="utf-8"
+    )
+    os.replace(beside, place)
+    return place
+
+
+def _read(entry: Any) -> TrialFigures | None:
+    """One trial of the file, None when it is none."""
+    if not isinstance(entry, dict):
+        return None
+    known: dict[str, Any] = {}
+    for field in fields(TrialFigures):
+        if field.name not in entry:
+            continue
+        value = entry[field.name]
+        if str(field.type) in ("int", "float") and not is_number(value):
+            return None
+        if str(field.type) == "str" and not isinstance(value, str):
+            return None
+        known[field.name] = value
+    try:
+        return TrialFigures(**known)
+    except TypeError:
+        return None

@@ -1,0 +1,257 @@
+"""What the list of Generations holds: a query, an order, groups or completions, and what a live run adds.
+
+Mixed into the screen. Knows the engine's results and asks for them in threads; shows no completion.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from textual.widgets import Input
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.group_card import GroupCard, group_card
+from grpo_tui.store.found import NEWEST, Found, read_sort
+from grpo_tui.store.query_ast import QueryError
+from grpo_tui.store.query_text import read_query
+from grpo_tui.ui.paint import Span
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.widgets.card_table import CardTable
+from grpo_tui.ui.widgets.group_table import GroupHeading, GroupTable
+from grpo_tui.ui.widgets.query_state import QueryState
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    from grpo_tui.store.rollouts import Rollout
+    from grpo_tui.ui.pages import Pages, Stores
+
+AGAIN_S = 1.0
+REST = 25
+"""A list that follows a live run rests so many times as long as the last search took."""
+
+
+class Finding(Shell):
+    """What a screen with a query, its state and a list can do."""
+
+    pages: Pages | None = None
+    searches: Pages | None = None
+    found = Found()
+    line = ""
+    """The query in force."""
+    newest = 0
+    """The newest group of the run."""
+    _order = ""
+    _as_completions = False
+    _cancel = threading.Event()
+    _asked_at = 0.0
+    _goes_to: int | None = None
+
+    @property
+    def _screen(self) -> Screen[Any]:
+        return cast("Screen[Any]", self)
+
+    def show_chosen(self) -> None:
+        """Show what is under the cursor of the list."""
+        raise NotImplementedError
+
+    def forget_found(self) -> None:
+        """Another run."""
+        self._cancel.set()
+        self.found, self.newest = Found(), 0
+        self._screen.query_one(GroupTable).forget()
+
+    @property
+    def follows(self) -> bool:
+        """True at the top of a list that begins with the newest: new groups then come in."""
+        table = self._screen.query_one(GroupTable)
+        return table.cursor == 0 and table.scroll_offset.y == 0 and not self._order
+
+    def look_again(self) -> None:
+        """Find again what is found now, when a live run has moved on and somebody is at its top."""
+        pause = max(AGAIN_S, REST * self.found.seconds)
+        if self.newest <= self.found.newest_group:
+            return
+        if self.follows and time.monotonic() - self._asked_at > pause:
+            self.find()
+        else:
+            self._show_state()
+
+    def find(self) -> None:
+        """Look for what the query asks; what is found comes later, a search that runs is given up."""
+        pages = self.searches
+        if pages is None:
+            return
+        self._cancel.set()
+        cancel = self._cancel = threading.Event()
+        self._asked_at = time.monotonic()
+        line, sort = self.line, self._order
+
+        def look(stores: Stores) -> tuple[Found | str, tuple[float, float] | None]:
+            try:
+                found: Found | str = stores.search.find(
+                    line, read_sort(sort) if sort else NEWEST, cancel=cancel
+                )
+            except QueryError as error:
+                found = error.sentence
+            return found, stores.search.total_range()
+
+        def take(answer: tuple[Found | str, tuple[float, float] | None]) -> None:
+            if cancel is self._cancel:
+                self._take(*answer)
+
+        pages.ask("find", look, take)
+        self._screen.query_one(QueryState).searching = True
+        self._show_state()
+
+    def _take(self, found: Found | str, totals: tuple[float, float] | None) -> None:
+        state, table = self._screen.query_one(QueryState), self._screen.query_one(GroupTable)
+        state.searching = False
+        if isinstance(found, str):
+            state.trouble = found
+            self._show_state()
+            return
+        followed = self.follows
+        self.found, state.trouble = found, found.trouble
+        table.totals = totals
+        nothing = "No completion is recorded yet." if not found.of else "Nothing is found by this query."
+        table.waits = [(), [Span(f"   {nothing}", "dim")]]
+        keys = self._keys()
+        go_to = self._goes_to
+        if go_to is None and followed and len(keys):
+            go_to = keys[0]
+        self._goes_to = None
+        table.show(keys, of_completions=self._as_completions, go_to=go_to)
+        self._show_state()
+        self.show_chosen()
+
+    def _keys(self) -> Sequence[int]:
+        return self.found.ids if self._as_completions else tuple(dict.fromkeys(self.found.group_of))
+
+    def _show_state(self) -> None:
+        state, heading = self._screen.query_one(QueryState), self._screen.query_one(GroupHeading)
+        state.found, state.line = self.found, self.line
+        state.newer = self.newest > self.found.newest_group > 0 and not self.follows
+        state.changed()
+        heading.of_completions = self._as_completions
+        heading.order = order_words(self._order)
+        heading.changed()
+
+    def on_group_table_wanted(self, event: GroupTable.Wanted) -> None:
+        """Bring what came into sight."""
+        if self.pages is None:
+            return
+        keys, totals, table = (
+            event.keys,
+            self._screen.query_one(GroupTable).totals,
+            self._screen.query_one(GroupTable),
+        )
+
+        def look(stores: Stores) -> Sequence[GroupCard | Rollout]:
+            if event.of_completions:
+                return stores.search.rows(keys)
+            return [group_card(group, totals) for group in stores.run.groups_by_id(keys)]
+
+        def take(brought: Sequence[GroupCard | Rollout]) -> None:
+            if event.of_completions == table.of_completions:
+                table.take(brought)
+
+        self.pages.ask(f"lines {keys[0]}", look, take)
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def action_generations_query(self) -> None:
+        """Type a query."""
+        self._screen.query_one(Input).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Say at once where a query is not understood."""
+        state = self._screen.query_one(QueryState)
+        try:
+            read_query(event.value)
+            state.trouble = ""
+        except QueryError as error:
+            state.trouble = error.sentence
+        state.changed()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Find."""
+        try:
+            read_query(event.value)
+        except QueryError as error:
+            self._screen.app.notify(one_line(error.sentence, 300), severity="warning", markup=False)
+            return
+        self.line = event.value.strip()
+        self._screen.query_one(GroupTable).focus()
+        self.find()
+
+    def show_query(self, line: str, *, group: int | None = None) -> None:
+        """Find by a query that came from elsewhere."""
+        self._screen.query_one(Input).value = line
+        self.line, self._goes_to = line.strip(), group
+        self.find()
+
+    def action_generations_kind(self) -> None:
+        """Single completions, or groups."""
+        table = self._screen.query_one(GroupTable)
+        chosen = table.selected
+        self._as_completions = not self._as_completions
+        if isinstance(chosen, GroupCard):
+            at = next((n for n, g in enumerate(self.found.group_of) if g == chosen.id), None)
+            go_to = None if at is None else self.found.ids[at]
+        else:
+            go_to = chosen.group if chosen is not None else None
+        self._screen.query_one(GroupTable).show(
+            self._keys(), of_completions=self._as_completions, go_to=go_to
+        )
+        self._show_state()
+
+    def action_generations_sort(self) -> None:
+        """Choose the order."""
+        from grpo_tui.ui.screens.config_dialogs import Choice, MenuDialog
+
+        names = self._screen.query_one(CardTable).names
+        fields = [
+            "",
+            "-reward",
+            "-advantage",
+            "-std",
+            "-mean",
+            "-tokens",
+            *(f"-{_field(name)}" for name in names),
+        ]
+        choices = [Choice(order_words(field), "", field) for field in fields]
+
+        def chosen(field: Any) -> None:
+            if field is not None:
+                self._order = field
+                self.find()
+
+        at = fields.index(self._order) if self._order in fields else 0
+        self._screen.app.push_screen(MenuDialog("sort by", choices, at=at), chosen)
+
+    def action_generations_turn(self) -> None:
+        """The other way round."""
+        line = self._order or "-step"
+        self._order = line[1:] if line.startswith("-") else f"-{line}"
+        if self._order == "-step":
+            self._order = ""
+        self.find()
+
+
+def order_words(sort: str) -> str:
+    """An order in words."""
+    if not sort:
+        return "newest first"
+    if sort == "step":
+        return "oldest first"
+    name, first = sort.lstrip("-"), "highest" if sort.startswith("-") else "lowest"
+    return f"{first} {one_line(name.removeprefix('rewards.').strip(chr(34)), 24)} first"
+
+
+def _field(name: str) -> str:
+    plain = name.replace("_", "").isalnum()
+    return f"rewards.{name}" if plain else f'rewards."{name}"'

@@ -1,0 +1,242 @@
+"""The list of what was found: groups, or single completions, a line each, of any number.
+
+Only the visible lines are made; what they need is asked for when it comes into sight. Knows numbers of groups
+and cards; looks nothing up itself.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.message import Message
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import fixed, within
+from grpo_tui.present.group_card import GroupCard
+from grpo_tui.present.group_line import KINDS, MOST_BARS, SHORT, bars
+from grpo_tui.store.rollouts import Rollout
+from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad
+from grpo_tui.ui.rows import MOVES, CursorList, LazyLines
+from grpo_tui.ui.widgets.group_lines import advantage_sign
+
+KEPT = 2_000
+"""Cards kept at once."""
+AHEAD = 40
+"""Lines beyond those in sight that are asked for too."""
+STEP_W, NUMBER_W, ADVANTAGE_W, TOKENS_W = 6, 8, 7, 8
+KIND_W, SHORT_KIND_W = 13, 9
+LEAST_PROMPT = 16
+"""Cells that a prompt keeps beside the blocks."""
+WORDS_FROM = 70
+"""From this width on, kinds are said in full."""
+
+
+class GroupTable(CursorList, inherit_bindings=False):
+    """What was found, with a cursor; `Chosen` is posted when it moved, `Wanted` when cards are missing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = MOVES
+
+    class Chosen(Message):
+        """Another line is under the cursor."""
+
+    class Wanted(Message):
+        """These are in sight and not known yet: numbers of groups, or of completions."""
+
+        def __init__(self, keys: tuple[int, ...], *, of_completions: bool) -> None:
+            super().__init__()
+            self.keys, self.of_completions = keys, of_completions
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._keys: Sequence[int] = ()
+        self._known: OrderedDict[int, GroupCard | Rollout] = OrderedDict()
+        self._asked: set[int] = set()
+        self.of_completions = False
+        self.totals: tuple[float, float] | None = None
+        self.waits: list[Line] = []
+        """What is said where nothing was found."""
+
+    # -- what there is ---------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """Lines of the list."""
+        return len(self._keys)
+
+    @property
+    def key(self) -> int | None:
+        """Number of the group, or of the completion, under the cursor."""
+        return self._keys[self.cursor] if self.cursor < len(self._keys) else None
+
+    @property
+    def selected(self) -> GroupCard | Rollout | None:
+        """What is under the cursor, when it was brought already."""
+        key = self.key
+        return None if key is None else self._known.get(key)
+
+    def show(self, keys: Sequence[int], *, of_completions: bool, go_to: int | None = None) -> None:
+        """Show these; the cursor goes to one of them, by default to the one it was on, else to the top."""
+        same = of_completions == self.of_completions
+        wanted = go_to if go_to is not None else self.key if same else None
+        if not same:
+            self._known.clear()
+        self._keys, self.of_completions = keys, of_completions
+        self._asked.clear()
+        self.put(keys.index(wanted) if wanted is not None and wanted in keys else 0)
+
+    def forget(self) -> None:
+        """Another run: nothing that is known is good any more."""
+        self._keys = ()
+        self._known.clear()
+        self._asked.clear()
+        self.cursor = 0
+        self.changed()
+
+    def take(self, brought: Iterable[GroupCard | Rollout]) -> None:
+        """Take in what was asked for."""
+        here, brought = self.key, tuple(brought)
+        for one in brought:
+            self._known[one.id] = one
+            self._known.move_to_end(one.id)
+            self._asked.discard(one.id)
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        self.changed()
+        if here is not None and any(one.id == here for one in brought):
+            self.moved()
+
+    def ask(self) -> None:
+        """Ask for what is in sight and not known."""
+        top = self.scroll_offset.y
+        seen = self._keys[max(0, top - AHEAD) : top + self._height + AHEAD]
+        wanted = tuple(key for key in seen if key not in self._known and key not in self._asked)
+        if wanted:
+            self._asked.update(wanted)
+            self.post_message(self.Wanted(wanted, of_completions=self.of_completions))
+
+    def go_to(self, key: int) -> bool:
+        """Put the cursor on it; False when it is not in the list."""
+        if key not in self._keys:
+            return False
+        self.put(self._keys.index(key))
+        self.moved()
+        return True
+
+    def put(self, place: int) -> None:
+        """Put the cursor there and ask for what comes into sight."""
+        super().put(place)
+        self.ask()
+
+    def moved(self) -> None:
+        """Say so."""
+        self.post_message(self.Chosen())
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Ask for what comes into sight."""
+        super().watch_scroll_y(old_value, new_value)
+        self.ask()
+
+    def on_resize(self) -> None:
+        """More lines may be in sight."""
+        super().on_resize()
+        self.ask()
+
+    def action_open(self) -> None:
+        """A second click goes on to the completions, as enter does."""
+        self.screen.run_worker(self.run_action("screen.generations_open"))
+
+    # -- lines -----------------------------------------------------------------------------------
+
+    def lines(self, width: int) -> LazyLines | list[Line]:
+        """One line each, made when it is looked at."""
+        if not self._keys:
+            return self.waits
+        # All that a line depends on stands still here: lines are compared with what they were before.
+        keys, known, totals = self._keys, dict(self._known), self.totals
+        cursor, focused = self.cursor, self.has_focus
+
+        def line(number: int) -> Line:
+            one = known.get(keys[number])
+            tail = " selected" if number == cursor and focused else ""
+            head = Span("❙" if number == cursor else " ", "accent" + tail)
+            if one is None:
+                return [head, Span(pad("…", width - 1), "dim" + tail)]
+            if isinstance(one, GroupCard):
+                return [head, *group_spans(one, totals, width - 1, tail)]
+            return [head, *completion_spans(one, width - 1, tail)]
+
+        return LazyLines(len(keys), line)
+
+
+def group_spans(card: GroupCard, totals: tuple[float, float] | None, width: int, tail: str) -> list[Span]:
+    """Step, prompt, totals as blocks, mean, spread, kind."""
+    word, role = KINDS[card.kind]
+    kind_w = KIND_W if width >= WORDS_FROM else SHORT_KIND_W
+    if width < WORDS_FROM:
+        word = SHORT[card.kind]
+    room = width - STEP_W - 2 * NUMBER_W - kind_w
+    bar = bars(card, totals, next((n for n in (MOST_BARS, 8, 4) if room - n > LEAST_PROMPT), 1))
+    right = [
+        Span(pad(within(card.mean, NUMBER_W - 1), NUMBER_W, right=True), "strong" + tail),
+        Span(pad(within(card.spread, NUMBER_W - 1), NUMBER_W, right=True), "text" + tail),
+        Span(pad("  " + word, kind_w), role + tail),
+    ]
+    bar_w = len(bar) if room - len(bar) > LEAST_PROMPT else 0
+    room = max(4, room - (bar_w + 1 if bar_w else 0))
+    step = Span(pad(f"{card.step:,}", STEP_W - 1, right=True) + " ", "dim" + tail)
+    prompt = Span(
+        pad(one_line(card.prompt.strip(), room - 1), room), ("text" if card.prompt.strip() else "dim") + tail
+    )
+    middle = [Span(pad(bar, bar_w) + " ", "accent" + tail)] if bar_w else []
+    return [step, prompt, *middle, *right]
+
+
+def completion_spans(row: Rollout, width: int, tail: str) -> list[Span]:
+    """Step, the completion, its total, advantage and tokens."""
+    sign, role = advantage_sign(row.advantage)
+    room = max(4, width - STEP_W - NUMBER_W - ADVANTAGE_W - TOKENS_W - 2)
+    written = row.completion[: 4 * room + 400].strip()
+    text = one_line(written, room - 1) if written else "(empty)"
+    return [
+        Span(pad(f"{row.step:,}", STEP_W - 1, right=True) + " ", "dim" + tail),
+        Span(pad(text, room), ("text" if written else "dim") + tail),
+        Span(pad(within(row.reward, NUMBER_W - 1), NUMBER_W, right=True), "strong" + tail),
+        Span(pad(f"{sign}{fixed(abs(row.advantage))}", ADVANTAGE_W, right=True), role + tail),
+        Span(pad(f"{row.tokens:,}", TOKENS_W, right=True), "dim" + tail),
+        Span(" ✂" if row.truncated else "  ", "attention" + tail),
+    ]
+
+
+class GroupHeading(LinePane):
+    """The rule over the list: words over their columns."""
+
+    of_completions = False
+    order = ""
+    """How the list is sorted, in a word or two."""
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """One ruled line."""
+        ends: tuple[tuple[str, int], ...]
+        if self.of_completions:
+            ends = (("total", NUMBER_W), ("adv", ADVANTAGE_W), ("tokens", TOKENS_W))
+            at = width - 2 - sum(wide for _, wide in ends) - 1
+            title = "completions"
+        else:
+            ends = (("mean", NUMBER_W), ("spread", NUMBER_W))
+            at = (
+                width
+                - 1
+                - sum(wide for _, wide in ends)
+                - (KIND_W if width - 2 >= WORDS_FROM else SHORT_KIND_W)
+            )
+            title = "groups"
+        words = [(2, f"{title}, {self.order}" if self.order else title, "title")]
+        for word, wide in ends:
+            at += wide
+            words.append((at - len(word), word, "dim"))
+        if not self.of_completions:
+            words.append((at + 2, "kind", "dim"))
+        return [headed(words, width - 1)]

@@ -1,0 +1,179 @@
+"""The chosen completion in full: folded, compared or raw; below it what the functions said, and the prompt.
+
+Knows a card and how its text is wished to be read; chooses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import fixed, plural, within
+from grpo_tui.present.group_card import CardRow, GroupCard
+from grpo_tui.present.reading import compared, laid_out, raw, structured
+from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
+from grpo_tui.ui.widgets.group_lines import advantage_sign
+
+View = Literal["text", "diff", "raw", "prompt"]
+WORDS = {"text": "completion", "diff": "completion", "raw": "completion, raw", "prompt": "prompt"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a completion is read.
+
+    Attributes:
+        view: its text with structure, against another one, raw, or the prompt instead.
+        folded: names of blocks shown as one line.
+        against: what it is compared with: its name, and its text.
+        found: places that the query has hit.
+    """
+
+    view: View = "text"
+    folded: frozenset[str] = frozenset()
+    against: tuple[str, str] = ("", "")
+    found: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+
+
+class ReaderHeading(LinePane):
+    """What is being read."""
+
+    card: GroupCard | None = None
+    row: CardRow | None = None
+    reading = Reading()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """One rule."""
+        row = self.row
+        if row is None:
+            return [ruled([[Span("completion", "title")]], width)]
+        view = self.reading.view
+        if view == "prompt":
+            return [
+                ruled(
+                    [[Span("prompt", "title")], [Span("as the dataset and the config give it", "dim")]], width
+                )
+            ]
+        sign, role = advantage_sign(row.advantage)
+        parts: list[Line] = [
+            [Span(f"{WORDS[view].replace('completion', f'completion {row.index + 1}', 1)}", "title")]
+        ]
+        if view == "diff":
+            name = self.reading.against[0]
+            parts.append([Span(f"against {one_line(name, 40)}", "accent"), Span("  [-gone-] {+new+}", "dim")])
+        parts.append([Span("total ", "dim"), Span(within(row.total, 8), "strong")])
+        parts.append([Span(f"{sign} ", role), Span(fixed(abs(row.advantage)), role)])
+        ended = "✂ cut off at the limit" if row.truncated else "ended"
+        parts.append(
+            [
+                Span(f"{plural(row.tokens, 'token')}, ", "dim"),
+                Span(ended, "attention" if row.truncated else "dim"),
+            ]
+        )
+        return [ruled(parts, width)]
+
+
+class Reader(LineScroll):
+    """The text, wrapped and scrollable."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._card: GroupCard | None = None
+        self._row: CardRow | None = None
+        self._names: tuple[str, ...] = ()
+        self._reading = Reading()
+        self._kept: tuple[object, list[Line]] | None = None
+        self.tells_rewards = False
+        """Whether what each function gave stands here, because not all of them have a column above."""
+
+    def show(
+        self, card: GroupCard | None, row: CardRow | None, reading: Reading, names: Sequence[str]
+    ) -> None:
+        """Show a completion; another one begins at its top."""
+        other = card is None or row is None or (self._card, self._row) != (card, row)
+        if other or replace(reading, folded=frozenset()) != replace(self._reading, folded=frozenset()):
+            self.scroll_to(y=0, animate=False, force=True)
+        self._card, self._row, self._reading, self._names = card, row, reading, tuple(names)
+        self.changed()
+
+    def lines(self, width: int) -> Sequence[Line]:
+        """The text, then what belongs to it; kept, for a large one takes a while."""
+        key = (
+            self._card,
+            self._row,
+            self._reading,
+            self._reading.found,
+            self._names,
+            self.tells_rewards,
+            width,
+        )
+        if self._kept is None or self._kept[0] != key:
+            self._kept = (key, self._laid(max(4, width - 2)))
+        return self._kept[1]
+
+    def _laid(self, room: int) -> list[Line]:
+        card, row, reading = self._card, self._row, self._reading
+        if card is None or row is None:
+            return []
+        if reading.view == "prompt":
+            return self._prompt(card, room)
+        if not row.text:
+            return [[Span(" (empty: the model ended at once)", "dim")], *self._about(card, row, room)]
+        if reading.view == "raw":
+            spans = raw(row.text)
+        elif reading.view == "diff":
+            spans = compared(reading.against[1], row.text)
+        else:
+            spans = structured(row.text, reading.folded, reading.found)
+        lines: list[Line] = [
+            [Span(" "), *(Span(text, role) for text, role in line)] for line in laid_out(spans, room)
+        ]
+        return [*lines, *self._about(card, row, room)]
+
+    def _about(self, card: GroupCard, row: CardRow, room: int) -> list[Line]:
+        """What the functions gave and said, the gold answer and the other columns."""
+        lines: list[Line] = [()]
+        if self.tells_rewards or None in row.rewards:
+            lines += self._rewards(row, room)
+        if row.extra:
+            lines += self._pairs("what the functions said", row.extra, room)
+        if card.columns:
+            lines += self._pairs("the row of the dataset", card.columns, room)
+        return lines
+
+    def _rewards(self, row: CardRow, room: int) -> list[Line]:
+        lines: list[Line] = [ruled([[Span("rewards", "dim")]], room + 2)]
+        wide = max((len(one_line(name, 30)) for name in self._names), default=0)
+        for number, name in enumerate(self._names):
+            value = row.rewards[number] if number < len(row.rewards) else None
+            said = "   abstained" if value is None else ""
+            lines.append(
+                [
+                    Span(f" {one_line(name, 30):{wide}}  "),
+                    Span(f"{within(value, 9):>9}", "strong"),
+                    Span(said, "dim"),
+                ]
+            )
+        return lines
+
+    def _pairs(self, title: str, pairs: Sequence[tuple[str, str]], room: int) -> list[Line]:
+        lines: list[Line] = [ruled([[Span(title, "dim")]], room + 2)]
+        for name, value in pairs:
+            head = f"{one_line(name, 30)}: "
+            for number, line in enumerate(laid_out([(head, "dim"), (value, "text")], room)):
+                lines.append(
+                    [Span(" " if number == 0 else "   "), *(Span(text, role) for text, role in line)]
+                )
+        return lines
+
+    def _prompt(self, card: GroupCard, room: int) -> list[Line]:
+        lines: list[Line] = []
+        for role, text in card.messages:
+            if role:
+                lines.append([Span(f" {one_line(role, 30)}", "accent")])
+            lines += [
+                [Span(" "), *(Span(t, r) for t, r in line)] for line in laid_out(structured(text), room)
+            ]
+        return [*lines, *(self._pairs("the row of the dataset", card.columns, room) if card.columns else [])]

@@ -1,0 +1,254 @@
+"""The pane Generations: find groups and completions, read them, compare them, by its keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.core import records as r
+from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.screens.course import CourseScreen
+from grpo_tui.ui.screens.generations import GenerationsScreen
+from grpo_tui.ui.widgets.card_table import CardTable
+from grpo_tui.ui.widgets.group_table import GroupTable
+from grpo_tui.ui.widgets.reader import Reader
+from tests.ui.conftest import app_on, opened, shown, until
+from tests.ui.recorded_run import GROUPS, HOSTILE, SIZE, RecordedRun, recorded
+
+WIDE = (160, 44)
+
+
+def screen_of(app: GrpoApp) -> GenerationsScreen:
+    assert isinstance(app.screen, GenerationsScreen)
+    return app.screen
+
+
+async def at_generations(pilot: Any) -> None:
+    await opened(pilot)
+    await pilot.press("5")
+    await until(pilot, lambda: screen_of(pilot.app).card is not None)
+
+
+async def asked(pilot: Any, line: str) -> None:
+    await pilot.press("slash")
+    screen_of(pilot.app).query_one("#generation-query").value = line
+    await pilot.press("enter")
+    await until(pilot, lambda: screen_of(pilot.app).found.line == line)
+
+
+def text_read(app: GrpoApp) -> str:
+    lines = screen_of(app).query_one(Reader).lines(60)
+    return "\n".join("".join(span.text for span in line).rstrip() for line in lines)
+
+
+async def test_it_shows_the_newest_group_with_its_parts(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await at_generations(pilot)
+        body = shown(app)
+        assert f"{57 * GROUPS * SIZE:,} completions" in body
+        assert "correctness" in body
+        assert "format_reward" in body
+        card = screen_of(app).card
+        assert card is not None
+        assert card.step == 57
+        assert card.prompt in body
+        assert "gold " + str(card.gold) in body
+
+
+async def test_a_query_narrows_the_list_and_marks_what_it_found(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await at_generations(pilot)
+        await asked(pilot, "rewards.format_reward is none and step<=10")
+        await until(pilot, lambda: "10 of 1,824" in shown(app))
+        table = screen_of(app).query_one(GroupTable)
+        assert table.count == 10
+        await until(pilot, lambda: "●1" in shown(app))
+        await pilot.press("c")
+        assert table.of_completions
+        await until(pilot, lambda: table.selected is not None)
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: screen_of(app).found.line == "")
+        assert table.count == 57 * GROUPS * SIZE
+
+
+async def test_a_query_that_is_not_understood_says_where_and_changes_nothing(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await at_generations(pilot)
+        before = screen_of(app).found
+        await pilot.press("slash", *"reward<", "enter")
+        await until(pilot, lambda: "column 8" in shown(app))
+        assert screen_of(app).found is before
+        await pilot.press("escape")
+        await asked(pilot, "rewards.correctnes>0")
+        await until(pilot, lambda: "correctness" in shown(app).splitlines()[1])
+
+
+async def test_keys_go_to_other_steps_groups_completions_and_visits(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await at_generations(pilot)
+        screen = screen_of(app)
+
+        def step() -> int:
+            return screen.card.step if screen.card is not None else -1
+
+        await pilot.press("left_square_bracket")
+        await until(pilot, lambda: step() == 56)
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: step() == 57)
+        first = screen.card
+        await pilot.press("full_stop")
+        await until(pilot, lambda: screen.card is not None and screen.card != first)
+        await pilot.press("right", "right")
+        assert screen.query_one(CardTable).cursor == 2
+        await until(pilot, lambda: len(screen.visits) > 0)
+        repeated = next(group for group in range(57 * GROUPS, 0, -1) if len(visits_of(run, group)) > 1)
+        screen.go_to_group(repeated)
+        await until(
+            pilot, lambda: screen.card is not None and screen.card.id == repeated and len(screen.visits) > 1
+        )
+        before = [visit.group for visit in screen.visits]
+        at = before.index(repeated)
+        await pilot.press("p" if at else "n")
+        await until(pilot, lambda: screen.card is not None and screen.card.id == before[at - 1 if at else 1])
+
+
+def visits_of(run: RecordedRun, group: int) -> list[int]:
+    from grpo_tui.store.reader import RunReader
+
+    reader = RunReader(run.folder.database)
+    try:
+        key = reader.groups_by_id([group])[0].prompt_key
+        return [visit.group for visit in reader.visits(key)]
+    finally:
+        reader.close()
+
+
+async def test_reading_folds_compares_and_shows_white_space(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await at_generations(pilot)
+        await asked(pilot, 'step==57 and mixed and completion has "<think>" and rewards.correctness==0')
+        await until(pilot, lambda: screen_of(app).row is not None and "<think>" in screen_of(app).row.text)
+        await pilot.press("f")
+        assert "▸ <think>" in text_read(app)
+        await pilot.press("f", "f", "d")
+        assert "[-" in text_read(app)
+        assert "{+" in text_read(app)
+        await pilot.press("r")
+        assert "[-" not in text_read(app)
+        await pilot.press("r", "i")
+        assert "user" in text_read(app)
+        assert "answer: " in text_read(app)
+
+
+async def test_enter_goes_on_and_escape_comes_back(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await at_generations(pilot)
+        screen = screen_of(app)
+        assert screen.part == "list"
+        await pilot.press("enter")
+        assert screen.part == "card"
+        await pilot.press("enter")
+        assert screen.part == "reader"
+        await pilot.press("z")
+        assert not screen.query_one("#found-part").display
+        await pilot.press("escape", "escape", "escape")
+        assert screen.part == "list"
+
+
+async def test_a_live_run_is_followed_at_the_top_and_left_alone_further_down(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await at_generations(pilot)
+        screen = screen_of(app)
+        run.advance(1)
+        await until(pilot, lambda: screen.card is not None and screen.card.step == 58)
+        await pilot.press("down", "down")
+        stays = screen.card
+        run.advance(1)
+        await until(pilot, lambda: "newer ones: home" in shown(app))
+        assert screen.card == stays
+        await pilot.press("home")
+        await until(pilot, lambda: screen.card is not None and screen.card.step == 59)
+
+
+async def test_the_course_of_the_run_and_of_the_prompt(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await at_generations(pilot)
+        await until(pilot, lambda: len(screen_of(app).visits) > 0)
+        await pilot.press("o")
+        await until(pilot, lambda: "different texts in a group" in shown(app))
+        assert isinstance(app.screen, CourseScreen)
+        assert "share of correctness" in shown(app)
+        assert "this prompt" in shown(app)
+        await pilot.press("escape")
+        assert isinstance(app.screen, GenerationsScreen)
+
+
+async def test_a_point_of_a_chart_leads_to_the_completions_of_its_step(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await opened(pilot)
+        app.screen.query_one("#chart-0").focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: "step" in shown(app) and len(app.screen_stack) == 2)
+        await until(pilot, lambda: app.screen.step_here() == 57)  # type: ignore[attr-defined]
+        await pilot.press("left", "left", "g")
+        await until(pilot, lambda: isinstance(app.screen, GenerationsScreen))
+        await until(pilot, lambda: screen_of(app).found.line.startswith("step==5"))
+        await until(pilot, lambda: screen_of(app).card is not None)
+        card = screen_of(app).card
+        assert card is not None
+        assert f"step=={card.step} and mode==train" == screen_of(app).found.line
+        assert card.step < 57
+
+
+async def test_a_group_of_train_is_shown_here(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: "newest group" in shown(app))
+        await pilot.press("down", "down", "G")
+        await until(pilot, lambda: isinstance(app.screen, GenerationsScreen))
+        await until(pilot, lambda: screen_of(app).card is not None)
+
+
+async def test_a_run_without_completions_and_no_run_say_what_to_do(tmp_path: Path) -> None:
+    app = app_on(None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: "No run is open" in shown(app))
+    run = recorded(Path("runs") / "loading", "loading")
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: "No completion is recorded yet." in shown(app))
+    run.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n\n\n", "x" * 100_000, HOSTILE, "word " * 20_000, "שלום עולם", "e" + "\u0301" * 50, "数" * 3000],
+)
+async def test_every_text_is_shown_and_no_control_byte_is(tmp_path: Path, text: str) -> None:
+    run = RecordedRun(Path("runs") / "odd")
+    completions = tuple(r.Completion(i, text, (1.0, 0.0, None), float(i), 0.5, 3, False) for i in range(2))
+    group = r.Group(0, text or "?", {"answer": text}, completions)
+    run.write(r.GenerationBatch(1, 1, 0, "train", 1, 1, run.at(1), (group,)))
+    run.now("update")
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await at_generations(pilot)
+        for key in ("enter", "enter", "d", "r", "i", "o", "escape"):
+            await pilot.press(key)
+            body = shown(app)
+            assert not any((ord(char) < 32 and char != "\n") or 0x7F <= ord(char) < 0xA0 for char in body)
+    run.close()
