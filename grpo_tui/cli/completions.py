@@ -13,7 +13,7 @@ from typing import Any
 
 from grpo_tui.cli.completions_export import write_csv, write_jsonl, write_markdown, write_steps
 from grpo_tui.cli.errors import FAILED, OK, CommandError
-from grpo_tui.cli.look import run_folder
+from grpo_tui.cli.look import readable_folder
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.glyphs import ascii_locale, to_ascii
@@ -43,7 +43,7 @@ def completions(parsed: Any) -> int:
         trouble = views.save(SavedView(parsed.save_view, parsed.where, parsed.sort or ""))
         if trouble:
             raise CommandError(trouble)
-    root = run_folder(parsed.run)
+    root = readable_folder(parsed.run)
     try:
         search = Search(RunFolder(root).database)
     except RunDatabaseError as error:
@@ -59,6 +59,8 @@ def completions(parsed: Any) -> int:
             )
         except QueryError as error:
             raise CommandError(f"--where: {one_line(str(error), 300)}") from error
+        for note in search.notes():
+            print(f"grpo-tui: {one_line(note)}", file=sys.stderr)
         _print(parsed, search, found)
     if found.trouble:
         print(f"grpo-tui: {one_line(found.trouble)}", file=sys.stderr)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.logs import NAMES, copied, followed, list_logs, log_source, what_it_is
 from grpo_tui.cli.plain import has_screen
 from grpo_tui.cli.screen import default_roots, show
 from grpo_tui.core.text import one_line
@@ -20,6 +21,7 @@ from grpo_tui.present.runs_filter import read_filter
 from grpo_tui.present.runs_view import read_run, run_names
 from grpo_tui.store.catalog import find_runs
 from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.importers import source_at
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import Status, read_status
@@ -29,8 +31,16 @@ from grpo_tui.supervisor import adopt
 
 def attach(parsed: Any) -> int:
     """`grpo-tui attach RUN`."""
+    source = log_source(parsed.run)
+    if source is not None:
+        with followed(source) as copy:
+            return _watch(copy)
     root = run_folder(parsed.run)
     _mend(root)
+    return _watch(root)
+
+
+def _watch(root: Path) -> int:
     if has_screen("a line per step"):
         return show(root)
     from grpo_tui.cli.headless import follow
@@ -54,27 +64,34 @@ def runs(parsed: Any) -> int:
         if look is None:
             print(f"grpo-tui: {row.trouble}", file=sys.stderr)
     found = [(row.path, look) for row, look in rows if look is not None and wanted.holds(row, now)]
+    # What others logged has no state and no reward here; a filter, which asks for these, leaves it out.
+    logs = [] if wanted.tests else list_logs(roots)
     if getattr(parsed, "json", False):
+        found += [(source.root, Status(state="logs", step=step)) for source, step in logs]
         print(
             json.dumps([finite_json({"path": str(path), **look.to_json()}) for path, look in found], indent=1)
         )
         return OK
     if not found and rows:
         print(f"none of {plural(len(rows), 'run')} is shown; without --filter all are")
-    elif not found:
+    elif not found and not logs:
         print("no runs here yet; `grpo-tui demo` makes one, `grpo-tui train CONFIG` starts your own")
     for path, look in found:
         total = f"/{look.total_steps}" if look.total_steps else ""
         reward = look.metrics.get("reward")
         name = one_line(from_here(path))
         print(f"{look.state:9} step {look.step}{total:6}  reward {_number(reward):>7}  {name}")
+    for source, step in logs:
+        name = one_line(from_here(source.root))
+        print(f"{'logs':9} step {step}{'':6}  read-only, of {NAMES[source.kind]:>4}  {name}")
     return OK
 
 
 def status(parsed: Any) -> int:
     """`grpo-tui status RUN [--json]`."""
-    root = run_folder(parsed.run)
-    _mend(root)
+    root = readable_folder(parsed.run)
+    if root == parsed.run.absolute():
+        _mend(root)
     try:
         look = read_status(root)
     except RunDatabaseError as error:
@@ -169,6 +186,16 @@ _SHOWN = (
 )
 
 
+def readable_folder(path: Path) -> Path:
+    """A run folder, or the copy of completions that TRL or verl logged, brought up to date.
+
+    Raises:
+        CommandError: It is neither.
+    """
+    source = log_source(path)
+    return run_folder(path) if source is None else copied(source)
+
+
 def run_folder(path: Path) -> Path:
     """The absolute run folder.
 
@@ -181,6 +208,11 @@ def run_folder(path: Path) -> Path:
     if not root.is_dir():
         raise CommandError(f"{path}: no such folder; `grpo-tui runs` lists the runs it can find")
     if not RunFolder(root).exists():
+        if (source := source_at(root)) is not None:
+            raise CommandError(
+                f"{what_it_is(source)} can be read (attach, status, metrics, completions), not steered: "
+                "no grpo-tui is in that process"
+            )
         raise CommandError(
             f"{path}: no run here (it has no run.db); `grpo-tui runs` lists the runs it can find"
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
-from grpo_tui.cli.look import run_folder
+from grpo_tui.cli.look import readable_folder
 from grpo_tui.core.metrics import METRICS, Metric, describe
 from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import compact, plural, told_apart
@@ -35,7 +35,7 @@ def metrics(parsed: Any) -> int:
         raise CommandError("metrics: name a run; `grpo-tui runs` lists them. --explain KEY needs none")
     if parsed.every is not None and parsed.format == "table":
         raise CommandError("--every thins what --format csv and jsonl write; a table sums up all steps")
-    roots = [run_folder(path) for path in parsed.runs]
+    roots = [readable_folder(path) for path in parsed.runs]
     with ExitStack() as stack:
         names = run_names(roots)
         readers = {names[root]: stack.enter_context(closing(_reader(root))) for root in roots}
