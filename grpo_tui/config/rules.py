@@ -68,6 +68,10 @@ class Settings:
         """One of transformers' strategies (`eval_strategy`) as text."""
         return str(self.get(name) or "no")
 
+    def line(self, dotted: str) -> int | None:
+        """The line of a dotted key, of its nearest parent where it has none."""
+        return self.document.line(*_path(dotted))
+
     def finding(
         self, rule: str, severity: Severity, field: str, message: str, *fix: tuple[str, Any] | None
     ) -> Finding:
@@ -82,7 +86,7 @@ class Settings:
         """
         first = fix[0] if fix else None
         change = Fix(first[0], first[1]) if first is not None else None
-        return Finding(rule, severity, field, self.document.line(*_path(field)), message, change)
+        return Finding(rule, severity, field, self.line(field), message, change)
 
 
 def _path(dotted: str) -> tuple[str | int, ...]:

@@ -107,6 +107,11 @@ class Checker:
     ) -> None:
         self.close()
 
+    def listen(self, progress: Progress | None, cancel: threading.Event | None) -> None:
+        """Tell the next calls' progress to somebody else, who may end them."""
+        self._progress = progress or (lambda what: None)
+        self._cancel = cancel or threading.Event()
+
     def close(self) -> None:
         """End the child and everything it started."""
         pipe, self._pipe = self._pipe, None

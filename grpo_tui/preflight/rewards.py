@@ -1,6 +1,6 @@
 """The rewards of a config on a few of its rows, with gold and wrong answers: the playground's findings.
 
-Owns a lab for as long as it takes. What is wrong with a reward is for `rewards.checks` to say.
+It is given a lab. What is wrong with a reward is for `rewards.checks` to say.
 """
 
 from __future__ import annotations
@@ -45,19 +45,23 @@ class RewardLook:
 
 
 def look_at_rewards(
-    config: RunConfig, cancel: threading.Event | None = None, progress: Progress | None = None
+    config: RunConfig,
+    lab: Lab,
+    cancel: threading.Event | None = None,
+    progress: Progress | None = None,
 ) -> RewardLook:
     """Score the gold and wrong answers of a few rows and say what the checks find.
 
     Args:
         config: the run's.
-        cancel: when set, the lab is ended and nothing is found.
+        lab: scores them; it stays open.
+        cancel: when set, the call under way is ended and nothing is found.
         progress: called with one line on what is done.
     """
     say = progress or (lambda what: None)
     cancel = cancel or threading.Event()
     try:
-        with Lab(limit_s=LIMIT_S) as lab, _ending(lab, cancel):
+        with _ending(lab, cancel):
             say("loading the rewards")
             lab.load(config)
             say("reading rows for the rewards")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from grpo_tui.preflight.machine import Machine, this_machine
 from grpo_tui.preflight.memory import Memory
 from grpo_tui.preflight.planning import plan_findings, plan_of
 from grpo_tui.preflight.report import PARTS, Part, Preflight, in_order
-from grpo_tui.preflight.rewards import RewardLook, look_at_rewards
+from grpo_tui.preflight.rewards import LIMIT_S, RewardLook, look_at_rewards
 from grpo_tui.preflight.static import (
     Source,
     Start,
@@ -34,6 +35,7 @@ from grpo_tui.preflight.static import (
     reach_findings,
     unexplained,
 )
+from grpo_tui.rewards.lab import Lab
 
 Tell = Callable[[Preflight], None]
 """Called with everything known so far, after each part."""
@@ -56,6 +58,7 @@ def check(
     parts: Sequence[Part] = PARTS,
     machine: Machine | None = None,
     memory: Memory | None = None,
+    children: Children | None = None,
 ) -> Preflight:
     """Check a config before it starts.
 
@@ -68,6 +71,8 @@ def check(
         parts: which parts; the others are left out of the result.
         machine: what the machine has; this one when None.
         memory: what earlier checks found, used where nothing has changed since.
+        children: processes kept for the next check by the caller, who ends them; without, they end with
+            this call.
 
     Returns:
         What was found; with `cancel` set, as far as it had come.
@@ -86,8 +91,46 @@ def check(
     flight.reached = tuple(reach_findings(settings, start, machine))
     flight.say()
     if inspected.config is not None and any(part in LOADING for part in parts):
-        _load(flight, inspected.config, progress, cancel or threading.Event(), memory)
+        with ExitStack() as ending:
+            kept = children or ending.enter_context(Children())
+            _load(
+                flight,
+                inspected.config,
+                _Asking(kept, progress, cancel or threading.Event(), memory or Memory()),
+            )
     return flight.result()
+
+
+class Children:
+    """The processes that look at data and rewards, started when they are first needed; a context manager."""
+
+    def __init__(self) -> None:
+        self.checker: Checker | None = None
+        self.lab: Lab | None = None
+
+    def __enter__(self) -> Children:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End them."""
+        checker, lab, self.checker, self.lab = self.checker, self.lab, None, None
+        if checker is not None:
+            checker.close()
+        if lab is not None:
+            lab.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """How the processes are asked in one check."""
+
+    children: Children
+    progress: Progress | None
+    cancel: threading.Event
+    memory: Memory
 
 
 @dataclass(slots=True)
@@ -106,6 +149,7 @@ class _Flight:
     checked: tuple[Finding, ...] = ()
     rewards: RewardLook | None = None
     done: list[Part] = field(default_factory=lambda: ["static"])
+    made: tuple[Facts, Plan] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def say(self) -> None:
@@ -117,8 +161,11 @@ class _Flight:
         """Everything known so far as one value."""
         made = self._plan()
         found = [*self.first.findings, *self.reached, *self.checked]
+        tips: list[Finding] = []
         if self.rewards is not None:
-            found += _unsaid(self.rewards.findings, found)
+            said = _unsaid(self.rewards.findings, found)
+            found += [f for f in said if f.severity != "info"]
+            tips = [f for f in said if f.severity == "info"]
         if made is not None:
             found += plan_findings(self.settings, made)
         ordered = in_order(unexplained(found))
@@ -127,7 +174,7 @@ class _Flight:
         return replace(
             self.first,
             findings=ordered,
-            advice=tuple(advice(self.settings, self.facts, steps)),
+            advice=(*advice(self.settings, self.facts, steps), *tips),
             plan=made.to_json() if made is not None else None,
             checklist=checklist(self.settings, ordered, self.facts, self.rewards, made),
             facts=self.facts,
@@ -141,7 +188,10 @@ class _Flight:
         refused = {f.id for f in errors_of(self.first.findings)}
         if any(name.startswith("batch.") for name in refused):
             return None  # sizes that do not go together have no sums
-        return plan_of(config, self.facts, self.machine, self.root, world_size=self.start.world_size)
+        if self.made is None or self.made[0] is not self.facts:
+            made = plan_of(config, self.facts, self.machine, self.root, world_size=self.start.world_size)
+            self.made = (self.facts, made)
+        return self.made[1]
 
 
 def _unsaid(found: Sequence[Finding], before: Sequence[Finding]) -> list[Finding]:
@@ -150,27 +200,23 @@ def _unsaid(found: Sequence[Finding], before: Sequence[Finding]) -> list[Finding
     return [f for f in found if not (data_failed and f.id == "rewards.not-tried")]
 
 
-def _load(
-    flight: _Flight,
-    config: RunConfig,
-    progress: Progress | None,
-    cancel: threading.Event,
-    memory: Memory | None,
-) -> None:
+def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
     """Look at model, data and rewards, which takes processes of their own, side by side."""
-    memory = memory or Memory()
+    memory, cancel = asking.memory, asking.cancel
     key = memory.key(config, flight.start.world_size)
     rewards: Future[RewardLook] | None = None
     with ThreadPoolExecutor(1, thread_name_prefix="preflight-rewards") as beside:
         known = memory.rewards(key)
         if "rewards" in flight.parts and known is None:
-            rewards = beside.submit(look_at_rewards, config, cancel, progress)
+            asking.children.lab = asking.children.lab or Lab(limit_s=LIMIT_S)
+            lab = asking.children.lab
+            rewards = beside.submit(look_at_rewards, config, lab, cancel, asking.progress)
             rewards.add_done_callback(lambda done: _rewards_done(flight, done, cancel))
         elif "rewards" in flight.parts and known is not None:
             flight.rewards = known
             flight.done.append("rewards")
         if "model" in flight.parts or "data" in flight.parts:
-            _facts(flight, config, progress, cancel, memory, key)
+            _facts(flight, config, asking, key)
     if rewards is not None and not cancel.is_set():
         memory.keep_rewards(key, rewards.result())
 
@@ -183,35 +229,30 @@ def _rewards_done(flight: _Flight, done: Future[RewardLook], cancel: threading.E
     flight.say()
 
 
-def _facts(
-    flight: _Flight,
-    config: RunConfig,
-    progress: Progress | None,
-    cancel: threading.Event,
-    memory: Memory,
-    key: str,
-) -> None:
-    known = memory.checked(key)
+def _facts(flight: _Flight, config: RunConfig, asking: _Asking, key: str) -> None:
+    known = asking.memory.checked(key)
     if known is None:
-        wanted = [p for p in ("data", "model", "tokenizer") if p in flight.parts or "model" in flight.parts]
+        wanted = (["data"] if "data" in flight.parts else []) + ["model", "tokenizer"]
 
         def take(checked: Checked) -> None:
             flight.facts, flight.checked = checked.facts, checked.findings
             flight.say()
 
+        children = asking.children
+        children.checker = children.checker or Checker()
+        children.checker.listen(asking.progress, asking.cancel)
         try:
-            with Checker(progress, cancel) as checker:
-                known = checker.check(
-                    config,
-                    world_size=flight.start.world_size,
-                    line_of=lambda name: flight.settings.finding("", "info", name, "").line,
-                    parts=wanted if "data" in flight.parts else [p for p in wanted if p != "data"],
-                    tell=take,
-                )
+            known = children.checker.check(
+                config,
+                world_size=flight.start.world_size,
+                line_of=flight.settings.line,
+                parts=wanted,
+                tell=take,
+            )
         except CheckCancelledError:
             return
         if not any(f.id == "checker.failed" for f in known.findings):
-            memory.keep_checked(key, known)
+            asking.memory.keep_checked(key, known)
     flight.facts, flight.checked = known.facts, known.findings
     flight.done += [part for part in ("model", "data") if part in flight.parts]
     flight.say()
