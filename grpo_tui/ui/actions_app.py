@@ -9,6 +9,8 @@ PANES: tuple[Action, ...] = (
     Action("pane.config", "2", "Config", "Show the open config, as form and as text.", "all"),
     Action("pane.rewards", "3", "Rewards", "Show what the rewards give, and on which completions.", "all"),
     Action("pane.train", "4", "Train", "Show the open run.", "all"),
+    Action("pane.generations", "5", "Generations",
+           "Show the completions of the open run, and why each got its reward.", "all"),
 )  # fmt: skip
 
 EVERYWHERE: tuple[Action, ...] = (

@@ -64,6 +64,12 @@ def _config_screen() -> Screen[None]:
     return ConfigScreen()
 
 
+def _generations_screen() -> Screen[None]:
+    from grpo_tui.ui.screens.generations import GenerationsScreen
+
+    return GenerationsScreen()
+
+
 def _rewards_screen() -> Screen[None]:
     from grpo_tui.ui.screens.rewards import RewardsScreen
 
@@ -88,6 +94,7 @@ class GrpoApp(OutwardApp):
         "config": _config_screen,
         "rewards": _rewards_screen,
         "train": _train_screen,
+        "generations": _generations_screen,
     }
     COMPONENT_CLASSES = COMPONENTS
     BINDINGS = bindings("all")
@@ -217,6 +224,10 @@ class GrpoApp(OutwardApp):
             self.notify("No run is open: choose one and press enter.", markup=False)
         else:
             self._to_pane("train")
+
+    def action_pane_generations(self) -> None:
+        """Show the completions of the open run."""
+        self._to_pane("generations")
 
     def show_generations(self, query: str = "", group: int | None = None) -> None:
         """Show what a query finds in Generations, with the cursor on a group."""

@@ -20,7 +20,10 @@ PANES = (
     ("config", "2", "Config"),
     ("rewards", "3", "Rewards"),
     ("train", "4", "Train"),
+    ("generations", "5", "Generations"),
 )
+TIGHT = 100
+"""Below this width the panes stand closer, so that the run keeps its name."""
 
 
 class Header(LinePane):
@@ -43,7 +46,8 @@ class Header(LinePane):
         left: list[Span] = []
         for pane, key, label in PANES:
             role = "here" if pane == self._pane else "dim"
-            left.append(Span(f" {key} {label} ", role, f"app.pane_{pane}"))
+            gap = "" if width < TIGHT else " "
+            left.append(Span(f" {key} {label}{gap}", role, f"app.pane_{pane}"))
         return [spread(left, self._run(width - width_of(left) - 2), width)]
 
     def _run(self, width: int) -> Line:
