@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from grpo_tui.core import records as r
 from grpo_tui.ui.app import GrpoApp
@@ -31,10 +32,14 @@ async def at_generations(pilot: Any) -> None:
     await until(pilot, lambda: screen_of(pilot.app).card is not None)
 
 
-async def asked(pilot: Any, line: str) -> None:
+async def typed(pilot: Any, line: str) -> None:
     await pilot.press("slash")
-    screen_of(pilot.app).query_one("#generation-query").value = line
+    screen_of(pilot.app).query_one(Input).value = line
     await pilot.press("enter")
+
+
+async def asked(pilot: Any, line: str) -> None:
+    await typed(pilot, line)
     await until(pilot, lambda: screen_of(pilot.app).found.line == line)
 
 
@@ -84,7 +89,7 @@ async def test_a_query_that_is_not_understood_says_where_and_changes_nothing(run
         await until(pilot, lambda: "column 8" in shown(app))
         assert screen_of(app).found is before
         await pilot.press("escape")
-        await asked(pilot, "rewards.correctnes>0")
+        await typed(pilot, "rewards.correctnes>0")
         await until(pilot, lambda: "correctness" in shown(app).splitlines()[1])
 
 

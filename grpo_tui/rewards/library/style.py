@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from grpo_tui.core.repetition import repeated_share
 from grpo_tui.rewards.library.base import TextReward, require
 
 
@@ -15,7 +16,7 @@ class Repetition(TextReward):
     """0 where no run of `ngram` words comes twice, down to `-most` where nearly all of them do.
 
     The share of repeated n-grams, `1 - distinct / all`, as in the repetition penalty of Yeo et al. 2025
-    (arXiv:2502.03373). A text without spaces is looked at letter by letter.
+    (arXiv:2502.03373); see `core.repetition.repeated_share`.
 
     Args:
         ngram: words to a run.
@@ -33,13 +34,7 @@ class Repetition(TextReward):
 
     def score(self, text: str) -> float:
         """See `TextReward.score`."""
-        words: Sequence[str] = text.lower().split()
-        if len(words) <= self.ngram < len(text):
-            words = text  # "!!!!!!!!" is one word, and all repetition
-        runs = [tuple(words[i : i + self.ngram]) for i in range(len(words) - self.ngram + 1)]
-        if len(runs) < 2:
-            return 0.0
-        return -self.most * (1 - len(set(runs)) / len(runs))
+        return -self.most * repeated_share(text, self.ngram)
 
 
 class ForbiddenWords(TextReward):

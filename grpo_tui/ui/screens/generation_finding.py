@@ -49,6 +49,7 @@ class Finding(Shell):
     _cancel = threading.Event()
     _asked_at = 0.0
     _goes_to: int | None = None
+    _looks_again = False
 
     @property
     def _screen(self) -> Screen[Any]:
@@ -72,13 +73,21 @@ class Finding(Shell):
 
     def look_again(self) -> None:
         """Find again what is found now, when a live run has moved on and somebody is at its top."""
-        pause = max(AGAIN_S, REST * self.found.seconds)
-        if self.newest <= self.found.newest_group:
+        if self.newest <= self.found.newest_group or not self._screen.is_attached:
             return
-        if self.follows and time.monotonic() - self._asked_at > pause:
-            self.find()
-        else:
+        if not self.follows:
             self._show_state()
+            return
+        rest = self._asked_at + max(AGAIN_S, REST * self.found.seconds) - time.monotonic()
+        if rest <= 0:
+            self.find()
+        elif not self._looks_again:
+            self._looks_again = True
+            self._screen.set_timer(rest, self._rested)
+
+    def _rested(self) -> None:
+        self._looks_again = False
+        self.look_again()
 
     def find(self) -> None:
         """Look for what the query asks; what is found comes later, a search that runs is given up."""

@@ -138,8 +138,9 @@ class GenerationsScreen(Screen[None], Finding, CompletionReading):
     # -- what is chosen --------------------------------------------------------------------------
 
     def on_group_table_chosen(self, event: GroupTable.Chosen) -> None:
-        """Another line of the list."""
+        """Another line of the list; back at the top, what came meanwhile comes in."""
         self.show_chosen()
+        self.look_again()
 
     def on_card_table_chosen(self, event: CardTable.Chosen) -> None:
         """Another completion of the group."""
