@@ -285,7 +285,7 @@ def test_lengths_are_those_of_trls_own_call(tmp_path: Path) -> None:
 def test_a_prompt_that_leaves_no_room_is_told_with_its_row(tmp_path: Path) -> None:
     rows = changed(row_6={"prompt": "x " * 150})
     found = only(judged(session_of(tmp_path, rows), tokens=True), "data.too-long")
-    assert "row 6: the prompt has" in found.message
+    assert "the prompt of row 6 has" in found.message
     assert "leaves 192" in found.message
     assert found.fix is not None
     assert (found.fix.field, found.fix.value) == ("grpo_tui.filters.max_prompt_tokens", 192)

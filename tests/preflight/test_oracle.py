@@ -12,12 +12,10 @@ import pytest
 import yaml
 
 from grpo_tui.demo import DEMO_MODEL
-from grpo_tui.preflight.machine import GpuFacts, Machine
 from grpo_tui.preflight.static import Source, Start, static_check
+from tests.preflight.machines import A100, machine
 
-GPU = GpuFacts(0, "NVIDIA A100", (8, 0), 80 << 30, 80 << 30)
-EVERYTHING = {"vllm": "0.25.0", "peft": "0.19.0", "bitsandbytes": "0.49.0", "liger-kernel": "0.9.0"}
-MACHINE = Machine((GPU,), version=lambda name: EVERYTHING.get(name, "99.0"), ask=None)  # type: ignore[arg-type]
+MACHINE = machine(A100)
 
 # What GRPOConfig itself raises on; each value is what is changed of a config that it takes.
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {

@@ -11,13 +11,13 @@ import yaml
 
 from grpo_tui.config.draft import Draft
 from grpo_tui.demo import DEMO_MODEL
-from grpo_tui.preflight.machine import Answer, GpuFacts, Machine
+from grpo_tui.preflight.machine import Answer, Machine
 from grpo_tui.preflight.packages import window
 from grpo_tui.preflight.report import Preflight
-from grpo_tui.preflight.static import Source, Start, static_check
+from grpo_tui.preflight.run import QUICK, check
+from grpo_tui.preflight.static import Source, Start
+from tests.preflight.machines import A100, T4, machine, serving
 
-A100 = GpuFacts(0, "NVIDIA A100", (8, 0), 80 << 30, 80 << 30)
-T4 = GpuFacts(0, "Tesla T4", (7, 5), 16 << 30, 16 << 30)
 BASE: dict[str, Any] = {
     "model_name_or_path": str(DEMO_MODEL),
     "per_device_train_batch_size": 8,
@@ -29,40 +29,15 @@ BASE: dict[str, Any] = {
 HUB = "Qwen/Qwen2.5-0.5B-Instruct"
 
 
-def version(**changed: str | None) -> Any:
-    """Every package in a version that fits, but for those named."""
-    fits = {"vllm": "0.25.0", "peft": "0.19.0", "liger-kernel": "0.9.0", "bitsandbytes": "0.49.0"}
-    versions = {**fits, **{name.replace("_", "-"): value for name, value in changed.items()}}
-    return lambda name: versions.get(name, "99.0")
-
-
-def machine(
-    *gpus: GpuFacts, accounts: tuple[str, ...] = (), env: dict[str, str] | None = None, **kw: Any
-) -> Machine:
-    answers = kw.pop("answers", {})
-
-    def ask(url: str) -> Answer:
-        return next((a for end, a in answers.items() if url.endswith(end)), Answer(None, trouble="refused"))
-
-    taken = kw.pop("taken", ())
-    return Machine(
-        gpus,
-        frozenset(accounts),
-        env or {},
-        version(**kw),
-        lambda path: 1 << 40,
-        lambda port: port in taken,
-        ask,
-    )
-
-
 def look(
     folder: Path, change: dict[str, Any], where: Machine | None = None, start: Start | None = None
 ) -> Preflight:
     (folder / "rows.jsonl").write_text('{"prompt": "q", "solution": "1"}\n' * 40)
     file = folder / "c.yaml"
     file.write_text(yaml.safe_dump({**copy.deepcopy(BASE), **change}, sort_keys=False))
-    return static_check(Source(file), start or Start(root=folder / "run"), where or machine(A100))
+    return check(
+        Source(file), start or Start(root=folder / "run"), parts=QUICK, machine=where or machine(A100)
+    )
 
 
 # name: what is changed, the rule that must speak, the severity, the field.
@@ -323,7 +298,8 @@ def test_a_rule_finds_its_fault_and_its_fix_takes_it_away(name: str, tmp_path: P
     assert mine[0].fix is not None
     draft = Draft.open(tmp_path / "c.yaml")
     draft.apply(mine[0])
-    after = static_check(Source(tmp_path / "c.yaml", draft.text), Start(root=tmp_path / "run"), where)
+    source, start = Source(tmp_path / "c.yaml", draft.text), Start(root=tmp_path / "run")
+    after = check(source, start, parts=QUICK, machine=where)
     assert (rule, field) not in {(f.id, f.field) for f in after.findings}
 
 
@@ -404,32 +380,15 @@ SERVER = {"use_vllm": True, "vllm_mode": "server", "vllm_server_host": "127.0.0.
             {"/health": Answer(200), "/v1/models": Answer(200, {"data": [{"id": "other/model"}]})},
             "vllm.other-model",
         ),
+        ({**serving(str(DEMO_MODEL)), "json": Answer(404)}, "vllm.no-weights"),
         (
             {
-                "/health": Answer(200),
-                "/v1/models": Answer(200, {"data": [{"id": str(DEMO_MODEL)}]}),
-                "json": Answer(404),
-            },
-            "vllm.no-weights",
-        ),
-        (
-            {
-                "/health": Answer(200),
-                "/v1/models": Answer(200, {"data": [{"id": str(DEMO_MODEL)}]}),
+                **serving(str(DEMO_MODEL)),
                 "json": Answer(200, {"vllm_config": {"model_config": {"logprobs_mode": "raw_logprobs"}}}),
             },
             "vllm.logprobs",
         ),
-        (
-            {
-                "/health": Answer(200),
-                "/v1/models": Answer(200, {"data": [{"id": str(DEMO_MODEL)}]}),
-                "json": Answer(
-                    200, {"vllm_config": {"model_config": {"logprobs_mode": "processed_logprobs"}}}
-                ),
-            },
-            None,
-        ),
+        (serving(str(DEMO_MODEL)), None),
     ],
 )
 def test_a_vllm_server_is_asked_what_it_serves(

@@ -1,0 +1,61 @@
+"""Machines for rules to look at: GPUs, versions, accounts and servers as a test wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from grpo_tui.preflight.machine import Answer, GpuFacts, Machine
+
+A100 = GpuFacts(0, "NVIDIA A100", (8, 0), 80 << 30, 80 << 30)
+T4 = GpuFacts(0, "Tesla T4", (7, 5), 16 << 30, 16 << 30)
+FITTING = {"vllm": "0.25.0", "peft": "0.19.0", "liger-kernel": "0.9.0", "bitsandbytes": "0.49.0"}
+
+
+def version(**changed: str | None) -> Any:
+    """Every package in a version that fits, but for those named."""
+    versions = {**FITTING, **{name.replace("_", "-"): value for name, value in changed.items()}}
+    return lambda name: versions.get(name, "99.0")
+
+
+def machine(
+    *gpus: GpuFacts,
+    accounts: tuple[str, ...] = (),
+    env: dict[str, str] | None = None,
+    answers: Mapping[str, Answer] | None = None,
+    taken: tuple[int, ...] = (),
+    **versions: str | None,
+) -> Machine:
+    """A machine.
+
+    Args:
+        gpus: those a run may use.
+        accounts: services it can log in to.
+        env: its environment.
+        answers: what servers say, by the end of the address.
+        taken: ports in use.
+        versions: packages that are other than `FITTING`, None for one that is missing.
+    """
+    known = answers or {}
+
+    def ask(url: str) -> Answer:
+        return next((a for end, a in known.items() if url.endswith(end)), Answer(None, trouble="refused"))
+
+    return Machine(
+        gpus,
+        frozenset(accounts),
+        env or {},
+        version(**versions),
+        lambda path: 1 << 40,
+        lambda port: port in taken,
+        ask,
+    )
+
+
+def serving(model: str) -> dict[str, Answer]:
+    """A vLLM server as `trl vllm-serve` starts it."""
+    return {
+        "/health": Answer(200),
+        "/v1/models": Answer(200, {"data": [{"id": model}]}),
+        "json": Answer(200, {"vllm_config": {"model_config": {"logprobs_mode": "processed_logprobs"}}}),
+    }
