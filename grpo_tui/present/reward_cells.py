@@ -34,7 +34,9 @@ def ordered(
         low_first: lowest on top; what has no score comes last either way.
         words: only samples in which each of these stands; `#hard` is a tag.
     """
-    kept = [row for row in view.rows if holds(view, row, words)]
+    kept = [row for row in view.rows if holds(view, row, words)] if words else view.rows
+    if by is None and not words:
+        return [(g, row) for g, group in enumerate(view.groups) for row in (-1, *group.rows)]
     if by is None:
         seen = {row.index for row in kept}
         groups = ((g, [i for i in group.rows if i in seen]) for g, group in enumerate(view.groups))

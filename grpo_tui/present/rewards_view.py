@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
 
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import completion_text, one_line, prompt_text
@@ -185,8 +187,8 @@ def rewards_view(
         SampleRow(
             index=i,
             group=place[i],
-            text=one_line(_ends(completion_text(sample.completion), MOST_TEXT)),
-            kind=one_line(sample_words(sample), 60),
+            text=_row_text(_ends(completion_text(sample.completion), MOST_TEXT)),
+            kind=one_line(words, 60) if (words := sample_words(sample)) else "",
             scores=tuple(r.scores[i] for r in results),
             total=report.aggregate.totals[i],
             advantage=advantages[i],
@@ -220,6 +222,7 @@ def _columns(
     report: Report, muted: Collection[int], differs: Mapping[int, Mapping[int, float | None]]
 ) -> tuple[FunctionColumn, ...]:
     found = []
+    alike = _alike(report)
     for k, result in enumerate(report.scored.functions):
         known = [s for s in result.scores if s is not None and math.isfinite(s)]
         digits = digits_for(known) if known else 2
@@ -238,7 +241,7 @@ def _columns(
                 high=max(known, default=None),
                 mean=sum(known) / len(known) if known else None,
                 histogram=histogram(known),
-                like=_most_like(report, k),
+                like=alike[k],
                 file=result.info.file or "",
                 line=result.info.line,
                 printed=result.output,
@@ -262,16 +265,17 @@ def histogram(values: Sequence[float]) -> str:
     return "".join(BLOCKS[max(0, round(c / top * (len(BLOCKS) - 1)))] if c else " " for c in counts)
 
 
-def _most_like(report: Report, k: int) -> tuple[str, float] | None:
-    results = report.scored.functions
-    best: tuple[str, float] | None = None
-    for other, result in enumerate(results):
-        if other == k:
-            continue
-        pairs = [_both(results[k], result, group.indices) for group in report.aggregate.groups]
+def _alike(report: Report) -> list[tuple[str, float] | None]:
+    """For each function, name and correlation within groups of the one that it goes with most."""
+    results, groups = report.scored.functions, report.aggregate.groups
+    best: list[tuple[str, float] | None] = [None] * len(results)
+    for i, j in combinations(range(len(results)), 2):
+        pairs = [_both(results[i], results[j], group.indices) for group in groups]
         r = within_groups([a for a, _ in pairs], [b for _, b in pairs])
-        if abs(r) > 0.005 and (best is None or abs(r) > abs(best[1])):
-            best = (one_line(result.info.name, 60), r)
+        for k, other in ((i, j), (j, i)):
+            known = best[k]
+            if abs(r) > 0.005 and (known is None or abs(r) > abs(known[1])):
+                best[k] = (one_line(results[other].info.name, 60), r)
     return best
 
 
@@ -318,9 +322,15 @@ def _changes(report: Report, before: Report | None) -> dict[int, dict[int, float
         if earlier is None or result.failure is not None or earlier.failure is not None:
             continue
         for i, (was, now) in enumerate(zip(earlier.scores, result.scores, strict=True)):
-            if repr(was) != repr(now):
+            if was != now and repr(was) != repr(now):  # NaN is not itself, and no change
                 found.setdefault(i, {})[k] = was
     return found
+
+
+@lru_cache(maxsize=4096)
+def _row_text(text: str) -> str:
+    """A completion on one line, remembered: the same samples are scored with every save of the rewards."""
+    return one_line(text)
 
 
 def _ends(text: str, most: int) -> str:

@@ -54,7 +54,7 @@ def aggregate(
     in_order = totals[order]
     return {
         "totals": _listed(totals),
-        "groups": [_group(totals, advantages, group) for group in groups],
+        "groups": _grouped(totals, advantages, groups),
         "reward": _number(torch.nanmean(in_order)),
         "reward_std": _number(nanstd(in_order)),
         "frac_reward_zero_std": _number(flat.float().mean()),
@@ -73,7 +73,7 @@ def _sum_then_normalize(totals: Any, groups: Sequence[Sequence[int]], order: Any
     import torch
 
     mean, std = torch.empty_like(totals), torch.zeros_like(totals)
-    for rows in _by_size(groups):
+    for _, rows in _by_size(groups):
         block = totals[rows]
         mean[rows] = torch.nanmean(block, dim=1, keepdim=True).expand_as(block)
         if block.shape[1] > 1:
@@ -88,7 +88,7 @@ def _normalize_then_sum(rewards: Any, weight: Any, groups: Sequence[Sequence[int
     import torch
 
     normal = torch.empty_like(rewards)
-    for rows in _by_size(groups):
+    for _, rows in _by_size(groups):
         block = rewards[rows]  # (groups, completions, functions)
         mean = torch.nanmean(block, dim=1, keepdim=True)
         std = nanstd(block, dim=1, keepdim=True) if block.shape[1] > 1 else torch.zeros_like(mean)
@@ -114,28 +114,39 @@ def nanstd(tensor: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return std.squeeze() if dim is None else std.squeeze(dim)
 
 
-def _by_size(groups: Sequence[Sequence[int]]) -> list[Any]:
-    """Index tensors of shape (groups, size), one per size, so that like groups are computed as TRL does."""
+def _by_size(groups: Sequence[Sequence[int]]) -> list[tuple[list[int], Any]]:
+    """Places of the groups of one size, and their indices as a tensor of shape (groups, size).
+
+    So that like groups are computed as TRL does.
+    """
     import torch
 
-    sizes: dict[int, list[Sequence[int]]] = {}
-    for group in groups:
-        sizes.setdefault(len(group), []).append(group)
-    return [torch.tensor([list(g) for g in same], dtype=torch.long) for same in sizes.values()]
+    sizes: dict[int, list[int]] = {}
+    for place, group in enumerate(groups):
+        sizes.setdefault(len(group), []).append(place)
+    return [
+        (same, torch.tensor([list(groups[p]) for p in same], dtype=torch.long)) for same in sizes.values()
+    ]
 
 
-def _group(totals: Any, advantages: Any, group: Sequence[int]) -> dict[str, Any]:
+def _grouped(totals: Any, advantages: Any, groups: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+    """Mean, standard deviation and advantages of each group; a single scored total has a deviation of 0."""
     import torch
 
-    own = totals[list(group)]
-    scored = int((~torch.isnan(own)).sum())
-    std = 0.0 if scored == 1 else _number(nanstd(own))
-    return {
-        "indices": list(group),
-        "mean": _number(torch.nanmean(own)),
-        "std": std,
-        "advantages": advantages[list(group)].tolist(),
-    }
+    found: list[dict[str, Any]] = [{} for _ in groups]
+    every = advantages.tolist()
+    for places, rows in _by_size(groups):
+        own = totals[rows]
+        scored = (~torch.isnan(own)).sum(dim=1).tolist()
+        means, stds = torch.nanmean(own, dim=1).tolist(), nanstd(own, dim=1).tolist()
+        for place, count, mean, std in zip(places, scored, means, stds, strict=True):
+            found[place] = {
+                "indices": list(groups[place]),
+                "mean": None if math.isnan(mean) else mean,
+                "std": 0.0 if count == 1 else None if math.isnan(std) else std,
+                "advantages": [every[i] for i in groups[place]],
+            }
+    return found
 
 
 def _listed(tensor: Any) -> list[float | None]:
