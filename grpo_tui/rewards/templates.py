@@ -165,7 +165,10 @@ def no_repetition(completions: list[Any], **kwargs: Any) -> list[float]:
     """Minus the share of runs of four words that have stood before: 0 for none, towards -1 for a loop."""
     scores = []
     for completion in completions:
-        words = text_of(completion).lower().split()
+        text = text_of(completion).lower()
+        words = text.split()
+        if len(words) < 5 and len(text) > 200:  # "!!!!!!!!" is one word, and all repetition
+            words = list(text)
         runs = [tuple(words[i : i + 4]) for i in range(len(words) - 3)]
         scores.append(len(set(runs)) / len(runs) - 1.0 if runs else 0.0)
     return scores

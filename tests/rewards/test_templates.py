@@ -83,6 +83,14 @@ def test_messages_are_read_like_texts_and_no_gold_answer_is_no_score() -> None:
     assert seen == {"extracted": ["1,250"] * 3, "gold": ["1250", "1250", ""]}
 
 
+def test_length_and_style_cost_what_is_long_and_what_repeats() -> None:
+    made = functions(grown(Task(words=100)))
+    long = ["w " * 80, "w " * 90, "w " * 100, "w " * 500]
+    assert made["not_too_long"](long) == pytest.approx([0.0, -0.5, -1.0, -1.0])
+    looped = made["no_repetition"](["a b c d e f", "a b c d " * 50, "!" * 2000, ""])
+    assert looped == pytest.approx([0.0, -1.0, -1.0, 0.0], abs=0.03)
+
+
 def test_a_file_with_one_function_says_in_which_form_the_next_is_written() -> None:
     form = Form("tags", "reasoning", "result")
     task = Task(form)
