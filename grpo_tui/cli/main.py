@@ -9,6 +9,7 @@ import errno
 import io
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from grpo_tui.cli.errors import OK, USAGE, CommandError
@@ -58,7 +59,7 @@ COMMANDS = (
     "demo", "train", "attach", "runs", "status",
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
-    "completions",
+    "completions", "data", "export", "plan", "gpus",
 )  # fmt: skip
 
 
@@ -74,6 +75,26 @@ def _with_implied_command(words: list[str]) -> list[str]:
     if target.suffix in (".yaml", ".yml"):
         return [*words[:position], "open", *words[position:]]
     return words
+
+
+SERVED: dict[str, str] = {
+    "metrics": "metrics:metrics",
+    "check": "check:check",
+    "data": "data:data",
+    "completions": "completions:completions",
+    "plan": "plan:plan_config",
+    "gpus": "gpus:gpus",
+    "score": "score:score",
+    "baseline": "baseline:baseline",
+    "rewards": "rewards:rewards",
+    "probe": "probe:probe_rewards",
+    "cases": "cases:run_cases",
+    "new": "new:new",
+    "config": "config:config",
+    "export": "export:export",
+    "log": "log:log",
+}
+"""Which function of which module beside this one serves a command; each module is imported only then."""
 
 
 def _dispatch(parsed: object) -> int:
@@ -92,50 +113,9 @@ def _dispatch(parsed: object) -> int:
         return {None: look.runs, "attach": look.attach, "runs": look.runs, "status": look.status}[command](
             parsed
         )
-    if command == "metrics":
-        from grpo_tui.cli.metrics import metrics
-
-        return metrics(parsed)
-    if command == "check":
-        from grpo_tui.cli.check import check
-
-        return check(parsed)
-    if command == "completions":
-        from grpo_tui.cli.completions import completions
-
-        return completions(parsed)
-    if command == "score":
-        from grpo_tui.cli.score import score
-
-        return score(parsed)
-    if command == "baseline":
-        from grpo_tui.cli.baseline import baseline
-
-        return baseline(parsed)
-    if command == "rewards":
-        from grpo_tui.cli.rewards import rewards
-
-        return rewards(parsed)
-    if command == "probe":
-        from grpo_tui.cli.probe import probe_rewards
-
-        return probe_rewards(parsed)
-    if command == "cases":
-        from grpo_tui.cli.cases import run_cases
-
-        return run_cases(parsed)
-    if command == "new":
-        from grpo_tui.cli.new import new
-
-        return new(parsed)
-    if command == "config":
-        from grpo_tui.cli.config import config
-
-        return config(parsed)
-    if command == "log":
-        from grpo_tui.cli.log import log
-
-        return log(parsed)
+    if command in SERVED:
+        module, _, name = SERVED[command].partition(":")
+        return int(getattr(import_module(f"grpo_tui.cli.{module}"), name)(parsed))
     from grpo_tui.cli import steer
 
     return steer.steer(parsed)

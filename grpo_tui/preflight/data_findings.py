@@ -235,12 +235,12 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, judged: Judged) -> Iter
         yield judged.found("data.no-room", "error", "max_completion_length", message)
     elif context is not None and prompts is not None and prompts.most > context - longest:
         room = context - longest
-        over = [(row, count) for row, count in prompts.longest if count > room]
-        more = f" and {first_rows([row for row, _ in over[1:]], len(over) - 1)}" if len(over) > 1 else ""
-        row, count = over[0]
+        count = prompts.over(room)
+        rows = [row for row, tokens in prompts.longest if tokens > room]
+        have = "has" if count == 1 else "have up to"
         message = (
-            f"{facts.origin}, row {row:,}{more}: the prompt has {count:,} tokens, and the context of "
-            f"{context:,} less max_completion_length {longest:,} leaves {room:,}"
+            f"{facts.origin}: the prompt of {first_rows(rows, count)} {have} {prompts.most:,} tokens, and "
+            f"the context of {context:,} less max_completion_length {longest:,} leaves {room:,}"
         )
         fix = Fix("grpo_tui.filters.max_prompt_tokens", room)
         severity: Severity = "error" if use_vllm else "warning"
@@ -248,8 +248,9 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, judged: Judged) -> Iter
     if gold is not None and 0 < longest < gold.p99:
         advised = -(-gold.p99 // _STEP) * _STEP
         message = (
-            f"the gold solutions have {gold.p50:,} tokens in the middle and up to {gold.p99:,} in 99 of 100 "
-            f"rows; max_completion_length {longest:,} would cut such an answer off"
+            f"the gold solutions have {gold.p50:,} tokens in the middle, and 99 of 100 have at most "
+            f"{gold.p99:,}; max_completion_length {longest:,} would cut off "
+            f"{percent(gold.over(longest) / gold.count)} of them"
         )
         fix = Fix("max_completion_length", advised)
         yield judged.found("data.completion-length", "warning", "max_completion_length", message, fix)

@@ -227,6 +227,7 @@ class Lengths:
         least, mean, p50, p95, p99, most: of their lengths; percentiles by nearest rank.
         longest: the longest rows as (row, tokens), longest first.
         bins: a histogram as (first, last, texts), both ends counted in.
+        by_length: every length with the number of texts that have it, ascending.
     """
 
     count: int
@@ -238,6 +239,11 @@ class Lengths:
     most: int
     longest: tuple[tuple[int, int], ...] = ()
     bins: tuple[tuple[int, int, int], ...] = ()
+    by_length: tuple[tuple[int, int], ...] = ()
+
+    def over(self, limit: int) -> int:
+        """Return how many texts are longer than a limit."""
+        return sum(count for length, count in self.by_length if length > limit)
 
 
 @dataclass(frozen=True, slots=True)

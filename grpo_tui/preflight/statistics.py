@@ -104,6 +104,7 @@ def lengths(counts: Sequence[int], numbers: Sequence[int]) -> Lengths | None:
         most=ordered[-1],
         longest=tuple((number, count) for count, number in longest),
         bins=histogram(ordered),
+        by_length=tuple(sorted(Counter(ordered).items())),
     )
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import message_text, one_line
+from grpo_tui.preflight.facts import DataFacts, Lengths, RowView
+from grpo_tui.preflight.gold_rewards import GoldReward
 from grpo_tui.present.formatting import MISSING, compact, percent, plural
 
 BAR = 30
@@ -49,7 +51,7 @@ class Block:
     rows: tuple[Row, ...]
 
 
-def summary(facts: Any, findings: Sequence[Finding]) -> list[tuple[str, str]]:
+def summary(facts: DataFacts | None, findings: Sequence[Finding]) -> list[tuple[str, str]]:
     """One line on the whole data as (text, role), the most important first."""
     if facts is None:
         return [("reading the data …", "dim")]
@@ -76,7 +78,7 @@ def summary(facts: Any, findings: Sequence[Finding]) -> list[tuple[str, str]]:
     return parts
 
 
-def row_blocks(view: Any, golds: Sequence[Any] | None, waiting: str = "") -> list[Block]:
+def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str = "") -> list[Block]:
     """One row: the source's columns, the prompt, what the model gets, the answer, the rewards of the gold.
 
     Args:
@@ -113,7 +115,7 @@ def row_blocks(view: Any, golds: Sequence[Any] | None, waiting: str = "") -> lis
     return blocks
 
 
-def _gold_block(golds: Sequence[Any] | None, waiting: str) -> Block:
+def _gold_block(golds: Sequence[GoldReward] | None, waiting: str) -> Block:
     title = "rewards of the right answer"
     if golds is None:
         return Block(title, (), (Row("", waiting or "the lab is starting …", "dim"),))
@@ -123,13 +125,13 @@ def _gold_block(golds: Sequence[Any] | None, waiting: str) -> Block:
             rows.append(Row(gold.name, f"✗ {gold.failure}", "bad"))
             continue
         told = gold.right is not None and gold.right > (gold.wrong or 0.0)
-        same = "" if told else ", so this function does not tell them apart"
+        same = "" if told else ": it does not look at the answer"
         text = f"{compact(gold.right)} right, {compact(gold.wrong)} wrong{same}   ({gold.form})"
         rows.append(Row(gold.name, text, "good" if told else "text"))
     return Block(title, (), tuple(rows) or (Row("", "there are no rewards", "dim"),))
 
 
-def statistics_blocks(facts: Any, findings: Sequence[Finding]) -> list[Block]:
+def statistics_blocks(facts: DataFacts, findings: Sequence[Finding]) -> list[Block]:
     """All rows in figures: findings, columns, lengths, answers, filters."""
     blocks = [_finding_block(findings)] if findings else []
     blocks.append(Block("columns", (f"{facts.looked_at:,} rows looked at",), tuple(_columns(facts))))
@@ -149,19 +151,19 @@ def statistics_blocks(facts: Any, findings: Sequence[Finding]) -> list[Block]:
     if answer is not None and answer.top:
         there = sum(kind.count for kind in answer.kinds)
         most = answer.top[0][1]
+        once = most == 1
         rows = tuple(
             Row(text or "(blank)", f"{_bar(count, most)} {count:,}  {percent(count / max(1, there))}")
             for text, count in answer.top
         )
-        blocks.append(Block("answers", (f"{answer.distinct:,} different",), rows))
+        note = f"{answer.distinct:,} different{', each once' if once else ''}"
+        blocks.append(Block("answers", (note,), () if once else rows))
     return blocks
 
 
 def finding_row(finding: Finding) -> Row:
     """A finding as a line, with its fix."""
-    sign, role = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("·", "dim")}[
-        finding.severity
-    ]
+    sign, role = SIGNS[finding.severity]
     fix = ""
     if finding.fix is not None:
         value = json.dumps(finding.fix.value, ensure_ascii=False, default=str)
@@ -173,7 +175,7 @@ def _finding_block(findings: Sequence[Finding]) -> Block:
     return Block("findings", (), tuple(finding_row(finding) for finding in findings))
 
 
-def _columns(facts: Any) -> list[Row]:
+def _columns(facts: DataFacts) -> list[Row]:
     rows = []
     for column in facts.columns:
         kinds = ", ".join(
@@ -196,7 +198,7 @@ def _columns(facts: Any) -> list[Row]:
     return rows
 
 
-def _lengths(title: str, spread: Any) -> Block:
+def _lengths(title: str, spread: Lengths) -> Block:
     most = max((count for _, _, count in spread.bins), default=1)
     notes = (
         f"median {spread.p50:,}",

@@ -1,0 +1,144 @@
+"""`grpo-tui data`: a config's rows as training will see them, one by one or in figures.
+
+Knows the command's words; finding out is the checker's, the lines are `present.data_view`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.plain import terminal_width
+from grpo_tui.cli.score import told
+from grpo_tui.config import ConfigError, RunConfig, load_config
+from grpo_tui.core.findings import errors_of
+from grpo_tui.core.text import one_line, safe
+from grpo_tui.preflight.checker import Checked, Checker, CheckerError
+from grpo_tui.preflight.exchange import plain
+from grpo_tui.preflight.facts import RowView
+from grpo_tui.preflight.gold_rewards import GoldReward, gold_rewards
+from grpo_tui.present.data_view import Block, finding_row, row_blocks, statistics_blocks, summary
+from grpo_tui.present.formatting import plural
+from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.store.values import finite_json
+
+MOST_MATCHES = 20
+"""Numbers of rows that a search names."""
+LABEL_W = 16
+
+
+def data(parsed: Any) -> int:
+    """`grpo-tui data CONFIG`: exit 1 when an error was found, or no row holds the text."""
+    try:
+        config = load_config(parsed.config, parsed.overrides, world_size=None)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    wants_row = parsed.row is not None or parsed.search is not None or parsed.random
+    try:
+        with Checker(progress=lambda what: told("", what)) as checker:
+            code = _row(checker, config, parsed) if wants_row else _figures(checker, config, parsed)
+    except CheckerError as error:
+        raise CommandError(str(error)) from error
+    finally:
+        told("", "")
+    return code
+
+
+def _figures(checker: Checker, config: RunConfig, parsed: Any) -> int:
+    found = checker.check(config, world_size=None)
+    facts = found.facts.data
+    told("", "")
+    if parsed.json:
+        _print_json(_facts_json(found))
+    elif facts is None or not facts.source_columns:
+        for finding in found.findings:
+            _print_rows(Block("", (), (finding_row(finding),)))
+    else:
+        print("   ".join(one_line(text) for text, _ in summary(facts, found.findings)))
+        _print_blocks(statistics_blocks(facts, found.findings))
+    return FAILED if errors_of(found.findings) else OK
+
+
+def _row(checker: Checker, config: RunConfig, parsed: Any) -> int:
+    matches: tuple[int, ...] = ()
+    if parsed.search is not None:
+        matches = checker.holding(config, parsed.search)
+        if not matches:
+            raise CommandError(f"no row holds {one_line(parsed.search, 60)!r}", FAILED)
+        view = checker.row(config, matches[0])
+    elif parsed.random:
+        view = checker.any_row(config)
+    else:
+        view = checker.row(config, parsed.row)
+        if view.number != parsed.row:
+            raise CommandError(f"--row {parsed.row}: there are {plural(view.total or view.number, 'row')}")
+    golds, why = _golds(config, view, parsed)
+    told("", "")
+    if parsed.json:
+        row = {**plain(view), "rewards": [plain(g) for g in golds or ()], "matches": list(matches)}
+        _print_json({"row": row, "note": why})
+        return OK
+    if parsed.search is not None:
+        named = ", ".join(f"{number:,}" for number in matches[:MOST_MATCHES])
+        more = f" and {len(matches) - MOST_MATCHES:,} more" if len(matches) > MOST_MATCHES else ""
+        where = f" ({view.sampled})" if view.sampled else ""
+        print(f"{plural(len(matches), 'row')} hold it: {named}{more}{where}")
+    elif view.sampled:
+        print(view.sampled)
+    _print_blocks(row_blocks(view, golds, why))
+    return OK
+
+
+def _golds(config: RunConfig, view: RowView, parsed: Any) -> tuple[Sequence[GoldReward] | None, str]:
+    """The rewards of the right answer, or why there are none."""
+    if parsed.no_rewards:
+        return None, "not asked for"
+    if not view.answer_column or view.prompt is None:
+        return (), ""
+    try:
+        with Lab(limit_s=parsed.timeout) as lab:
+            told("", "scoring the right answer")
+            lab.load(config)
+            return gold_rewards(lab, view), ""
+    except LabError as error:
+        return None, str(error)
+
+
+def _facts_json(found: Checked) -> dict[str, Any]:
+    facts = found.facts
+    return {
+        "data": plain(facts.data) if facts.data is not None else None,
+        "tokenizer": plain(facts.tokenizer) if facts.tokenizer is not None else None,
+        "findings": [finding.to_json() for finding in found.findings],
+    }
+
+
+def _print_json(body: Mapping[str, Any]) -> None:
+    print(json.dumps(finite_json(dict(body)), ensure_ascii=False, default=str))
+
+
+def _print_blocks(blocks: Sequence[Block]) -> None:
+    for block in blocks:
+        print()
+        print(one_line(" ── ".join((f"─ {block.title}", *block.notes))))
+        _print_rows(block)
+
+
+def _print_rows(block: Block) -> None:
+    """Labels in a column of their own, texts wrapped beside them."""
+    labels = [one_line(row.label) for row in block.rows]
+    wide = min(LABEL_W, max(map(len, labels), default=0))
+    width = max(40, terminal_width())
+    for label, row in zip(labels, block.rows, strict=True):
+        indent = " " + " " * (wide + 2 if wide else 0)
+        start = f" {one_line(label, wide):<{wide}}  " if wide else " "
+        for line in safe(row.text).expandtabs(4).split("\n"):
+            pieces = textwrap.wrap(
+                line, width - len(indent), drop_whitespace=False, replace_whitespace=False
+            ) or [""]
+            for piece in pieces:
+                print(start + piece)
+                start = indent
