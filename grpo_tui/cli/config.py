@@ -120,6 +120,11 @@ def _opened(path: Path) -> Draft:
 
 
 def _fields(parsed: Any) -> int:
+    if parsed.markdown:
+        from grpo_tui.config.advice_page import advice_page
+
+        print(advice_page(), end="")
+        return OK
     draft = _opened(parsed.config) if parsed.config is not None else Draft.new()
     values = draft.values()
     words = " ".join(parsed.words)

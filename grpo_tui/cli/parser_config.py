@@ -71,7 +71,9 @@ def _fields(kinds: Commands) -> None:
     fields.add_argument("words", metavar="WORDS", nargs="*", help="all have to be found")
     fields.add_argument("--all", action="store_true", help="every field, not only those that matter")
     fields.add_argument("--config", type=Path, metavar="FILE", help="show the values of a config")
-    fields.add_argument("--json", action="store_true", help="one JSON list")
+    shape = fields.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="one JSON list")
+    shape.add_argument("--markdown", action="store_true", help="all advice as one page")
 
 
 def _set(kinds: Commands) -> None:

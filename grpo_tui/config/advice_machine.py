@@ -34,7 +34,7 @@ MODEL: Mapping[str, Advice] = {
         "Attention's share of the time grows with the length; at 512 tokens it is small.",
         cost="flash_attention_2 needs the package flash-attn, a GPU from Ampere on, and bfloat16 or float16; "
         "the kernels- one is fetched ready built.",
-        older="The seeds' two to three times faster holds for long sequences, and not against sdpa.",
+        older="The often quoted two to three times faster holds for long sequences, and not against sdpa.",
     ),
     "trust_remote_code": Advice(
         "Leave false.", "true runs Python code from the model's repository on this machine.", value=False
@@ -75,7 +75,7 @@ LORA: Mapping[str, Advice] = {
         "0.0.",
         "Dropout in training and none in sampling makes the two disagree, and there is no overfitting of "
         "labels to prevent.",
-        older="The seeds and TRL's default have 0.05.",
+        older="Common recipes and TRL's default have 0.05.",
         value=0.0,
     ),
     "lora_target_modules": Advice(

@@ -76,7 +76,7 @@ OPTIMISATION: Mapping[str, Advice] = {
         when="Lower it when reward falls after rising, when kl or grad_norm jump; raise it when "
         "reward is flat "
         "over 100 steps although groups differ.",
-        older="The seeds' tables say 5e-6 (safe) and 1e-5 (faster, riskier), for models of 1 to 3B "
+        older="Common recipes say 5e-6 (safe) and 1e-5 (faster, riskier), for models of 1 to 3B "
         "with LoRA. "
         "Write 1.0e-6 with the dot: YAML 1.1, which TRL reads, takes 1e-6 for text.",
         value=1e-6,
@@ -85,14 +85,14 @@ OPTIMISATION: Mapping[str, Advice] = {
         "What memory allows, a divisor or multiple of num_generations; it counts completions, not prompts.",
         "Logits (completions × length × vocabulary) are what fills memory first.",
         when="Out of memory: halve it and double gradient_accumulation_steps, which changes nothing else.",
-        older="The seeds' 1 × 4 with num_generations 8 is refused now: a generation batch of 4 holds "
+        older="The common 1 × 4 with num_generations 8 is refused now: a generation batch of 4 holds "
         "no whole "
         "group.",
     ),
     "gradient_accumulation_steps": Advice(
         "So that a step has 8 to 32 prompts: batch × steps × GPUs ÷ num_generations.",
         "One prompt a step is one question's opinion. More accumulation costs time, not memory.",
-        older="The seeds' effective batch of 4 is too small for a group of 8.",
+        older="Recipes with an effective batch of 4 are too small for a group of 8.",
     ),
     "max_steps": Advice(
         "Set it: 100 for a first look, 300 to 1000 for a result.",
@@ -106,28 +106,27 @@ OPTIMISATION: Mapping[str, Advice] = {
     "lr_scheduler_type": Advice(
         "constant_with_warmup for runs whose end is open, cosine for a fixed length.",
         "A falling rate ends learning at max_steps: a longer run is then another run, not a continuation.",
-        older="The seeds use cosine with warmup_ratio 0.1.",
+        older="Common recipes use cosine with warmup_ratio 0.1.",
     ),
     "warmup_steps": Advice(
         "10, or 0.1 for a tenth of the run.",
         "Adam's averages are empty at first, and its first steps too long.",
-        older="warmup_ratio: 0.1 of the seeds is gone from transformers 5; warmup_steps takes a "
-        "share below 1.",
+        older="warmup_ratio: 0.1 is gone from transformers 5; warmup_steps takes a share below 1.",
         value=10,
     ),
     "max_grad_norm": Advice(
         "0.2; 0.1 to 1.0.",
         "One odd group can give a gradient ten times the usual; clipping keeps it from being one bad step.",
-        older="The seeds say 0.1; TRL's default is 1.0.",
+        older="Common recipes say 0.1; TRL's default is 1.0.",
         value=0.2,
     ),
     "weight_decay": Advice(
-        "Leave 0.0, or 0.1 as the seeds have it.",
+        "Leave 0.0, or 0.1 as common recipes have it.",
         "At a rate of 1e-6 and some hundred steps it moves nothing.",
         value=0.0,
     ),
     "adam_beta2": Advice(
-        "0.99 for short runs, as the seeds have it; the default is 0.999.",
+        "0.99 for short runs; the default is 0.999.",
         "0.999 averages over a thousand steps, more than most runs have.",
     ),
     "optim": Advice(
@@ -221,7 +220,7 @@ DATA: Mapping[str, Advice] = {
     "grpo_tui.filters": Advice(
         "Drop nulls and duplicates, and prompts longer than the 99th percentile.",
         "One very long prompt sets the memory of its batch; a null answer is a reward of 0 for ever.",
-        older="max_prompt_length: 256 to 512 of the seeds is gone: TRL no longer cuts prompts.",
+        older="max_prompt_length: 256 to 512 is gone: TRL no longer cuts prompts.",
     ),
     "shuffle_dataset": Advice(
         "Leave true.", "Sorted data trains one kind of question at a time.", value=True
@@ -236,7 +235,7 @@ LOGGING: Mapping[str, Advice] = {
     "logging_steps": Advice(
         "1.",
         "A step takes seconds to minutes; ten steps folded into one point hide a jump.",
-        older="TRL's default is 10, and the high-performance seed has 10.",
+        older="TRL's default is 10, and recipes for large GPUs have 10 too.",
         value=1,
     ),
     "save_steps": Advice(
@@ -255,7 +254,7 @@ LOGGING: Mapping[str, Advice] = {
     "report_to": Advice(
         "none; wandb or trackio where several people look on.",
         "Every completion, reward and metric is in run.db as it is.",
-        older="The seeds recommend wandb; TRL 1.16's default is none.",
+        older="Many guides recommend wandb; TRL 1.16's default is none.",
         value="none",
     ),
     "log_completions": Advice(

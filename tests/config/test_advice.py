@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config.advice import ADVICE, advice_on, choice_advice
+from grpo_tui.config.advice_page import advice_page
 from grpo_tui.config.coerce import coerce
 from grpo_tui.config.field_groups import GROUPS
 from grpo_tui.config.origins import all_fields
@@ -76,6 +77,12 @@ NAMES = {
     "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "flash_attention_2",
     "use_kernels", "num_processes", "grpo_tui",
 }  # fmt: skip
+
+
+def test_the_page_of_advice_is_up_to_date() -> None:
+    """`grpo-tui config fields --markdown > docs/advice.md` makes it anew."""
+    page = Path(__file__).parents[2] / "docs/advice.md"
+    assert page.read_text(encoding="utf-8") == advice_page()
 
 
 def test_the_formulas_are_those_of_the_installed_source() -> None:
