@@ -121,7 +121,9 @@ LOSS: Mapping[str, Advice] = {
         cost="With sequence the ratios are much nearer to 1: epsilon 3.0e-4 and epsilon_high 4.0e-4 are the "
         "paper's, and 0.2 would clip nothing.",
         choices={
-            "token": Choice("One ratio a token: TRL's default.", "r = π(token) / π_old(token)", "PPO, arXiv 1707.06347"),
+            "token": Choice(
+                "One ratio a token: TRL's default.", "r = π(token) / π_old(token)", "PPO, arXiv 1707.06347"
+            ),
             "sequence": Choice(
                 "One ratio a completion. With dapo, bnpo, dr_grpo or cispo it weighs completions by length, "
                 "against which TRL warns: take grpo.",
