@@ -34,6 +34,10 @@ EVERY_S = 2.0
 NO_PYARROW = "reading parquet files needs pyarrow: pip install pyarrow (it comes with grpo-tui[train])"
 
 
+class _BeginsAnew(Exception):
+    """What was read must be read again."""
+
+
 class Copy:
     """The copy of one folder, held open."""
 
@@ -74,6 +78,8 @@ class Copy:
                     self._copy_parquet(step, path, stat.st_mtime, state)
                 else:
                     self._copy_lines(step, path, stat.st_mtime)
+            except _BeginsAnew:
+                continue
             except (OSError, ValueError) as error:
                 trouble = f"{path.name} cannot be read: {error}"
                 continue
@@ -107,7 +113,7 @@ class Copy:
         size = trl_log.size_in(rows, self._known["group_size"])
         if (names and list(found) != list(names)) or (self._known["group_size"] not in (0, size)):
             self._forget(size, found)
-            return
+            raise _BeginsAnew
         self._known["group_size"] = size
         self._functions(found)
         texts = to_json([[row["prompt"], row["completion"]] for row in rows])
