@@ -16,7 +16,7 @@ from grpo_tui.config.document import UnreadableError, parse_document
 from grpo_tui.config.draft import Draft, Problem
 from grpo_tui.config.field_groups import GROUPS, grouped
 from grpo_tui.config.origins import FieldValue, top_field
-from grpo_tui.config.plan import Plan, PlanSettings, Surroundings, plan
+from grpo_tui.config.plan import Plan, PlanSettings, plan
 from grpo_tui.config.resolve import Inspected
 from grpo_tui.config.section_fields import SECTION
 from grpo_tui.config.trl_fields import FieldsUnavailableError
@@ -31,6 +31,7 @@ MOST_VALUE = 400
 
 Judge = Callable[[Inspected], Iterable[Finding]]
 """What is found of a config beyond its reading."""
+Planner = Callable[[Inspected], "Plan | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def evaluate(
     snapshot: Snapshot,
     before: Evaluation | None = None,
     judge: Judge | None = None,
-    around: Surroundings | None = None,
+    planner: Planner | None = None,
 ) -> Evaluation:
     """Look at a snapshot.
 
@@ -81,7 +82,7 @@ def evaluate(
         snapshot: what stands in the editor.
         before: the evaluation before; a text that cannot be read keeps its fields.
         judge: finds more than the reading does.
-        around: what the plan needs to know beyond the config.
+        planner: plans on a machine; without it the plan knows the config alone.
     """
     draft = Draft(
         snapshot.text,
@@ -111,11 +112,14 @@ def evaluate(
         lines=_lines(inspected),
         whole=judge is not None or problem is not None,
     )
-    planned = _plan(inspected, around) if problem is None else before.plan if before is not None else None
+    if problem is not None:
+        planned = before.plan if before is not None else None
+    else:
+        planned = (planner(inspected) if planner is not None else None) or _plan(inspected)
     return Evaluation(snapshot, view, inspected, values, planned)
 
 
-def _plan(inspected: Inspected, around: Surroundings | None) -> Plan | None:
+def _plan(inspected: Inspected) -> Plan | None:
     """The plan of a config, also of one that is not whole: what does not fit counts as the default."""
     if not inspected.fields:
         return None
@@ -124,7 +128,7 @@ def _plan(inspected: Inspected, around: Surroundings | None) -> Plan | None:
     streaming = bool(stream or parts["DatasetMixtureConfig"].get("streaming"))
     model = str(parts["ModelConfig"].get("model_name_or_path") or "")
     try:
-        return plan(PlanSettings(parts["GRPOConfig"], parts["ModelConfig"], model, streaming), around)
+        return plan(PlanSettings(parts["GRPOConfig"], parts["ModelConfig"], model, streaming))
     except (ArithmeticError, ValueError, TypeError):
         return None
 

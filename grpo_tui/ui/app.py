@@ -170,6 +170,11 @@ class GrpoApp(OutwardApp):
             self._poller.stop()
 
     @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders that are looked through for runs."""
+        return self._roots
+
+    @property
     def places(self) -> str:
         """The folders that are looked through, in words."""
         return one_line(", ".join(_short(root) for root in self._roots), 60)

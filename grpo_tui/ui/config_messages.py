@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 if TYPE_CHECKING:
-    from grpo_tui.present.config_evaluate import Evaluation
+    from grpo_tui.preflight.report import Preflight
+    from grpo_tui.present.config_evaluate import Evaluation, Snapshot
 
 
 class ConfigEvaluated(Message):
@@ -23,20 +24,32 @@ class ConfigEvaluated(Message):
         return isinstance(message, ConfigEvaluated)
 
 
-class ConfigDone(Message):
-    """Something that was asked is done; `kind` says what."""
+class CheckAt(Message):
+    """What the full check does now, in a line."""
 
-    def __init__(self, kind: str, result: object) -> None:
+    def __init__(self, line: str) -> None:
         super().__init__()
-        self.kind, self.result = kind, result
+        self.line = line
+
+    def can_replace(self, message: Message) -> bool:
+        """Only the newest is worth painting."""
+        return isinstance(message, CheckAt)
 
 
-class ConfigFailed(Message):
-    """Something that was asked could not be done; the text is for a person."""
+class ConfigChecked(Message):
+    """What the full check knows by now; `whole` when nothing more comes."""
 
-    def __init__(self, kind: str, text: str) -> None:
+    def __init__(self, snapshot: Snapshot, found: Preflight, *, whole: bool) -> None:
         super().__init__()
-        self.kind, self.text = kind, text
+        self.snapshot, self.found, self.whole = snapshot, found, whole
+
+
+class CheckFailed(Message):
+    """The full check itself could not go on; the text is for a person."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
 
 
 class DiskChanged(Message):

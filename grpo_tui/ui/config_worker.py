@@ -9,25 +9,25 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from grpo_tui.ui.config_messages import ConfigDone, ConfigEvaluated, ConfigFailed, DiskChanged
+from grpo_tui.ui.config_messages import ConfigEvaluated, DiskChanged
 
 if TYPE_CHECKING:
-    from grpo_tui.config.plan import ModelShape, Surroundings
+    from grpo_tui.config.plan import ModelShape, Plan, Rate
     from grpo_tui.config.resolve import Inspected
     from grpo_tui.core.findings import Finding
     from grpo_tui.preflight.machine import Machine
+    from grpo_tui.preflight.report import Preflight
     from grpo_tui.present.config_evaluate import Evaluation, Snapshot
 
 LOOK_S = 1.0
 """Seconds between two looks at the file."""
-ROUND = 100_000_000
-"""Free bytes are rounded so, for they change all the time."""
 Stamp = tuple[int, int] | None
 
 
@@ -36,10 +36,11 @@ class ConfigWorker:
 
     Args:
         post: takes a message for the screen, from any thread.
+        roots: where runs are looked for that tell how fast this machine is.
     """
 
-    def __init__(self, post: Callable[[Message], object]) -> None:
-        self._post = post
+    def __init__(self, post: Callable[[Message], object], roots: Sequence[Path] = ()) -> None:
+        self._post, self._roots = post, roots
         self._jobs: dict[str, Callable[[], None]] = {}
         self._changed = threading.Condition()
         self._ended = threading.Event()
@@ -47,18 +48,18 @@ class ConfigWorker:
         self._file: Path | None = None
         self._stamp: Stamp = None
         self._machine: Machine | None = None
-        self._around: Surroundings | None = None
         self._shapes: dict[str, ModelShape | None] = {}
+        self._rates: dict[str, tuple[Rate, ...]] = {}
+        self.run_dir: Path | None = None
+        """Where the run goes, when a person named a folder."""
+        self.checked: tuple[str, Preflight] | None = None
+        """The last full check, and the text that it was of."""
 
     # -- asked by the screen; returns at once ------------------------------------------------------
 
     def evaluate(self, snapshot: Snapshot) -> None:
         """Look at a config as it stands now."""
         self._ask("evaluate", partial(self._evaluate, snapshot))
-
-    def do(self, kind: str, job: Callable[[], object]) -> None:
-        """Do something else in the thread; its result is posted, and why it failed."""
-        self._ask(kind, partial(self._do, kind, job))
 
     def follow(self, file: Path | None) -> None:
         """Look at this file from now on, as it is now; None for none."""
@@ -104,54 +105,67 @@ class ConfigWorker:
     # -- in the thread ---------------------------------------------------------------------------
 
     def _evaluate(self, snapshot: Snapshot) -> None:
+        """Fields first; what takes longer (GPUs, the model's sizes, earlier runs) when it is known."""
         from grpo_tui.present.config_evaluate import evaluate
 
         before = self._before
         known = before if before is not None and before.snapshot.path == snapshot.path else None
-        judge = partial(self._judge, snapshot) if self._machine is not None else None
-        self._before = evaluate(snapshot, known, judge, self._around)
+        if self._machine is None:
+            self._before = evaluate(snapshot, known)
+            self._post(ConfigEvaluated(self._before))
+            self._look_around(self._before)
+        judge, planner = partial(self._judge, snapshot), partial(self._plan, snapshot)
+        self._before = evaluate(snapshot, known, judge, planner)
         self._post(ConfigEvaluated(self._before))
-        around = self._surroundings(self._before)
-        if judge is None or around != self._around:  # what takes longer is shown when it is known
-            self._around = around
-            self._before = evaluate(snapshot, known, partial(self._judge, snapshot), around)
+        if self._look_around(self._before):
+            self._before = evaluate(snapshot, known, judge, planner)
             self._post(ConfigEvaluated(self._before))
 
-    def _judge(self, snapshot: Snapshot, inspected: Inspected) -> Sequence[Finding]:
-        """All that can be said without loading anything."""
-        from grpo_tui.preflight.static import Start, of_inspected
-
-        return of_inspected(inspected, Start(world_size=snapshot.world_size), self._machine).findings
-
-    def _surroundings(self, evaluation: Evaluation) -> Surroundings:
-        """What the plan needs beyond the config: the model's sizes, the GPU, the disk."""
-        from grpo_tui.config.plan import Device, Surroundings, read_shape
-        from grpo_tui.preflight.machine import free_bytes, this_machine
+    def _look_around(self, evaluation: Evaluation) -> bool:
+        """Find out what the plan needs of this machine; whether there was something to find out."""
+        from grpo_tui.config.plan import read_shape
+        from grpo_tui.preflight.machine import this_machine
+        from grpo_tui.present.known_rates import known_rates
 
         if self._machine is None:
             self._machine = this_machine()
-        parts = evaluation.inspected.parts
-        model = str(parts.get("ModelConfig", {}).get("model_name_or_path") or "")
-        if model not in self._shapes:
-            self._shapes[model] = read_shape(model)
-        free = free_bytes(evaluation.snapshot.path.parent)
-        gpus = [gpu for gpu in self._machine.gpus if gpu.total_bytes]
-        on_cpu = parts.get("GRPOConfig", {}).get("use_cpu") is True
-        device = Device(gpus[0].name, gpus[0].total_bytes or 0) if gpus and not on_cpu else None
-        return Surroundings(
-            world_size=evaluation.snapshot.world_size or 1,
-            model=self._shapes[model],
-            device=device,
-            free_bytes=None if free is None else free // ROUND * ROUND,
-        )
+        model = str(evaluation.inspected.parts.get("ModelConfig", {}).get("model_name_or_path") or "")
+        if not model or model in self._shapes:
+            return False
+        self._shapes[model] = read_shape(model)
+        self._rates[model] = known_rates(self._roots, model)
+        return True
 
-    def _do(self, kind: str, job: Callable[[], object]) -> None:
-        try:
-            result = job()
-        except (OSError, ValueError, RuntimeError) as error:
-            self._post(ConfigFailed(kind, str(error)))
-        else:
-            self._post(ConfigDone(kind, result))
+    def _judge(self, snapshot: Snapshot, inspected: Inspected) -> Sequence[Finding]:
+        """What can be said without loading anything, or what a full check of this text has found."""
+        from grpo_tui.preflight.static import Start, of_inspected
+
+        if self.checked is not None and self.checked[0] == snapshot.text:
+            return self.checked[1].findings
+        start = Start(world_size=snapshot.world_size, root=self.run_dir)
+        return of_inspected(inspected, start, self._machine).findings
+
+    def _plan(self, snapshot: Snapshot, inspected: Inspected) -> Plan | None:
+        """The plan on this machine, with what a full check has counted."""
+        from grpo_tui.config.rules import Settings
+        from grpo_tui.preflight.facts import Facts
+        from grpo_tui.preflight.folder import run_root
+        from grpo_tui.preflight.planning import plan_of
+
+        config, machine = inspected.config, self._machine
+        if config is None or machine is None:
+            return None
+        facts = self.checked[1].facts if self.checked is not None else Facts()
+        same_model = facts.model is not None and facts.model.where.name == config.model
+        return plan_of(
+            config,
+            facts if same_model else replace(facts, model=None),
+            machine,
+            self.run_dir or run_root(Settings.of(inspected, snapshot.world_size), snapshot.path),
+            world_size=snapshot.world_size,
+            shape=None if same_model else self._shapes.get(config.model),
+            rates=self._rates.get(config.model, ()),
+        )
 
 
 def stamp_of(file: Path) -> Stamp:

@@ -40,6 +40,10 @@ class AppShell(Protocol):
     """Asked before the screen is left: whether to wait, for it will leave by itself."""
 
     @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders that are looked through for runs."""
+
+    @property
     def places(self) -> str:
         """The folders that are looked through, in words."""
 

@@ -30,6 +30,7 @@ from grpo_tui.ui.widgets.yaml_area import YamlArea
 if TYPE_CHECKING:
     from grpo_tui.present.train_view import TrainView
 
+LOOK_S = 0.5
 EMPTY: list[Line] = [
     (),
     [Span("   n ", "key", "screen.config_new"), Span("begins a config from a preset", "dim")],
@@ -71,6 +72,7 @@ class ConfigScreen(ConfigStart):
         self.query_one("#config-search", Input).display = False
         self.query_one(ConfigForm).waits = EMPTY
         self.shell.view_signal.subscribe(self, self._on_view)
+        self.set_interval(LOOK_S, self._look)
         self.show()
 
     def on_unmount(self) -> None:
@@ -83,6 +85,11 @@ class ConfigScreen(ConfigStart):
         wish = self.shell.take_config_wish()
         if wish is not None:
             self.open_wish(wish)
+
+    def _look(self) -> None:
+        """The seconds of what goes on."""
+        if self.is_active and self.busy_line():
+            self.show_state()
 
     def _on_view(self, view: TrainView | None) -> None:
         if self.is_attached:
@@ -103,12 +110,16 @@ class ConfigScreen(ConfigStart):
         """Paint everything that depends on the config."""
         self._fit()
         view = self.view
-        summary = self.query_one(ConfigSummary)
-        summary.view, summary.busy, summary.checked = view, self.busy_line(), ()
-        summary.changed()
+        self.show_state()
         self.query_one(YamlArea).note(notes(view.findings) if view is not None else {})
         self.show_form()
         self.query_one(PlanStrip).show(self.plan_rows())
+
+    def show_state(self) -> None:
+        """Paint which file it is, how it stands and what goes on."""
+        summary = self.query_one(ConfigSummary)
+        summary.view, summary.busy, summary.state = self.view, self.busy_line(), self.state_line()
+        summary.changed()
 
     def show_form(self, keep: str | None = None) -> None:
         """Paint the form, the cursor on the field `keep`."""
@@ -215,8 +226,9 @@ class ConfigScreen(ConfigStart):
     def action_config_back(self) -> None:
         """From the text to the form, at the same field; else end the search."""
         if self.query_one(YamlArea).has_focus:
-            name = self.chosen_name()
-            self.to_form(name)
+            self.to_form(self.chosen_name())
+        elif self.end_check():
+            return
         elif self._found is not None:
             self.action_config_end_search()
 

@@ -15,6 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.events import Key
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -26,6 +27,10 @@ from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.screens.dialogs import CLOSE, DialogText, DialogTitle
 from grpo_tui.ui.widgets.yaml_area import YamlArea
 
+AROUND = 13
+"""Lines of the screen that a list of choices leaves to what stands around it."""
+MOST_ABOUT = 6
+"""Lines of what is said of a choice."""
 MOST_LISTED = 14
 """Lines of a list of choices; a longer one scrolls."""
 
@@ -39,12 +44,14 @@ class Choice:
         what: what it is or does.
         value: what is handed back.
         key: a letter that chooses it at once, empty for none.
+        about: what is said below the list while the cursor is on it.
     """
 
     name: str
     what: str
     value: Any
     key: str = ""
+    about: str = ""
 
 
 class Paragraph(LinePane):
@@ -74,16 +81,23 @@ class Choices(CursorList):
         super().__init__()
         self.choices = choices
         self.cursor = at
-        self.styles.height = min(len(choices), MOST_LISTED)
 
     @property
     def count(self) -> int:
         """How many there are."""
         return len(self.choices)
 
+    class Moved(Message):
+        """Another one is under the cursor."""
+
     def on_mount(self) -> None:
-        """Bring the one it begins with into sight."""
+        """Take the height that there is, and bring the one it begins with into sight."""
+        self.styles.height = min(len(self.choices), MOST_LISTED, max(4, self.app.size.height - AROUND))
         self.call_after_refresh(self.put, self.cursor)
+
+    def moved(self) -> None:
+        """Say so."""
+        self.post_message(self.Moved())
 
     def lines(self, width: int) -> list[Line]:
         """Key, name and what it is."""
@@ -105,6 +119,27 @@ class Choices(CursorList):
                 ]
             )
         return lines
+
+
+class About(LinePane):
+    """What the choice under the cursor is, in as many lines as the longest of them takes."""
+
+    def __init__(self, longest: int) -> None:
+        super().__init__()
+        self._longest, self._text = longest, ""
+
+    def tell(self, text: str) -> None:
+        """Say this."""
+        self._text = text
+        self.changed()
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """The same for every choice, so that nothing jumps."""
+        return 1 + min(MOST_ABOUT, self._longest * 5 // (4 * max(10, width - 2)) + 1) if self._longest else 0
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """Wrapped."""
+        return [(), *([Span(f" {row}")] for row in wrapped(one_line(self._text), width - 2))]
 
 
 class MenuDialog(LeftOnce, ModalScreen[Any]):
@@ -131,10 +166,16 @@ class MenuDialog(LeftOnce, ModalScreen[Any]):
             yield DialogTitle(one_line(self._title, 50), "enter choose   esc back")
             yield Paragraph(self._sentences)
             yield Choices(self._choices, self._at)
+            yield About(max((len(choice.about) for choice in self._choices), default=0))
 
     def on_mount(self) -> None:
         """Start with the choices."""
         self.query_one(Choices).focus()
+        self.on_choices_moved()
+
+    def on_choices_moved(self) -> None:
+        """Say what the one under the cursor is."""
+        self.query_one(About).tell(self._choices[self.query_one(Choices).cursor].about)
 
     def on_cursor_list_opened(self, event: CursorList.Opened) -> None:
         """Hand the choice back."""

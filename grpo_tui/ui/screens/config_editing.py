@@ -156,7 +156,10 @@ class ConfigEditing(Screen[None], Shell):
         if way.kind == "toggle":
             self.put_words(row.name, "false" if value.value is True else "true")
         elif way.kind == "choose":
-            listed = [Choice(word, _told(row.name, word, way.text), word) for word in way.choices]
+            listed = [
+                Choice(word, "now" if word == way.text else "", word, about=_told(row.name, word))
+                for word in way.choices
+            ]
             at = next((n for n, choice in enumerate(listed) if choice.name == way.text), 0)
             self.app.push_screen(MenuDialog(row.name, listed, at=at), take)
         elif way.kind == "line":
@@ -263,9 +266,9 @@ class ConfigEditing(Screen[None], Shell):
         return refusal(field.name_edited, field.text) if field.name_edited else ""
 
 
-def _told(name: str, choice: str, now: str) -> str:
-    """What a choice does, in a line, and whether it is the one now."""
+def _told(name: str, choice: str) -> str:
+    """What a choice does, and how it is computed."""
     from grpo_tui.config.advice import choice_advice
 
     said = choice_advice(name, choice)
-    return " ".join(part for part in ("(now)" if choice == now else "", said.text if said else "") if part)
+    return " ".join(part for part in (said.text, said.formula, said.source) if part) if said else ""

@@ -58,11 +58,12 @@ class ConfigFiles(ConfigFindings):
     def take_draft(self, draft: Draft, wish: ConfigWish) -> None:
         """Show a draft."""
         if self.worker is None:
-            self.worker = ConfigWorker(self.post_message)
+            self.worker = ConfigWorker(self.post_message, self.shell.roots)
             self.run_worker(self.worker.run, thread=True, group="config", exit_on_error=False)
             self.run_worker(self.worker.watch, thread=True, group="config file", exit_on_error=False)
             self.shell.before_leaving = self.before_leaving
         self.draft, self.wish, self.evaluation = draft, wish, None
+        self.worker.run_dir, self.worker.checked = wish.run_dir, None
         self.worker.follow(draft.path if draft.saved_text is not None else None)
         self.query_one(YamlArea).load_text("")
         self.changed()
@@ -87,7 +88,10 @@ class ConfigFiles(ConfigFindings):
         from grpo_tui.config.presets import presets
 
         known = presets()
-        choices = [Choice(preset.name, preset.title, preset) for preset in known]
+        choices = [
+            Choice(preset.name, preset.gpu, preset, about=f"Trains {preset.title} {preset.expects}")
+            for preset in known
+        ]
         self.app.push_screen(MenuDialog("new from a preset", choices), self._chosen_preset)
 
     def _chosen_preset(self, preset: Preset | None) -> None:

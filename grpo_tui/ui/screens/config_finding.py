@@ -12,13 +12,13 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from grpo_tui.core.findings import Finding
+from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.config_help import FieldHelp
 from grpo_tui.present.config_view import NO_FIELD, FieldRow, field_of
 from grpo_tui.present.formatting import plural
 from grpo_tui.ui.opened import LeftOnce
-from grpo_tui.ui.paint import Line, Span
+from grpo_tui.ui.paint import Line, Span, ruled
 from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.screens.config_editing import ConfigEditing
 from grpo_tui.ui.screens.dialogs import CLOSE, DialogTitle
@@ -27,14 +27,15 @@ from grpo_tui.ui.widgets.yaml_area import SIGNS, YamlArea
 
 if TYPE_CHECKING:
     from grpo_tui.config.origins import FieldValue
+    from grpo_tui.preflight.report import Preflight
 
 
 class FindingList(CursorList):
     """Findings, each on as many lines as it takes; the cursor goes from one to the next."""
 
-    def __init__(self, findings: tuple[Finding, ...]) -> None:
+    def __init__(self, findings: tuple[Finding, ...], found: Preflight | None = None) -> None:
         super().__init__()
-        self.findings = findings
+        self.findings, self._found = findings, found
         self._tops: list[int] = []
 
     @property
@@ -49,7 +50,7 @@ class FindingList(CursorList):
         for place, finding in enumerate(self.findings):
             self._tops.append(len(lines))
             lines += finding_rows(finding, width, here=place == self.cursor)
-        return lines
+        return [*lines, *(check_rows(self._found, width) if self._found is not None else ())]
 
     def put(self, place: int) -> None:
         """Put the cursor there, all lines of the finding in sight."""
@@ -58,7 +59,8 @@ class FindingList(CursorList):
         if not self._tops:
             return
         top = self._tops[self.cursor]
-        end = self._tops[self.cursor + 1] if self.cursor + 1 < self.count else len(self._lines)
+        last = self.cursor + 1 >= self.count
+        end = len(self._lines) if last else self._tops[self.cursor + 1]
         if top < self.scroll_offset.y:
             self.scroll_to(y=top, animate=False, force=True)
         elif end > self.scroll_offset.y + self._height:
@@ -103,6 +105,28 @@ def fix_words(finding: Finding) -> str:
     return f"remove {fix.field}" if fix.value is None else f"{fix.field}: {shown(fix.value)}"
 
 
+MARKS = {"yes": ("✓", "good"), "no": ("✗", "bad"), "idle": ("·", "dim")}
+
+
+def check_rows(found: Preflight, width: int) -> list[Line]:
+    """What a full check says besides its findings: the list to go through, advice, commands."""
+    lines: list[Line] = [()] if found.findings else [[Span(" ✓ Nothing is in the way.", "good")], ()]
+    room = max(10, width - 5)
+    if found.checklist:
+        lines.append(ruled([[Span("before training", "title")]], width))
+    for item in found.checklist:
+        sign, role = MARKS[item.mark]
+        lines.append([Span(f" {sign} ", role), Span(one_line(item.text, room), "strong")])
+        lines += [[Span("   "), Span(row, "dim")] for row in wrapped(one_line(item.evidence), room)]
+    said = [(advice.message, "accent") for advice in found.advice] + [(note, "text") for note in found.notes]
+    if said:
+        lines += [(), ruled([[Span("advice", "title")]], width)]
+    for text, role in said:
+        rows = wrapped(one_line(text), room)
+        lines += [[Span(" ▸ " if n == 0 else "   ", role), Span(row)] for n, row in enumerate(rows)]
+    return lines
+
+
 class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
     """All findings; hands back `go` or `fix` and the chosen one."""
 
@@ -128,7 +152,10 @@ class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
 
     def action_fix(self) -> None:
         """Apply the fix."""
-        finding = self._findings[self.query_one(FindingList).cursor]
+        at = self.query_one(FindingList).cursor
+        finding = self._findings[at] if at < len(self._findings) else None
+        if finding is None:
+            return
         if finding.fix is not None:
             self.dismiss(("fix", finding))
         else:
@@ -139,6 +166,24 @@ class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
         self.dismiss(None)
 
 
+class CheckScreen(FindingsScreen):
+    """What a full check has found, and what it says besides."""
+
+    def __init__(self, found: Preflight) -> None:
+        super().__init__(found.findings)
+        self._found = found
+
+    def compose(self) -> ComposeResult:
+        """A title and the list."""
+        errors = len(errors_of(self._findings))
+        verdict = (
+            "nothing stops a start" if not errors else f"{plural(errors, 'error')} in the way of a start"
+        )
+        with Vertical(classes="dialog -large"):
+            yield DialogTitle(f"checked: {verdict}", "enter go there   f fix   esc back")
+            yield FindingList(self._findings, self._found)
+
+
 class ConfigFindings(ConfigEditing):
     """What a screen needs to show and mend what was found."""
 
@@ -146,11 +191,12 @@ class ConfigFindings(ConfigEditing):
         """All of them."""
         view = self.view
         if view is not None and view.findings:
-            self.app.push_screen(FindingsScreen(view.findings), self._chosen_finding)
+            self.app.push_screen(FindingsScreen(view.findings), self.chosen_finding)
         elif view is not None:
             self.app.notify("Nothing was found.", markup=False)
 
-    def _chosen_finding(self, answer: tuple[str, Finding] | None) -> None:
+    def chosen_finding(self, answer: tuple[str, Finding] | None) -> None:
+        """Go where a finding is, or apply its fix."""
         if answer is None:
             return
         what, finding = answer

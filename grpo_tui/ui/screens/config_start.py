@@ -1,22 +1,26 @@
-"""The part of the pane Config that says what a run will be, checks it, and starts it.
+"""The part of the pane Config that says what a run will be, checks it in full, and starts it.
 
 Knows the plan and the findings; the start itself is the command's, in a process of its own.
 """
 
 from __future__ import annotations
 
+import shlex
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_tui.core.findings import errors_of
+from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line
 from grpo_tui.present.config_plan import plan_lines
-from grpo_tui.present.formatting import from_here, plural
-from grpo_tui.ui.config_messages import StartEnded
+from grpo_tui.present.formatting import clock, duration, from_here, plural
+from grpo_tui.ui.config_check import ConfigCheck
+from grpo_tui.ui.config_messages import CheckAt, CheckFailed, ConfigChecked, StartEnded
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.screens.config_dialogs import Choice, MenuDialog
 from grpo_tui.ui.screens.config_files import ConfigFiles
+from grpo_tui.ui.screens.config_finding import CheckScreen
 
 if TYPE_CHECKING:
     from grpo_tui.config.run_config import RunConfig
@@ -26,9 +30,15 @@ MOST_TOLD = 4
 
 
 class ConfigStart(ConfigFiles):
-    """What a screen needs to start its config."""
+    """What a screen needs to check and start its config."""
 
-    _starting: str = ""
+    def __init__(self) -> None:
+        super().__init__()
+        self._busy = ""
+        self._busy_since = 0.0
+        self._check: ConfigCheck | None = None
+        self._checking = False
+        self._checked_at = 0.0
 
     def plan_rows(self) -> list[list[tuple[int, Line]]]:
         """The plan's lines for the strip."""
@@ -39,37 +49,138 @@ class ConfigStart(ConfigFiles):
         ]
 
     def busy_line(self) -> Line:
-        """What goes on."""
-        return [Span(f"◌ {self._starting}  ", "attention")] if self._starting else ()
+        """What goes on, and for how long."""
+        if not self._busy:
+            return ()
+        for_s = time.monotonic() - self._busy_since
+        line = [Span(f"◌ {self._busy}, {duration(for_s)}  ", "attention")]
+        if self._checking:
+            line += [Span("esc ", "key", "screen.config_back"), Span("ends it ", "dim")]
+        return line
+
+    def state_line(self) -> Line:
+        """When the text as it is was checked in full."""
+        worker, draft = self.worker, self.draft
+        if worker is None or draft is None or worker.checked is None or self._checking:
+            return ()
+        if worker.checked[0] != draft.text:
+            return [Span("changed since the check", "dim")]
+        return [Span(f"checked at {clock(self._checked_at)}", "dim")]
+
+    def _is_busy(self, what: str) -> None:
+        if what and not self._busy:
+            self._busy_since = time.monotonic()
+        self._busy = what
+        self.show_state()
+
+    def show_state(self) -> None:
+        """Paint the line that says what goes on."""
+        raise NotImplementedError
+
+    # -- the full check --------------------------------------------------------------------------
+
+    def action_config_check(self) -> None:
+        """Look at model, tokenizer, data, rewards and servers; only one check goes on at a time."""
+        if self.draft is None or self.wish is None or self._busy or not self.readable():
+            return
+        if self._check is None:
+            self._check = ConfigCheck(self.post_message)
+        launcher = tuple(shlex.split(self.wish.launcher or ""))
+        self._checking = True
+        self._is_busy("checking")
+        job = partial(self._check.run, self.snapshot(), launcher, self.wish.run_dir)
+        self.run_worker(job, thread=True, group="check", exit_on_error=False)
+
+    def on_check_at(self, message: CheckAt) -> None:
+        """Say what is looked at."""
+        if self._checking:
+            self._is_busy(message.line or "checking")
+
+    def on_config_checked(self, message: ConfigChecked) -> None:
+        """Show what is known by now; all of it in a screen of its own when nothing more comes."""
+        worker, draft = self.worker, self.draft
+        if worker is None or draft is None or message.snapshot.path != self.snapshot().path:
+            return
+        worker.checked = (message.snapshot.text, message.found)
+        if message.whole:
+            self._ended()
+            self._checked_at = self.shell.clock()
+            if self.app.screen is self:
+                self.app.push_screen(CheckScreen(message.found), self.chosen_finding)
+        elif self._check is not None and self._check.cancelled:
+            self._ended()
+        self.changed(typed=True)
+
+    def on_check_failed(self, message: CheckFailed) -> None:
+        """Say why there is no result."""
+        self._ended()
+        self.app.notify(message.text, severity="error", timeout=20, markup=False)
+
+    def _ended(self) -> None:
+        self._checking = False
+        self._is_busy("")
+
+    def end_check(self) -> bool:
+        """End the check that runs; whether there was one."""
+        if not self._checking or self._check is None:
+            return False
+        self._check.cancel()
+        self._is_busy("ending the check")
+        return True
+
+    def stop(self) -> None:
+        """End the threads, and the processes of the check."""
+        super().stop()
+        if self._check is not None:
+            self._check.close()
+
+    # -- the start -------------------------------------------------------------------------------
 
     def action_config_start(self) -> None:
         """Ask once, with what will happen; errors hold it back."""
         view, draft = self.view, self.draft
-        if view is None or draft is None or self._starting:
+        if view is None or draft is None or self._busy or not self.readable():
             return
-        if view.broken is not None:
-            self.readable()
-            return
-        if draft.edited:
-            self._save_first()
-            return
-        errors = errors_of(view.findings)
         config = self.evaluation.inspected.config if self.evaluation is not None else None
-        if errors or config is None:
-            told = [f"✗ {f.field or 'config'}: {f.message}" for f in errors[:MOST_TOLD]]
-            more = [f"and {len(errors) - MOST_TOLD} more"] if len(errors) > MOST_TOLD else []
-            choices = [Choice("mend it", "list what was found", "list", "F")]
-            title = f"{plural(len(errors), 'error')} hold the start back"
-            self.app.push_screen(MenuDialog(title, choices, [*told, *more]), self._answered)
-            return
-        warnings = view.counts()[1]
+        errors = errors_of(view.findings)
+        if draft.edited:
+            self._ask_save()
+        elif errors or config is None:
+            self._ask_errors(errors, config)
+        else:
+            self._ask_start(config, view.counts()[1])
+
+    def _ask_save(self) -> None:
+        choices = [
+            Choice("save and go on", "", "save", "w"),
+            Choice("not yet", "back to the config", None, "n"),
+        ]
+        sentences = ["There are changes that are not saved; a run starts from the file."]
+        self.app.push_screen(MenuDialog("save first?", choices, sentences), self._answered)
+
+    def _ask_errors(self, errors: tuple[Finding, ...], config: RunConfig | None) -> None:
+        told = [f"✗ {f.field or 'config'}: {f.message}" for f in errors[:MOST_TOLD]]
+        if len(errors) > MOST_TOLD:
+            told.append(f"and {len(errors) - MOST_TOLD} more")
+        choices = [Choice("mend them", "list what was found", "list", "F")]
+        if config is not None:
+            choices.append(
+                Choice("start all the same", "the run's record says in spite of what", "force", "!")
+            )
+        choices.append(Choice("not yet", "back to the config", None, "n"))
+        title = f"{plural(len(errors), 'error')} in the way of a start"
+        self.app.push_screen(MenuDialog(title, choices, told), self._answered)
+
+    def _ask_start(self, config: RunConfig, warnings: int) -> None:
         sentences = [
             f"Train {config.model} into {one_line(from_here(self.run_folder_of(config)), 60)}.",
             *([f"⚠ {plural(warnings, 'warning')}: F lists them."] if warnings else []),
-            "Leaving the screen does not stop it.",
+            "Leaving the screen does not stop a run."
+            if self._known_whole()
+            else "Model, data and rewards are checked before. Leaving the screen does not stop a run.",
         ]
         choices = [
-            Choice("start", "training begins, shown in Train", "start", "y"),
+            Choice("start", "training begins, and is shown in Train", "start", "y"),
             Choice("not yet", "back to the config", None, "n"),
         ]
         self.app.push_screen(MenuDialog("start training?", choices, sentences), self._answered)
@@ -83,28 +194,18 @@ class ConfigStart(ConfigFiles):
         name = config.path.stem if config.path is not None else "run"
         return Path(written) if written else Path("outputs") / name
 
-    def _save_first(self) -> None:
-        choices = [
-            Choice("save and start", "", "save", "w"),
-            Choice("not yet", "back to the config", None, "n"),
-        ]
-        sentences = ["There are changes that are not saved; a run starts from the file."]
-        self.app.push_screen(MenuDialog("save first?", choices, sentences), self._answered)
-
     def _answered(self, answer: str | None) -> None:
         if answer == "save":
             self.save(then=self.action_config_start)
         elif answer == "list":
             self.action_config_findings()
-        elif answer == "start":
-            self._start()
+        elif answer in ("start", "force"):
+            self._start(force=answer == "force")
 
-    def _start(self) -> None:
-        wish = self.wish
-        evaluation = self.evaluation
+    def _start(self, *, force: bool) -> None:
+        wish, evaluation = self.wish, self.evaluation
         if wish is None or evaluation is None or evaluation.inspected.config is None:
             return
-        folder = self.run_folder_of(evaluation.inspected.config)
         words = [str(wish.path)]
         for override in wish.overrides:
             words += ["--set", override]
@@ -112,9 +213,22 @@ class ConfigStart(ConfigFiles):
             words += ["--run-dir", str(wish.run_dir)]
         if wish.launcher is not None:
             words += ["--launcher", wish.launcher]
-        self._starting = "starting the training process"
-        self.show()
-        self.run_worker(partial(self._launch, words, folder), thread=True, group="start", exit_on_error=False)
+        if force:
+            words.append("--force")
+        if self._known_whole():
+            words.append("--quick-check")  # all of it was looked at here
+            self._is_busy("starting the training process")
+        else:
+            self._is_busy("starting: model, data and rewards are checked, then the training process")
+        job = partial(self._launch, words, self.run_folder_of(evaluation.inspected.config))
+        self.run_worker(job, thread=True, group="start", exit_on_error=False)
+
+    def _known_whole(self) -> bool:
+        """Whether the text as it is was checked in full here."""
+        checked = self.worker.checked if self.worker is not None else None
+        if checked is None or self.draft is None or checked[0] != self.draft.text:
+            return False
+        return "rewards" in checked[1].done
 
     def _launch(self, words: list[str], folder: Path) -> None:
         from grpo_tui.ui.resuming import start_run
@@ -124,14 +238,12 @@ class ConfigStart(ConfigFiles):
 
     def on_start_ended(self, message: StartEnded) -> None:
         """Show the run, or say why there is none."""
-        self._starting = ""
-        self.show()
+        self._is_busy("")
         if message.started:
             self.shell.open_run(message.folder)
         else:
-            self.app.notify(
-                message.said, title="It did not start", severity="error", timeout=30, markup=False
-            )
+            word = f"It did not start: {message.said}"
+            self.app.notify(word, severity="error", timeout=30, markup=False)
 
     def action_config_baseline(self) -> None:
         """To Rewards, on this config, where `b` lets the model answer."""

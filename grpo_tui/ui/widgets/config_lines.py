@@ -24,8 +24,8 @@ class ConfigSummary(LinePane):
 
     view: ConfigView | None = None
     busy: Line = ()
-    checked: Line = ()
-    """What the last full check came to."""
+    state: Line = ()
+    """When it was checked in full."""
 
     def lines(self, width: int, height: int) -> list[Line]:
         """One line."""
@@ -36,9 +36,8 @@ class ConfigSummary(LinePane):
         left: list[tuple[int, Line]] = [(0, [Span(f" {one_line(title, max(12, width // 2 - 8))}", "strong")])]
         if view.unsaved:
             left.append((1, [Span("● unsaved", "attention")]))
-        right = [*self.busy, *(() if self.busy else self.checked)] or self._found(view)
-        found = self._found(view) if right != self._found(view) else []
-        left += [(2, found)] if found else []
+        right: list[Span] = [*self.busy] or self._found(view)
+        left += [(2, self._found(view))] if self.busy else [(3, self.state)] if self.state else []
         return [spread(fitting(left, width - width_of(right) - 1), right, width)]
 
     def _found(self, view: ConfigView) -> list[Span]:
