@@ -14,6 +14,7 @@ from pathlib import Path
 
 from grpo_tui.cli.errors import OK, USAGE, CommandError
 from grpo_tui.cli.parser import build_parser
+from grpo_tui.cli.parser_completions import joined
 from grpo_tui.cli.plain import has_screen
 from grpo_tui.core.text import one_line, safe
 
@@ -27,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         implied = _with_implied_command(words)
         parser = build_parser(with_faults="demo" in words, with_open=implied != words)
-        return _dispatch(parser.parse_args(implied))
+        return _dispatch(parser.parse_args(joined(implied)))
     except CommandError as error:
         print(f"grpo-tui: {safe(str(error))}", file=sys.stderr)
         return error.code

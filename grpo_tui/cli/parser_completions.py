@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,24 @@ examples:
 RUN is a run folder, a folder with TRL's completions_*.parquet, or one with verl's STEP.jsonl.
 Exit 0; 1 when the search was ended before its end. The language of --where is in docs/completions.md.
 """
+
+
+_VALUES = ("--sort", "--search", "--regex")
+
+
+def joined(words: Sequence[str]) -> list[str]:
+    """The words of a command line with `--sort -reward` as `--sort=-reward`.
+
+    argparse takes a value that begins with a dash for an option of its own.
+    """
+    found: list[str] = []
+    for word in words:
+        dashed = len(word) > 1 and word[0] == "-" and word[1] != "-"
+        if dashed and "completions" in found and found[-1] in _VALUES:
+            found[-1] = f"{found[-1]}={word}"
+        else:
+            found.append(word)
+    return found
 
 
 def add_completions_command(commands: Commands) -> None:

@@ -76,9 +76,13 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def search(database: Path) -> Iterator[Search]:
-    opened = Search(database)
-    yield opened
-    opened.close()
+    """A search that goes through the run in many small blocks, two at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("grpo_tui.store.search.FIRST_BLOCK", 8)
+        patch.setattr("grpo_tui.store.search.BLOCK", 12)
+        opened = Search(database, scans=2)
+        yield opened
+        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -333,6 +337,15 @@ def test_parts_are_told_on_the_way_and_the_last_one_is_the_whole(search: Search)
     assert all(list(part.ids) == list(whole.ids)[: part.count] for part in parts)
     assert whole.complete
     assert not parts[0].complete
+
+
+@pytest.mark.parametrize("sort", ["step", "-step"])
+def test_a_limit_ends_the_search_with_the_first_of_the_order(sort: str, search: Search) -> None:
+    whole, part = search.find("index==1", sort), search.find("index==1", sort, limit=3)
+    assert 3 <= part.count < whole.count
+    assert list(part.ids) == list(whole.ids)[: part.count]
+    assert (part.complete, part.trouble) == (False, "")
+    assert search.find("index==1", "-reward", limit=3).count == whole.count, "another order needs all of them"
 
 
 def test_a_run_without_completions_has_nothing_to_find(tmp_path: Path) -> None:
