@@ -72,7 +72,7 @@ LOSS: Mapping[str, Advice] = {
         "It has no length bias and does not depend on how the batch is cut up.",
         when="dr_grpo with scale_rewards: none where answers grow without getting better; grpo with "
         "importance_sampling_level: sequence (GSPO) for mixture-of-experts models; cispo for long reasoning.",
-        older="Guides written for TRL before 1.0 describe grpo or bnpo as the default.",
+        older="They describe grpo or bnpo as the default.",
         choices=_LOSSES,
         value="dapo",
     ),
@@ -144,11 +144,9 @@ LOSS: Mapping[str, Advice] = {
     "epsilon_high": Advice(
         "0.28 (clip-higher) when entropy falls early; 5.0 with cispo; 4.0e-4 with GSPO.",
         "A higher bound upwards lets unlikely tokens become likely, which keeps the answers of a group "
-        "different.",
-        when="It acts only when a generation is used for more than one step, but for cispo, where it "
-        "is always "
-        "the largest weight.",
-        older="DAPO, arXiv 2503.14476, for 0.28; ScaleRL, arXiv 2510.13786, for 5.0.",
+        "different (0.28: DAPO, arXiv 2503.14476; 5.0: ScaleRL, arXiv 2510.13786).",
+        when="It acts only when a generation is used for more than one step, but for cispo, where it is "
+        "always the largest weight.",
     ),
     "delta": Advice(
         "Leave empty; 4.0 when single tokens with a negative advantage blow up the gradient.",
@@ -194,13 +192,14 @@ LOSS: Mapping[str, Advice] = {
         "Leave true.",
         "With it the gradient of the KL term is that of the reverse KL (DeepSeek-V3.2, arXiv 2512.02556); "
         "without effect while beta is 0.",
-        older="TRL before 1.0 had the uncorrected term: runs with beta above 0 are not comparable with it.",
+        older="The default was false in earlier versions: runs with beta above 0 are not comparable with "
+        "theirs.",
         value=True,
     ),
     "sync_ref_model": Advice(
         "Leave false.",
-        "Moving the reference along (TR-DPO, arXiv 2404.09656) takes most of the hold of beta away; it needs "
-        "beta above 0 and costs a full copy of the weights.",
+        "Moving the reference along (TR-DPO, arXiv 2404.09656) takes most of the hold of beta away. It needs "
+        "beta above 0, and TRL 1.16 refuses it with LoRA.",
         value=False,
     ),
     "sapo_temperature_neg": Advice(

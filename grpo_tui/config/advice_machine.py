@@ -118,7 +118,7 @@ LORA: Mapping[str, Advice] = {
 VLLM: Mapping[str, Advice] = {
     "use_vllm": Advice(
         "true on a GPU as soon as runs take more than minutes.",
-        "Generation is most of a step's time with model.generate; vLLM does it five to ten times faster.",
+        "Generation is most of a step's time with model.generate; vLLM does it several times faster.",
         cost="Memory for a second copy of the weights and a KV cache, a version that fits TRL's window, a "
         "minute at the start.",
     ),

@@ -25,7 +25,7 @@ GENERATION: Mapping[str, Advice] = {
     ),
     "temperature": Advice(
         "Leave 1.0; 0.7 to 1.0 for small models that babble.",
-        "Learning needs different answers in a group: below 0.7 they are all alike. TRL divides the "
+        "Learning needs different answers in a group: below 0.7 they become alike. TRL divides the "
         "logits by "
         "it in training too, so that sampling and training agree.",
         value=1.0,

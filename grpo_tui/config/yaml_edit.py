@@ -67,7 +67,7 @@ def set_value(text: str, path: Path, value: Any, after: Sequence[str] = ()) -> s
     before = values_of(text)
     wanted = _with_value(before, path, value)
     steps = _steps(path, get_value(before, path, _MISSING), value)
-    if len(steps) > MOST_STEPS:
+    if len(steps) > MOST_STEPS or (steps and Splicer(text, read_tree(text)).is_alias(path)):
         steps = [("set", path, value)]
     changed = text
     for action, where, item in steps:

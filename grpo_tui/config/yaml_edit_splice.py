@@ -48,6 +48,11 @@ class Splicer:
             holder, chain[-2] if len(chain) > 1 else None, path[: len(chain) - 1], _nested((part,), inner)
         )
 
+    def is_alias(self, path: Path) -> bool:
+        """True when a value is written as the name of an anchor elsewhere."""
+        chain = self._chain(path) if self.root is not None else []
+        return len(chain) > len(path) and chain[-1].kind == "alias"
+
     def insert(self, path: Path, value: Any) -> str:
         """Put an item into a list before the one that stands at the index, or at its end."""
         chain = self._chain(path[:-1])
@@ -134,7 +139,9 @@ class Splicer:
         column = holder.column
         multiline = isinstance(value, str) and can_be_block(value)
         if holder.flow or (node.flow and not multiline):
-            return self._on_its_line(node, inline(value, in_flow=holder.flow))
+            quoted = isinstance(value, str) and node.style in ("'", '"')
+            text = scalar(value, style=node.style) if quoted else inline(value, in_flow=holder.flow)
+            return self._on_its_line(node, text)
         if node.style in ("|", ">") and isinstance(value, str) and (can_be_block(value) or _is_line(value)):
             return self._block_text(node, column, value)
         if fits_one_line(value) or (node.flow and not isinstance(value, str)):

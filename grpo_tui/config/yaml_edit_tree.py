@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import yaml
@@ -64,8 +65,11 @@ class Node:
         return None
 
 
+@lru_cache(maxsize=4)
 def read_tree(text: str) -> Node | None:
     """Return the root of the first document, or None when the text holds no value.
+
+    It is shared by all who ask, and must stay as it is.
 
     Raises:
         yaml.YAMLError: the text cannot be read.

@@ -79,6 +79,14 @@ SET = {
     "a value becomes a mapping": ("a: x   # c\nz: 0\n", "a", {"b": 1}, "a:   # c\n  b: 1\nz: 0\n"),
     "an anchor stays": ("a: &x 1\nb: 2\n", "a", 3, "a: &x 3\nb: 2\n"),
     "an alias is replaced by a value": ("a: &x 1\nb: *x\n", "b", 3, "a: &x 1\nb: 3\n"),
+    "an alias of a list is replaced by a list": (
+        "a: &x [1, 2]\nb: *x  # c\n", "b", [1, 3], "a: &x [1, 2]\nb: [1, 3]  # c\n",
+    ),
+    "quotes in a flow mapping stay": ("a: {b: \"y\"}\n", "a.b", "z", "a: {b: \"z\"}\n"),
+    "a value on a line of its own": ("a:  # c\n  x  # d\n", "a", 5, "a:  # c\n  5  # d\n"),
+    "a plain text over lines": ("a: x\n  y  # c\nb: 1\n", "a", "z", "a: z  # c\nb: 1\n"),
+    "a list in a list": ("a:\n- - 1\n  - 2\n- - 3\n", "a.0.1", 5, "a:\n- - 1\n  - 5\n- - 3\n"),
+    "before the end of the document": ("---\na: 1\n...\n# x\n", "b", 3, "---\na: 1\nb: 3\n...\n# x\n"),
     "a merged key is overridden": (
         "a: &x {p: 1}\nb:\n  <<: *x\n  q: 2\n", "b.p", 5, "a: &x {p: 1}\nb:\n  <<: *x\n  q: 2\n  p: 5\n",
     ),
