@@ -1,7 +1,7 @@
 """Rewards for `json_task.yaml`: does the JSON hold the wanted keys, and the right values in them?
 
-A completion that is no JSON object scores 0 in both. The wanted keys and values are those of the row's
-answer, a JSON object as text, so that other keys need no change here.
+A completion that is no JSON object scores 0 in both. The wanted keys stand in the config, the wanted values
+in the row's answer, a JSON object as text, so that another task needs no change here.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def json_object(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def keys(completions: list[Any], answer: list[str], **kwargs: Any) -> list[float]:
-    """The share of the wanted keys that are there; every key too many takes one away."""
+def keys(completions: list[Any], wanted: list[str], **kwargs: Any) -> list[float]:
+    """The share of the wanted keys (params in the config) that are there; one too many takes one away."""
     scores = []
-    for completion, gold in zip(completions, answer, strict=True):
-        given, wanted = json_object(text_of(completion)).keys(), json_object(gold).keys()
-        scores.append(max(len(given & wanted) - len(given - wanted), 0) / max(len(wanted), 1))
+    for completion in completions:
+        given = json_object(text_of(completion)).keys()
+        scores.append(max(len(given & set(wanted)) - len(given - set(wanted)), 0) / len(wanted))
     return scores
 
 

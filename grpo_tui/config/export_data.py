@@ -67,7 +67,7 @@ def tokens(prompt):
 
 def add_data(script: Script, config: RunConfig) -> None:
     """Add the function `prompts`, which gives the rows to train on and those to evaluate on."""
-    _add_prepare(script, config)
+    prepared = "prepare({})" if _add_prepare(script, config) else "{}"
     section, evaluates = config.section, str(config.grpo.get("eval_strategy", "no")) != "no"
     split = str(config.script.get("dataset_train_split", "train"))
     test = str(config.script.get("dataset_test_split", "test"))
@@ -76,13 +76,12 @@ def add_data(script: Script, config: RunConfig) -> None:
     one_of = f'found["{split}"] if isinstance(found, Mapping) else found' if by_split else "found"
     if by_split:
         script.imports.add(("collections.abc", "Mapping"))
-    lines.append(f"    rows = prepare({one_of})")
+    lines.append("    rows = " + prepared.format(one_of))
     if section.holdout:
         script.copy("grpo_tui.data.filters.prompt_key")
         script.need(SET_ASIDE, "random")
-        lines.append(
-            f"    rows, held_out = set_aside(rows, {section.holdout}, seed={config.grpo.get('seed', _SEED)})"
-        )
+        held, seed = "held_out" if evaluates else "_", config.grpo.get("seed", _SEED)
+        lines.append(f"    rows, {held} = set_aside(rows, {section.holdout}, seed={seed})")
     if not evaluates:
         lines.append("    return rows, None")
     elif section.eval_dataset is not None:
@@ -91,12 +90,12 @@ def add_data(script: Script, config: RunConfig) -> None:
         pick = f'found.get("{test}", found) if isinstance(found, Mapping) else found' if by_split else "found"
         if by_split:
             script.imports.add(("collections.abc", "Mapping"))
-        lines.append(f"    return rows, prepare({pick})")
+        lines.append(f"    return rows, {prepared.format(pick)}")
     else:
         other = "held_out" if section.holdout else "None"
         if by_split:
             lines.append(f'    test = found.get("{test}") if isinstance(found, Mapping) else None')
-            lines.append(f"    return rows, {other} if test is None else prepare(test)")
+            lines.append(f"    return rows, {other} if test is None else {prepared.format('test')}")
         else:
             lines.append(f"    return rows, {other}")
     doc = '    """The rows to train on, and those to evaluate on, None without evaluation."""\n'
@@ -117,10 +116,10 @@ def _source(script: Script, config: RunConfig) -> tuple[str, bool]:
         return _named_in_section(script, name)
     if path.is_dir() and any((path / mark).is_file() for mark in ("dataset_dict.json", "state.json")):
         script.imports.add(("datasets", "load_from_disk"))
-        return f"load_from_disk({name!r})", True
+        return f"load_from_disk({literal(name)})", True
     script.imports.add(("datasets", "load_dataset"))
     named = config.script.get("dataset_config")
-    words = [repr(name), *([f"name={named!r}"] if named else [])]
+    words = [literal(name), *([f"name={literal(named)}"] if named else [])]
     words += ["streaming=True"] if config.script.get("dataset_streaming") else []
     return f"load_dataset({', '.join(words)})", True
 
@@ -137,28 +136,28 @@ def _named_in_section(script: Script, source: str) -> tuple[str, bool]:
         return f"as_dataset({script.from_file(*parts)}())", True
     script.imports |= {("datasets", "load_dataset"), ("glob", None)}
     suffix = Path(source).suffix.lower()
-    file = f"glob.escape(str(HERE / {script.path(source)!r}))"
+    file = f"glob.escape(str(HERE / {literal(script.path(source))}))"
     tabs = ', delimiter="\\t"' if suffix == ".tsv" else ""
     return f'load_dataset("{_READERS[suffix]}", data_files={file}, split="train"{tabs})', False
 
 
-def _add_prepare(script: Script, config: RunConfig) -> None:
-    """The function that makes prompts of rows: the steps of `data.mapping.map_rows`, and the tokens."""
+def _add_prepare(script: Script, config: RunConfig) -> bool:
+    """The function that makes prompts of rows, as `data.mapping.map_rows` does; none without a step."""
     section = config.section
     lines: list[str] = []
     if {name for name, column in section.columns.items() if name != column}:
-        script.constants.append(f"COLUMNS = {section.columns!r}  # name wanted: column of the dataset")
+        script.constants.append(f"COLUMNS = {literal(section.columns)}  # name wanted: column of the dataset")
         gone = sorted({c for c in section.columns.values() if c not in section.columns})
         lines.append(
             "    rows = rows.map(\n"
             "        lambda row: {wanted: row[column] for wanted, column in COLUMNS.items()}, "
-            f"remove_columns={gone!r}\n    )"
+            f"remove_columns={literal(gone)}\n    )"
         )
     answer = _answer(script, section)
     if section.filters.drop_null:
         lines += _drop_nulls(script, section, answer)
     if section.answer is not None:
-        lines.append(f"    rows = rows.map(lambda row: {{{section.answer.to!r}: {answer}}})")
+        lines.append(f"    rows = rows.map(lambda row: {{{literal(section.answer.to)}: {answer}}})")
     if section.filters.drop_duplicates:
         script.copy("grpo_tui.data.filters.prompt_key")
         script.need(FIRST_OF_EACH)
@@ -168,10 +167,13 @@ def _add_prepare(script: Script, config: RunConfig) -> None:
         lines.append("    rows = rows.map(to_messages)")
     if section.filters.needs_tokens:
         lines.append(_lengths(script, config))
+    if not lines:
+        return False
     body = "\n".join([*lines, "    return rows"])
     script.function(
-        f'def prepare(rows):\n    """Rows as the dataset has them to prompts and columns for the rewards."""\n{body}'
+        f'def prepare(rows):\n    """Make prompts of rows, and columns for the rewards."""\n{body}'
     )
+    return True
 
 
 def _answer(script: Script, section: Section) -> str:
@@ -194,7 +196,7 @@ def _source_column(spec: AnswerSpec, section: Section) -> str:
 
 def _drop_nulls(script: Script, section: Section, answer: str) -> list[str]:
     script.copy("grpo_tui.data.filters.is_missing")
-    looked_at = f"row[name] for name in {['prompt', *section.filters.null_columns]!r}"
+    looked_at = f"row[name] for name in {literal(['prompt', *section.filters.null_columns])}"
     values = looked_at if section.filters.null_columns else "value for value in row.values()"
     test = f"any(is_missing(value) for value in ({values}))"
     if not section.filters.null_columns:
@@ -208,7 +210,7 @@ def _add_messages(script: Script, section: Section) -> None:
     for shot in section.few_shot:
         shots += [{"role": "user", "content": shot.user}, {"role": "assistant", "content": shot.assistant}]
     if shots:
-        script.constants.append("EXAMPLES = [\n" + "".join(f"    {shot!r},\n" for shot in shots) + "]")
+        script.constants.append("EXAMPLES = [\n" + "".join(f"    {literal(shot)},\n" for shot in shots) + "]")
     examples = "*EXAMPLES, " if shots else ""
     if section.system_prompt is not None:
         script.constants.append(text_constant("SYSTEM_PROMPT", section.system_prompt))
@@ -239,7 +241,7 @@ def _lengths(script: Script, config: RunConfig) -> str:
         words["trust_remote_code"] = True
     template = config.grpo.get("chat_template_kwargs")
     text = TOKENS.format(
-        arguments=", ".join([repr(config.model), *(f"{k}={v!r}" for k, v in words.items())]),
+        arguments=", ".join([literal(config.model), *(f"{k}={literal(v)}" for k, v in words.items())]),
         template=f", **{literal(template)}" if template else "",
     )
     script.need(text, "functools")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.config.export_text import Script, call
+from grpo_tui.config.export_text import Script, call, literal
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_rewards import FACTORIES, SCRIPT_NAMES, TRL_NAMES
@@ -27,13 +27,30 @@ def made(found, **params):
     return functools.partial(found, **params) if params else found
 '''
 
+RENAMED = '''
+def renamed(reward, name):
+    """A reward under the name that TRL is to log it by."""
+    if inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(type(reward).__call__):
+
+        async def call(**kwargs):
+            return await reward(**kwargs)
+
+    else:
+
+        def call(**kwargs):
+            return reward(**kwargs)
+
+    call.__name__ = name
+    return call
+'''
+
 
 def add_rewards(script: Script, config: RunConfig) -> None:
     """Add the function `rewards`, and all that it needs."""
     lines = []
     model = config.script.get("reward_model_name_or_path")
     if model:
-        lines.append(repr(str(model)))
+        lines.append(literal(str(model)))
     lines += [
         _from_script(script, str(source), config.cwd) for source in config.script.get("reward_funcs") or ()
     ]
@@ -68,11 +85,11 @@ def _reward(script: Script, name: str, source: str, params: Mapping[str, Any], c
         script.need(MADE, "inspect", "functools")
         found, own = call("made", params, _imported(script, source.replace(":", "."), cwd)), None
     else:
-        return repr(source)  # a reward model, which TRL loads and names itself
+        return literal(source)  # a reward model, which TRL loads and names itself
     if own == name:
         return found
-    script.copy("grpo_tui.rewards.naming.renamed")
-    return f"renamed({found}, {name!r})"
+    script.need(RENAMED, "inspect")
+    return f"renamed({found}, {literal(name)})"
 
 
 def _from_file(script: Script, file: str, name: str, params: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -99,14 +116,16 @@ def _from_library(script: Script, dotted: str, params: Mapping[str, Any], cwd: s
     name = script.copy(dotted)
     if name not in _WRAPPERS:
         return call(name, params)
-    written = {key: repr(value) for key, value in params.items()}
+    written = {key: literal(value) for key, value in params.items()}
     for key in _INNER:
         inner = params.get(key)
         if isinstance(inner, (str, Mapping)):
             entry = {"source": inner} if isinstance(inner, str) else dict(inner)
             source = str(entry["source"])
             own = str(entry.get("name") or source.rpartition(":")[2].rpartition(".")[2])
-            written[key] = _reward(script, own, source, entry.get("params") or {}, cwd)
+            given = entry.get("params")
+            inside = dict(given) if isinstance(given, Mapping) else {}
+            written[key] = _reward(script, own, source, inside, cwd)
     return f"{name}({', '.join(f'{key}={value}' for key, value in written.items())})"
 
 
@@ -117,7 +136,7 @@ def _imported(script: Script, dotted: str, cwd: str) -> str:
     if cwd and (Path(cwd, top).is_dir() or Path(cwd, f"{top}.py").is_file()):
         script.path_folders.add(cwd)
     script.imports.add(("importlib", None))
-    return f"importlib.import_module({module!r}).{name}"
+    return f"importlib.import_module({literal(module)}).{name}"
 
 
 def _kind(file: Path, name: str) -> str | None:

@@ -6,12 +6,13 @@ and steered is left out. It is pure text: nothing is imported or loaded.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.export_data import add_data
 from grpo_tui.config.export_rewards import add_rewards
-from grpo_tui.config.export_text import Script, arguments
+from grpo_tui.config.export_text import Script, arguments, literal
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
 
@@ -37,24 +38,28 @@ def write_script(config: RunConfig, target: Path, versions: dict[str, str] | Non
         key for part in (kept.grpo, kept.env) for key, value in part.items() if value == _LEFT_OUT
     )
     main = _main(script, kept)
+    doc = _docstring(script, kept, target.name, versions or {}, secret)
     env = {key: value for key, value in kept.env.items() if value != _LEFT_OUT}
     before = ""
     if env:
-        before = f"import os\n\nos.environ.update({env!r})  # before anything reads it\n"
-    return script.text(_docstring(kept, target, versions or {}, secret), before, main)
+        before = f"import os\n\nos.environ.update({literal(env)})  # before anything reads it\n"
+    return script.text(doc, before, main)
 
 
-def _docstring(config: RunConfig, target: Path, versions: dict[str, str], secret: list[str]) -> str:
+def _docstring(
+    script: Script, config: RunConfig, target: str, versions: dict[str, str], secret: list[str]
+) -> str:
     name = config.path.name if config.path is not None else "a config"
     gpus = f"CUDA_VISIBLE_DEVICES={','.join(config.section.gpus)} " if config.section.gpus else ""
-    launcher = f"{config.section.launcher} " if config.section.launcher else "python "
+    words = shlex.split(config.section.launcher or "python")
+    launcher = shlex.join(script.path(word) if Path(word).is_file() else word for word in words)
     written = ", ".join(f"{package} {version}" for package, version in versions.items())
     lines = [
         f"Train {config.model} with GRPO, as {name} says.",
         "",
-        f"Start it:  {gpus}{launcher}{target.name}",
+        f"Start it:  {gpus}{launcher} {target}",
         "",
-        f"Written by grpo-tui{f' for {written}' if written else ''}. It needs TRL and what the rewards import.",
+        f"Written by grpo-tui{f' for {written}' if written else ''}. It needs TRL and what the rewards need.",
     ]
     if config.grpo.get("use_vllm") and config.grpo.get("vllm_mode") == "server":
         lines.append("The server comes first: trl vllm-serve --model " + config.model)
@@ -91,12 +96,12 @@ def _main(script: Script, config: RunConfig) -> str:
         )
     lines += [
         "    trainer = GRPOTrainer(",
-        f"        model={config.model!r},",
+        f"        model={literal(config.model)},",
         "        reward_funcs=rewards(),",
         "        args=args,",
         "        train_dataset=train_dataset,",
         f"        eval_dataset=eval_dataset,\n{more}    )",
-        f"    trainer.train({'' if resume is None else f'resume_from_checkpoint={resume!r}'})",
+        f"    trainer.train({'' if resume is None else f'resume_from_checkpoint={literal(resume)}'})",
         "    trainer.save_model(args.output_dir)",
     ]
     return "\n".join(lines)

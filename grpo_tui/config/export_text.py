@@ -70,7 +70,7 @@ class Script:
     def from_file(self, file: str, name: str) -> str:
         """Return the expression for a name in a person's Python file."""
         self.need(FROM_FILE, "functools", "importlib.util", "operator", "sys")
-        return f"from_file({self.path(file)!r}, {name!r})"
+        return f"from_file({literal(self.path(file))}, {literal(name)})"
 
     def text(self, doc: str, before: str, main: str) -> str:
         """Return the whole script.
@@ -89,10 +89,12 @@ class Script:
         if before:
             lines += [before, ""]
         lines += [*imports, "", "HERE = Path(__file__).resolve().parent"]
-        lines += [f"sys.path.insert(0, str(HERE / {self.path(one)!r}))" for one in sorted(self.path_folders)]
-        lines += [*self.constants, ""]
-        functions = [f"\n{text}\n" for text in [*copied, *self._functions, main]]
-        return "\n".join(lines) + "\n".join(functions) + '\n\nif __name__ == "__main__":\n    main()\n'
+        lines += [
+            f"sys.path.insert(0, str(HERE / {literal(self.path(one))}))" for one in sorted(self.path_folders)
+        ]
+        lines += [*self.constants, "", "", ""]
+        functions = [f"{text}\n" for text in [*copied, *self._functions, main]]
+        return "\n".join(lines) + "\n\n".join(functions) + '\n\nif __name__ == "__main__":\n    main()\n'
 
 
 def call(name: str, params: Mapping[str, Any], *first: str) -> str:
@@ -103,9 +105,17 @@ def call(name: str, params: Mapping[str, Any], *first: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """Return a value of a config as Python writes it."""
+    """Return a value of a config as Python writes it, texts in double quotes."""
     if isinstance(value, float) and not (-float("inf") < value < float("inf")):
         return f'float("{value}")'
+    if isinstance(value, str):
+        plain = repr(value)
+        return f'"{plain[1:-1]}"' if plain[0] == "'" and '"' not in plain and "\\'" not in plain else plain
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(map(literal, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
     return repr(value)
 
 
@@ -127,5 +137,5 @@ def text_constant(name: str, value: str) -> str:
     """Return a constant that holds a text, over lines where it has some."""
     plain = value.replace("\n", "")
     if "\n" not in value or '"""' in value or value.endswith('"') or "\\" in plain or not plain.isprintable():
-        return f"{name} = {value!r}"
+        return f"{name} = {literal(value)}"
     return f'{name} = """\\\n{value}"""'

@@ -20,20 +20,11 @@ from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.removed import nearest
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import RewardEntry
+from grpo_tui.config.trl_rewards import FACTORIES, SCRIPT_NAMES, TRL_NAMES
 from grpo_tui.core.user_code import UserCodeError, load_dotted, load_from_file
 from grpo_tui.rewards.naming import callable_name, renamed
 
 RewardFunc = Callable[..., Any]
-
-# Names that `trl grpo` itself knows; the factory's arguments are those of trl/scripts/grpo.py.
-SCRIPT_NAMES: Mapping[str, dict[str, Any] | None] = {
-    "accuracy_reward": None,
-    "reasoning_accuracy_reward": None,
-    "think_format_reward": None,
-    "get_soft_overlong_punishment": {"max_completion_len": 1280, "soft_punish_cache": 256},
-}
-FACTORIES = ("get_soft_overlong_punishment", "get_cosine_scaled_reward", "get_repetition_penalty_reward")
-_TRL_NAMES = (*SCRIPT_NAMES, "get_cosine_scaled_reward", "get_repetition_penalty_reward")
 
 
 class RewardLoadError(ValueError):
@@ -124,7 +115,7 @@ def load_entry(entry: RewardEntry, folder: str | None = None) -> LoadedReward:
     try:
         if parts is not None:
             found = load_from_file(*parts)
-        elif entry.source in _TRL_NAMES:
+        elif entry.source in TRL_NAMES:
             return _from_trl(entry.name, entry.source, entry.params, weight, own_name=entry.name)
         elif ":" in entry.source or _is_dotted(entry.source):
             found = load_dotted(entry.source, folder)
@@ -133,7 +124,7 @@ def load_entry(entry: RewardEntry, folder: str | None = None) -> LoadedReward:
                 raise RewardLoadError(entry.name, f"{entry.source} is a reward model, which takes no params")
             return _model(entry.name, entry.source, weight)
         else:
-            raise RewardLoadError(entry.name, _unknown(entry.source, _TRL_NAMES))
+            raise RewardLoadError(entry.name, _unknown(entry.source, TRL_NAMES))
     except UserCodeError as error:
         raise RewardLoadError(entry.name, str(error)) from error
     func = _made(entry.name, found, entry.params)

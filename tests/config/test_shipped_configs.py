@@ -170,7 +170,8 @@ def test_every_order_has_the_four_keys_and_gets_full_marks() -> None:
     golds = [row["answer"] for row in rows]
     assert len({row["order"] for row in rows}) == len(rows) >= 20
     assert {tuple(json.loads(gold)) for gold in golds} == {("customer", "item", "quantity", "day")}
-    assert rewards.values(golds, answer=golds) == rewards.keys(golds, answer=golds) == [1.0] * len(rows)
+    wanted = ["customer", "item", "quantity", "day"]
+    assert rewards.values(golds, answer=golds) == rewards.keys(golds, wanted) == [1.0] * len(rows)
     assert max(rewards.values(golds[1:] + golds[:1], answer=golds)) < 1.0
     for row in rows:
         order = json.loads(row["answer"])

@@ -1,0 +1,63 @@
+"""`grpo-tui export CONFIG --format script`: a config as a stand-alone train.py.
+
+Knows the command's words and files; the script is written by `config.export_script`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import sys
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.config.export_script import write_script
+from grpo_tui.config.export_sources import NoSourceError
+from grpo_tui.config.resolve import load_config, reload_config
+from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.core.text import shell_word
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import read_spec
+
+
+def export(parsed: Any) -> int:
+    """`grpo-tui export CONFIG --format script [-o FILE]`."""
+    config = _config(parsed.config, parsed.overrides)
+    target: Path = parsed.output or Path("train.py")
+    if parsed.output is not None and target.exists():
+        raise CommandError(f"{target} is there already and stays as it is; name another file")
+    try:
+        text = write_script(config, target, _versions())
+    except NoSourceError as error:
+        raise CommandError(str(error)) from error
+    if parsed.output is None:
+        sys.stdout.write(text)
+        return OK
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{target}: {error.strerror}") from error
+    print(f"{target}: {len(text.splitlines())} lines; `python {shell_word(target)}` trains")
+    return OK
+
+
+def _config(path: Path, overrides: list[str]) -> RunConfig:
+    try:
+        if not path.is_dir():
+            return load_config(path, overrides, world_size=None)
+        saved = RunConfig.from_json(read_spec(RunFolder(path.absolute()).spec).config)
+        return reload_config(saved, overrides, world_size=None)
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CommandError(f"{path}: no run here with a config to read; give a TRL YAML config") from error
+
+
+def _versions() -> dict[str, str]:
+    """Versions of what the script stands on, where they are known."""
+    found = {}
+    for package in ("trl", "transformers", "datasets"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found

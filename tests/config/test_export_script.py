@@ -1,0 +1,250 @@
+"""The exported script: rows, rewards and numbers as our own run has them, and nothing of this package."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from grpo_tui.cli.main import main
+from grpo_tui.config import RunConfig, load_config
+from grpo_tui.config.export_script import write_script
+from grpo_tui.config.export_sources import NoSourceError, SourceParts, import_lines
+from grpo_tui.config.presets import presets
+from grpo_tui.config.resolve import inspect_config
+from grpo_tui.data.load import load_prompts
+from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.rewards import library
+from grpo_tui.rewards.loading import load_rewards
+from grpo_tui.rewards.naming import callable_name
+
+ROWS = [{"q": f"What is {n} + 1?", "why": f"I add.\n#### {n + 1}", "level": n % 3} for n in range(12)]
+ROWS += [{"q": "What is 3 + 1?", "why": "I add.\n#### 4", "level": 0}, {"q": "", "why": "", "level": None}]
+
+MINE = """
+import functools
+
+def short(completions, **kwargs):
+    return [1.0 / (1 + len(str(c))) for c in completions]
+
+def above(completions, least, level, **kwargs):
+    return [float(len(str(c)) > least + l) for c, l in zip(completions, level)]
+
+async def slow(completions, **kwargs):
+    return [0.5] * len(completions)
+
+class Judge:
+    def __init__(self, bonus=0):
+        self.bonus = bonus
+    def __call__(self, completions, **kwargs):
+        return [self.bonus + len(str(c)) for c in completions]
+
+made = functools.partial(short)
+
+def rows():
+    return [{"prompt": f"Say {n}", "answer": str(n)} for n in range(6)]
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def config_of(folder: Path, section: str, base: str = "") -> RunConfig:
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    (folder / "plain.csv").write_text("prompt,answer\n" + "".join(f"Say {n},{n}\n" for n in range(8)))
+    (folder / "mine.py").write_text(MINE)
+    text = f"model_name_or_path: {DEMO_MODEL}\n{base}"
+    text += "" if "rewards:" in section else "reward_funcs: [think_format_reward]\n"
+    text += "grpo_tui:\n" + "".join(f"  {line}\n" for line in section.splitlines())
+    (folder / "my.yaml").write_text(text)
+    return load_config(folder / "my.yaml")
+
+
+def as_module(config: RunConfig, folder: Path) -> ModuleType:
+    """The script of a config, loaded without starting it; what it says must not lead back to this package."""
+    file = folder / "train.py"
+    text = write_script(config, file)
+    file.write_text(text)
+    imported = [n for n in ast.walk(ast.parse(text)) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    assert not [node for node in imported if "grpo_tui" in ast.unparse(node)]
+    spec = importlib.util.spec_from_file_location("exported", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def plain(rows) -> list[dict] | None:
+    return None if rows is None else [dict(sorted(row.items())) for row in rows]
+
+
+FROM_WHY = "columns: {prompt: q, answer: why}\nanswer: {from: why, kind: gsm8k, to: answer}"
+
+
+SWAPPED = """dataset: rows.jsonl
+columns: {prompt: q, why: level, level: why}
+system_prompt: |
+  Think.
+  Then say.
+answer: {from: level, kind: regex, pattern: '#### (\\d+)', to: gold}
+filters: {drop_null: [level], max_prompt_tokens: 36, min_prompt_tokens: 2}"""
+COPIED = """dataset: rows.jsonl
+columns: {prompt: q, level: q}
+filters: {drop_null: [level]}
+few_shot:
+  - {user: a, assistant: 'b "c"'}"""
+EVERY = f"dataset: rows.jsonl\n{FROM_WHY}\nfilters: {{drop_null: true, drop_duplicates: true}}\nholdout: 3"
+
+
+@pytest.mark.parametrize(
+    ("section", "base"),
+    [
+        ("dataset: plain.csv", ""),
+        ("dataset: mine.py:rows\nholdout: 2", "eval_strategy: steps\neval_steps: 1\nseed: 5\n"),
+        (EVERY, ""),
+        (COPIED, ""),
+        (SWAPPED, ""),
+        ("dataset: plain.csv\neval_dataset: mine.py:rows\nchat: true", "eval_strategy: epoch\n"),
+    ],
+    ids=["plain", "function", "every step", "copied", "swapped", "evaluated"],
+)
+def test_the_script_makes_the_rows_that_training_gets(tmp_path: Path, section: str, base: str) -> None:
+    config = config_of(tmp_path, section, base)
+    ours = load_prompts(config)
+    train, evaluation = as_module(config, tmp_path).prompts()
+    assert plain(train) == plain(ours.train)
+    assert plain(evaluation) == plain(ours.eval)
+    assert len(plain(train)) > 2
+
+
+REWARDS = """dataset: mine.py:rows
+rewards:
+  - mine.py:short
+  - {name: brief, source: 'mine.py:short', weight: 2}
+  - {name: above, source: 'mine.py:above', params: {least: 3}}
+  - {source: 'mine.py:slow'}
+  - {name: judge, source: 'mine.py:Judge', params: {bonus: 2}}
+  - {source: 'mine.py:Judge'}
+  - {name: partial, source: 'mine.py:made'}
+  - {name: right, source: grpo_tui.rewards.library.NumericAnswer, params: {answer_in: last_number}}
+  - {source: grpo_tui.rewards.library.JsonFormat}
+  - {name: think, source: think_format_reward}
+  - {name: over, source: get_soft_overlong_punishment, params: {max_completion_len: 8, soft_punish_cache: 4}}
+  - name: gated
+    source: grpo_tui.rewards.library.Gate
+    params:
+      reward: mine.py:short
+      when: {source: grpo_tui.rewards.library.NumericAnswer, params: {answer_in: last_number}}
+      otherwise: -1
+"""
+
+
+def test_the_script_has_the_rewards_that_training_has(tmp_path: Path) -> None:
+    config = config_of(tmp_path, REWARDS)
+    module = as_module(config, tmp_path)
+    ours, theirs = load_rewards(config), module.rewards()
+    assert [callable_name(reward) for reward in theirs] == [reward.name for reward in ours]
+    texts = ["", "4", "The answer is 7", "<think>so</think>\n\n7", '{"a": 1}']
+    texts = [[{"role": "assistant", "content": text}] for text in texts]
+    batch = {
+        "prompts": ["p"] * 5, "completions": texts, "answer": ["7"] * 5, "level": [0, 1, 2, 3, 4],
+        "completion_ids": [[1] * n for n in (0, 3, 6, 7, 12)],
+    }  # fmt: skip
+    for own, exported in zip(ours, theirs, strict=True):
+        if own.name == "slow":
+            continue
+        assert exported(**batch) == own.func(**batch), own.name
+    slow = theirs[3](**batch)
+    with pytest.raises(StopIteration) as given:
+        slow.send(None)
+    assert given.value.value == [0.5] * 5
+
+
+def test_every_reward_of_the_library_can_be_copied_together() -> None:
+    parts = SourceParts()
+    for name in library.__all__:
+        parts.add(f"grpo_tui.rewards.library.{name}")
+    text = "from __future__ import annotations\n" + "\n".join([*import_lines(parts.imports), *parts.texts()])
+    names: dict = {}
+    exec(text, names)
+    assert "grpo_tui" not in text
+    scores = names["NumericAnswer"]()(["<answer>1,200</answer>"], answer=["1200"])
+    assert scores == [1.0]
+    with pytest.raises(NoSourceError, match="no Gone in"):
+        parts.add("grpo_tui.rewards.library.Gone")
+
+
+@pytest.mark.parametrize("preset", presets(), ids=lambda preset: preset.name)
+def test_the_script_of_every_preset_is_python_with_readable_lines(preset) -> None:
+    config = inspect_config(preset.path, world_size=None).config
+    text = write_script(config, preset.path.parent / "train.py")
+    names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    assert {"GRPOTrainer", "GRPOConfig", "prompts", "rewards"} <= names
+    assert "/work" not in text.replace(str(DEMO_MODEL), "")
+    assert max(len(line) for line in text.splitlines()) <= 125
+
+
+def test_the_script_trains_as_our_own_run_does(tmp_path: Path) -> None:
+    from grpo_tui.train.build import build_trainer
+
+    small = ["max_steps=2", "save_steps=2", "per_device_train_batch_size=16", "disable_tqdm=true"]
+    small += [f"output_dir={tmp_path / 'theirs'}", "grpo_tui.filters={max_prompt_tokens: 60}"]
+    script = tmp_path / "train.py"
+    words = [word for setting in small for word in ("--set", setting)]
+    assert main(["export", str(DEMO_CONFIG), "--format", "script", "-o", str(script), *words]) == 0
+    blocked = tmp_path / "blocked" / "grpo_tui"
+    blocked.mkdir(parents=True)
+    (blocked / "__init__.py").write_text("raise ImportError('the script stands alone')\n")
+    ran = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(blocked.parent)},
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    state = json.loads((tmp_path / "theirs" / "checkpoint-2" / "trainer_state.json").read_text())
+
+    config = load_config(DEMO_CONFIG, small)
+    trainer = build_trainer(config, load_rewards(config), load_prompts(config), tmp_path / "ours")
+    trainer.train()
+    assert len(state["log_history"]) == 2
+    for theirs, ours in zip(state["log_history"], trainer.state.log_history, strict=False):
+        same = {key for key in ours if "time" not in key and "runtime" not in key}
+        assert {"loss", "reward", "rewards/correctness/mean", "rewards/format/mean"} <= same
+        assert {key: theirs[key] for key in same} == {key: ours[key] for key in same}
+    assert (tmp_path / "theirs" / "model.safetensors").is_file()
+
+
+def test_keys_are_left_out_and_named(tmp_path: Path) -> None:
+    config = config_of(
+        tmp_path, "dataset: plain.csv", "hub_token: hf_abc\nenv: {WANDB_API_KEY: k123, LEVEL: '3'}\n"
+    )
+    text = write_script(config, tmp_path / "train.py")
+    assert "hf_abc" not in text
+    assert "k123" not in text
+    assert "Left out, for they are keys: WANDB_API_KEY, hub_token." in text
+    assert text.index('os.environ.update({"LEVEL": "3"})') < text.index("from trl")
+
+
+def test_the_command_prints_writes_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config_of(tmp_path, "dataset: plain.csv\nlauncher: torchrun --nproc_per_node 2\ngpus: 1,2")
+    file, script = str(tmp_path / "my.yaml"), tmp_path / "t.py"
+    assert main(["export", file, "--format", "script"]) == 0
+    printed = capsys.readouterr().out
+    assert "Start it:  CUDA_VISIBLE_DEVICES=1,2 torchrun --nproc_per_node 2 train.py" in printed
+    assert main(["export", file, "--format", "script", "-o", str(script)]) == 0
+    assert main(["export", file, "--format", "script", "-o", str(script)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main(["export", str(tmp_path), "--format", "script"]) == 2
+    assert "no run here" in capsys.readouterr().err
