@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import OrderedDict
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.stamps import stamps_of
 from grpo_tui.preflight.checker import Checked
 from grpo_tui.preflight.rewards import RewardLook
 
@@ -34,8 +31,7 @@ class Memory:
         body = config.to_json()
         for name in ("findings", "raw"):
             body.pop(name)
-        stamps = [(str(file), *_stamp(file)) for file in files_of(config)]
-        text = json.dumps([body, world_size, stamps], sort_keys=True, default=str)
+        text = json.dumps([body, world_size, stamps_of(config)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def checked(self, key: str) -> Checked | None:
@@ -59,28 +55,3 @@ def _keep(known: OrderedDict[str, Any], key: str, found: Any) -> None:
     known[key] = found
     while len(known) > MOST:
         known.popitem(last=False)
-
-
-def files_of(config: RunConfig) -> Iterator[Path]:
-    """The files that a check of a config reads: data, rewards with their neighbours, the model's configs."""
-    sources = [config.section.dataset, config.section.eval_dataset]
-    sources += [entry.source for entry in config.section.rewards]
-    for source in filter(None, sources):
-        parts = split_file_source(source)
-        file = Path(parts[0] if parts is not None else source)
-        if file.suffix == ".py":
-            yield from sorted(file.parent.glob("*.py"))
-        elif file.is_file():
-            yield file
-    for name in (config.script.get("dataset_name"), config.model):
-        folder = Path(str(name or ""))
-        if name and folder.is_dir():
-            yield from sorted(file for file in folder.iterdir() if file.is_file())
-
-
-def _stamp(file: Path) -> tuple[int, int]:
-    try:
-        status = os.stat(file)
-    except OSError:
-        return 0, 0
-    return status.st_mtime_ns, status.st_size

@@ -8,14 +8,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from grpo_tui.config.batch import LineOf
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.core.findings import Finding
+from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.samples import SampleError
-from grpo_tui.rewards.scoring import Report, Wish, report
+from grpo_tui.rewards.score_report import FunctionInfo
+from grpo_tui.rewards.scoring import Wish, report
 from grpo_tui.rewards.sources import Origin, dataset_rows, samples_from
 
 ROWS = 4
@@ -49,6 +52,7 @@ def look_at_rewards(
     lab: Lab,
     cancel: threading.Event | None = None,
     progress: Progress | None = None,
+    line_of: LineOf | None = None,
 ) -> RewardLook:
     """Score the gold and wrong answers of a few rows and say what the checks find.
 
@@ -57,6 +61,7 @@ def look_at_rewards(
         lab: scores them; it stays open.
         cancel: when set, the call under way is ended and nothing is found.
         progress: called with one line on what is done.
+        line_of: gives the line of a dotted key of the config.
     """
     say = progress or (lambda what: None)
     cancel = cancel or threading.Event()
@@ -73,13 +78,39 @@ def look_at_rewards(
         if cancel.is_set():
             return RewardLook()
         message = f"the rewards could not be tried: {one_line(str(error), 400)}"
-        return RewardLook((Finding("rewards.not-tried", "error", "grpo_tui.rewards", None, message),))
-    return _of_report(found)
+        key = "grpo_tui.rewards" if config.section.rewards else "reward_funcs"
+        line = line_of(key) if line_of is not None else None
+        return RewardLook((Finding("rewards.not-tried", "error", key, line, message),))
+    results = found.scored.functions
+    names = tuple(result.info.name for result in results if result.failure is None)
+    infos = {result.info.name: result.info for result in results}
+    placed = tuple(_placed(f, infos.get(f.field or ""), config, line_of) for f in found.findings)
+    return RewardLook(placed, len(found.scored.samples), names, True)
 
 
-def _of_report(found: Report) -> RewardLook:
-    names = tuple(result.info.name for result in found.scored.functions if result.failure is None)
-    return RewardLook(found.findings, len(found.scored.samples), names, True)
+def _placed(
+    finding: Finding, info: FunctionInfo | None, config: RunConfig, line_of: LineOf | None
+) -> Finding:
+    """A finding of the playground, which stands in the reward's file, as one of the config that names it."""
+    fix = finding.fix
+    if fix is not None and fix.field == "grpo_tui.columns" and isinstance(fix.value, dict) and fix.value:
+        wanted, column = next(iter(fix.value.items()))  # beside those that are mapped already
+        fix = Fix(f"grpo_tui.columns.{wanted}", column)
+    key = _key_of(info, config) if info is not None else finding.field
+    message = finding.message
+    if info is not None and info.file is not None and finding.line is not None:
+        message += f" ({Path(info.file).name}:{finding.line})"
+    line = line_of(key) if line_of is not None and key is not None else None
+    return replace(finding, field=key, line=line, message=message, fix=fix)
+
+
+def _key_of(info: FunctionInfo, config: RunConfig) -> str:
+    """The key that names a function: rewards stand in TRL's order, model, names, then the section."""
+    index = info.index - bool(config.script.get("reward_model_name_or_path"))
+    if index < 0:
+        return "reward_model_name_or_path"
+    named = len(config.script.get("reward_funcs") or ())
+    return "reward_funcs" if index < named else f"grpo_tui.rewards.{index - named}"
 
 
 @contextmanager

@@ -210,7 +210,9 @@ def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
         if "rewards" in flight.parts and known is None:
             asking.children.lab = asking.children.lab or Lab(limit_s=LIMIT_S)
             lab = asking.children.lab
-            rewards = beside.submit(look_at_rewards, config, lab, cancel, asking.progress)
+            rewards = beside.submit(
+                look_at_rewards, config, lab, cancel, asking.progress, flight.settings.line
+            )
             rewards.add_done_callback(lambda done: _rewards_done(flight, done, cancel))
         elif "rewards" in flight.parts and known is not None:
             flight.rewards = known

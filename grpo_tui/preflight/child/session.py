@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.stamps import stamps_of
 from grpo_tui.data.filters import prompt_key
 from grpo_tui.data.load import evaluation_source
 from grpo_tui.data.mapping import as_messages, prompt_problem
@@ -262,7 +263,7 @@ def session_key(config: RunConfig) -> str:
     parts = [whole[name] for name in ("model", "model_args", "script", "mixture", "cwd", "env")]
     chosen = ("seed", "chat_template_kwargs", "eval_strategy", "trust_remote_code", "model_init_kwargs")
     grpo = {name: config.grpo.get(name) for name in chosen}
-    return json.dumps([*parts, section, grpo], sort_keys=True, default=str)
+    return json.dumps([*parts, section, grpo, stamps_of(config, rewards=False)], sort_keys=True, default=str)
 
 
 def _form(prompts: Sequence[Any]) -> str:

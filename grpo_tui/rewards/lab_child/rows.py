@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.stamps import stamps_of
 from grpo_tui.data.load import load_prompts
 from grpo_tui.data.mapping import as_messages
 
@@ -79,8 +80,9 @@ def read_parquet(path: str) -> list[dict[str, Any]]:
 
 
 def _data_key(config: RunConfig) -> str:
-    """What the rows depend on; the files' own changes come with a reload of the lab's child."""
+    """What the rows depend on, the state of the files among it."""
     whole = config.to_json()
     parts = {name: whole[name] for name in ("script", "mixture", "cwd")}
     section = {k: v for k, v in whole["section"].items() if k != "rewards"}
-    return json.dumps([parts, section, config.grpo.get("seed")], sort_keys=True, default=str)
+    stamps = stamps_of(config, rewards=False)
+    return json.dumps([parts, section, config.grpo.get("seed"), stamps], sort_keys=True, default=str)
