@@ -11,12 +11,12 @@ import sys
 from contextlib import closing
 from typing import Any
 
-from grpo_tui.cli.completions_export import write_csv, write_jsonl, write_markdown, write_steps
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.glyphs import ascii_locale, to_ascii
+from grpo_tui.present.rollout_export import write_rows, write_steps
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.found import OLDEST, Found, SortKey, read_sort
 from grpo_tui.store.layout import RunFolder
@@ -138,17 +138,8 @@ def _print(parsed: Any, search: Search, found: Found) -> None:
             _chart(found)
         return
     rows = search.iter_rows(found.ids[: parsed.limit])
-    if parsed.format == "csv":
-        write_csv(sys.stdout, rows, _names(search), everything=parsed.all)
-    elif parsed.format == "md":
-        write_markdown(sys.stdout, rows, everything=parsed.all)
-    else:
-        write_jsonl(sys.stdout, rows, everything=parsed.all)
-
-
-def _names(search: Search) -> tuple[str, ...]:
-    """Names of the reward functions over all attempts, for the columns of a table."""
-    return tuple(dict.fromkeys(name for names in search.function_names().values() for name in names))
+    names = search.all_function_names()
+    write_rows(sys.stdout, rows, names, parsed.format or "jsonl", everything=parsed.all)
 
 
 def _chart(found: Found) -> None:

@@ -7,7 +7,7 @@ them safe.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ class CardRow:
 
     Attributes:
         index: its place in the group, from 0.
+        tokens, truncated: None when somebody else's log does not say.
         rewards: what each function returned, in their order; None where one abstained.
         same_as: place of the first completion with the same text, None for a text that comes first.
         extra: what the functions said of it through `log_extra`.
@@ -36,8 +37,8 @@ class CardRow:
     text: str
     total: float | None
     advantage: float
-    tokens: int
-    truncated: bool
+    tokens: int | None
+    truncated: bool | None
     rewards: tuple[float | None, ...]
     same_as: int | None = None
     extra: tuple[tuple[str, str], ...] = ()
@@ -75,12 +76,15 @@ class GroupCard:
     rows: tuple[CardRow, ...]
 
 
-def group_card(group: StoredGroup, totals: tuple[float, float] | None) -> GroupCard:
+def group_card(
+    group: StoredGroup, totals: tuple[float, float] | None, absent: Collection[str] = ()
+) -> GroupCard:
     """Fold a group.
 
     Args:
         group: the stored group.
         totals: lowest and highest total of the run, for its kind.
+        absent: fields that the log this was copied from does not have.
     """
     values = [completion.total for completion in group.completions]
     first: dict[str, int] = {}
@@ -93,8 +97,8 @@ def group_card(group: StoredGroup, totals: tuple[float, float] | None) -> GroupC
                 completion.text,
                 completion.total,
                 completion.advantage,
-                completion.tokens,
-                completion.truncated,
+                None if "tokens" in absent else completion.tokens,
+                None if "truncated" in absent else completion.truncated,
                 completion.rewards,
                 None if place == completion.index else place,
                 _spelled(completion.extra),
@@ -116,7 +120,7 @@ def group_card(group: StoredGroup, totals: tuple[float, float] | None) -> GroupC
         spread=group.std,
         kind=kind_of_group(values, totals),
         distinct=distinct_share([row.text for row in rows]),
-        truncated=sum(row.truncated for row in rows),
+        truncated=sum(bool(row.truncated) for row in rows),
         best=max(known, key=lambda n: values[n], default=None),  # type: ignore[arg-type,return-value]
         worst=min(known, key=lambda n: values[n], default=None),  # type: ignore[arg-type,return-value]
         rows=tuple(rows),
@@ -141,29 +145,3 @@ def spelled(value: Any) -> str:
     """A value of a column as text: a string as it is, the rest as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MOST_COLUMN else text[: MOST_COLUMN - 1] + "…"
-
-
-def ordered_rows(card: GroupCard, key: str, names: Sequence[str] = ()) -> list[int]:
-    """Places of a group's completions, the largest first; those without a value at the end.
-
-    Args:
-        card: the group.
-        key: `index`, `reward`, `advantage`, `tokens`, or the name of a reward function.
-        names: the reward functions, in order.
-    """
-    if key == "index":
-        return list(range(len(card.rows)))
-
-    def value(row: CardRow) -> float | None:
-        if key == "reward":
-            return row.total
-        if key == "advantage":
-            return row.advantage
-        if key == "tokens":
-            return float(row.tokens)
-        number = list(names).index(key)
-        return row.rewards[number] if number < len(row.rewards) else None
-
-    values = [value(row) for row in card.rows]
-    known = {n: kept[0] for n, v in enumerate(values) if (kept := scored([v]))}
-    return sorted(range(len(values)), key=lambda n: (n not in known, -known.get(n, 0.0), n))

@@ -79,6 +79,10 @@ class RolloutQueries(RunReader):
             names.append(_distinct(row["name"], names))
         return {attempt: tuple(names) for attempt, names in found.items()}
 
+    def all_function_names(self) -> tuple[str, ...]:
+        """Names of the reward functions over all attempts, for the columns of a table."""
+        return tuple(dict.fromkeys(name for names in self.function_names().values() for name in names))
+
     def rows(self, ids: Sequence[int]) -> list[Rollout]:
         """The completions of these numbers, in their order; one that is not there is left out.
 

@@ -10,6 +10,7 @@ from textual.widgets import Input
 
 from grpo_tui.core import records as r
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.screens.config_dialogs import PathDialog
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.widgets.card_table import CardTable
@@ -41,6 +42,10 @@ async def typed(pilot: Any, line: str) -> None:
 async def asked(pilot: Any, line: str) -> None:
     await typed(pilot, line)
     await until(pilot, lambda: screen_of(pilot.app).found.line == line)
+
+
+def said(app: GrpoApp) -> list[str]:
+    return [notice.message for notice in app._notifications]
 
 
 def text_read(app: GrpoApp) -> str:
@@ -196,6 +201,54 @@ async def test_the_course_of_the_run_and_of_the_prompt(run: RecordedRun) -> None
         assert "this prompt" in shown(app)
         await pilot.press("escape")
         assert isinstance(app.screen, GenerationsScreen)
+
+
+@pytest.mark.parametrize(
+    ("keys", "name", "holds"),
+    [
+        ((), "all.jsonl", 57 * GROUPS * SIZE),
+        (("enter",), "group.csv", 1 + SIZE),
+        (("enter", "enter"), "one.md", None),
+    ],
+)
+async def test_what_is_found_is_written(
+    run: RecordedRun, tmp_path: Path, keys: tuple[str, ...], name: str, holds: int | None
+) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await at_generations(pilot)
+        await pilot.press(*keys, "e")
+        await until(pilot, lambda: isinstance(app.screen, PathDialog))
+        app.screen.query_one(Input).value = name
+        await pilot.press("enter")
+        await until(pilot, lambda: any(word.endswith(f" to {name}.") for word in said(app)))
+        text = Path(name).read_text(encoding="utf-8")
+        assert "\x1b" not in text or name.endswith(".jsonl")
+        assert holds is None or len(text.splitlines()) == holds
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, PathDialog))
+        app.screen.query_one(Input).value = name
+        await pilot.press("enter")
+        await until(pilot, lambda: "is there already" in shown(app))
+
+
+async def test_a_query_is_kept_and_shown_by_its_name(
+    run: RecordedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRPO_TUI_CONFIG_DIR", str(tmp_path / "settings"))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await at_generations(pilot)
+        await asked(pilot, "truncated and step<=3")
+        await pilot.press("w", "k")
+        await until(pilot, lambda: isinstance(app.screen, PathDialog))
+        app.screen.query_one(Input).value = "cut off early"
+        await pilot.press("enter")
+        await until(pilot, lambda: any("Kept as “cut off early”" in word for word in said(app)))
+        await asked(pilot, "")
+        await pilot.press("w", "enter")
+        await until(pilot, lambda: screen_of(app).found.line == "truncated and step<=3")
+        assert screen_of(app).found.count == 3 * GROUPS
 
 
 async def test_a_point_of_a_chart_leads_to_the_completions_of_its_step(run: RecordedRun) -> None:

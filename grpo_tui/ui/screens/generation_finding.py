@@ -44,7 +44,8 @@ class Finding(Shell):
     """The query in force."""
     newest = 0
     """The newest group of the run."""
-    _order = ""
+    order = ""
+    """As `found.read_sort` reads it; empty for the newest first."""
     _as_completions = False
     _cancel = threading.Event()
     _asked_at = 0.0
@@ -69,7 +70,7 @@ class Finding(Shell):
     def follows(self) -> bool:
         """True at the top of a list that begins with the newest: new groups then come in."""
         table = self._screen.query_one(GroupTable)
-        return table.cursor == 0 and table.scroll_offset.y == 0 and not self._order
+        return table.cursor == 0 and table.scroll_offset.y == 0 and not self.order
 
     def look_again(self) -> None:
         """Find again what is found now, when a live run has moved on and somebody is at its top."""
@@ -97,7 +98,7 @@ class Finding(Shell):
         self._cancel.set()
         cancel = self._cancel = threading.Event()
         self._asked_at = time.monotonic()
-        line, sort = self.line, self._order
+        line, sort = self.line, self.order
 
         def look(stores: Stores) -> tuple[Found | str, tuple[float, float] | None]:
             try:
@@ -146,7 +147,7 @@ class Finding(Shell):
         state.newer = self.newest > self.found.newest_group > 0 and not self.follows
         state.changed()
         heading.of_completions = self._as_completions
-        heading.order = order_words(self._order)
+        heading.order = order_words(self.order)
         heading.changed()
 
     def on_group_table_wanted(self, event: GroupTable.Wanted) -> None:
@@ -162,7 +163,8 @@ class Finding(Shell):
         def look(stores: Stores) -> Sequence[GroupCard | Rollout]:
             if event.of_completions:
                 return stores.search.rows(keys)
-            return [group_card(group, totals) for group in stores.run.groups_by_id(keys)]
+            absent = stores.search.absent()
+            return [group_card(group, totals, absent) for group in stores.run.groups_by_id(keys)]
 
         def take(brought: Sequence[GroupCard | Rollout]) -> None:
             if event.of_completions == table.of_completions:
@@ -197,10 +199,11 @@ class Finding(Shell):
         self._screen.query_one(GroupTable).focus()
         self.find()
 
-    def show_query(self, line: str, *, group: int | None = None) -> None:
+    def show_query(self, line: str, *, group: int | None = None, order: str | None = None) -> None:
         """Find by a query that came from elsewhere."""
         self._screen.query_one(Input).value = line
         self.line, self._goes_to = line.strip(), group
+        self.order = self.order if order is None else order
         self.find()
 
     def action_generations_kind(self) -> None:
@@ -236,18 +239,18 @@ class Finding(Shell):
 
         def chosen(field: Any) -> None:
             if field is not None:
-                self._order = field
+                self.order = field
                 self.find()
 
-        at = fields.index(self._order) if self._order in fields else 0
+        at = fields.index(self.order) if self.order in fields else 0
         self._screen.app.push_screen(MenuDialog("sort by", choices, at=at), chosen)
 
     def action_generations_turn(self) -> None:
         """The other way round."""
-        line = self._order or "-step"
-        self._order = line[1:] if line.startswith("-") else f"-{line}"
-        if self._order == "-step":
-            self._order = ""
+        line = self.order or "-step"
+        self.order = line[1:] if line.startswith("-") else f"-{line}"
+        if self.order == "-step":
+            self.order = ""
         self.find()
 
 

@@ -16,7 +16,7 @@ from grpo_tui.present.group_card import GroupCard, group_card
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.paint import Line, LineScroll, Span
-from grpo_tui.ui.screens.generation_finding import Finding
+from grpo_tui.ui.screens.generation_files import Files
 from grpo_tui.ui.screens.generation_reading import CompletionReading
 from grpo_tui.ui.widgets.card_table import CardHeading, CardTable
 from grpo_tui.ui.widgets.footer import Footer
@@ -40,7 +40,7 @@ PLACEHOLDER = '/ finds   reward<0.2 and tokens>400   truncated   zero_std   text
 PARTS = ("list", "card", "reader")
 
 
-class GenerationsScreen(Screen[None], Finding, CompletionReading):
+class GenerationsScreen(Screen[None], CompletionReading, Files):
     """The generations of the open run."""
 
     BINDINGS = bindings("generations")
@@ -165,7 +165,7 @@ class GenerationsScreen(Screen[None], Finding, CompletionReading):
         if self.pages is not None:
             self.pages.ask(
                 "card",
-                lambda stores: [group_card(g, totals) for g in stores.run.groups_by_id([group])],
+                lambda s: [group_card(g, totals, s.search.absent()) for g in s.run.groups_by_id([group])],
                 lambda cards: self._with_hits(cards[0], index) if cards else None,
             )
 
@@ -242,6 +242,11 @@ class GenerationsScreen(Screen[None], Finding, CompletionReading):
         else:
             when = "before" if by < 0 else "after"
             self.app.notify(f"The prompt was not answered {when} this.", markup=False)
+
+    def action_generations_newest(self) -> None:
+        """The top of the list, where new ones come in."""
+        self._focus("list")
+        self.query_one(GroupTable).action_first()
 
     def action_generations_score(self) -> None:
         """The group in Rewards."""

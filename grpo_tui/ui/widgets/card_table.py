@@ -14,7 +14,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from grpo_tui.core.text import one_line, told_apart
-from grpo_tui.present.formatting import fixed, percent, within
+from grpo_tui.present.formatting import MISSING, fixed, percent, within
 from grpo_tui.present.group_card import CardRow, GroupCard
 from grpo_tui.present.group_line import KINDS
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled, width_of
@@ -187,7 +187,7 @@ def row_line(
     for number, _, wide in laid.functions:
         value = row.rewards[number] if number < len(row.rewards) else None
         line.append(Span(pad(within(value, wide - 1), wide, right=True), "text" + tail))
-    line.append(Span(pad(f"{row.tokens:,}", TOKENS_W, right=True), "dim" + tail))
+    line.append(Span(pad(counted(row.tokens), TOKENS_W, right=True), "dim" + tail))
     line.append(Span(" ✂ " if row.truncated else "   ", "attention" + tail))
     words = []
     if row.same_as is not None:
@@ -198,3 +198,8 @@ def row_line(
         words.append("worst")
     line.append(Span(pad(" " + ", ".join(words), laid.text), "dim" + tail))
     return line
+
+
+def counted(tokens: int | None) -> str:
+    """A number of tokens, a dash where it is not known."""
+    return MISSING if tokens is None else f"{tokens:,}"

@@ -20,6 +20,7 @@ from grpo_tui.present.group_line import KINDS, MOST_BARS, SHORT, bars
 from grpo_tui.store.rollouts import Rollout
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad
 from grpo_tui.ui.rows import MOVES, CursorList, LazyLines
+from grpo_tui.ui.widgets.card_table import counted
 from grpo_tui.ui.widgets.group_lines import advantage_sign
 
 KEPT = 2_000
@@ -205,7 +206,7 @@ def completion_spans(row: Rollout, width: int, tail: str) -> list[Span]:
         Span(pad(text, room), ("text" if written else "dim") + tail),
         Span(pad(within(row.reward, NUMBER_W - 1), NUMBER_W, right=True), "strong" + tail),
         Span(pad(f"{sign}{fixed(abs(row.advantage))}", ADVANTAGE_W, right=True), role + tail),
-        Span(pad(f"{row.tokens:,}", TOKENS_W, right=True), "dim" + tail),
+        Span(pad(counted(row.tokens), TOKENS_W, right=True), "dim" + tail),
         Span(" ✂" if row.truncated else "  ", "attention" + tail),
     ]
 

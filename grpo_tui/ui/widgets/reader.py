@@ -65,13 +65,11 @@ class ReaderHeading(LinePane):
             parts.append([Span(f"against {one_line(name, 40)}", "accent"), Span("  [-gone-] {+new+}", "dim")])
         parts.append([Span("total ", "dim"), Span(within(row.total, 8), "strong")])
         parts.append([Span(f"{sign} ", role), Span(fixed(abs(row.advantage)), role)])
-        ended = "✂ cut off at the limit" if row.truncated else "ended"
-        parts.append(
-            [
-                Span(f"{plural(row.tokens, 'token')}, ", "dim"),
-                Span(ended, "attention" if row.truncated else "dim"),
-            ]
-        )
+        if row.tokens is not None:
+            parts.append([Span(plural(row.tokens, "token"), "dim")])
+        if row.truncated is not None:
+            role = "attention" if row.truncated else "dim"
+            parts.append([Span("✂ cut off at the limit" if row.truncated else "ended", role)])
         return [ruled(parts, width)]
 
 

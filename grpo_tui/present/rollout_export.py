@@ -117,6 +117,18 @@ def _fenced(text: str) -> Iterator[str]:
     yield ""
 
 
+def write_rows(
+    out: TextIO, rows: Iterable[Rollout], names: Sequence[str], kind: str, *, everything: bool
+) -> None:
+    """Write completions in one of the formats, `jsonl`, `csv` or `md`."""
+    if kind == "csv":
+        write_csv(out, rows, names, everything=everything)
+    elif kind == "md":
+        write_markdown(out, rows, everything=everything)
+    else:
+        write_jsonl(out, rows, everything=everything)
+
+
 def _inline(text: Any) -> str:
     """A short text in a line, as code when Markdown would read it otherwise."""
     line = one_line(str(text), 200)

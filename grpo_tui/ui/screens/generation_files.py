@@ -1,0 +1,145 @@
+"""What Generations writes and remembers: exports of what was found, and queries under a name.
+
+Mixed into the screen. Knows what is found and chosen; the rows are written in a thread.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import from_here, plural
+from grpo_tui.present.rollout_export import write_rows
+from grpo_tui.store.saved_views import SavedView, SavedViews
+from grpo_tui.ui.preferences import config_folder
+from grpo_tui.ui.screens.config_dialogs import Choice, MenuDialog, PathDialog
+from grpo_tui.ui.screens.generation_finding import Finding, order_words
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+    from grpo_tui.present.group_card import CardRow, GroupCard
+    from grpo_tui.ui.pages import Stores
+
+KINDS = {".jsonl": "jsonl", ".csv": "csv", ".md": "md"}
+KEEP = "keep"
+
+
+class Files(Finding):
+    """Exports and saved views of a screen that finds."""
+
+    card: GroupCard | None = None
+
+    @property
+    def _owner(self) -> Screen[Any]:
+        return cast("Screen[Any]", self)
+
+    @property
+    def part(self) -> str:
+        """The part with the focus."""
+        raise NotImplementedError
+
+    @property
+    def row(self) -> CardRow | None:
+        """The completion that is read."""
+        raise NotImplementedError
+
+    # -- export ----------------------------------------------------------------------------------
+
+    def action_generations_export(self) -> None:
+        """Write what was found, the group, or the completion, by the part with the focus."""
+        query, what = self._scope()
+        if query is None and not self.found.ids:
+            self._owner.app.notify(
+                "Nothing is found that could be written.", severity="warning", markup=False
+            )
+            return
+        name = "completion.md" if query is not None else "completions.jsonl"
+
+        def chosen(path: Path | None) -> None:
+            if path is not None:
+                self._write(path, query, what)
+
+        hint = "The ending decides: .jsonl loses nothing, .csv for tables, .md for an issue or a paper."
+        self._owner.app.push_screen(PathDialog(f"export {what} to", name, _wrong, hint), chosen)
+
+    def _scope(self) -> tuple[str | None, str]:
+        """The query for what is written, None for all that was found; and what it is, in words."""
+        card, row = self.card, self.row
+        if self.part == "list" or card is None:
+            return None, plural(len(self.found.ids), "completion")
+        if self.part == "reader" and row is not None:
+            return f"group=={card.id} and index=={row.index}", f"completion {row.index + 1}"
+        return f"group=={card.id}", f"the group of step {card.step:,}"
+
+    def _write(self, path: Path, query: str | None, what: str) -> None:
+        found, kind = self.found.ids, KINDS[path.suffix.lower()]
+
+        def write(stores: Stores) -> str:
+            search = stores.search
+            ids = found if query is None else search.find(query, "index", superseded=True).ids
+            try:
+                with path.open("x", encoding="utf-8", newline="") as out:
+                    rows = search.iter_rows(ids)
+                    write_rows(out, rows, search.all_function_names(), kind, everything=True)
+            except OSError as error:
+                return f"Not written: {from_here(path)}: {error.strerror or error}"
+            return ""
+
+        def told(trouble: str) -> None:
+            self._say(trouble or f"Wrote {what} to {from_here(path)}.", wrong=bool(trouble))
+
+        if self.searches is not None:
+            self.searches.ask("export", write, told)
+
+    def _say(self, words: str, *, wrong: bool = False) -> None:
+        severity: Literal["warning", "information"] = "warning" if wrong else "information"
+        self._owner.app.notify(one_line(words, 300), severity=severity, markup=False)
+
+    # -- saved views -----------------------------------------------------------------------------
+
+    def action_generations_views(self) -> None:
+        """A query by its name, or keep the one in force."""
+        views = SavedViews(config_folder())
+        known, trouble = views.read()
+        choices = [
+            Choice(one_line(v.name, 30), one_line(f"{v.query or 'everything'}, {order_words(v.sort)}", 60), v)
+            for v in known
+        ]
+        if self.line:
+            choices.append(Choice("keep this query", one_line(self.line, 60), KEEP, key="k"))
+        if not choices:
+            word = trouble or "No query is kept yet: find something with /, then come back to give it a name."
+            self._say(word)
+            return
+
+        def chosen(value: SavedView | str | None) -> None:
+            if isinstance(value, SavedView):
+                self.show_query(value.query, order=value.sort)
+            elif value == KEEP:
+                self._keep(views)
+
+        self._owner.app.push_screen(MenuDialog("queries by name", choices), chosen)
+
+    def _keep(self, views: SavedViews) -> None:
+        line, order = self.line, self.order
+
+        def named(path: Path | None) -> None:
+            if path is None:
+                return
+            trouble = views.save(SavedView(str(path), line, order))
+            word = trouble or f"Kept as “{one_line(str(path), 40)}”; w shows it, --view takes it too."
+            self._say(word, wrong=bool(trouble))
+
+        dialog = PathDialog("a name for the query", "", lambda path: "", one_line(line, 60))
+        self._owner.app.push_screen(dialog, named)
+
+
+def _wrong(path: Path) -> str:
+    """Why a file cannot be written under this name."""
+    if path.suffix.lower() not in KINDS:
+        return f"the ending says the format: {', '.join(KINDS)}"
+    if path.exists():
+        return f"{from_here(path)} is there already; choose another name"
+    return "" if path.parent.is_dir() else f"there is no folder {from_here(path.parent)}"
