@@ -13,6 +13,7 @@ from grpo_tui.cli.parser_config import add_config_command
 from grpo_tui.cli.parser_data import add_data_command
 from grpo_tui.cli.parser_export import add_export_command
 from grpo_tui.cli.parser_new import add_new_command
+from grpo_tui.cli.parser_plan import add_placing, add_plan_commands
 from grpo_tui.cli.parser_rewards import add_reward_commands
 from grpo_tui.cli.words import positive, seconds, steps
 
@@ -43,6 +44,7 @@ def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argpar
     add_completions_command(commands)
     _steer_commands(commands)
     add_check_command(commands)
+    add_plan_commands(commands)
     add_data_command(commands)
     add_reward_commands(commands)
     add_new_command(commands)
@@ -112,6 +114,7 @@ def _start_commands(commands: Commands, with_faults: bool) -> None:
         metavar="CKPT",
         help="continue from the newest complete checkpoint, or from CKPT (a folder or a step)",
     )
+    add_placing(train)
     add_start_check(train)
 
 
@@ -119,7 +122,7 @@ def _open_command(commands: Commands) -> None:
     """What `grpo-tui CONFIG.yaml` stands for."""
     config = commands.add_parser("open")
     config.add_argument("config", type=Path, metavar="CONFIG")
-    config.set_defaults(overrides=[], run_dir=None, launcher=None)
+    config.set_defaults(overrides=[], run_dir=None, launcher=None, gpus=None)
 
 
 def _log_command(commands: Commands) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.gpus import placed
 from grpo_tui.cli.launcher import launcher_words, world_size
 from grpo_tui.cli.plain import has_screen
 from grpo_tui.cli.screen import show
@@ -71,6 +72,12 @@ def demo(parsed: Any) -> int:
 
 def train(parsed: Any) -> int:
     """`grpo-tui train CONFIG_OR_RUN`."""
+    if parsed.smoke:
+        from grpo_tui.cli.smoke import smoke
+
+        return smoke(parsed, lambda wish: _checked(_new(wish), wish), _root(parsed))
+    if parsed.keep:
+        raise CommandError("--keep goes with --smoke, whose folder is removed else")
     start = _resumed(parsed, parsed.resume) if parsed.resume is not None else _anew_or_by_key(parsed)
     start = _checked(start, parsed)
     return _go(start, headless=parsed.headless, detach=parsed.detach)
@@ -139,17 +146,33 @@ def _anew_or_by_key(parsed: Any) -> Start:
 
 
 def _new(parsed: Any) -> Start:
-    launcher = launcher_words(parsed.launcher)
+    launcher = _launcher(parsed)
     config, source = _config(parsed, world_size(launcher))
     root = parsed.run_dir or (source.root if source is not None else _default_root(config))
+    spec = placed(RunSpec(config.to_json(), launcher=launcher), config, parsed.gpus)
     if config.grpo.get("resume_from_checkpoint"):
-        return Start(RunFolder(root.absolute()), RunSpec(config.to_json(), launcher=launcher), config)
-    return Start(_fresh(root.absolute()), RunSpec(config.to_json(), launcher=launcher), config)
+        return Start(RunFolder(root.absolute()), spec, config)
+    return Start(_fresh(root.absolute()), spec, config)
+
+
+def _launcher(parsed: Any) -> tuple[str, ...]:
+    """The words of `--launcher`, else those of `grpo_tui.launcher` in the config."""
+    if parsed.launcher is not None or parsed.config.is_dir():
+        return launcher_words(parsed.launcher)
+    return launcher_words(inspect_config(parsed.config, parsed.overrides, world_size=None).section.launcher)
+
+
+def _root(parsed: Any) -> Path:
+    """The folder of the run that a config or a run folder stands for."""
+    if parsed.run_dir is not None:
+        return Path(parsed.run_dir).absolute()
+    config, source = _config(parsed, None)
+    return (source.root if source is not None else _default_root(config)).absolute()
 
 
 def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     earlier = _earlier(parsed.config if parsed.config.is_dir() else parsed.run_dir)
-    launcher = launcher_words(parsed.launcher) or earlier.launcher
+    launcher = launcher_words(parsed.launcher) or earlier.launcher or _launcher(parsed)
     config, source = _config(parsed, world_size(launcher))
     folder = source or RunFolder((parsed.run_dir or _default_root(config)).absolute())
     if parsed.run_dir is not None and source is not None and parsed.run_dir.absolute() != folder.root:
@@ -170,8 +193,9 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
         notes=tuple(notes),
         launcher=launcher,
         overridden=tuple(override.partition("=")[0] for override in parsed.overrides),
+        gpus=earlier.gpus,
     )
-    return Start(folder, spec, config)
+    return Start(folder, placed(spec, config, parsed.gpus), config)
 
 
 def _earlier(root: Path | None) -> RunSpec:

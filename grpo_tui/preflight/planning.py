@@ -16,7 +16,9 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.findings import Finding
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.machine import Machine
+from grpo_tui.preflight.shape import shape_of_facts
 from grpo_tui.present.formatting import plural, size
+from grpo_tui.present.known_rates import known_rates, measured
 
 
 def plan_of(
@@ -27,7 +29,7 @@ def plan_of(
     *,
     world_size: int | None = 1,
     shape: ModelShape | None = None,
-    rates: tuple[Rate, ...] = (),
+    rates: tuple[Rate, ...] | None = None,
 ) -> Plan:
     """Plan the run of a config.
 
@@ -37,21 +39,26 @@ def plan_of(
         machine: the GPUs to fit on.
         root: the run folder, for the free disk.
         world_size: number of training processes; 1 is taken when it is not known.
-        shape: the model's sizes, read from its folder when None.
-        rates: what earlier runs on this machine did.
+        shape: the model's sizes; when None those of the facts, else of its folder.
+        rates: what earlier runs on this machine did; looked up when None.
     """
     data = facts.data if facts.data is not None and not facts.data.problem else None
     lengths = data.prompt_tokens if data is not None else None
+    device = device_of(config, machine)
+    known = measured(config.model, device, lora=config.model_args.get("use_peft") is True)
+    if rates is None:
+        rates = known_rates((root.absolute().parent,), config.model)
     return plan(
         config,
         Surroundings(
             world_size=world_size or 1,
             rows=data.train_rows if data is not None else None,
             prompt_tokens=lengths.most if lengths is not None else None,
-            model=shape or read_shape(config.model),
-            device=device_of(config, machine),
+            model=shape or shape_of_facts(facts.model) or read_shape(config.model),
+            device=device,
+            correction=known.correction,
             free_bytes=machine.free(root.absolute()),
-            rates=rates,
+            rates=(*rates, *known.rates),
         ),
     )
 

@@ -7,41 +7,99 @@ from __future__ import annotations
 
 import socket
 import statistics
+import time
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
-from grpo_tui.config.plan import PlanSettings, Rate
+from grpo_tui.config.plan import Device, PlanSettings, Rate
 from grpo_tui.config.plan.arithmetic import read_batches
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
-from grpo_tui.store.catalog import find_runs
+from grpo_tui.store.catalog import find_runs, last_written_at
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
-from grpo_tui.store.trials import TrialFigures
+from grpo_tui.store.trials import TrialFigures, read_trials
 
 MOST_RUNS = 40
 """Runs that are looked at."""
 NEWEST_STEPS = 50
 """Steps whose median counts: the first ones warm up."""
+KEPT_S = 30.0
+MOST_CHILDREN = 500
 PEAK_FACT = "peak_memory"
 
 
-def known_rates(roots: Iterable[Path], model: str) -> tuple[Rate, ...]:
-    """Rates of the runs of a model under some folders that ran on this machine, newest first.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What trials of a model on this machine say.
+
+    Attributes:
+        correction: measured ÷ planned memory of the newest on the same device, 1 without one.
+        rates: how fast they went.
+    """
+
+    correction: float = 1.0
+    rates: tuple[Rate, ...] = ()
+
+
+def measured(model: str, device: Device | None, *, lora: bool, folder: Path | None = None) -> Measured:
+    """What trials measured of a model.
 
     Args:
-        roots: Folders with runs.
+        model: The model as a config names it.
+        device: The device that is planned for.
+        lora: Whether an adapter is trained.
+        folder: Where trials are kept, by default the cache.
+    """
+    trials = [trial for trial in read_trials(folder) if trial.model == model]
+    kind, machine = "lora" if lora else "full", machine_name(device)
+    same = [trial.ratio for trial in trials if (trial.kind, trial.machine) == (kind, machine)]
+    return Measured(same[-1] if same and same[-1] > 0 else 1.0, trial_rates(trials, model))
+
+
+def machine_name(device: Device | None) -> str:
+    """What a trial's figures are kept under: the card, or the host whose processor trains."""
+    if device is None or device.kind == "cpu":
+        return f"cpu of {socket.gethostname()}"
+    return device.name
+
+
+def known_rates(folders: Iterable[Path], model: str) -> tuple[Rate, ...]:
+    """Rates of the runs of a model on this machine: those below `outputs/`, and those right in some folders.
+
+    Args:
+        folders: Folders whose own folders may be runs; they are not walked, for one may be a home.
         model: The model as a config names it.
     """
-    found = []
-    for root in find_runs(roots)[:MOST_RUNS]:
-        rate = _rate(RunFolder(root), model)
-        if rate is not None:
-            found.append(rate)
-    return tuple(found)
+    return _known(tuple(folders), model, str(Path.cwd()), int(time.monotonic() // KEPT_S))
+
+
+@lru_cache(maxsize=8)
+def _known(folders: tuple[Path, ...], model: str, cwd: str, moment: int) -> tuple[Rate, ...]:
+    """What was found a moment ago is not looked for again: a check asks after each of its parts."""
+    runs = [run for folder in folders for run in _right_in(folder)]
+    newest = sorted({run.resolve() for run in runs}, key=_written_at, reverse=True)
+    looked_at = dict.fromkeys([*find_runs([Path(cwd) / "outputs"])[:MOST_RUNS], *newest[:MOST_RUNS]])
+    found = [_rate(RunFolder(root), model) for root in looked_at]
+    return tuple(rate for rate in found if rate is not None)
+
+
+def _right_in(folder: Path) -> list[Path]:
+    try:
+        children = list(islice(folder.iterdir(), MOST_CHILDREN))
+    except OSError:
+        return []
+    return [child for child in children if (child / "run.json").is_file()]
+
+
+def _written_at(run: Path) -> float:
+    return last_written_at([run / "run.json"])
 
 
 def trial_rates(trials: Iterable[TrialFigures], model: str) -> tuple[Rate, ...]:

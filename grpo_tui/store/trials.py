@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.statistics import is_number
+from grpo_tui.store.importers.copies import cache_folder
 
-FOLDER_VARIABLE = "GRPO_TUI_CACHE_DIR"
 FILE = "trials.json"
 MOST_KEPT = 200
 
@@ -61,16 +60,6 @@ class TrialFigures:
     def key(self) -> str:
         """What a newer trial replaces."""
         return f"{self.model}|{self.kind}|{self.machine}"
-
-
-def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """The folder of what this program may lose."""
-    chosen = (os.environ if environment is None else environment).get(FOLDER_VARIABLE)
-    if chosen:
-        return Path(chosen)
-    from platformdirs import user_cache_path
-
-    return user_cache_path("grpo-tui", appauthor=False)
 
 
 def read_trials(folder: Path | None = None) -> tuple[TrialFigures, ...]:

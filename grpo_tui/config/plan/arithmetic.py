@@ -157,7 +157,8 @@ def batch_sum(batches: Batches) -> str:
         factors.append(f"{batches.world_size:,} processes")
     if batches.accumulation > 1:
         factors.append(f"{batches.accumulation:,} accumulated")
-    return f"{' × '.join(factors)} = {batches.completions_per_step:,} completions a step"
+    product = f"{batches.completions_per_step:,} completions a step"
+    return f"{' × '.join(factors)} = {product}" if len(factors) > 1 else product
 
 
 def prompt_sum(batches: Batches) -> str:

@@ -19,7 +19,7 @@ from grpo_tui.config.plan.sharding import Sharding
 from grpo_tui.config.plan.trained import what_is_trained
 
 ASSUMED_PROMPT = 256
-"""Tokens of a prompt when nobody has measured one."""
+"""Tokens of a prompt when nobody has measured one, but no more than a quarter of what the model takes."""
 MOST_GENERATIONS = 4096
 MOST_LENGTH = 1_048_576
 
@@ -45,19 +45,20 @@ def plan_memory(
         device: the device, None to leave open whether it fits.
         correction: measured ÷ planned of a trial.
     """
+    prompt = prompt_tokens if prompt_tokens is not None else _assumed_prompt(shape)
     load = Load(
         settings,
         shape,
         what_is_trained(settings, shape, sharding),
         batches,
         sharding,
-        prompt_tokens if prompt_tokens is not None else ASSUMED_PROMPT,
+        prompt,
         settings.whole("max_completion_length"),
         device,
     )
     notes = []
     if prompt_tokens is None:
-        notes.append(f"prompts of {ASSUMED_PROMPT} tokens are assumed")
+        notes.append(f"prompts of {prompt} tokens are assumed")
     if settings("reward_model_name_or_path"):
         notes.append("the reward model is not counted")
     if not shape.exact:
@@ -70,6 +71,10 @@ def plan_memory(
         most_generations=_most_generations(load, device, correction),
         most_length=_most_length(load, device, correction),
     )
+
+
+def _assumed_prompt(shape: ModelShape) -> int:
+    return ASSUMED_PROMPT if shape.context is None else max(1, min(ASSUMED_PROMPT, shape.context // 4))
 
 
 def _most_generations(load: Load, device: Device, correction: float) -> int | None:

@@ -180,7 +180,7 @@ def _memory(
     )
     trained = what_is_trained(settings, around.model, sharding)
     saved = trained.parameters * trained.width
-    states = next(part.bytes for part in memory.parts if part.name == "optimizer") if saved else 0
+    states = sum(part.bytes for part in memory.parts if part.name == "optimizer")
     return memory, saved, round(states / sharding.states)
 
 

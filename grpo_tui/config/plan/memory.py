@@ -28,7 +28,7 @@ CUDA_CONTEXT = 550_000_000
 """Driver context, kernels and cuBLAS workspace of a process."""
 NCCL = 400_000_000
 """Buffers of a communicator of several processes."""
-CPU_PROCESS = 750_000_000
+CPU_PROCESS = 470_000_000
 """Resident memory of Python with torch, transformers, datasets and TRL imported, before any model."""
 
 

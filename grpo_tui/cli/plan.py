@@ -1,0 +1,93 @@
+"""`grpo-tui plan`: what a config comes to, without loading anything.
+
+Gathers what lies outside a config and prints the plan; the sums are `config.plan`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.launcher import accelerate_config, launcher_words, world_size
+from grpo_tui.config.plan import Device, Plan, PlanSettings, Surroundings, plan, read_shape
+from grpo_tui.config.plan.cards import CARDS, card
+from grpo_tui.config.resolve import inspect_config, reload_config
+from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.preflight.machine import this_machine
+from grpo_tui.preflight.planning import device_of
+from grpo_tui.present.known_rates import known_rates, measured
+from grpo_tui.present.plan_text import plan_list
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import read_spec
+
+
+def plan_config(parsed: Any) -> int:
+    """`grpo-tui plan CONFIG`."""
+    config, words = _config(parsed)
+    made = plan_on(config, words, parsed)
+    if parsed.json:
+        print(json.dumps(made.to_json(), ensure_ascii=False))
+        return OK
+    for line in plan_list(made):
+        print(line)
+    return OK
+
+
+def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
+    """The plan of a config on this machine, or on the card that was named.
+
+    Args:
+        config: The config.
+        words: Its launcher.
+        parsed: The arguments.
+    """
+    machine = this_machine()
+    device = _device(parsed.gpu) if parsed.gpu else device_of(config, machine)
+    root = Path(config.grpo.get("output_dir") or "outputs")
+    lora = PlanSettings.of(config).flag("use_peft")
+    known = measured(config.model, device, lora=lora)
+    rates = known_rates([Path.cwd(), root.absolute().parent], config.model)
+    return plan(
+        config,
+        Surroundings(
+            world_size=parsed.world_size or world_size(words) or 1,
+            rows=parsed.rows,
+            prompt_tokens=parsed.prompt_tokens,
+            model=read_shape(config.model),
+            device=device,
+            accelerate=accelerate_config(words),
+            correction=known.correction,
+            free_bytes=machine.free(root.absolute()),
+            rates=(*rates, *known.rates),
+        ),
+    )
+
+
+def _device(name: str) -> Device:
+    found = card(name)
+    if found is None:
+        raise CommandError(f"--gpu {name}: write its memory, as 80GB, or one of {', '.join(sorted(CARDS))}")
+    return found
+
+
+def _config(parsed: Any) -> tuple[RunConfig, tuple[str, ...]]:
+    """The config of a file or of a run, and the words of its launcher."""
+    path: Path = parsed.config
+    if path.is_dir():
+        folder = RunFolder(path.absolute())
+        try:
+            spec = read_spec(folder.spec)
+            saved = RunConfig.from_json(spec.config)
+            if parsed.overrides:
+                saved = reload_config(saved, parsed.overrides, world_size=None)
+        except ConfigError as error:
+            raise CommandError(str(error)) from error
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CommandError(f"{folder.spec} cannot be read: {error}") from error
+        return saved, spec.launcher
+    found = inspect_config(path, parsed.overrides, world_size=None)
+    if found.config is None:
+        raise CommandError(str(ConfigError(found.findings, path)))
+    return found.config, launcher_words(found.section.launcher)

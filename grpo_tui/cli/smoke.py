@@ -1,0 +1,301 @@
+"""`grpo-tui train CONFIG --smoke`: two real steps on the longest prompts, saved and reloaded, then removed.
+
+A trial is a run like any other, in a folder of its own beside the real one, which it does not touch. What it
+measures is printed against the plan and kept for the next one. Knows runs from outside, as every command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.check import progress
+from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.launcher import accelerate_config
+from grpo_tui.config.plan import Device, Plan, PlanSettings, Surroundings, plan, read_shape
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.statistics import is_number
+from grpo_tui.core.text import one_line, shell_word
+from grpo_tui.present.formatting import compact, duration, size, step_time
+from grpo_tui.present.known_rates import PEAK_FACT, machine_name
+from grpo_tui.store.checkpoints import judge
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import RunSpec
+from grpo_tui.store.status import ENDED, Status, is_live, read_status
+from grpo_tui.store.trials import TrialFigures, keep_trial
+from grpo_tui.supervisor import launch
+
+STEPS = 2
+POLL_S = 0.2
+LEAVING_S = 30.0
+SMOKE_FACT = "smoke"
+OVERRIDES = (
+    f"max_steps={STEPS}",
+    "save_strategy=steps",
+    "save_steps=1",
+    "save_total_limit=null",
+    "save_only_model=false",
+    "logging_strategy=steps",
+    "logging_steps=1",
+    "eval_strategy=no",
+    "load_best_model_at_end=false",
+    "shuffle_dataset=false",
+    "report_to=none",
+    "push_to_hub=false",
+    "resume_from_checkpoint=null",
+)
+"""What makes a trial of a run; everything else stays as the config says."""
+
+Prepare = Callable[[Any], Any]
+"""From arguments to a checked start with `folder`, `spec` and `config`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the trial left in its record.
+
+    Attributes:
+        rows: logged rows as (step, values).
+        memory: the figures of memory, empty when there are none.
+        prompt_tokens: tokens of the longest prompt, None when nobody counted.
+    """
+
+    rows: tuple[tuple[int, dict[str, Any]], ...]
+    memory: dict[str, Any]
+    prompt_tokens: int | None
+
+    def value(self, step: int, key: str) -> float | None:
+        """A logged value of a step."""
+        found = [values.get(key) for at, values in self.rows if at == step]
+        known = [float(value) for value in found if value is not None and is_number(value)]
+        return known[-1] if known else None
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens of the longest completion."""
+        known = [self.value(step, "completions/max_length") for step in range(1, STEPS + 1)]
+        return max((int(value) for value in known if value is not None), default=None)
+
+
+def smoke(parsed: Any, prepare: Prepare, real: Path) -> int:
+    """Run the trial; 0 when it trained, saved and came back, 1 otherwise.
+
+    Args:
+        parsed: The arguments of `train`.
+        prepare: Makes the checked start from arguments.
+        real: The folder of the real run, for the trial's place beside it.
+    """
+    if parsed.resume is not None or parsed.detach:
+        raise CommandError("--smoke is a trial from the start: leave --resume and --detach out")
+    made = [folder for folder in (real.parent, *real.parent.parents) if not folder.exists()]
+    real.parent.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix=f"{real.name}.trial-", dir=real.parent))
+    wish = argparse.Namespace(
+        **{**vars(parsed), "run_dir": place, "overrides": [*parsed.overrides, *OVERRIDES], "smoke": False}
+    )
+    try:
+        start = prepare(wish)
+        return _trial(start.folder, replace(start.spec, smoke=True), start.config)
+    finally:
+        progress("")
+        _end(RunFolder(place))
+        if parsed.keep:
+            print(f"the trial is kept in {one_line(str(place))}")
+        else:
+            shutil.rmtree(place, ignore_errors=True)
+            for folder in made:  # nothing is left of folders that were made for the trial
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+
+def _trial(folder: RunFolder, spec: RunSpec, config: RunConfig) -> int:
+    began = time.monotonic()
+    print(f"a trial of {STEPS} steps on the longest prompts, in {one_line(str(folder.root))}", flush=True)
+    launch(folder, spec)
+    ended = _wait(folder, "trial")
+    if ended.state != "finished":
+        return _failed(folder, ended, "it did not train")
+    first = _read(folder)
+    checkpoint = folder.root / "checkpoint-1"
+    verdict = judge(checkpoint)
+    if not verdict.usable:
+        return _failed(folder, ended, f"checkpoint-1 cannot be resumed: {verdict.reason}")
+    launch(folder, replace(spec, resume=str(verdict.path)))
+    ended = _wait(folder, "reload")
+    if ended.state != "finished":
+        return _failed(folder, ended, "it did not come back from checkpoint-1")
+    again = _read(folder)
+    for line in _report(config, spec, first, again, time.monotonic() - began):
+        print(line)
+    return OK
+
+
+def _wait(folder: RunFolder, what: str) -> Status:
+    """Until the attempt has ended; says on a terminal what it does."""
+    while True:
+        time.sleep(POLL_S)
+        try:
+            status = read_status(folder.root)
+        except RunDatabaseError:
+            continue  # it is still starting
+        if status.state in ENDED and not is_live(folder.root):
+            return status
+        progress(f"{what}: step {status.step} of {STEPS}, {status.phase or status.state}")
+
+
+def _failed(folder: RunFolder, ended: Status, what: str) -> int:
+    progress("")
+    print(f"the trial failed: {what} ({ended.state})", file=sys.stderr)
+    error = ended.error or {}
+    cause = str(error.get("cause") or error.get("message") or "")
+    if cause:
+        print(f"  {one_line(cause, 400)}", file=sys.stderr)
+    print(f"  --keep keeps {shell_word(folder.log.name)}, which says more", file=sys.stderr)
+    return FAILED
+
+
+def _end(folder: RunFolder) -> None:
+    """End whatever still runs there, as after ctrl+c."""
+    if not is_live(folder.root):
+        return
+    with contextlib.suppress(OSError):
+        Mailbox(folder.commands).submit("stop_now")
+    deadline = time.monotonic() + LEAVING_S
+    while is_live(folder.root) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def _read(folder: RunFolder) -> Seen:
+    reader = RunReader(folder.database)
+    try:
+        rows = tuple((step, values) for _, step, values in reader.metric_rows())
+        memory, trial = reader.fact(PEAK_FACT), reader.fact(SMOKE_FACT)
+    finally:
+        reader.close()
+    tokens = trial.get("prompt_tokens") if isinstance(trial, dict) else None
+    return Seen(rows, memory if isinstance(memory, dict) else {}, tokens)
+
+
+# -- what it says ----------------------------------------------------------------------------------
+
+
+def _report(config: RunConfig, spec: RunSpec, first: Seen, again: Seen, took_s: float) -> list[str]:
+    prompt = "" if first.prompt_tokens is None else f" of {first.prompt_tokens:,} tokens"
+    asked = PlanSettings.of(config).whole("max_completion_length")
+    longest = "" if first.longest is None else f", completions up to {first.longest:,} of {asked:,}"
+    lines = [
+        f"trained   {STEPS} steps on prompts{prompt}{longest}; {duration(took_s)} with loading and saving"
+    ]
+    lines.append(f"reloaded  {_same(first, again)}")
+    device = _device(first.memory)
+    made = _planned(config, spec, first, device)
+    step_s = first.value(STEPS, "step_time")
+    taken = taken_bytes(first.memory, made)
+    if made is not None and made.memory is not None and taken is not None:
+        planned = made.memory.peak_bytes
+        lines.append(
+            f"memory    {size(taken)} at the peak, planned {size(planned)} for these lengths: "
+            f"{taken / max(1, planned):.2f} ×"
+        )
+    elif taken is not None:
+        lines.append(f"memory    {size(taken)} at the peak; without the model's sizes there is no plan")
+    if step_s is not None:
+        lines.append(f"rate      {step_time(step_s)} in the second step")
+    return [*lines, *_kept(config, first, made, device, taken, step_s)]
+
+
+def _same(first: Seen, again: Seen) -> str:
+    """Whether the step after the checkpoint came out the same again; a GPU's sums may differ a little."""
+    pairs = [(key, first.value(STEPS, key), again.value(STEPS, key)) for key in ("reward", "loss")]
+    told = [
+        f"{key} {compact(after)}"
+        if before == after
+        else f"{key} {compact(after)}, before it was {compact(before)}"
+        for key, before, after in pairs
+        if after is not None
+    ]
+    word = "the same" if all(before == after for _, before, after in pairs) else "not quite the same"
+    return f"checkpoint-1, and step {STEPS} gave {word} again ({', '.join(told) or 'no figures'})"
+
+
+def _device(memory: dict[str, Any]) -> Device:
+    if memory.get("device") == "cuda":
+        return Device(one_line(str(memory.get("name", "")), 60), int(memory.get("total_bytes") or 0))
+    import psutil
+
+    return Device("CPU", int(psutil.virtual_memory().total), "cpu")
+
+
+def _planned(config: RunConfig, spec: RunSpec, seen: Seen, device: Device) -> Plan | None:
+    """The plan for the lengths that the trial really had, without any correction."""
+    shape = read_shape(config.model)
+    if shape is None:
+        return None
+    settings = PlanSettings.of(config)
+    longest = seen.longest or settings.whole("max_completion_length")
+    world = seen.memory.get("world_size")
+    return plan(
+        replace(settings, grpo={**settings.grpo, "max_completion_length": longest}),
+        Surroundings(
+            world_size=int(world) if world is not None and is_number(world) else 1,
+            prompt_tokens=seen.prompt_tokens,
+            model=shape,
+            device=device,
+            accelerate=accelerate_config(spec.launcher),
+        ),
+    )
+
+
+def taken_bytes(memory: dict[str, Any], made: Plan | None) -> int | None:
+    """The peak as a plan counts it: what torch reserved and the context on a GPU, else resident memory."""
+    if memory.get("device") == "cuda":
+        reserved = memory.get("reserved_bytes")
+        parts = made.memory.parts if made is not None and made.memory is not None else ()
+        context = sum(part.bytes for part in parts if part.name == "process")
+        return int(reserved) + context if reserved is not None and is_number(reserved) else None
+    resident = memory.get("resident_bytes")
+    return int(resident) if resident is not None and is_number(resident) else None
+
+
+def _kept(
+    config: RunConfig,
+    seen: Seen,
+    made: Plan | None,
+    device: Device,
+    taken: int | None,
+    step_s: float | None,
+) -> list[str]:
+    """Keep the figures for the next plan; says where, or why not."""
+    if made is None or made.memory is None or taken is None or step_s is None:
+        return []
+    settings = PlanSettings.of(config)
+    figures = TrialFigures(
+        model=config.model,
+        kind="lora" if settings.flag("use_peft") else "full",
+        machine=machine_name(device),
+        planned_bytes=made.memory.peak_bytes,
+        measured_bytes=taken,
+        step_s=step_s,
+        completions=made.batches.completions_per_step,
+        max_completion_length=seen.longest or settings.whole("max_completion_length"),
+        world_size=made.batches.world_size,
+        device=device.kind,
+        use_vllm=settings.flag("use_vllm"),
+        at=time.time(),
+    )
+    try:
+        file = keep_trial(figures)
+    except OSError as error:
+        return [f"not kept  {error.strerror}"]
+    return [f"kept      in {one_line(str(file))}: the next plan of this model here is corrected by it"]

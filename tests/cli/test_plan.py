@@ -1,0 +1,251 @@
+"""`plan`, `gpus` and `--gpus`: what they print, what they refuse, and where a run is put."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.cli import gpus as gpus_command
+from grpo_tui.cli import main
+from grpo_tui.cli.errors import CommandError
+from grpo_tui.cli.gpus import placed
+from grpo_tui.cli.launcher import launcher_words
+from grpo_tui.config.plan import Device
+from grpo_tui.config.resolve import load_config
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.present.known_rates import machine_name, measured
+from grpo_tui.store.hardware import Gpu, GpuProcess
+from grpo_tui.store.spec import RunSpec, read_spec
+from grpo_tui.store.trials import TrialFigures, keep_trial, read_trials
+from grpo_tui.supervisor.gpus import NoGpus
+from grpo_tui.supervisor.placing import NoSuchGpu, chosen_gpus, held_by_others, visible_names
+
+GB = 1 << 30
+HELD = (GpuProcess(4711, "python train.py", 40 * GB, user="ana"), GpuProcess(12, "Xorg", 10_000_000))
+CARDS = (
+    Gpu(0, "GPU-aa", name="NVIDIA H100", memory_used_bytes=GB // 2, memory_total_bytes=80 * GB, processes=()),
+    Gpu(
+        1, "GPU-bb", name="NVIDIA H100", memory_used_bytes=41 * GB, memory_total_bytes=80 * GB, processes=HELD
+    ),
+    Gpu(
+        2,
+        "GPU-cc",
+        name="\x1b]52;c;x\x07 H100",
+        memory_used_bytes=30 * GB,
+        memory_total_bytes=80 * GB,
+        processes=(),
+    ),
+)
+
+
+@pytest.fixture
+def cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus_command, "gpus_now", lambda: CARDS)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GRPO_TUI_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "cache"
+
+
+def on_gpu() -> RunConfig:
+    return load_config(DEMO_CONFIG, ["use_cpu=false"])
+
+
+# -- plan -------------------------------------------------------------------------------------------
+
+
+def test_the_plan_is_printed_line_by_line(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "plan",
+        str(DEMO_CONFIG),
+        "--gpu",
+        "24GB",
+        "--rows",
+        "360",
+        "--prompt-tokens",
+        "20",
+        "--set",
+        "use_cpu=false",
+    ]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "64 completions a generation = 8 prompts × 8" in said
+    assert "120 = 2.67 epochs; 360 rows ÷ 8 prompts a generation: 45 steps an epoch" in said
+    assert "of 24.0 GB (a GPU of 24GB); fits up to num_generations" in said
+    assert "3 checkpoints × 9.6 MB" in said
+    assert "- KV cache" in said or "  KV cache" in said
+
+
+def test_the_plan_as_json_has_the_documented_shape(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(DEMO_CONFIG), "--world-size", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["world_size"], found["generation_batch_size"], found["prompts_per_step"]) == (2, 128, 16)
+    assert (found["total_steps"], found["dtype"]) == (120, "float32")
+    assert {part["name"] for part in found["memory"]["parts"]} >= {
+        "weights",
+        "optimizer",
+        "logits",
+        "kv_cache",
+    }
+    assert found["memory"]["parameters_exact"] is True
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["plan", str(DEMO_CONFIG), "--gpu", "abacus"], "write its memory, as 80GB"),
+        (["plan", "no such.yaml"], "there is no file"),
+        (["plan", "."], "cannot be read"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_says_why(
+    words: list[str], message: str, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_trial_corrects_the_next_plan(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(DEMO_CONFIG.parent / "model")
+    here = machine_name(Device("CPU", 1, "cpu"))
+    keep_trial(TrialFigures(model, "full", here, 1000, 1500, 0.5, 64, 40, device="cpu", at=1.0))
+    keep_trial(TrialFigures(model, "full", here, 1000, 2000, 0.25, 64, 40, device="cpu", at=2.0))
+    keep_trial(TrialFigures(model, "lora", here, 1000, 9000, 9.0, 64, 40, device="cpu", at=3.0))
+    assert len(read_trials()) == 2  # the newer one of a kind replaces the older
+    assert measured(model, Device("CPU", 1, "cpu"), lora=False).correction == 2.0
+    assert measured(model, Device("another", 1), lora=False).correction == 1.0
+    assert main(["plan", str(DEMO_CONFIG), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["memory"]["correction"] == 2.0
+    assert found["duration"] == {"step_s": 0.25, "total_s": 30.0, "run": "a trial", "scaled": False}
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{", '{"a": 3}', '{"a": {"model": 3}}', '{"a": {"step_s": "x"}}'])
+def test_a_file_of_trials_that_is_none_counts_as_empty(body: str, tmp_path: Path) -> None:
+    (tmp_path / "trials.json").write_text(body)
+    assert read_trials(tmp_path) == ()
+
+
+# -- GPUs -------------------------------------------------------------------------------------------
+
+
+def test_gpus_are_listed_with_who_holds_them(cards: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpus"]) == 0
+    said = capsys.readouterr().out
+    lines = said.splitlines()
+    assert lines[0].split() == ["0", "NVIDIA", "H100", "80", "of", "80", "GB", "free", "nobody"]
+    assert "39 of 80 GB free" in lines[1]
+    assert lines[2].strip() == "python train.py of ana, 40 GB, process 4711"
+    assert lines[-1].strip() == "held by somebody who cannot be seen from here"
+    assert "\x1b" not in said
+
+
+def test_gpus_as_json(cards: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpus", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["trouble"] == ""
+    assert [gpu["memory_free_bytes"] // GB for gpu in found["gpus"]] == [79, 39, 50]
+    assert found["gpus"][1]["processes"][0] == {
+        "pid": 4711,
+        "name": "python train.py",
+        "user": "ana",
+        "memory_bytes": 40 * GB,
+    }
+
+
+def test_a_machine_without_gpus_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none() -> Sequence[Gpu]:
+        raise NoGpus("NVML Shared Library Not Found")
+
+    monkeypatch.setattr(gpus_command, "gpus_now", none)
+    assert main(["gpus"]) == 0
+    assert capsys.readouterr().out == "no GPU here: NVML Shared Library Not Found\n"
+    with pytest.raises(CommandError, match="no GPU can be asked here"):
+        placed(RunSpec({}), on_gpu(), "0")
+
+
+@pytest.mark.parametrize(
+    ("names", "wanted"),
+    [
+        (["2"], ("2",)),
+        (["GPU-bb", "0"], ("1", "0")),
+        (["MIG-1234"], ("MIG-1234",)),
+        (["3"], None),
+        (["1", "GPU-bb"], None),
+        (["GPU-zz"], None),
+    ],
+)
+def test_names_of_gpus(names: list[str], wanted: tuple[str, ...] | None) -> None:
+    if wanted is None:
+        with pytest.raises(NoSuchGpu):
+            chosen_gpus(names, CARDS)
+    else:
+        assert visible_names(chosen_gpus(names, CARDS)) == wanted
+
+
+def test_who_holds_a_gpu() -> None:
+    assert held_by_others(CARDS[0]) == ""
+    assert held_by_others(CARDS[1]) == "python train.py of ana (42.9 GB)"
+    assert "cannot be seen" in held_by_others(CARDS[2])
+
+
+@pytest.mark.parametrize(
+    ("asked", "launcher", "gpus"),
+    [
+        ("0", None, ("0",)),
+        ("1,0", "accelerate launch --num_processes 2", ("1", "0")),
+        ("1,0,2", "torchrun --nproc_per_node 2", ("1", "0", "2")),
+        ("0", "accelerate launch --num_processes 4 --num_machines 4", ("0",)),
+    ],
+)
+def test_a_run_is_put_on_gpus(
+    cards: None, asked: str, launcher: str | None, gpus: tuple[str, ...], tmp_path: Path
+) -> None:
+    spec = placed(RunSpec({}, launcher=launcher_words(launcher)), on_gpu(), asked)
+    assert spec.gpus == gpus
+    assert any(note.startswith(f"put on GPU {gpus[0]}, ") for note in spec.notes)
+    assert any("held by python train.py of ana" in note for note in spec.notes) is ("1" in gpus)
+    spec.write(tmp_path / "run.json")
+    assert read_spec(tmp_path / "run.json").gpus == gpus
+
+
+@pytest.mark.parametrize(
+    ("asked", "launcher", "message"),
+    [
+        ("9", None, "there is no GPU 9; this machine has 0, 1, 2"),
+        ("0,1", None, "--num_processes 2"),
+        ("0", "accelerate launch --num_processes 2", "1 GPU for 2 ranks"),
+        ("0,0", "accelerate launch --num_processes 2", "named twice"),
+    ],
+)
+def test_gpus_that_do_not_fit_are_refused(
+    cards: None, asked: str, launcher: str | None, message: str
+) -> None:
+    with pytest.raises(CommandError, match=message):
+        placed(RunSpec({}, launcher=launcher_words(launcher)), on_gpu(), asked)
+
+
+def test_gpus_of_the_config_are_served_and_those_of_the_command_win(cards: None, tmp_path: Path) -> None:
+    config = load_config(DEMO_CONFIG, ["use_cpu=false", "grpo_tui.gpus=[1]"])
+    assert placed(RunSpec({}), config, None).gpus == ("1",)
+    assert placed(RunSpec({}), config, "2").gpus == ("2",)
+    assert placed(RunSpec({}, gpus=("0",)), config, None).gpus == ("0",)  # as before the resume
+    assert placed(RunSpec({}), on_gpu(), None).gpus == ()
+    with pytest.raises(CommandError, match="use_cpu is true"):
+        placed(RunSpec({}), load_config(DEMO_CONFIG), "0")
+
+
+def test_the_words_of_a_trial_go_together(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", str(DEMO_CONFIG), "--keep"]) == 2
+    assert "--keep goes with --smoke" in capsys.readouterr().err
+    assert main(["train", str(DEMO_CONFIG), "--smoke", "--detach"]) == 2
+    assert "leave --resume and --detach out" in capsys.readouterr().err
