@@ -58,7 +58,7 @@ GENERATIONS: tuple[Action, ...] = (
            needs="open", footer=15),
     Action("generations.export", "e", "export", "Write what was found to a file: JSONL, CSV or Markdown.",
            "generations", needs="open", footer=16),
-    Action("generations.views", "w", "queries by name",
+    Action("generations.views", "v", "queries by name",
            "Show a query that was kept, or keep this one under a name.", "generations",
            needs="open", footer=17),
     Action("generations.newest", "", "newest", "Go to the newest and follow.", "generations", needs="open"),

@@ -129,7 +129,7 @@ class Files(Finding):
             if path is None:
                 return
             trouble = views.save(SavedView(str(path), line, order))
-            word = trouble or f"Kept as “{one_line(str(path), 40)}”; w shows it, --view takes it too."
+            word = trouble or f"Kept as “{one_line(str(path), 40)}”; v shows it, --view takes it too."
             self._say(word, wrong=bool(trouble))
 
         dialog = PathDialog("a name for the query", "", lambda path: "", one_line(line, 60))
