@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 Parse = Callable[[str, str], ast.Module]
+Read = Callable[[str, str], str]
 
 _ENUM_FILES = ("trainer_utils.py", "training_args.py")
 _TRAINER_FILES = ("trainer/grpo_trainer.py",)
 _INTEGRATIONS = "integrations/integration_utils.py"
+_INTEGRATION_TABLE = re.compile(r"^INTEGRATION_TO_CALLBACK = \{[^}]*\}", re.MULTILINE)
 _QUOTED = r"[`'\"]+([\w-]+)[`'\"]+"
 _LISTED = re.compile(
     r"(?:Must be one of|Supported values are|Supported options are|Options)(?: of)?:?\s+"
@@ -25,10 +27,11 @@ _LISTED = re.compile(
 
 
 class ChoiceSource:
-    """Reads choices and aliases from the source files that `parse` gives."""
+    """Reads choices and aliases from the source files that `parse` and `read` give."""
 
-    def __init__(self, parse: Parse) -> None:
+    def __init__(self, parse: Parse, read: Read) -> None:
         self._parse = parse
+        self._read = read
 
     def of(
         self, name: str, annotation: str, metadata: ast.expr | None, help_text: str
@@ -74,19 +77,8 @@ class ChoiceSource:
 
     @cached_property
     def _integrations(self) -> tuple[str, ...]:
-        for node in self._parse("transformers", _INTEGRATIONS).body:
-            if (
-                isinstance(node, ast.Assign)
-                and isinstance(node.targets[0], ast.Name)
-                and node.targets[0].id == "INTEGRATION_TO_CALLBACK"
-                and isinstance(node.value, ast.Dict)
-            ):
-                return tuple(
-                    key.value
-                    for key in node.value.keys
-                    if isinstance(key, ast.Constant) and isinstance(key.value, str)
-                )
-        return ()
+        table = _INTEGRATION_TABLE.search(self._read("transformers", _INTEGRATIONS))
+        return tuple(re.findall(r"""["'](\w+)["']\s*:""", table[0])) if table else ()
 
     @cached_property
     def _compared(self) -> dict[str, tuple[str, ...]]:
@@ -94,15 +86,14 @@ class ChoiceSource:
         values: dict[str, dict[str, None]] = {}
         exhaustive: set[str] = set()
         for relative in _TRAINER_FILES:
-            for node in ast.walk(self._parse("trl", relative)):
-                if isinstance(node, ast.Compare):
-                    name, texts = _comparison(node)
+            for branch in _branches(self._parse("trl", relative).body):
+                for node in ast.walk(branch.test):
+                    name, texts = _comparison(node) if isinstance(node, ast.Compare) else (None, ())
                     if name is not None:
                         values.setdefault(name, {}).update(dict.fromkeys(texts))
-                elif isinstance(node, ast.If):
-                    name = _raising_chain(node)
-                    if name is not None:
-                        exhaustive.add(name)
+                name = _raising_chain(branch)
+                if name is not None:
+                    exhaustive.add(name)
         return {name: tuple(sorted(values[name])) for name in exhaustive if len(values.get(name, ())) > 1}
 
     @cached_property
@@ -122,6 +113,15 @@ class ChoiceSource:
                 table = ast.literal_eval(call.func.value)
                 found[node.targets[0].attr] = {str(key).lower(): str(value) for key, value in table.items()}
         return found
+
+
+def _branches(body: list[ast.stmt]) -> Iterator[ast.If]:
+    """Give every `if` below some statements; expressions, most of a file, are not looked into."""
+    for node in body:
+        if isinstance(node, ast.If):
+            yield node
+        for part in ("body", "orelse", "finalbody", "handlers"):
+            yield from _branches(getattr(node, part, ()))
 
 
 def _comparison(node: ast.Compare) -> tuple[str | None, tuple[str, ...]]:

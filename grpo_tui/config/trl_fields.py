@@ -91,9 +91,18 @@ def parse_source(package: str, relative: str) -> ast.Module:
     Raises:
         FieldsUnavailableError: the package or the file is missing.
     """
+    return ast.parse(read_source(package, relative))
+
+
+def read_source(package: str, relative: str) -> str:
+    """Read one source file of an installed package.
+
+    Raises:
+        FieldsUnavailableError: the package or the file is missing.
+    """
     path = source_root(package) / relative
     try:
-        return ast.parse(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise FieldsUnavailableError(
             f"{package} has no {relative}: this version of {package} is not supported"
@@ -107,7 +116,7 @@ def load_fields() -> Mapping[str, FieldInfo]:
     Raises:
         FieldsUnavailableError: TRL or transformers cannot be read.
     """
-    choices = field_choices.ChoiceSource(parse_source)
+    choices = field_choices.ChoiceSource(parse_source, read_source)
     fields: dict[str, FieldInfo] = {}
     for owner in TARGETS:
         for name, (node, defined_in) in _class_fields(owner).items():
