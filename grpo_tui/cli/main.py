@@ -60,7 +60,7 @@ COMMANDS = (
     "demo", "train", "attach", "runs", "status",
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
-    "completions", "data", "export", "plan", "gpus",
+    "completions", "course", "data", "export", "plan", "gpus",
 )  # fmt: skip
 
 
@@ -83,6 +83,7 @@ SERVED: dict[str, str] = {
     "check": "check:check",
     "data": "data:data",
     "completions": "completions:completions",
+    "course": "course:show_course",
     "plan": "plan:plan_config",
     "gpus": "gpus:gpus",
     "score": "score:score",

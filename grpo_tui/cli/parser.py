@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from grpo_tui import __version__
 from grpo_tui.cli.parser_check import add_check_command, add_start_check
-from grpo_tui.cli.parser_completions import add_completions_command
+from grpo_tui.cli.parser_completions import add_completions_command, add_course_command
 from grpo_tui.cli.parser_config import add_config_command
 from grpo_tui.cli.parser_data import add_data_command
 from grpo_tui.cli.parser_export import add_export_command
@@ -42,6 +42,7 @@ def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argpar
     _log_command(commands)
     _metrics_command(commands)
     add_completions_command(commands)
+    add_course_command(commands)
     _steer_commands(commands)
     add_check_command(commands)
     add_plan_commands(commands)

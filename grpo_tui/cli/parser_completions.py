@@ -72,3 +72,23 @@ def add_completions_command(commands: Commands) -> None:
     )
     command.add_argument("--save-view", metavar="NAME", help="keep --where and --sort under a name")
     command.add_argument("--views", action="store_true", help="list the saved views")
+
+
+def add_course_command(commands: Commands) -> None:
+    """Add `course`."""
+    command = commands.add_parser(
+        "course",
+        help="how kinds of groups, lengths, variety and shares of the rewards change over a run",
+        epilog="GROUP is the number that `grpo-tui completions` gives. See docs/generations.md.",
+    )
+    command.add_argument("run", type=Path, metavar="RUN", help="run folder, or a folder of logs")
+    command.add_argument(
+        "--prompt",
+        type=positive,
+        metavar="GROUP",
+        help="instead: each time that this group's prompt was answered",
+    )
+    command.add_argument(
+        "--stretches", type=positive, default=48, metavar="N", help="at most so many stretches (default 48)"
+    )
+    command.add_argument("--json", action="store_true", help="one JSON object")

@@ -38,9 +38,9 @@ def _columns(stretches: Sequence[Stretch], width: int) -> list[Line]:
     known = [s for s in stretches if s.flat is not None]
     cells = max(1, min(3, (width - 9) // max(1, len(known))))
     columns = [_column(stretch) for stretch in known]
-    legend: Line = [("  groups by kind   ", "strong")]
+    legend: Line = [("  groups by kind" if width >= 80 else "  groups", "strong")]
     for _, sign, role, words in KINDS:
-        legend += [(f"{sign} ", role), (f"{words}   ", "dim")]
+        legend += [(f"   {sign} ", role), (words if width >= 80 else words.partition(":")[0], "dim")]
     lines = [legend]
     for row in range(HEIGHT):
         tick = {0: "100 %", HEIGHT // 2: " 50 %", HEIGHT - 1: "  0 %"}.get(row, "")

@@ -1,0 +1,72 @@
+"""`grpo-tui course`: how groups, lengths, variety and shares of the rewards change over a run; or one prompt.
+
+Knows how to ask the store and what to print.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import closing
+from dataclasses import asdict
+from typing import Any
+
+from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.look import readable_folder
+from grpo_tui.cli.plain import terminal_width
+from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.present.course import course
+from grpo_tui.present.course_lines import Line, course_lines, visit_lines
+from grpo_tui.present.glyphs import ascii_locale, to_ascii
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.values import finite_json
+
+
+def show_course(parsed: Any) -> int:
+    """`grpo-tui course RUN [--prompt GROUP] [--json]`."""
+    root = readable_folder(parsed.run)
+    try:
+        reader = RunReader(RunFolder(root).database)
+    except RunDatabaseError as error:
+        raise CommandError(str(error)) from error
+    with closing(reader):
+        return _prompt(parsed, reader) if parsed.prompt is not None else _run(parsed, reader)
+
+
+def _run(parsed: Any, reader: RunReader) -> int:
+    functions = reader.reward_functions()
+    stretches = course(reader, [function.weight for function in functions], stretches=parsed.stretches)
+    names = [function.name for function in functions]
+    if parsed.json:
+        rows = [
+            {**asdict(s), "mixed": s.mixed, "shares": dict(zip(names, s.shares, strict=False))}
+            for s in stretches
+        ]
+        print(json.dumps(finite_json({"stretches": rows}), ensure_ascii=False))
+    else:
+        _print(course_lines(stretches, names, terminal_width()))
+    return OK
+
+
+def _prompt(parsed: Any, reader: RunReader) -> int:
+    groups = reader.groups_by_id([parsed.prompt])
+    if not groups:
+        raise CommandError(
+            f"--prompt: there is no group {parsed.prompt}; `grpo-tui completions RUN` numbers them"
+        )
+    visits = reader.visits(groups[0].prompt_key)
+    if parsed.json:
+        print(json.dumps(finite_json({"visits": [asdict(visit) for visit in visits]}), ensure_ascii=False))
+    else:
+        print(one_line(prompt_text(groups[0].prompt).strip(), terminal_width()))
+        _print(visit_lines(visits, groups[0].id, terminal_width()))
+    return OK
+
+
+def _print(lines: list[Line]) -> None:
+    plain = ascii_locale(os.environ)
+    for line in lines:
+        text = "".join(part for part, _ in line).rstrip()
+        print(to_ascii(text) if plain else text)

@@ -1,0 +1,107 @@
+"""How a run changes over its steps, against the same figures computed one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from grpo_tui.cli.main import main
+from grpo_tui.core.repetition import repeated_share
+from grpo_tui.core.statistics import kind_of_group
+from grpo_tui.present.course import course
+from grpo_tui.present.course_lines import HEIGHT, course_lines, visit_lines
+from grpo_tui.store.reader import RunReader
+from tests.ui.recorded_run import FUNCTIONS, GROUPS, RecordedRun
+
+WEIGHTS = [weight for _, weight in FUNCTIONS]
+NAMES = [name for name, _ in FUNCTIONS]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedRun]:
+    made = RecordedRun(tmp_path_factory.mktemp("course"))
+    made.advance(30)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def reader(run: RecordedRun) -> Iterator[RunReader]:
+    opened = RunReader(run.folder.database)
+    yield opened
+    opened.close()
+
+
+def test_every_stretch_tells_what_its_groups_are(reader: RunReader) -> None:
+    stretches = course(reader, WEIGHTS, stretches=100)
+    totals = reader.total_range()
+    assert [s.first_step for s in stretches] == list(range(1, 31))
+    for stretch in stretches:
+        groups = reader.groups(first_step=stretch.first_step, last_step=stretch.last_step)
+        kinds = [kind_of_group([c.total for c in g.completions], totals) for g in groups]
+        assert stretch.right == pytest.approx(kinds.count("all right") / GROUPS)
+        assert stretch.wrong == pytest.approx(kinds.count("all wrong") / GROUPS)
+        assert stretch.mixed == pytest.approx(kinds.count("mixed") / GROUPS)
+        done = [c for g in groups for c in g.completions]
+        assert stretch.looked_at == GROUPS
+        assert stretch.repeated == pytest.approx(fmean(repeated_share(c.text) for c in done))
+        assert stretch.better_tokens == pytest.approx(fmean(c.tokens for c in done if c.advantage > 0))
+        assert stretch.worse_tokens == pytest.approx(fmean(c.tokens for c in done if c.advantage < 0))
+        assert sum(share or 0.0 for share in stretch.shares) == pytest.approx(1.0)
+
+
+def test_a_long_run_is_looked_through_in_few_stretches_and_can_be_given_up(reader: RunReader) -> None:
+    few = course(reader, WEIGHTS, stretches=5)
+    assert len(few) <= 6
+    assert few[-1].last_step == 30
+    assert course(reader, WEIGHTS, given_up=lambda: True) == []
+
+
+def test_columns_are_full_and_lines_fit(reader: RunReader) -> None:
+    stretches = course(reader, WEIGHTS)
+    for width in (60, 78, 118):
+        lines = course_lines(stretches, NAMES, width)
+        assert all(len("".join(text for text, _ in line)) <= width for line in lines)
+        bars = lines[1 : 1 + HEIGHT]
+        assert len({len("".join(text for text, _ in line)) for line in bars}) == 1
+    assert "No training group" in course_lines([], NAMES, 80)[0][0][0]
+
+
+def test_a_prompt_is_followed_through_its_visits(reader: RunReader) -> None:
+    groups = reader.groups(limit=1000)
+    by_prompt: dict[str, list[int]] = {}
+    for group in groups:
+        by_prompt.setdefault(group.prompt_key, []).append(group.id)
+    key, ids = max(by_prompt.items(), key=lambda item: len(item[1]))
+    visits = reader.visits(key)
+    assert [visit.group for visit in visits] == ids
+    best = max(reader.groups_by_id([ids[0]])[0].completions, key=lambda c: (c.total, -c.index))
+    assert (visits[0].best, visits[0].best_total) == (best.text, best.total)
+    assert len(visit_lines(visits, ids[0], 80)) == 1 + len(ids)
+    assert len(reader.visits(key, limit=1)) == 1
+
+
+def test_steps_before_and_after(reader: RunReader) -> None:
+    first, second, last = (reader.groups(first_step=n, last_step=n)[0].id for n in (1, 2, 30))
+    assert reader.groups_in_turn(first + 1) == (None, second)
+    assert reader.groups_in_turn(second) == (first, second + GROUPS)
+    assert reader.groups_in_turn(last)[1] is None
+    assert reader.groups_in_turn(99_999) == (None, None)
+
+
+def test_the_command_says_the_same(run: RecordedRun, capsys: pytest.CaptureFixture[str]) -> None:
+    root = str(run.folder.root)
+    assert main(["course", root, "--json", "--stretches", "3"]) == 0
+    found = json.loads(capsys.readouterr().out)["stretches"]
+    assert found[0]["shares"].keys() == set(NAMES)
+    assert main(["course", root]) == 0
+    assert "different texts in a group" in capsys.readouterr().out
+    assert main(["course", root, "--prompt", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["visits"][0]["step"] >= 1
+    assert main(["course", root, "--prompt", "99999"]) == 2
+    assert "there is no group 99999" in capsys.readouterr().err
+    assert main(["course", str(Path(root) / "none")]) == 2
