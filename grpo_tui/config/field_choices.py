@@ -121,7 +121,7 @@ def _branches(body: list[ast.stmt]) -> Iterator[ast.If]:
         if isinstance(node, ast.If):
             yield node
         for part in ("body", "orelse", "finalbody", "handlers"):
-            yield from _branches(getattr(node, part, ()))
+            yield from _branches(getattr(node, part, []))
 
 
 def _comparison(node: ast.Compare) -> tuple[str | None, tuple[str, ...]]:
