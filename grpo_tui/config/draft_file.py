@@ -6,6 +6,7 @@ target, with the file's mode. It does not know what the text means.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -61,6 +62,9 @@ def write_text(path: Path, text: str) -> str:
         content = text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise DraftFileError(f"a character at {error.start} cannot be written as UTF-8") from error
+    there = _status(target)
+    if there is not None and not there.st_mode & 0o222:
+        raise DraftFileError(f"{path} is write-protected; change its mode, or save under another name")
     beside = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.new")
     try:
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -70,8 +74,8 @@ def write_text(path: Path, text: str) -> str:
         with os.fdopen(handle, "wb") as opened:
             opened.write(content)
             opened.flush()
-            if target.exists():
-                os.fchmod(opened.fileno(), stat.S_IMODE(target.stat().st_mode))
+            if there is not None:
+                _keep_owner_and_mode(opened.fileno(), there)
             os.fsync(opened.fileno())
         os.replace(beside, target)
     except OSError as error:
@@ -81,6 +85,22 @@ def write_text(path: Path, text: str) -> str:
     return digest(content)
 
 
+def _status(target: Path) -> os.stat_result | None:
+    try:
+        return target.stat()
+    except OSError:
+        return None
+
+
+def _keep_owner_and_mode(handle: int, there: os.stat_result) -> None:
+    """Give a new file what the old one had; somebody else's stays theirs where that is allowed."""
+    mine = os.fstat(handle)
+    if (mine.st_uid, mine.st_gid) != (there.st_uid, there.st_gid):
+        with contextlib.suppress(OSError):
+            os.fchown(handle, there.st_uid, there.st_gid)
+    os.fchmod(handle, stat.S_IMODE(there.st_mode))
+
+
 def _settle(folder: Path) -> None:
     """Bring the rename to the disk, where the file system lets folders be synchronised."""
     try:
@@ -88,8 +108,7 @@ def _settle(folder: Path) -> None:
     except OSError:
         return
     try:
-        os.fsync(handle)
-    except OSError:
-        pass
+        with contextlib.suppress(OSError):
+            os.fsync(handle)
     finally:
         os.close(handle)

@@ -209,7 +209,7 @@ def _applied(text: str, action: str, path: Path, value: Any, after: Sequence[str
         return splicer.insert(path, value) if action == "insert" else splicer.put(path, value, after)
     except yaml.YAMLError as error:
         raise EditError(f"{_dotted(path)} cannot be edited here; change the text itself") from error
-    except LookupError as error:
+    except (LookupError, TypeError) as error:
         raise EditError(f"{_dotted(path)}: {error.args[0]}") from error
 
 

@@ -98,6 +98,32 @@ def test_saving_keeps_mode_and_link_and_leaves_nothing_beside(tmp_path: Path) ->
     assert not draft.edited
 
 
+def test_a_write_protected_file_is_left_alone(tmp_path: Path) -> None:
+    path = write(tmp_path, "a: 1\n")
+    path.chmod(0o444)
+    draft = Draft.open(path)
+    draft.set("a", 2)
+    with pytest.raises(DraftFileError, match="write-protected"):
+        draft.save(force=True)
+    assert path.read_text() == "a: 1\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_file_of_somebody_else_stays_theirs(tmp_path: Path) -> None:
+    path = write(tmp_path, "a: 1\n")
+    os.chown(path, 12345, 12345)
+    draft = Draft.open(path)
+    draft.set("a", 2)
+    draft.save()
+    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 12345)
+
+
+def test_a_value_that_is_no_plain_data_is_refused() -> None:
+    draft = Draft.new("a: 1\n")
+    with pytest.raises(EditError, match="cannot be written into a config"):
+        draft.set("a", object())
+
+
 def test_a_new_file_gets_the_mode_that_others_get(tmp_path: Path) -> None:
     old = os.umask(0o027)
     try:
