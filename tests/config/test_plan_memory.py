@@ -230,7 +230,16 @@ def test_the_peak_is_one_moment_not_the_sum() -> None:
 
 def test_gradients_wait_where_micro_batches_are_accumulated() -> None:
     one, several = memory(), memory({"gradient_accumulation_steps": 2})
-    assert several.bytes_at("loss") == one.bytes_at("loss") + 4 * P
+    at_the_head = [made.bytes_at("loss") - part(made, "allocator") for made in (one, several)]
+    assert at_the_head[1] == at_the_head[0] + 4 * P
+
+
+def test_an_allocator_holds_a_tenth_of_what_comes_and_goes() -> None:
+    made = memory({"gradient_accumulation_steps": 16}, {"dtype": "bfloat16"})
+    update = sum(part(made, name) for name in ("activations", "logits", "head_gradient"))
+    generate = part(made, "kv_cache") + part(made, "generation")
+    layers = part(made, "activations") + part(made, "layer")
+    assert part(made, "allocator") == round(0.10 * max(update, generate, layers))
 
 
 @pytest.mark.parametrize("grpo", [{}, {"gradient_checkpointing": False}, {"beta": 0.1}])

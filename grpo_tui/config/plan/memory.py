@@ -7,13 +7,13 @@ bounds: each completion as long as allowed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grpo_tui.config.plan.activations import layer_bytes, score_bytes, working_bytes
 from grpo_tui.config.plan.load import Load, gigabytes, short_count
 from grpo_tui.config.plan.memory_generation import gathered, generation, kv_cache, vllm
-from grpo_tui.config.plan.memory_plan import ALWAYS, MemoryPart, Moment
+from grpo_tui.config.plan.memory_plan import ALWAYS, MOMENTS, MemoryPart, Moment
 from grpo_tui.config.plan.optimizers import optimizer_states
 from grpo_tui.config.plan.settings import PlanSettings
 
@@ -28,6 +28,12 @@ CUDA_CONTEXT = 550_000_000
 """Driver context, kernels and cuBLAS workspace of a process."""
 NCCL = 400_000_000
 """Buffers of a communicator of several processes."""
+SLACK = 0.10
+"""An allowance for what torch's allocator reserves beyond what it hands out, of the parts that come and go.
+Assumed, not measured: `train --smoke` measures it."""
+CPU_SLACK = 0.15
+"""The same for the C allocator and the kernels' own buffers, from benchmarks/memory_plan.py."""
+COME_AND_GO = ("activations", "layer", "logits", "head_gradient", "kv_cache", "generation")
 CPU_PROCESS = 470_000_000
 """Resident memory of Python with torch, transformers, datasets and TRL imported, before any model."""
 
@@ -51,7 +57,17 @@ def parts_of(load: Load) -> tuple[MemoryPart, ...]:
         vllm(load),
         _process(load),
     )
-    return tuple(part for part in found if part is not None and part.bytes > 0)
+    there = [part for part in found if part is not None and part.bytes > 0]
+    return (*there, _slack(load, there))
+
+
+def _slack(load: Load, there: Sequence[MemoryPart]) -> MemoryPart:
+    """Memory that an allocator holds beyond the tensors: a share of the most that comes and goes at once."""
+    passing = [part for part in there if part.name in COME_AND_GO]
+    most = max(sum(part.bytes for part in passing if moment in part.moments) for moment in MOMENTS)
+    share = CPU_SLACK if load.on_cpu else SLACK
+    text = f"{share:.0%} of the {gigabytes(most)} that come and go"
+    return MemoryPart("allocator", "allocator", round(most * share), ALWAYS, text)
 
 
 def _weights(load: Load) -> MemoryPart:

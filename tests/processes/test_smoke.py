@@ -1,0 +1,77 @@
+"""A trial trains, saves and comes back, measures memory and rate, and leaves the real run alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.store.trials import read_trials
+from grpo_tui.train.smoke import by_length
+from tests.processes.runs import SMALL, grpo_tui
+
+pytestmark = pytest.mark.slow
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every file below a folder with its size and time."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+def test_a_trial_trains_saves_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPO_TUI_CACHE_DIR", str(tmp_path / "cache"))
+    real = tmp_path / "runs" / "real"
+    real.mkdir(parents=True)
+    (real / "run.json").write_text("{}")  # the real run is there already, and not to be touched
+    before = snapshot(tmp_path)
+    settings = [word for pair in SMALL for word in ("--set", pair)]
+    done = grpo_tui("train", DEMO_CONFIG, "--smoke", "--run-dir", real, *settings)
+
+    said = done.stdout
+    assert re.search(r"trained   2 steps on prompts of 19 tokens, completions up to \d+ of 20; ", said)
+    assert re.search(r"checkpoint-1, and step 2 gave the same again \(reward [\d.]+, loss", said)
+    ratio = re.search(r"memory    [\d.]+ [MG]B at the peak, planned .*: ([\d.]+) ×", said)
+    assert ratio is not None, said
+    assert 0.5 < float(ratio[1]) < 2
+    assert re.search(r"rate      [\d.ms]+ ?s?/step in the second step", said)
+
+    (trial,) = read_trials(tmp_path / "cache")
+    assert trial.model == str(DEMO_CONFIG.parent / "model")
+    assert (trial.kind, trial.completions, trial.device) == ("full", 16, "cpu")
+    assert trial.step_s > 0
+    assert 100_000_000 < trial.measured_bytes < 4_000_000_000
+    cache = {path: entry for path, entry in snapshot(tmp_path).items() if "cache" not in path}
+    assert cache == before
+    assert os.listdir(real.parent) == ["real"]  # the trial's folder is gone
+
+    plan = grpo_tui("plan", DEMO_CONFIG, "--json", *settings, cwd=tmp_path)
+    found = json.loads(plan.stdout)
+    assert found["memory"]["correction"] == pytest.approx(trial.ratio)
+    assert found["duration"]["run"] == "a trial"
+    assert found["duration"]["total_s"] == pytest.approx(120 * trial.step_s)
+
+
+def test_a_trial_that_fails_says_why_and_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPO_TUI_CACHE_DIR", str(tmp_path / "cache"))
+    rewards = tmp_path / "rewards.py"
+    rewards.write_text("def broken(completions, **kwargs):\n    raise ValueError('no 7')\n")
+    settings = [*SMALL, f"grpo_tui.rewards.0.source={rewards}:broken"]
+    words = [word for pair in settings for word in ("--set", pair)]
+    real = tmp_path / "runs" / "real"
+    done = grpo_tui("train", DEMO_CONFIG, "--smoke", "--run-dir", real, *words, check=1)
+    assert "the trial failed: it did not train (failed)" in done.stderr
+    assert "no 7" in done.stderr
+    assert not (tmp_path / "runs").exists()  # it was made for the trial alone
+    assert read_trials(tmp_path / "cache") == ()
+
+
+def test_rows_go_by_tokens_where_they_are_counted() -> None:
+    prompts = ["a b c", "aaaaaaaaaaaaaaa", "a b c d e", ""]
+    assert by_length(prompts, None) == ([1, 2, 0, 3], None)
+    assert by_length(prompts, lambda part: [len(text.split()) for text in part]) == ([2, 0, 1, 3], 5)
+    assert by_length([], lambda part: []) == ([], None)
