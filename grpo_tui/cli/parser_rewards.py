@@ -18,6 +18,7 @@ def add_reward_commands(commands: Commands) -> None:
     _baseline_command(commands)
     _probe_commands(commands)
     _rewards_command(commands)
+    _what_if_command(commands)
 
 
 def _score_command(commands: Commands) -> None:
@@ -33,7 +34,11 @@ def _score_command(commands: Commands) -> None:
         "--rows", type=positive, metavar="N", help="N rows of the dataset: the gold answer and a wrong one"
     )
     origin.add_argument("--run", type=Path, metavar="RUN", help="completions of a recorded run")
-    score.add_argument("--step", metavar="N|best|worst", type=_step, help="with --run; default the newest")
+    place = score.add_mutually_exclusive_group()
+    place.add_argument("--step", metavar="N|best|worst", type=_step, help="with --run; default the newest")
+    place.add_argument(
+        "--where", metavar="EXPR", help="with --run: groups with such a completion, as in completions"
+    )
     score.add_argument("--tag", metavar="TAG", help="only the samples that have this tag")
     add_time_limit(score)
     score.add_argument("--weights", metavar="W,W,…", help="instead of the config's, in the functions' order")
@@ -108,6 +113,35 @@ def _rewards_command(commands: Commands) -> None:
     _rewards_argument(rewards, "+")
     _samples(rewards)
     add_overrides(rewards)
+
+
+def _what_if_command(commands: Commands) -> None:
+    command = commands.add_parser(
+        "whatif",
+        help="recorded rollouts scored again: what would turn with these rewards, or with other weights?",
+        epilog="Without CONFIG_OR_FUNC the run's own rewards are taken, from the files as they are now."
+        " See docs/generations.md.",
+    )
+    command.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    _rewards_argument(command, "*")
+    command.add_argument(
+        "--where", metavar="EXPR", default="", help="only groups that hold what a query finds"
+    )
+    command.add_argument(
+        "--groups", type=positive, default=200, metavar="N", help="the newest N of them (default 200)"
+    )
+    command.add_argument(
+        "--weights", metavar="W,W,…", help="instead of the config's, in the functions' order"
+    )
+    command.add_argument(
+        "--recorded", action="store_true", help="call no function: weigh the recorded scores anew"
+    )
+    command.add_argument(
+        "--limit", type=positive, default=20, metavar="N", help="print at most N groups (default 20)"
+    )
+    add_time_limit(command)
+    add_overrides(command)
+    command.add_argument("--json", action="store_true", help="the documented JSON object")
 
 
 def _rewards_argument(command: argparse.ArgumentParser, count: str) -> None:

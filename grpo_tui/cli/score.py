@@ -20,7 +20,15 @@ from grpo_tui.core.text import one_line
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.samples import Sample, SampleError
 from grpo_tui.rewards.scoring import Dataset, Report, Wish, config_of_functions, report
-from grpo_tui.rewards.sources import Origin, dataset_rows, joined, run_samples, samples_from
+from grpo_tui.rewards.sources import (
+    MOST_FOUND_GROUPS,
+    Origin,
+    dataset_rows,
+    found_samples,
+    joined,
+    run_samples,
+    samples_from,
+)
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import read_spec
@@ -29,7 +37,7 @@ from grpo_tui.store.spec import read_spec
 def score(parsed: Any) -> int:
     """`grpo-tui score CONFIG_OR_FUNC… --samples FILE`."""
     config = wanted_config(parsed.sources, parsed.overrides, parsed.run)
-    weights = _weights(parsed.weights)
+    weights = weights_of(parsed.weights)
     _require_samples(config, parsed)
     try:
         with Lab(limit_s=parsed.timeout) as lab:
@@ -38,13 +46,14 @@ def score(parsed: Any) -> int:
             if weights is not None and len(weights) != len(lab.functions):
                 raise CommandError(f"--weights has {len(weights)} for {len(lab.functions)} reward functions")
             dataset, note = _dataset(lab, config, parsed)
-            samples = _tagged(_samples(lab, config, parsed, dataset), parsed.tag)
+            samples, left_out = _samples(lab, config, parsed, dataset)
+            samples = _tagged(samples, parsed.tag)
             wish = Wish(weights=weights, gold=not parsed.once, repeat=not parsed.once, tell=told)
             found = report(lab, samples, dataset, wish)
     except (LabError, SampleError, RunDatabaseError) as error:
         raise CommandError(str(error)) from error
     _tell("")
-    notes = [note] if note else []
+    notes = [told for told in (note, left_out) if told]
     if parsed.json:
         body = found.to_json()
         print(json.dumps({**body, "notes": [*body["notes"], *notes]}, ensure_ascii=False, default=str))
@@ -98,6 +107,8 @@ def _require_samples(config: RunConfig, parsed: Any) -> None:
     """Refuse words that name nothing to score, before anything heavy is started."""
     if parsed.samples is not None and not parsed.samples.is_file():
         raise CommandError(f"{parsed.samples}: no such file of samples")
+    if parsed.run is None and (parsed.where is not None or parsed.step is not None):
+        raise CommandError("--where and --step choose completions of a run; give --run RUN too")
     if config.model:
         return
     if parsed.rows:
@@ -120,13 +131,20 @@ def _dataset(lab: Lab, config: RunConfig, parsed: Any) -> tuple[Dataset | None, 
         )
 
 
-def _samples(lab: Lab, config: RunConfig, parsed: Any, dataset: Dataset | None) -> list[Sample]:
+def _samples(lab: Lab, config: RunConfig, parsed: Any, dataset: Dataset | None) -> tuple[list[Sample], str]:
+    """The samples, and a sentence about those that are left out."""
     if parsed.samples is not None:
-        return samples_from(lab, config, dataset, Origin("file", file=parsed.samples))
-    if parsed.run is not None:
-        run = run_folder(parsed.run)
-        return joined(lab, config, dataset, run_samples(run, parsed.step))
-    return samples_from(lab, config, dataset, Origin("gold", parsed.rows or 4))
+        return samples_from(lab, config, dataset, Origin("file", file=parsed.samples)), ""
+    if parsed.run is None:
+        return samples_from(lab, config, dataset, Origin("gold", parsed.rows or 4)), ""
+    run, left_out = run_folder(parsed.run), ""
+    if parsed.where is not None:
+        found, groups = found_samples(run, parsed.where)
+        if groups > MOST_FOUND_GROUPS:
+            left_out = f"the query finds {groups:,} groups; the newest {MOST_FOUND_GROUPS} were scored"
+    else:
+        found = run_samples(run, parsed.step)
+    return joined(lab, config, dataset, found), left_out
 
 
 def _tagged(samples: list[Sample], tag: str | None) -> list[Sample]:
@@ -140,7 +158,8 @@ def _tagged(samples: list[Sample], tag: str | None) -> list[Sample]:
     return found
 
 
-def _weights(text: str | None) -> list[float] | None:
+def weights_of(text: str | None) -> list[float] | None:
+    """Read `--weights 2,0.5,1`; None when it was not given."""
     if text is None:
         return None
     try:

@@ -28,11 +28,16 @@ from grpo_tui.rewards.samples import (
 )
 from grpo_tui.rewards.scoring import MOST_GOLD_ROWS, Dataset, gold_column_of
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.query_ast import QueryError
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.search import Search
 
 MOST_JOINED_ROWS = 20_000
 """Rows of the dataset among which the prompts of samples without columns are looked for."""
 PROBED_ROWS = 3
+MOST_FOUND_GROUPS = 100
+FOUND = "found"
+"""The tag of a completion that a query found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,7 @@ class Origin:
         run: the run folder, for `run`.
         step: a step, `best` or `worst`; None for the newest step.
         group: number of one group in the record, instead of a step.
+        where: a query, instead of a step: the groups in which it finds a completion.
         file: a JSONL or parquet file, or a file of cases.
     """
 
@@ -53,6 +59,7 @@ class Origin:
     run: Path | None = None
     step: int | str | None = None
     group: int | None = None
+    where: str = ""
     file: Path | None = None
 
     @property
@@ -64,6 +71,8 @@ class Origin:
             name = one_line(self.run.name, 30)
             if self.group is not None:
                 return f"a group of {name}"
+            if self.where:
+                return f"{name}, where {one_line(self.where, 40)}"
             if self.step in ("best", "worst"):
                 return f"{name}, its {self.step} group"
             return f"{name}, {'its newest step' if self.step is None else f'step {self.step}'}"
@@ -100,6 +109,8 @@ def samples_from(lab: Lab, config: RunConfig, dataset: Dataset | None, origin: O
     if origin.kind == "file" and origin.file is not None:
         return joined(lab, config, dataset, file_samples(lab, origin.file))
     if origin.kind == "run" and origin.run is not None:
+        if origin.where:
+            return found_samples(origin.run, origin.where)[0]
         return run_samples(origin.run, origin.step, origin.group)
     rows, column = rows_with_gold(lab, config, dataset, origin.rows)
     if origin.kind == "probes":
@@ -179,3 +190,40 @@ def run_samples(run: Path, step: int | str | None = None, group: int | None = No
         return samples_of_groups(found)
     finally:
         reader.close()
+
+
+def found_samples(run: Path, where: str) -> tuple[list[Sample], int]:
+    """Whole groups in which a query finds a completion, the newest first, and how many groups there are.
+
+    Advantages are a matter of the whole group; the completions that were found have the tag `found`.
+
+    Args:
+        run: the run folder.
+        where: a query, as for `grpo-tui completions --where`.
+
+    Returns:
+        The samples of at most `MOST_FOUND_GROUPS` groups, and the number of all groups that were found.
+
+    Raises:
+        SampleError: the query is not understood, finds nothing, or took too long.
+        RunDatabaseError: the run cannot be read.
+    """
+    search = Search(RunFolder(run).database)
+    try:
+        found = search.find(where)
+        newest = list(dict.fromkeys(found.group_of))[:MOST_FOUND_GROUPS]
+        if not newest:
+            raise SampleError(found.trouble or f"no completion is found by: {one_line(where, 200)}")
+        wanted = set(newest)
+        ids = [one for one, group in zip(found.ids, found.group_of, strict=True) if group in wanted]
+        hits = {(row.group, row.index) for row in search.iter_rows(ids)}
+        samples = []
+        for group in search.groups_by_id(newest):
+            for completion, sample in zip(group.completions, samples_of_groups([group]), strict=True):
+                hit = (group.id, completion.index) in hits
+                samples.append(replace(sample, tags=(FOUND,)) if hit else sample)
+        return samples, found.groups
+    except QueryError as error:
+        raise SampleError(f"the query is not understood: {one_line(error.sentence, 300)}") from error
+    finally:
+        search.close()

@@ -145,6 +145,23 @@ def test_a_recorded_run_is_scored_by_other_functions(
     assert body["samples"][0]["recorded"]["advantage"] is not None
 
 
+def test_what_a_query_finds_comes_in_whole_groups_with_the_found_ones_tagged(
+    tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = RecordedRun(tmp_path / "run")
+    run.advance(3)
+    run.close()
+    words = ["score", f"{file}:short", "--run", str(tmp_path / "run"), "--json"]
+    assert main([*words, "--where", "advantage>0 and step>=2"]) == 0
+    samples = json.loads(capsys.readouterr().out)["samples"]
+    assert {tuple(s["tags"]) for s in samples} == {(), ("found",)}
+    assert all((s["recorded"]["advantage"] > 0) == (s["tags"] == ["found"]) for s in samples)
+    assert main([*words, "--where", "advantage>99"]) == 2
+    assert "no completion is found" in capsys.readouterr().err
+    assert main([*words, "--where", "advantage>"]) == 2
+    assert "the query is not understood" in capsys.readouterr().err
+
+
 def test_trls_parquet_is_scored_with_the_columns_of_the_configs_dataset(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,6 +194,7 @@ def test_trls_parquet_is_scored_with_the_columns_of_the_configs_dataset(
         (["{file}:correct", "--samples", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["{file}:correct", "--samples", "{samples}", "--weights", "1,2"], "--weights has 2 for 1"),
         (["{file}:correct", "--samples", "{samples}", "--weights", "much"], "write numbers"),
+        (["{file}:correct", "--samples", "{samples}", "--where", "reward<1"], "give --run RUN too"),
         (["{file}:correct", "--rows", "2"], "name a config instead of functions"),
         ([DEMO, "{file}:correct", "--rows", "2"], "which has its own rewards"),
         (["{file}:correct", "--samples", "{samples}", "--set", "beta=1"], "--set changes a config"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from grpo_tui.config import load_config
 from grpo_tui.demo import DEMO_MODEL
@@ -233,6 +234,17 @@ async def test_a_group_of_the_open_run_comes_over_from_train(run: RecordedRun, f
         assert "a group of demo-add" in shown(app)
         await pilot.press("f", "down", "down", "down", "down", "enter")
         await until(pilot, lambda: "its best group" in shown(app))
+        await scored(pilot)
+        for words, said in (("where advantage>", "✗ "), ("where advantage>0", "where advantage>0")):
+            if app.screen is screen:
+                await pilot.press("f")
+            await until(pilot, lambda: bool(app.screen.query("#source-file")))
+            field = app.screen.query_one("#source-file", Input)
+            field.value = words
+            field.focus()
+            await pilot.press("enter")
+            await until(pilot, lambda said=said: said in shown(app))  # type: ignore[misc]
+        await until(pilot, lambda: app.screen is screen and "#found" in shown(app))
 
 
 async def test_without_rewards_it_says_how_to_open_some(run: RecordedRun) -> None:

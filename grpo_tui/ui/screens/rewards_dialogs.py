@@ -17,6 +17,8 @@ from textual.widgets import Input, TextArea
 
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.rewards.sources import Origin
+from grpo_tui.store.query_ast import QueryError
+from grpo_tui.store.query_text import read_query
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, Span, pad
 from grpo_tui.ui.rows import CursorList
@@ -247,13 +249,13 @@ class SourceDialog(LeftOnce, ModalScreen[Origin]):
 
     def compose(self) -> ComposeResult:
         """The choices, and a field for a file or a step."""
-        other = "a file: JSONL, TRL's parquet, cases" + (
-            "; or a step of the run, such as 40" if self._run else ""
-        )
+        others = [" a file: JSONL, TRL's parquet, cases"]
+        if self._run is not None:
+            others.append(" or of the run: a step such as 40, or where reward<1 and truncated")
         with Vertical(classes="dialog"):
             yield DialogTitle("samples from", "enter choose   tab file   esc back")
             yield SourceChoices(self._choices)
-            yield DialogText([(), [Span(f" {other}", "dim")]])
+            yield DialogText([(), *([Span(other, "dim")] for other in others)])
             yield Input(placeholder="samples.jsonl", id="source-file")
             yield DialogText([()], id="word")
 
@@ -271,12 +273,25 @@ class SourceDialog(LeftOnce, ModalScreen[Origin]):
         if text.isdigit() and self._run is not None:
             self.dismiss(Origin("run", run=self._run, step=int(text)))
             return
+        word, _, where = text.partition(" ")
+        if word.lower() == "where" and self._run is not None:
+            self._ask(where.strip())
+            return
         path = Path(text).expanduser()
         if text and path.is_file():
             self.dismiss(Origin("file", file=path))
             return
         word = f" ✗ There is no file {one_line(text, 50)} here." if text else " Type the name of a file."
         self.query_one("#word", DialogText).tell([[Span(word, "bad" if text else "attention")]])
+
+    def _ask(self, where: str) -> None:
+        """Hand a query back that can be understood."""
+        try:
+            read_query(where)
+        except QueryError as error:
+            self.query_one("#word", DialogText).tell([[Span(f" ✗ {one_line(error.sentence, 68)}", "bad")]])
+            return
+        self.dismiss(Origin("run", run=self._run, where=where))
 
     def action_close(self) -> None:
         """Leave the samples as they are."""
