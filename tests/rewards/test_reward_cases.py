@@ -286,3 +286,11 @@ def test_a_broken_reward_gets_its_finding_and_the_corrected_one_gets_none(
     assert case.finding in found
     fixed = scored(lab, write(tmp_path, f"{case.imports}\n{case.fixed}\n"), ["f"], case.samples)
     assert fixed.to_json()["findings"] == []
+
+
+def test_a_reward_that_gives_all_it_has_is_not_said_to_take_another_form(lab: Lab, tmp_path: Path) -> None:
+    case = CASES["an unusable gold answer rewards everything"]
+    samples = [Sample("q", "a", {"answer": ""}), Sample("r", "12", {"answer": "12"})]
+    found = scored(lab, write(tmp_path, f"{case.broken}\n"), ["f"], samples)
+    ids = {finding["id"] for finding in found.to_json()["findings"]}
+    assert ids == {"rewards.gold-unusable", "rewards.constant"}

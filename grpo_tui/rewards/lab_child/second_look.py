@@ -51,8 +51,14 @@ def other_shape(
     return {
         "given": "messages" if batch.chat else "texts",
         "works": outcome.scores is not None,
-        "varies": outcome.scores is not None and not outcome.constant and len(outcome.scores) > 1,
+        "varies": not outcome.constant and len(outcome.scores or ()) > 1 and _gives_more(outcome, first),
     }
+
+
+def _gives_more(other: Outcome, first: Outcome) -> bool:
+    """Whether the other form gets more than the form at hand: what is never met in it scores lowest."""
+    given = [score for score in first.scores or () if score is not None]
+    return not given or max((s for s in other.scores or () if s is not None), default=0.0) > max(given)
 
 
 def repeat(
