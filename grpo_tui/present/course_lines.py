@@ -102,7 +102,7 @@ def visit_lines(visits: Sequence[Visit], here: int, width: int) -> list[Line]:
     for visit in reversed(visits):
         mark = "❙" if visit.group == here else " "
         text = one_line((visit.best or "").strip(), max(8, width - 29)) or "–"
-        mode = " eval" if visit.mode == "eval" else ""
+        mode = "" if visit.mode == "train" else f" {visit.mode}"
         lines.append(
             [
                 (f"  {mark} ", "accent"),

@@ -1,0 +1,72 @@
+"""`grpo-tui whatif`: recorded rollouts scored again, with the rewards as they are now or with other weights.
+
+Knows the command's words; scoring is `rewards.what_if`'s, the lines are `present.what_if_lines`'.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import Any
+
+from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.look import run_folder
+from grpo_tui.cli.plain import terminal_width
+from grpo_tui.cli.score import told, wanted_config, weights_of
+from grpo_tui.core.text import one_line
+from grpo_tui.present.what_if_lines import what_if_lines
+from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.what_if import what_if
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.query_ast import QueryError
+from grpo_tui.store.reader import StoredGroup
+from grpo_tui.store.search import Search
+from grpo_tui.store.values import finite_json
+
+
+def show_what_if(parsed: Any) -> int:
+    """`grpo-tui whatif RUN [CONFIG_OR_FUNC…] [--where EXPR] [--weights W,W] [--recorded] [--json]`."""
+    root = run_folder(parsed.run)
+    if parsed.recorded and parsed.sources:
+        raise CommandError("--recorded weighs what the run recorded; it takes no other rewards")
+    config = wanted_config(parsed.sources, parsed.overrides, parsed.run)
+    weights = weights_of(parsed.weights)
+    try:
+        with closing(Search(RunFolder(root).database)) as search:
+            groups = _groups(search, parsed)
+            functions = search.reward_functions()
+        with Lab(limit_s=parsed.timeout) as lab:
+            told("", "starting the lab, which imports torch")
+            lab.load(config)
+            found = what_if(
+                lab,
+                groups,
+                [function.name for function in functions],
+                weights=weights,
+                recorded_weights=[f.weight for f in functions] if parsed.recorded else None,
+                tell=told,
+            )
+    except (LabError, RunDatabaseError) as error:
+        raise CommandError(str(error)) from error
+    told("", "")
+    if parsed.json:
+        print(json.dumps(finite_json(found.to_json()), ensure_ascii=False))
+        return OK
+    for line in what_if_lines(found, terminal_width(), parsed.limit):
+        print("".join(text for text, _ in line).rstrip())
+    return OK
+
+
+def _groups(search: Search, parsed: Any) -> list[StoredGroup]:
+    """The newest groups that hold what the query finds."""
+    try:
+        found = search.find(parsed.where)
+    except QueryError as error:
+        raise CommandError(f"--where, {one_line(error.sentence, 300)}") from error
+    groups = list(dict.fromkeys(found.group_of))
+    if not groups:
+        raise CommandError(
+            "no completion is found; `grpo-tui completions RUN --count` says how many there are"
+        )
+    return search.groups_by_id(groups[: parsed.groups])

@@ -1,0 +1,94 @@
+"""What would turn with other rewards, in lines. Knows the comparison; scores nothing."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import MISSING, compact, fixed, plural, within
+from grpo_tui.present.train_view import Span
+from grpo_tui.rewards.what_if import WhatIf
+
+Line = list[Span]
+FATES = {"alive": ("▲ would teach", "good"), "dead": ("▼ would teach nothing", "bad")}
+MOST_GROUPS = 200
+
+
+def what_if_lines(found: WhatIf, width: int, most: int = MOST_GROUPS) -> list[Line]:
+    """The functions, what it comes to, and the groups that turn most, in lines of at most `width` cells."""
+    return [*_functions(found, width), [], *_sums(found), [], *_groups(found, width, most)]
+
+
+def _functions(found: WhatIf, width: int) -> list[Line]:
+    name_w = max(12, min(32, width - 48))
+    head = f"  {'function':{name_w}}{'then':>9}{'now':>9}   completions that get another score"
+    lines: list[Line] = [[(head, "dim")]]
+    for turn in found.functions:
+        words, role = plural(turn.changed, "completion"), "text" if turn.changed else "dim"
+        if turn.failure:
+            words, role = one_line(turn.failure, max(10, width - name_w - 24)), "bad"
+        elif turn.now is None:
+            words, role = "is in the run alone", "attention"
+        elif turn.before is None:
+            words, role = "is new", "attention"
+        lines.append(
+            [
+                (f"  {one_line(turn.name, name_w - 1)}".ljust(name_w + 2), "text"),
+                (f"{within(turn.before, 8):>9}{within(turn.now, 8):>9}   ", "strong"),
+                (words, role),
+            ]
+        )
+    return lines
+
+
+def _sums(found: WhatIf) -> list[Line]:
+    groups = len(found.groups)
+    rank = MISSING if found.correlation is None else fixed(found.correlation, 3)
+    lines: list[Line] = [
+        [
+            ("  ", "text"),
+            (f"{found.changed:,}", "strong"),
+            (f" of {plural(found.completions, 'completion')} get another total", "text"),
+        ],
+        [
+            ("  ", "text"),
+            (f"{found.reordered:,}", "strong"),
+            (f" of {plural(groups, 'group')} change their order; ", "text"),
+            (f"{found.alive:,}", "strong"),
+            (" that taught nothing would teach, ", "text"),
+            (f"{found.dead:,}", "strong"),
+            (" would teach nothing any more", "text"),
+        ],
+        [
+            ("  rank correlation of the advantages, then and now ", "text"),
+            (rank, "strong"),
+            ("   1 is the same order, 0 none", "dim"),
+        ],
+    ]
+    return lines + [[(f"  ⚠ {one_line(note, 200)}", "attention")] for note in found.notes]
+
+
+def _groups(found: WhatIf, width: int, most: int) -> list[Line]:
+    turned = [turn for turn in found.groups if turn.changed or turn.fate]
+    if not turned:
+        return [[("  Every group stays as it is.", "good")]]
+    lines: list[Line] = [[(f"  {'group':>8}{'step':>8}{'then':>8}{'now':>8}  prompt", "dim")]]
+    for turn in turned[:most]:
+        words, role = FATES.get(turn.fate, ("another order", "attention") if turn.reordered else ("", "dim"))
+        room = max(8, width - 36 - cell_len(words) - 3)
+        lines.append(
+            [
+                (f"  {turn.group:>8,}{turn.step:>8,}", "dim"),
+                (f"{_mean(turn.before):>8}{_mean(turn.now):>8}  ", "strong"),
+                (one_line(turn.prompt, room) + "   ", "text"),
+                (words, role),
+            ]
+        )
+    if len(turned) > most:
+        lines.append([(f"  and {len(turned) - most:,} more", "dim")])
+    return lines
+
+
+def _mean(totals: tuple[float | None, ...]) -> str:
+    known = [total for total in totals if total is not None]
+    return compact(sum(known) / len(known)) if known else MISSING

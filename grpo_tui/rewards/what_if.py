@@ -1,0 +1,305 @@
+"""Score recorded rollouts again, with the rewards as they are now or with other weights: what would turn?
+
+The advantages are computed by the lab as TRL computes them, and compared with those that training used. Knows
+groups as recorded and the lab; picks no groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from grpo_tui.core.statistics import is_flat, is_number, mean
+from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.rewards.lab import Aggregation, Lab, LabError, Scored
+from grpo_tui.rewards.samples import samples_of_groups
+from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
+from grpo_tui.store.reader import StoredGroup
+
+SAME = 1e-6
+"""Scores that differ by less are one: TRL keeps them in float32."""
+ADVANTAGE_SAME = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTurn:
+    """One function, then and now.
+
+    Attributes:
+        name: its name; `before` or `now` is None where the run, or the config, has no function of that name.
+        changed: completions that get another score.
+        before, now: mean scores.
+        failure: why it gives none now, empty when it does.
+    """
+
+    name: str
+    changed: int
+    before: float | None
+    now: float | None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTurn:
+    """One group, then and now.
+
+    Attributes:
+        group: its number in the run.
+        before, now: totals, None where no function scored.
+        advantages_before, advantages_now: by completion.
+        changed: places of the completions whose total is another one.
+        reordered: whether two completions change their order.
+        fate: `alive` when a group that taught nothing would teach, `dead` the other way round, else empty.
+    """
+
+    group: int
+    step: int
+    prompt: str
+    before: tuple[float | None, ...]
+    now: tuple[float | None, ...]
+    advantages_before: tuple[float, ...]
+    advantages_now: tuple[float, ...]
+    changed: tuple[int, ...]
+    reordered: bool
+    fate: str
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What would turn.
+
+    Attributes:
+        functions: by the order of the config, then those that only the run had.
+        groups: all of them, those that turn most first.
+        completions: how many were scored.
+        changed: how many get another total.
+        reordered, alive, dead: numbers of groups.
+        correlation: Spearman's rank correlation of the advantages before and now; None without any spread.
+        notes: what a person should know, such as functions that fail.
+    """
+
+    functions: tuple[FunctionTurn, ...]
+    groups: tuple[GroupTurn, ...]
+    completions: int
+    changed: int
+    reordered: int
+    alive: int
+    dead: int
+    correlation: float | None
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented object of `grpo-tui whatif --json`; groups that stay as they are are left out."""
+        turned = [group for group in self.groups if group.changed or group.fate or _moved(group)]
+        return {**asdict(self), "groups": [asdict(group) for group in turned]}
+
+
+def what_if(
+    lab: Lab,
+    groups: Sequence[StoredGroup],
+    names: Sequence[str],
+    *,
+    weights: Sequence[float] | None = None,
+    recorded_weights: Sequence[float] | None = None,
+    tell: Callable[[str, str], None] | None = None,
+) -> WhatIf:
+    """Score groups again.
+
+    Args:
+        lab: with the config loaded whose rewards are tried.
+        groups: as recorded, at least one.
+        names: the run's reward functions, in order.
+        weights: one per function of the config, or of the run with `recorded_weights`; its own when None.
+        recorded_weights: the run's own; when given, no function is called and the recorded scores are weighed
+            anew.
+        tell: called with a function's name and what is done with it.
+
+    Raises:
+        LabError: nothing can be scored, or the weights do not fit.
+    """
+    samples = samples_of_groups(groups)
+    if not samples:
+        raise LabError("there are no completions to score")
+    if recorded_weights is None:
+        scored = lab.score(samples, tell=tell, repeat_limit_s=0.0)
+    else:
+        scored = Scored(tuple(samples), _recorded(groups, names, recorded_weights))
+    totals, advantages = _aggregated(lab, groups, scored, weights)
+    turns = _groups(groups, totals, advantages)
+    old = [c.advantage for group in groups for c in group.completions]
+    return WhatIf(
+        functions=_functions(groups, names, scored.functions),
+        groups=tuple(sorted(turns, key=_rank)),
+        completions=len(samples),
+        changed=sum(len(turn.changed) for turn in turns),
+        reordered=sum(turn.reordered for turn in turns),
+        alive=sum(turn.fate == "alive" for turn in turns),
+        dead=sum(turn.fate == "dead" for turn in turns),
+        correlation=rank_correlation(old, advantages),
+        notes=tuple(
+            f"{f.info.name} gives no scores: {f.failure.text}"
+            for f in scored.functions
+            if f.failure is not None
+        ),
+    )
+
+
+def _aggregated(
+    lab: Lab, groups: Sequence[StoredGroup], scored: Scored, weights: Sequence[float] | None
+) -> tuple[list[float | None], list[float]]:
+    """Totals and advantages, batch by batch where TRL scales over the batch."""
+    mode = Aggregation.of(lab.config) if lab.config is not None else Aggregation()
+    alone = mode.scale_rewards != "batch" and mode.multi_objective_aggregation == "sum_then_normalize"
+    places: dict[tuple[int, int], list[int]] = {}
+    at = 0
+    for group in groups:
+        batch = (0, 0) if alone else (group.attempt, group.batch)
+        places.setdefault(batch, []).extend(range(at, at + len(group.completions)))
+        at += len(group.completions)
+    totals: list[float | None] = [None] * at
+    advantages = [0.0] * at
+    for chosen in places.values():
+        part = Scored(
+            tuple(scored.samples[n] for n in chosen),
+            tuple(replace(f, scores=tuple(f.scores[n] for n in chosen)) for f in scored.functions),
+        )
+        found = lab.aggregate(part, weights, mode)
+        for number, total in zip(chosen, found.totals, strict=True):
+            totals[number] = total
+        for one in found.groups:
+            for index, advantage in zip(one.indices, one.advantages, strict=True):
+                advantages[chosen[index]] = advantage
+    return totals, advantages
+
+
+def _recorded(
+    groups: Sequence[StoredGroup], names: Sequence[str], weights: Sequence[float]
+) -> tuple[FunctionScore, ...]:
+    """The scores of the record, as if the functions had given them now."""
+    rows = [completion.rewards for group in groups for completion in group.completions]
+    return tuple(
+        FunctionScore(
+            FunctionInfo(k, name, weight, "function", "as recorded"),
+            tuple(row[k] if k < len(row) else None for row in rows),
+        )
+        for k, (name, weight) in enumerate(zip(names, weights, strict=True))
+    )
+
+
+def _functions(
+    groups: Sequence[StoredGroup], names: Sequence[str], results: Sequence[FunctionScore]
+) -> tuple[FunctionTurn, ...]:
+    rows = [completion.rewards for group in groups for completion in group.completions]
+    before: dict[str, list[float | None]] = {
+        name: [row[k] if k < len(row) else None for row in rows] for k, name in enumerate(names)
+    }
+    found = []
+    for result in results:
+        name, now = result.info.name, list(result.scores)
+        then = before.pop(name, None)
+        failed = result.failure.text if result.failure is not None else ""
+        old = then or [None] * len(now)
+        changed = 0 if failed else sum(not _same(a, b) for a, b in zip(old, now, strict=True))
+        found.append(FunctionTurn(name, changed, mean(then) if then else None, mean(now), failed))
+    found += [FunctionTurn(name, len(then), mean(then), None) for name, then in before.items()]
+    return tuple(found)
+
+
+def _groups(
+    groups: Sequence[StoredGroup], totals: Sequence[float | None], advantages: Sequence[float]
+) -> list[GroupTurn]:
+    turns, at = [], 0
+    for group in groups:
+        size = len(group.completions)
+        before = tuple(c.total for c in group.completions)
+        now = tuple(totals[at : at + size])
+        was_flat, is_flat_now = is_flat(before), is_flat(now)
+        turns.append(
+            GroupTurn(
+                group.id,
+                group.step,
+                one_line(prompt_text(group.prompt).strip(), 200),
+                before,
+                now,
+                tuple(c.advantage for c in group.completions),
+                tuple(advantages[at : at + size]),
+                tuple(n for n in range(size) if not _same(before[n], now[n])),
+                _reordered(before, now),
+                "alive" if was_flat and not is_flat_now else "dead" if is_flat_now and not was_flat else "",
+            )
+        )
+        at += size
+    return turns
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    if not is_number(one) or not is_number(other):
+        return not is_number(one) and not is_number(other)
+    assert one is not None
+    assert other is not None
+    return abs(one - other) <= SAME * max(1.0, abs(one), abs(other))
+
+
+def _reordered(before: Sequence[float | None], now: Sequence[float | None]) -> bool:
+    """Whether a completion that was better than another one is now worse."""
+    pairs = [(a, b) for a, b in zip(before, now, strict=True) if is_number(a) and is_number(b)]
+    pairs.sort()  # by the total before; those that were alike may fall in any order
+    best_below: float | None = None
+    last: float | None = None
+    waiting: float | None = None
+    for then, value in pairs:
+        if then != last:
+            best_below, last = _larger(best_below, waiting), then
+        if best_below is not None and value is not None and value < best_below - SAME:
+            return True
+        waiting = _larger(waiting, value)
+    return False
+
+
+def _larger(one: float | None, other: float | None) -> float | None:
+    known = [value for value in (one, other) if value is not None]
+    return max(known, default=None)
+
+
+def _moved(turn: GroupTurn) -> bool:
+    return _most_moved(turn) > ADVANTAGE_SAME
+
+
+def _most_moved(turn: GroupTurn) -> float:
+    """How far the advantage of one completion moves at most."""
+    pairs = zip(turn.advantages_before, turn.advantages_now, strict=True)
+    return max((abs(a - b) for a, b in pairs if is_number(a) and is_number(b)), default=0.0)
+
+
+def _rank(turn: GroupTurn) -> tuple[bool, bool, float, int]:
+    return not turn.fate, not turn.reordered, -_most_moved(turn), turn.group
+
+
+def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Spearman's rank correlation, ties sharing their mean rank; None when either has no spread.
+
+    The Pearson correlation of the ranks (Spearman 1904).
+    """
+    kept = [(a, b) for a, b in zip(one, other, strict=True) if is_number(a) and is_number(b)]
+    if len(kept) < 2:
+        return None
+    first, second = (_ranks([pair[n] for pair in kept]) for n in (0, 1))
+    middle = (len(kept) - 1) / 2
+    both = sum((a - middle) * (b - middle) for a, b in zip(first, second, strict=True))
+    spread = sum((a - middle) ** 2 for a in first) * sum((b - middle) ** 2 for b in second)
+    return both / spread**0.5 if spread > 0 else None
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    order = sorted(range(len(values)), key=lambda n: values[n])
+    ranks = [0.0] * len(values)
+    start = 0
+    while start < len(order):
+        end = start
+        while end + 1 < len(order) and abs(values[order[end + 1]] - values[order[start]]) <= SAME:
+            end += 1
+        for place in order[start : end + 1]:
+            ranks[place] = (start + end) / 2
+        start = end + 1
+    return ranks

@@ -1,0 +1,191 @@
+"""Recorded rollouts scored again: nothing turns when nothing has changed, and what turns is told."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.cli.main import main
+from grpo_tui.core import records as r
+from grpo_tui.present.what_if_lines import what_if_lines
+from grpo_tui.rewards.lab import Aggregation, Lab, LabError
+from grpo_tui.rewards.samples import samples_of_groups
+from grpo_tui.rewards.scoring import config_of_functions
+from grpo_tui.rewards.what_if import WhatIf, _reordered, rank_correlation, what_if
+from grpo_tui.store.reader import RunReader, StoredGroup
+from tests.rewards.labs import write
+from tests.ui.recorded_run import RecordedRun
+
+NAMES = ("right", "short")
+WEIGHTS = (2.0, 0.5)
+REWARDS = """
+def right(completions, answer, **kwargs):
+    return [float(text.strip() == gold) for text, gold in zip(completions, answer)]
+
+def short(completions, **kwargs):
+    return [1.0 if len(text) < 4 else 0.0 for text in completions]
+"""
+GROUPS = (("2 + 2?", "4", ("4", "5", "four", "4 ")), ("3 + 3?", "6", ("7", "8", "9", "1")))
+
+
+def _completion(index: int, text: str) -> r.Completion:
+    return r.Completion(index, text, (), 0.0, 0.0, 3, False)
+
+
+def _stored(group: r.Group) -> StoredGroup:
+    where = (0, 2, 1, 0, group.index, "train", 1, 1, 0.0)
+    return StoredGroup(*where, group.prompt, "", group.columns, None, None, group.completions)
+
+
+@pytest.fixture
+def run(tmp_path: Path, lab: Lab) -> Iterator[RecordedRun]:
+    """A run whose totals and advantages are those of REWARDS, as the trainer would have stored them."""
+    made = RecordedRun(tmp_path / "run")
+    write(tmp_path, REWARDS)
+    functions = enumerate(zip(NAMES, WEIGHTS, strict=True))
+    made.write(*[r.RewardFunctionInfo(2, i, name, weight) for i, (name, weight) in functions])
+    blank = [
+        r.Group(number, prompt, {"answer": gold}, tuple(_completion(*one) for one in enumerate(texts)))
+        for number, (prompt, gold, texts) in enumerate(GROUPS)
+    ]
+    stored = [_stored(group) for group in blank]
+    lab.load(config_of_functions([f"{tmp_path}/rewards.py:{name}" for name in NAMES]))
+    scored = lab.score(samples_of_groups(stored), repeat_limit_s=0.0)
+    found = lab.aggregate(scored, WEIGHTS, Aggregation())
+    advantages = {i: a for g in found.groups for i, a in zip(g.indices, g.advantages, strict=True)}
+    at = itertools.count()
+    groups = []
+    for group in blank:
+        rows = []
+        for c in group.completions:
+            n = next(at)
+            rewards = tuple(f.scores[n] for f in scored.functions)
+            rows.append(r.Completion(c.index, c.text, rewards, found.totals[n], advantages[n], 3, False))
+        groups.append(r.Group(group.index, group.prompt, group.columns, tuple(rows)))
+    made.write(r.GenerationBatch(2, 1, 0, "train", 1, 1, made.at(1), tuple(groups)))
+    yield made
+    made.close()
+
+
+def _tried(run: RecordedRun, lab: Lab, file: Path, weights: Sequence[float] = WEIGHTS) -> WhatIf:
+    lab.load(config_of_functions([f"{file}:{name}" for name in NAMES]))
+    reader = RunReader(run.folder.database)
+    try:
+        return what_if(lab, reader.groups(), NAMES, weights=weights)
+    finally:
+        reader.close()
+
+
+def test_nothing_turns_while_nothing_has_changed(run: RecordedRun, lab: Lab, tmp_path: Path) -> None:
+    found = _tried(run, lab, tmp_path / "rewards.py")
+    assert (found.changed, found.reordered, found.alive, found.dead) == (0, 0, 0, 0)
+    assert found.correlation == pytest.approx(1.0)
+    assert found.to_json()["groups"] == []
+    for group in found.groups:
+        assert group.advantages_now == pytest.approx(group.advantages_before, abs=1e-6)
+    assert "Every group stays as it is." in what_if_lines(found, 80)[-1][0][0]
+
+
+def test_a_changed_reward_turns_groups_and_each_is_told(run: RecordedRun, lab: Lab, tmp_path: Path) -> None:
+    write(tmp_path, REWARDS.replace("text.strip() == gold", "int(text.strip() in '57')"))
+    found = _tried(run, lab, tmp_path / "rewards.py")
+    right, short = found.functions
+    assert (right.changed, short.changed) == (4, 0)
+    first = next(g for g in found.groups if g.prompt == "2 + 2?")
+    second = next(g for g in found.groups if g.prompt == "3 + 3?")
+    assert first.reordered
+    assert second.fate == "alive"
+    assert found.groups[0] is second
+    assert (found.alive, found.dead, found.reordered) == (1, 0, 1)
+    assert found.correlation is not None
+    assert found.correlation < 0.9
+
+
+def test_weights_alone_need_no_function(run: RecordedRun, lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "rewards.py").unlink()
+    reader = RunReader(run.folder.database)
+    groups = reader.groups()
+    reader.close()
+    same = what_if(lab, groups, NAMES, recorded_weights=WEIGHTS)
+    assert (same.changed, same.correlation) == (0, pytest.approx(1.0))
+    mute = what_if(lab, groups, NAMES, weights=(-1.0, 0.5), recorded_weights=WEIGHTS)
+    assert [turn.fate for turn in mute.groups if turn.prompt == "3 + 3?"] == [""]
+    assert mute.reordered == 1
+    with pytest.raises(LabError, match="3 weights for 2"):
+        what_if(lab, groups, NAMES, weights=(1, 1, 1), recorded_weights=WEIGHTS)
+    with pytest.raises(LabError, match="no completions"):
+        what_if(lab, [], NAMES)
+
+
+def test_a_function_that_fails_is_a_note_and_new_and_gone_ones_are_told(
+    run: RecordedRun, lab: Lab, tmp_path: Path
+) -> None:
+    text = """
+def right(completions, **kwargs):
+    raise ValueError('no')
+
+def extra(completions, **kwargs):
+    return [1.0] * len(completions)
+"""
+    file = write(tmp_path, text, "other.py")
+    lab.load(config_of_functions([f"{file}:right", f"{file}:extra"]))
+    reader = RunReader(run.folder.database)
+    found = what_if(lab, reader.groups(), NAMES)
+    reader.close()
+    assert [turn.name for turn in found.functions] == ["right", "extra", "short"]
+    assert "no" in found.functions[0].failure
+    assert found.functions[1].before is None
+    assert found.functions[2].now is None
+    assert found.notes
+    text = "\n".join("".join(part for part, _ in line) for line in what_if_lines(found, 80))
+    assert "is new" in text
+    assert "is in the run alone" in text
+
+
+def _plainly(before: Sequence[float | None], now: Sequence[float | None]) -> bool:
+    pairs = [(a, b) for a, b in zip(before, now, strict=True) if a is not None and b is not None]
+    return any(a < c and b > d + 1e-6 for a, b in pairs for c, d in pairs)
+
+
+def test_order_and_rank_correlation_are_what_they_are_called() -> None:
+    chance = random.Random(2)
+    for _ in range(500):
+        size = chance.randrange(1, 7)
+        before, now = ([chance.choice([None, 0.0, 1.0, 2.0]) for _ in range(size)] for _ in range(2))
+        assert _reordered(before, now) == _plainly(before, now)
+    assert rank_correlation([1, 2, 3], [10, 20, 30]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert rank_correlation([1, 1, 2, 3], [1, 2, 3, 4]) == pytest.approx(0.9486832980505138)  # scipy's
+    assert rank_correlation([1, 1], [1, 2]) is None
+    assert rank_correlation([1, math.nan, 2, 3], [1, 2, 2, 3]) == pytest.approx(1)
+
+
+def test_scale_over_the_batch_is_taken_batch_by_batch(run: RecordedRun, lab: Lab) -> None:
+    reader = RunReader(run.folder.database)
+    groups = reader.groups()
+    reader.close()
+    other = [StoredGroup(**{f: getattr(g, f) for f in g.__slots__} | {"batch": 2}) for g in groups]
+    assert lab.config is not None
+    lab.config = replace(lab.config, grpo={**lab.config.grpo, "scale_rewards": "batch"})
+    both = what_if(lab, [*groups, *other], NAMES, recorded_weights=WEIGHTS)
+    one = what_if(lab, groups, NAMES, recorded_weights=WEIGHTS)
+    half = [g.advantages_now for g in sorted(both.groups, key=lambda g: g.group)][::2]
+    assert sorted(half) == sorted(g.advantages_now for g in one.groups)
+
+
+def test_the_command(run: RecordedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sources = [f"{tmp_path}/rewards.py:{name}" for name in NAMES]
+    words = ["whatif", str(run.folder.root), *sources, "--weights", "2,0.5"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["changed"], found["completions"], found["groups"]) == (0, 8, [])
+    assert main([*words, "--where", "step>900"]) == 2
+    assert "no completion is found" in capsys.readouterr().err
+    assert main([*words, "--recorded"]) == 2
