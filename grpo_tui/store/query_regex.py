@@ -10,8 +10,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-SHORTEST = 2
-"""Characters of a demand; one alone is in nearly every text."""
 _ODD_CASE = frozenset("iksIKS")
 """ASCII letters that match a letter outside ASCII when case is ignored: the dotted i, Kelvin, the long s."""
 
@@ -38,7 +36,7 @@ def _of_sequence(items: Sequence[Any], ignoring: bool) -> tuple[str, ...] | None
     run: list[str] = []
 
     def close() -> None:
-        if len(run) >= SHORTEST:
+        if run:
             found.append(("".join(run),))
         run.clear()
 

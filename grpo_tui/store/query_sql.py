@@ -33,6 +33,8 @@ from grpo_tui.store.query_regex import demanded
 
 LONGEST_TEXT = 5_000
 """Characters of a text that is looked for; SQLite takes no LIKE of more than 50,000 bytes."""
+RARE = 10
+"""Times that a character occurs in the sample of texts from which on looking for it alone is of no use."""
 _PLAIN = {
     "reward": "c.total", "advantage": "c.advantage", "tokens": "c.tokens", "characters": "length(c.text)",
     "step": "g.step", "last_step": "g.last_step", "index": "c.idx", "group": "g.id", "mean": "g.mean",
@@ -263,13 +265,19 @@ class _Writer:
 
     def any_of(self, texts: Sequence[str]) -> str:
         """That the completion holds one of these, with an AND behind it; empty without any."""
-        found = [text for text in texts if "\0" not in text and len(text) <= LONGEST_TEXT]
+        found = [
+            text for text in texts if "\0" not in text and len(text) <= LONGEST_TEXT and self.is_rare(text)
+        ]
         if not found or len(found) < len(texts):
             return ""
         likes = [self.like(text) for text in found]
         if self._names.has_nul:
             likes.append(f"c.id IN ({_WITH_NUL})")
         return f"({' OR '.join(likes)}) AND "
+
+    def is_rare(self, text: str) -> bool:
+        """False for a single character that is in many texts: looking for it would only cost."""
+        return len(text) > 1 or self._names.frequent.get(text.lower(), 0) < RARE
 
     def like(self, text: str) -> str:
         """That the completion holds a text, ASCII letters in any case.

@@ -175,6 +175,7 @@ PLAIN: dict[str, Callable[[Rollout], bool]] = {
     r'text ~ "(?m)^wait$"': lambda c: re.search("(?m)^wait$", c.completion) is not None,
     r'text ~ "b wait|22"': lambda c: re.search("b wait|22", c.completion) is not None,
     r'text ~ "(?i)KELVIN \w"': lambda c: re.search(r"(?i)KELVIN \w", c.completion) is not None,
+    r'text ~ "\w+@|,\s"': lambda c: found_in(r"\w+@|,\s", c.completion),
     r'text !~ "[a-z]"': lambda c: re.search("[a-z]", c.completion) is None,
     r'"wait" or text ~ "x{3}" truncated': (
         lambda c: has(c.completion, "wait") or ("xxx" in c.completion and c.truncated)
