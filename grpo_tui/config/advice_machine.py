@@ -36,6 +36,10 @@ MODEL: Mapping[str, Advice] = {
         "the kernels- one is fetched ready built.",
         older="The often quoted two to three times faster holds for long sequences, and not against sdpa.",
     ),
+    "model_init_kwargs": Advice(
+        "Leave empty, but for {use_kernels: true} and the like.",
+        "dtype, attn_implementation and model_revision have keys of their own, which are checked.",
+    ),
     "trust_remote_code": Advice(
         "Leave false.", "true runs Python code from the model's repository on this machine.", value=False
     ),
@@ -155,6 +159,21 @@ VLLM: Mapping[str, Advice] = {
         "true when training and vLLM do not fit side by side.",
         "vLLM's weights and cache leave the GPU during the optimizer step.",
         cost="A second or more each way.",
+    ),
+    "vllm_server_host": Advice(
+        "Leave it when the server runs on this machine, else the name of the other.",
+        "The default 0.0.0.0 means this machine here.",
+        when="vllm_server_base_url says host and port at once, and then counts alone.",
+    ),
+    "vllm_structured_outputs_regex": Advice(
+        "Leave empty; a reward for the form teaches it.",
+        "A form that is forced in sampling is not learned: without the force the model does not keep it.",
+        cost="Each token is chosen among fewer than training assumes.",
+    ),
+    "vllm_importance_sampling_clip_max": Advice(
+        "Leave 3.0.",
+        "sampling/importance_sampling_ratio shows how far both are apart: near 1 the bound never acts.",
+        value=3.0,
     ),
     "vllm_tensor_parallel_size": Advice(
         "Leave 1 while the model fits one GPU.",

@@ -149,8 +149,8 @@ GROUPS: tuple[FieldGroup, ...] = (
         "Where the run goes, what is kept of it, when it is evaluated.",
         _words("output_dir logging_steps save_steps save_total_limit report_to eval_strategy"),
         _words(
-            "run_name save_strategy eval_steps per_device_eval_batch_size save_only_model "
-            "resume_from_checkpoint logging_strategy logging_first_step log_completions "
+            "grpo_tui.probe_prompts run_name save_strategy eval_steps per_device_eval_batch_size "
+            "save_only_model resume_from_checkpoint logging_strategy logging_first_step log_completions "
             "num_completions_to_print log_unique_prompts log_multimodal log_completions_hub_repo "
             "logging_nan_inf_filter log_level log_level_replica log_on_each_node disable_tqdm "
             "include_num_input_tokens_seen project trackio_space_id trackio_bucket_id "
