@@ -70,13 +70,17 @@ class RunNames:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition with its values, in order, and the patterns that `matches` is called with, by number."""
+    """A condition with its values, in order, and the patterns that `matches` is called with, by number.
+
+    `heavy` says that Python has to look at very many rows for it, which is left to child processes.
+    """
 
     where: str
     everything: bool
     """Whether steps that a resume has done again are among what it looks at."""
     values: tuple[Any, ...]
     patterns: tuple[str, ...]
+    heavy: bool
 
 
 def condition(query: Query, names: RunNames, line: str = "", *, superseded: bool = False) -> Condition:
@@ -98,7 +102,7 @@ def condition(query: Query, names: RunNames, line: str = "", *, superseded: bool
     everything = superseded or any(field.name == "superseded" for field in fields(query))
     if not everything:
         where = f"g.superseded = 0 AND {where}"
-    return Condition(where, everything, tuple(writer.values), tuple(writer.patterns))
+    return Condition(where, everything, tuple(writer.values), tuple(writer.patterns), writer.heavy)
 
 
 def sort_key(field: Field, names: RunNames, line: str = "") -> tuple[str, tuple[Any, ...]]:
@@ -133,6 +137,7 @@ class _Writer:
         self._line = line
         self.values: list[Any] = []
         self.patterns: list[str] = []
+        self.heavy = False
 
     def query(self, query: Query) -> str:
         if isinstance(query, And | Or):
@@ -182,6 +187,7 @@ class _Writer:
     def comparison(self, asked: Comparison) -> str:
         name = asked.field.name
         if name in _JSON:
+            self.heavy |= name == "extra"
             self.values += [asked.field.key, asked.op, asked.value]
             return f"json_compares({_JSON[name]}, ?, ?, ?)"
         self.values.append(asked.value)
@@ -203,6 +209,7 @@ class _Writer:
     def empty(self, asked: Is) -> str:
         name = asked.field.name
         if name in _JSON:
+            self.heavy |= name == "extra"
             self.values += [asked.field.key, asked.what]
             return f"json_is({_JSON[name]}, ?, ?)"
         if name == "rewards":
@@ -245,6 +252,7 @@ class _Writer:
         if name == "completion":
             before = self.any_of(demanded("(?i)" + re.escape(text)))
             self.values.append(text)
+            self.heavy = True
             return f"({before}holds(c.text, ?))"
         words = self.words(asked.field)
         self.values.append(text)
@@ -253,6 +261,7 @@ class _Writer:
     def matches(self, asked: Matches) -> str:
         before = self.any_of(demanded(asked.pattern)) if asked.field.name == "completion" else ""
         number = len(self.patterns)
+        self.heavy = True
         self.patterns.append(asked.pattern)
         return f"({before}matches({number}, {self.words(asked.field)}))"
 
@@ -260,6 +269,7 @@ class _Writer:
         """The text of a field; of one that holds JSON, as text."""
         if field.name not in _JSON:
             return _PLAIN[field.name]
+        self.heavy |= field.name == "extra"
         self.values.append(field.key)
         return f"json_words({_JSON[field.name]}, ?)"
 

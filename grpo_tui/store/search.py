@@ -73,6 +73,7 @@ class _Job:
     """Values before the ends of the block."""
     tail: tuple[Any, ...]
     patterns: tuple[str, ...]
+    heavy: bool
     groups: int
     """How many groups there are to look at."""
 
@@ -138,7 +139,7 @@ class Search(RolloutQueries):
         state = _State(job, counts, began, on_part)
         cancel = cancel or threading.Event()
         blocks = self._blocks(job.found, after_group)
-        scans = self._scans(bool(job.patterns))
+        scans = self._scans(in_children=job.heavy)
         by_step = bool(job.found.sort) and job.found.sort[0].field.name == "step"
         trouble = state.run(blocks, scans, cancel, began + limit_s, limit if by_step else None)
         for child in [child for child in self._children if child.ended]:
@@ -197,7 +198,9 @@ class Search(RolloutQueries):
         counts = self._counts(after_group, newest, everything=wanted.everything)
         found = Found(line, asked, keys, of=sum(counts.values()), newest_group=newest, complete=False)
         sql = f"SELECT {', '.join(columns)} FROM {_PAIRS} WHERE g.id BETWEEN ? AND ? AND {wanted.where}"
-        return _Job(found, sql, tuple(head), wanted.values, wanted.patterns, newest - after_group), counts
+        heavy = wanted.heavy or any(key.field.name == "extra" for key in keys)
+        job = _Job(found, sql, tuple(head), wanted.values, wanted.patterns, heavy, newest - after_group)
+        return job, counts
 
     def _counts(self, after_group: int, newest: int, *, everything: bool) -> dict[int, int]:
         """Completions by step, superseded ones among them only when everything is asked for."""
@@ -226,8 +229,8 @@ class Search(RolloutQueries):
                 high -= groups
             size = min(BLOCK, 2 * size)
 
-    def _scans(self, with_patterns: bool) -> list[Scan]:
-        if with_patterns:
+    def _scans(self, *, in_children: bool) -> list[Scan]:
+        if in_children:
             while len(self._children) < self._count:
                 self._children.append(ChildScan(self.path))
             return list(self._children)

@@ -1,8 +1,8 @@
 """Run one statement over a part of a run, in this process or in a child, so that it can be stopped.
 
-Looking for characters is done here: SQLite lets other threads work meanwhile and can be interrupted. Python's
-`re` does neither, so patterns are matched in a child process (`search_child`), which can be killed. Knows
-statements and pipes; knows no query.
+Looking for characters is done here: SQLite lets other threads work meanwhile and can be interrupted. Python
+does neither (`re` in one match, JSON row after row), so what needs it for very many rows is done in a child
+process (`search_child`), which can be killed. Knows statements and pipes; knows no query.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -282,6 +284,32 @@ def test_rows_come_sorted_with_a_stable_end_and_without_a_value_last(
 
 def spelled(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+LINES_OF_OLD = (
+    "zero_std", "mixed and reward>0.2", '"answer" not truncated', "rewards.correct is none",
+    'text ~ "(?m)^wait$"',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES_OF_OLD)
+def test_a_file_from_before_these_indexes_and_columns_is_searched_too(
+    line: str, database: Path, search: Search, tmp_path: Path
+) -> None:
+    old = tmp_path / "run.db"
+    shutil.copyfile(database, old)
+    connection = sqlite3.connect(old)
+    for name in ("completion_figures", "completion_nul", "group_spread"):
+        connection.execute(f"DROP INDEX {name}")
+    for name in ("low", "high"):
+        connection.execute(f"ALTER TABLE generation_group DROP COLUMN {name}")
+    connection.close()
+    opened = Search(old, scans=1)
+    found = opened.find(line, "step")
+    assert list(found.ids) == list(search.find(line, "step").ids)
+    assert found.count > 0
+    assert opened.find("all_right or all_wrong").count == 0, "which end it is was not recorded"
+    opened.close()
 
 
 def test_an_unknown_reward_is_an_error_with_its_place_and_what_there_is(search: Search) -> None:
