@@ -6,12 +6,10 @@ Knows the flags of `accelerate launch` and `torchrun`; everything else they take
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import Any
 
-import yaml
-
 from grpo_tui.cli.errors import CommandError
+from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_settings
 
 KNOWN = (("accelerate", "launch"), ("torchrun",))
 COUNTS = ("--num_processes", "--num-processes", "--nproc_per_node", "--nproc-per-node")
@@ -44,34 +42,23 @@ def world_size(words: tuple[str, ...]) -> int | None:
         if name in COUNTS:
             text = value if equals else words[position + 1] if position + 1 < len(words) else ""
             return int(text) if text.isdigit() else None
-        if name in ("--config_file", "--config-file"):
-            return _from_file(Path(value if equals else words[position + 1]))
-    return None
+    count = (accelerate_config(words) or {}).get("num_processes")
+    return count if isinstance(count, int) else None
 
 
 def accelerate_config(words: tuple[str, ...]) -> dict[str, Any] | None:
-    """The body of the config file that a launcher is given, None without one."""
-    for position, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name in ("--config_file", "--config-file") and (equals or position + 1 < len(words)):
-            return _body(Path(value if equals else words[position + 1]))
-    return None
+    """What accelerate's config file and the switches of a launcher say, None when they say nothing.
+
+    Raises:
+        CommandError: The file cannot be read.
+    """
+    try:
+        return accelerate_settings(words)
+    except AccelerateFileError as error:
+        raise CommandError(f"--launcher: {error}") from error
 
 
 def spans_machines(words: tuple[str, ...]) -> bool:
     """Whether the ranks are on several machines, so that those of this one are not all."""
     file = accelerate_config(words) or {}
     return any(word.partition("=")[0] in MACHINES for word in words) or file.get("num_machines", 1) != 1
-
-
-def _from_file(path: Path) -> int | None:
-    count = _body(path).get("num_processes")
-    return count if isinstance(count, int) else None
-
-
-def _body(path: Path) -> dict[str, Any]:
-    try:
-        body: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise CommandError(f"--launcher: accelerate's config {path} cannot be read: {error}") from error
-    return body if isinstance(body, dict) else {}

@@ -5,10 +5,14 @@ Gives the plan what lies outside a config; the sums are `config.plan`'s.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_settings
 from grpo_tui.config.plan import Device, ModelShape, Plan, Rate, Surroundings, plan, read_shape
 from grpo_tui.config.plan.memory_plan import WORDS
 from grpo_tui.config.rules import Settings
@@ -28,6 +32,7 @@ def plan_of(
     root: Path,
     *,
     world_size: int | None = 1,
+    launcher: Sequence[str] = (),
     shape: ModelShape | None = None,
     rates: tuple[Rate, ...] | None = None,
 ) -> Plan:
@@ -39,6 +44,7 @@ def plan_of(
         machine: the GPUs to fit on.
         root: the run folder, for the free disk.
         world_size: number of training processes; 1 is taken when it is not known.
+        launcher: its words, for how the ranks share the model; those of the config when empty.
         shape: the model's sizes; when None those of the facts, else of its folder.
         rates: what earlier runs on this machine did; looked up when None.
     """
@@ -56,11 +62,20 @@ def plan_of(
             prompt_tokens=lengths.most if lengths is not None else None,
             model=shape or shape_of_facts(facts.model) or read_shape(config.model),
             device=device,
+            accelerate=_accelerate(launcher or shlex.split(config.section.launcher or "")),
             correction=known.correction,
             free_bytes=machine.free(root.absolute()),
             rates=(*rates, *known.rates),
         ),
     )
+
+
+def _accelerate(words: Sequence[str]) -> dict[str, Any] | None:
+    """What accelerate's file says; one that cannot be read is told where the launcher is checked."""
+    try:
+        return accelerate_settings(words)
+    except AccelerateFileError:
+        return None
 
 
 def device_of(config: RunConfig, machine: Machine) -> Device | None:

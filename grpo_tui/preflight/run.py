@@ -189,7 +189,8 @@ class _Flight:
         if any(name.startswith("batch.") for name in refused):
             return None  # sizes that do not go together have no sums
         if self.made is None or self.made[0] is not self.facts:
-            made = plan_of(config, self.facts, self.machine, self.root, world_size=self.start.world_size)
+            size, launcher = self.start.world_size, self.start.launcher
+            made = plan_of(config, self.facts, self.machine, self.root, world_size=size, launcher=launcher)
             self.made = (self.facts, made)
         return self.made[1]
 

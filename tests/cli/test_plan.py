@@ -12,8 +12,9 @@ from grpo_tui.cli import gpus as gpus_command
 from grpo_tui.cli import main
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.gpus import placed
-from grpo_tui.cli.launcher import launcher_words
-from grpo_tui.config.plan import Device
+from grpo_tui.cli.launcher import accelerate_config, launcher_words, world_size
+from grpo_tui.config.plan import Device, PlanSettings
+from grpo_tui.config.plan.sharding import read_sharding
 from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.demo import DEMO_CONFIG
@@ -131,6 +132,36 @@ def test_a_trial_corrects_the_next_plan(cache: Path, capsys: pytest.CaptureFixtu
 def test_a_file_of_trials_that_is_none_counts_as_empty(body: str, tmp_path: Path) -> None:
     (tmp_path / "trials.json").write_text(body)
     assert read_trials(tmp_path) == ()
+
+
+ZERO3 = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3}\n"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "kind", "world"),
+    [
+        ("accelerate launch --config_file zero3.yaml", "zero3", 8),
+        ("accelerate launch --config_file=zero3.yaml --num_processes 2", "zero3", 2),
+        ("accelerate launch --config_file zero3.yaml --use_deepspeed --zero_stage 1", "zero1", 8),
+        ("accelerate launch --num_processes 4 --use_deepspeed", "zero2", 4),
+        ("accelerate launch --num_processes 4 --use_fsdp", "fsdp", 4),
+        ("torchrun --nproc_per_node 4", "ddp", 4),
+        (None, "none", 1),
+    ],
+)
+def test_a_launcher_says_how_the_model_is_shared(
+    launcher: str | None, kind: str, world: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "zero3.yaml").write_text(ZERO3)
+    words = launcher_words(launcher)
+    assert world_size(words) == world
+    assert read_sharding(PlanSettings({}, {}), world, accelerate_config(words)).kind == kind
+
+
+def test_an_accelerate_file_that_is_not_there_is_told() -> None:
+    with pytest.raises(CommandError, match=r"none\.yaml cannot be read"):
+        world_size(launcher_words("accelerate launch --config_file none.yaml"))
 
 
 # -- GPUs -------------------------------------------------------------------------------------------

@@ -184,6 +184,6 @@ def step_sum(steps: Steps, batches: Batches) -> str:
         if steps.total:
             return f"{steps.total:,} steps; {steps.reason or 'an epoch has no known length'}"
         return steps.reason
-    prompts = batches.prompts_per_generation
+    prompts = f"{batches.prompts_per_generation:,} prompt{'' if batches.prompts_per_generation == 1 else 's'}"
     rest = f", {steps.dropped_rows:,} rows left over" if steps.dropped_rows else ""
-    return f"{steps.rows:,} rows ÷ {prompts:,} prompts a generation: {steps.per_epoch:,} steps an epoch{rest}"
+    return f"{steps.rows:,} rows ÷ {prompts} a generation: {steps.per_epoch:,} steps an epoch{rest}"
