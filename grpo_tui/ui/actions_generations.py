@@ -1,4 +1,4 @@
-"""The keys of Generations and of the course of the run over it. Knows names and words."""
+"""The keys of Generations, of the course of the run and of what would turn over it. Knows names and words."""
 
 from __future__ import annotations
 
@@ -51,6 +51,9 @@ GENERATIONS: tuple[Action, ...] = (
     Action("generations.course", "o", "over time",
            "How groups, lengths, variety and shares of the rewards change over the run, and this prompt.",
            "generations", needs="open", footer=13),
+    Action("generations.what_if", "w", "what if",
+           "Score the groups of the list again: the rewards as they are now, or other weights.",
+           "generations", needs="open", footer=14),
     Action("generations.score", "greater_than_sign", "to Rewards",
            "Score the group in Rewards, with the reward file as it is now.", "generations",
            needs="open", footer=14, shown=">"),
@@ -65,4 +68,11 @@ GENERATIONS: tuple[Action, ...] = (
     Action("course.back", "escape", "back", "Back to the generations.", "course", footer=1, shown="esc"),
     Action("course.down", "j", "scroll", "A line on.", "course", footer=2, shown="j k"),
     Action("course.up", "k", "", "A line back.", "course"),
+    Action("what_if.back", "escape", "back", "Back to the generations; what runs is ended.", "what-if",
+           footer=1, shown="esc"),
+    Action("what_if.weights", "o", "other weights", "Weigh the recorded scores anew.", "what-if", footer=2),
+    Action("what_if.again", "r", "rewards as they are now", "Score again with the files as they are now.",
+           "what-if", footer=3),
+    Action("what_if.down", "j", "scroll", "A line on.", "what-if", footer=4, shown="j k"),
+    Action("what_if.up", "k", "", "A line back.", "what-if"),
 )  # fmt: skip

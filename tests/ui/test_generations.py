@@ -9,15 +9,20 @@ import pytest
 from textual.widgets import Input
 
 from grpo_tui.core import records as r
+from grpo_tui.rewards.scoring import config_of_functions
+from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.config_dialogs import PathDialog
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.generations import GenerationsScreen
+from grpo_tui.ui.screens.rewards_dialogs import WordsDialog
+from grpo_tui.ui.screens.what_if import WhatIfLines, WhatIfScreen
 from grpo_tui.ui.widgets.card_table import CardTable
 from grpo_tui.ui.widgets.group_table import GroupTable
 from grpo_tui.ui.widgets.reader import Reader
+from tests.rewards.labs import write
 from tests.ui.conftest import app_on, opened, shown, until
-from tests.ui.recorded_run import GROUPS, HOSTILE, SIZE, RecordedRun, recorded
+from tests.ui.recorded_run import FUNCTIONS, GROUPS, HOSTILE, SIZE, RecordedRun, recorded
 
 WIDE = (160, 44)
 
@@ -241,7 +246,7 @@ async def test_a_query_is_kept_and_shown_by_its_name(
         await at_generations(pilot)
         await asked(pilot, "truncated and step<=3")
         await pilot.press("v", "k")
-        await until(pilot, lambda: isinstance(app.screen, PathDialog))
+        await until(pilot, lambda: isinstance(app.screen, WordsDialog))
         app.screen.query_one(Input).value = "cut off early"
         await pilot.press("enter")
         await until(pilot, lambda: any("Kept as “cut off early”" in word for word in said(app)))
@@ -290,6 +295,36 @@ async def test_a_run_without_completions_and_no_run_say_what_to_do(tmp_path: Pat
         await pilot.press("5")
         await until(pilot, lambda: "No completion is recorded yet." in shown(app))
     run.close()
+
+
+async def test_what_if_scores_the_groups_of_the_list_again(
+    run: RecordedRun, tmp_path: Path, warm_lab: None
+) -> None:
+    names = [name for name, _ in FUNCTIONS]
+    body = "".join(
+        f"def {name}(completions, **kwargs):\n    return [1.0] * len(completions)\n" for name in names
+    )
+    file = write(tmp_path, body)
+    RunSpec(config_of_functions([f"{file}:{name}" for name in names]).to_json()).write(run.folder.spec)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await at_generations(pilot)
+        await asked(pilot, "step==57")
+        await pilot.press("w")
+        await until(pilot, lambda: isinstance(app.screen, WhatIfScreen))
+        lines = app.screen.query_one(WhatIfLines)
+        await until(pilot, lambda: lines.found is not None or bool(lines.trouble))
+        assert lines.found is not None, lines.trouble
+        assert len(lines.found.groups) == GROUPS
+        assert lines.found.dead == GROUPS
+        await until(pilot, lambda: "would teach nothing" in shown(app))
+        await pilot.press("o")
+        await until(pilot, lambda: isinstance(app.screen, WordsDialog))
+        app.screen.query_one(Input).value = "2 0.5 0.5"
+        await pilot.press("enter")
+        await until(pilot, lambda: lines.found is not None and lines.found.changed == 0)
+        await pilot.press("escape")
+        assert isinstance(app.screen, GenerationsScreen)
 
 
 ODD = (

@@ -15,6 +15,7 @@ from grpo_tui.store.saved_views import SavedView, SavedViews
 from grpo_tui.ui.preferences import config_folder
 from grpo_tui.ui.screens.config_dialogs import Choice, MenuDialog, PathDialog
 from grpo_tui.ui.screens.generation_finding import Finding, order_words
+from grpo_tui.ui.screens.rewards_dialogs import WordsDialog
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -125,14 +126,14 @@ class Files(Finding):
     def _keep(self, views: SavedViews) -> None:
         line, order = self.line, self.order
 
-        def named(path: Path | None) -> None:
-            if path is None:
+        def named(name: str | None) -> None:
+            if not name or not name.strip():
                 return
-            trouble = views.save(SavedView(str(path), line, order))
-            word = trouble or f"Kept as “{one_line(str(path), 40)}”; v shows it, --view takes it too."
+            trouble = views.save(SavedView(name.strip(), line, order))
+            word = trouble or f"Kept as “{one_line(name.strip(), 40)}”; v shows it, --view takes it too."
             self._say(word, wrong=bool(trouble))
 
-        dialog = PathDialog("a name for the query", "", lambda path: "", one_line(line, 60))
+        dialog = WordsDialog("a name for the query", "", line)
         self._owner.app.push_screen(dialog, named)
 
 

@@ -243,6 +243,16 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
             when = "before" if by < 0 else "after"
             self.app.notify(f"The prompt was not answered {when} this.", markup=False)
 
+    def action_generations_what_if(self) -> None:
+        """The groups of the list scored again."""
+        from grpo_tui.ui.screens.what_if import WhatIfScreen
+
+        groups = tuple(dict.fromkeys(self.found.group_of))
+        if self._folder is None or not groups:
+            self.app.notify("No group is found that could be scored again.", severity="warning", markup=False)
+        else:
+            self.app.push_screen(WhatIfScreen(self._folder.root, groups))
+
     def action_generations_newest(self) -> None:
         """The top of the list, where new ones come in."""
         self._focus("list")

@@ -1,0 +1,211 @@
+"""What would turn with the rewards as they are now, or with other weights, over the pane Generations.
+
+The lab works in a thread of its own; leaving the screen ends it. Knows the run, the groups and the lines.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.message import Message
+from textual.screen import Screen
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import duration, plural
+from grpo_tui.present.what_if_lines import what_if_lines
+from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.opened import LeftOnce
+from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
+from grpo_tui.ui.rewards_wish import rewards_of_run
+from grpo_tui.ui.screens.rewards_dialogs import WordsDialog
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.widgets.footer import Footer
+from grpo_tui.ui.widgets.header import Header
+
+if TYPE_CHECKING:
+    from grpo_tui.rewards.lab import Lab
+    from grpo_tui.rewards.what_if import WhatIf
+
+MOST_GROUPS = 400
+"""Groups that are scored again; of more the newest are taken."""
+LOOK_S = 0.5
+
+
+class WhatIfLines(LineScroll):
+    """What is going on, then what would turn."""
+
+    def __init__(self, asked: str) -> None:
+        super().__init__(id="what-if-lines")
+        self._asked = asked
+        self.doing = "starting the lab, which imports torch"
+        self.since = time.monotonic()
+        self.trouble = ""
+        self.found: WhatIf | None = None
+
+    def lines(self, width: int) -> list[Line]:
+        """A title and the state, or the result."""
+        lines: list[Line] = [ruled([[Span("what if", "title")], [Span(self._asked, "dim")]], width)]
+        if self.trouble:
+            return [*lines, [Span(f"  ✗ {one_line(self.trouble, max(20, width - 6))}", "bad")]]
+        if self.found is None:
+            waited = duration(time.monotonic() - self.since)
+            return [*lines, [Span(f"  ◌ {one_line(self.doing, max(20, width - 20))}, {waited}", "attention")]]
+        found = what_if_lines(self.found, width)
+        return [*lines, *([Span(text, role) for text, role in line] for line in found)]
+
+
+class WhatIfScreen(LeftOnce, Screen[None], Shell):
+    """Recorded groups scored again.
+
+    Args:
+        root: the run folder.
+        groups: numbers of the groups, the newest first.
+    """
+
+    BINDINGS = bindings("what-if")
+    PANE = "what-if"
+
+    class Told(Message):
+        """Something goes on, went wrong, or is done."""
+
+        def __init__(self, doing: str = "", trouble: str = "", found: WhatIf | None = None) -> None:
+            super().__init__()
+            self.doing, self.trouble, self.found = doing, trouble, found
+
+    def __init__(self, root: Path, groups: Sequence[int]) -> None:
+        super().__init__()
+        self._root, self._groups = root, tuple(groups[:MOST_GROUPS])
+        asked = f"{plural(len(self._groups), 'group')} scored again"
+        if len(groups) > MOST_GROUPS:
+            asked = f"the newest {len(self._groups):,} of {len(groups):,} groups scored again"
+        self._lines = WhatIfLines(asked)
+        self._lab: Lab | None = None
+        self._left = threading.Event()
+        self._weights: tuple[float, ...] | None = None
+
+    def compose(self) -> ComposeResult:
+        """Header, the lines, footer."""
+        yield Header("generations")
+        yield self._lines
+        yield Footer(self.PANE)
+
+    def on_mount(self) -> None:
+        """Start at once."""
+        self.query_one(Header).show(self.shell.view)
+        self.query_one(Footer).show(self.shell.view)
+        self._lines.focus()
+        self.set_interval(LOOK_S, self._look)
+        self._start()
+
+    def on_unmount(self) -> None:
+        """End the lab."""
+        self._left.set()
+        lab = self._lab
+        if lab is not None:
+            lab.interrupt()
+
+    def _start(self) -> None:
+        self._lines.found, self._lines.trouble, self._lines.since = None, "", time.monotonic()
+        self._lines.changed()
+        self.app.run_worker(self._score, thread=True, group="what if", exit_on_error=False)
+
+    def _look(self) -> None:
+        if self._lines.found is None and not self._lines.trouble:
+            self._lines.changed()
+
+    def _score(self) -> None:
+        """The thread: load the run's rewards, score, compare."""
+        from grpo_tui.rewards.lab import Lab, LabError
+        from grpo_tui.rewards.what_if import what_if
+        from grpo_tui.store.connection import RunDatabaseError
+        from grpo_tui.store.layout import RunFolder
+        from grpo_tui.store.reader import RunReader
+
+        weights = self._weights
+        try:
+            config = rewards_of_run(self._root).config()
+            with closing(RunReader(RunFolder(self._root).database)) as reader:
+                groups = reader.groups_by_id(self._groups)
+                functions = reader.reward_functions()
+            with Lab() as lab:
+                self._lab = lab
+                lab.load(config)
+                found = what_if(
+                    lab,
+                    groups,
+                    [function.name for function in functions],
+                    weights=weights,
+                    recorded_weights=None if weights is None else [f.weight for f in functions],
+                    tell=lambda name, what: self._tell(f"{name}: {what}" if name else what),
+                )
+        except (LabError, RunDatabaseError, OSError, ValueError) as error:
+            if not self._left.is_set():
+                self.post_message(self.Told(trouble=str(error)))
+            return
+        finally:
+            self._lab = None
+        self.post_message(self.Told(found=found))
+
+    def _tell(self, doing: str) -> None:
+        self.post_message(self.Told(doing))
+
+    def on_what_if_screen_told(self, message: Told) -> None:
+        """Show it."""
+        if message.found is not None or message.trouble:
+            self._lines.found, self._lines.trouble = message.found, message.trouble
+        elif message.doing:
+            self._lines.doing = message.doing
+        self._lines.changed()
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def action_what_if_back(self) -> None:
+        """Back to the pane."""
+        self.dismiss(None)
+
+    def action_what_if_down(self) -> None:
+        """A line on."""
+        self._lines.scroll_relative(y=1, animate=False)
+
+    def action_what_if_up(self) -> None:
+        """A line back."""
+        self._lines.scroll_relative(y=-1, animate=False)
+
+    def action_what_if_again(self) -> None:
+        """The rewards as they are now."""
+        self._weights = None
+        self._start()
+
+    def action_what_if_weights(self) -> None:
+        """Other weights over the recorded scores."""
+        view = self.shell.view
+        names = [function.name for function in view.functions] if view is not None else []
+        now = " ".join(f"{f.weight:g}" for f in view.functions) if view is not None else ""
+        hint = f"One for each of {', '.join(names)}; no function is called."
+
+        def chosen(words: str | None) -> None:
+            if words is None:
+                return
+            weights = _numbers(words)
+            if weights is None or len(weights) != len(names):
+                wanted = f"{plural(len(names), 'number')}, such as {now}"
+                self.app.notify(one_line(f"Weights are {wanted}.", 200), severity="warning", markup=False)
+                return
+            self._weights = weights
+            self._start()
+
+        self.app.push_screen(WordsDialog("weights", now, hint), chosen)
+
+
+def _numbers(text: str) -> tuple[float, ...] | None:
+    """The numbers of a line, None when a word is none."""
+    try:
+        return tuple(float(part) for part in text.replace(",", " ").split())
+    except ValueError:
+        return None
