@@ -6,7 +6,6 @@ Knows the command's words; finding out is the checker's, the lines are `present.
 from __future__ import annotations
 
 import json
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,13 +14,14 @@ from grpo_tui.cli.plain import terminal_width
 from grpo_tui.cli.score import told
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.core.findings import errors_of
-from grpo_tui.core.text import one_line, safe
+from grpo_tui.core.text import one_line
 from grpo_tui.preflight.checker import Checked, Checker, CheckerError
 from grpo_tui.preflight.exchange import plain
 from grpo_tui.preflight.facts import RowView
 from grpo_tui.preflight.gold_rewards import GoldReward, gold_rewards
 from grpo_tui.present.data_view import Block, finding_row, row_blocks, statistics_blocks, summary
 from grpo_tui.present.formatting import plural
+from grpo_tui.present.reading import laid_out
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.store.values import finite_json
 
@@ -57,7 +57,7 @@ def _figures(checker: Checker, config: RunConfig, parsed: Any) -> int:
         for finding in found.findings:
             _print_rows(Block("", (), (finding_row(finding),)))
     else:
-        print("   ".join(one_line(text) for text, _ in summary(facts, found.findings)))
+        print("   ".join(one_line(text) for _, text, _ in summary(facts, found.findings)))
         _print_blocks(statistics_blocks(facts, found.findings))
     return FAILED if errors_of(found.findings) else OK
 
@@ -135,10 +135,6 @@ def _print_rows(block: Block) -> None:
     for label, row in zip(labels, block.rows, strict=True):
         indent = " " + " " * (wide + 2 if wide else 0)
         start = f" {one_line(label, wide):<{wide}}  " if wide else " "
-        for line in safe(row.text).expandtabs(4).split("\n"):
-            pieces = textwrap.wrap(
-                line, width - len(indent), drop_whitespace=False, replace_whitespace=False
-            ) or [""]
-            for piece in pieces:
-                print(start + piece)
-                start = indent
+        for line in laid_out([(row.text, "")], width - len(indent)):
+            print(start + "".join(text for text, _ in line))
+            start = indent

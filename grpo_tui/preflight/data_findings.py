@@ -43,7 +43,7 @@ def data_findings(facts: DataFacts, model: ModelFacts | None, judged: Judged) ->
     found += _answers(facts, judged)
     found += _lengths(facts, model, judged)
     if facts.sampled:
-        message = f"{facts.origin}: looked at {facts.sampled}; what is said of rows is said of those"
+        message = f"{facts.short}: looked at {facts.sampled}; what is said of rows is said of those"
         found.append(judged.found("data.sampled", "info", judged.data_key, message))
     return found
 
@@ -61,21 +61,21 @@ def _columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
     section, names = judged.config.section, facts.source_columns
     has_prompt = "prompt" in names or "prompt" in section.columns
     if facts.preference:
-        message = f"{facts.origin} holds preference pairs (chosen, rejected), which DPO trains on; GRPO " + (
+        message = f"{facts.short} holds preference pairs (chosen, rejected), which DPO trains on; GRPO " + (
             "reads the prompt alone and generates the answers" if has_prompt else "needs a column prompt"
         )
         severity: Severity = "warning" if has_prompt else "error"
         yield judged.found("data.preference-pairs", severity, judged.data_key, message)
     elif not has_prompt:
         near = likely_prompt(names)
-        message = f"{facts.origin} has no column prompt, which GRPO reads; it has {', '.join(names)}"
+        message = f"{facts.short} has no column prompt, which GRPO reads; it has {', '.join(names)}"
         fix = Fix("grpo_tui.columns.prompt", near) if near is not None else None
         yield judged.found("data.no-prompt", "error", judged.data_key, message, fix)
     after = [name for name in names if name not in section.columns.values()] + list(section.columns)
     for name in ("prompts", "completions"):
         if name in after:
             message = (
-                f"{facts.origin} has a column {name}, a name that TRL gives rewards something else under; "
+                f"{facts.short} has a column {name}, a name that TRL gives rewards something else under; "
                 "rename it"
             )
             fix = Fix(f"grpo_tui.columns.my_{name}", name)
@@ -102,13 +102,13 @@ def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
         where = first_rows(bad.rows, bad.count)
         if bad.what == "prompt":
             empty = bad.reason.startswith("is ")
-            message = f"{facts.origin}, {where}: the prompt {bad.reason}; training stops at such a row"
+            message = f"{facts.short}, {where}: the prompt {bad.reason}; training stops at such a row"
             fix = drop if empty else None
             yield judged.found("data.bad-prompt", "error", judged.data_key, message, fix)
         else:
             source = judged.config.section.answer.source if judged.config.section.answer else "answer"
             message = (
-                f"{facts.origin}, {where}: no answer of the kind {bad.reason} in the column {source} "
+                f"{facts.short}, {where}: no answer of the kind {bad.reason} in the column {source} "
                 f"({bad.count:,} of {facts.looked_at:,} rows)"
             )
             yield judged.found("data.bad-answer", "error", "grpo_tui.answer", message, drop)
@@ -117,7 +117,7 @@ def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
         rare = column.kinds[-1] if column is not None and len(column.kinds) > 1 else None
         where = f" ({rare.kind} in {first_rows(rare.rows, rare.count)})" if rare is not None else ""
         message = (
-            f"{facts.origin} has texts and lists of messages as prompts{where}: TRL takes all of a batch for "
+            f"{facts.short} has texts and lists of messages as prompts{where}: TRL takes all of a batch for "
             "what its first prompt is"
         )
         yield judged.found("data.mixed-form", "error", judged.data_key, message, Fix("grpo_tui.chat", True))
@@ -129,13 +129,13 @@ def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             yield judged.found("data.mixed-types", "warning", judged.data_key, _kinds(facts, column))
         if column.nulls and column.name != facts.answer_column and not filtered:
             message = (
-                f"{facts.origin}: the column {column.name} is empty (null) in "
+                f"{facts.short}: the column {column.name} is empty (null) in "
                 f"{first_rows(column.null_rows, column.nulls)}; rewards get None there"
             )
             yield judged.found("data.nulls", "warning", judged.data_key, message, drop)
         elif column.empties and column.name != facts.answer_column and not filtered:
             message = (
-                f"{facts.origin}: the column {column.name} is blank in "
+                f"{facts.short}: the column {column.name} is blank in "
                 f"{first_rows(column.empty_rows, column.empties)}"
             )
             yield judged.found("data.empties", "info", judged.data_key, message)
@@ -145,7 +145,7 @@ def _kinds(facts: DataFacts, column: ColumnFacts) -> str:
     common, *others = column.kinds
     rest = ", ".join(f"a {kind.kind} in {first_rows(kind.rows, kind.count)}" for kind in others)
     return (
-        f"{facts.origin}: the column {column.name} holds {common.kind} in {plural(common.count, 'row')}, and "
+        f"{facts.short}: the column {column.name} holds {common.kind} in {plural(common.count, 'row')}, and "
         f"{rest}; write all of them alike, for reading the file can change them"
     )
 
@@ -154,7 +154,7 @@ def _counts(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
     for one in facts.filters:
         if one.drops:
             message = (
-                f"{facts.origin}: grpo_tui.filters.{one.name} leaves out {first_rows(one.rows, one.drops)} "
+                f"{facts.short}: grpo_tui.filters.{one.name} leaves out {first_rows(one.rows, one.drops)} "
                 f"({one.drops:,} of {facts.looked_at:,})"
             )
             yield judged.found("data.filtered", "info", f"grpo_tui.filters.{one.name}", message)
@@ -162,14 +162,14 @@ def _counts(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
     if facts.train_rows is not None and at_once is not None and facts.train_rows < at_once:
         held = f" ({facts.held} more are held out)" if facts.held else ""
         message = (
-            f"{facts.origin} leaves {plural(facts.train_rows, 'row')} to train on{held}, and one generation "
+            f"{facts.short} leaves {plural(facts.train_rows, 'row')} to train on{held}, and one generation "
             f"takes {plural(at_once, 'prompt')}: TRL would end at once with 0 steps"
         )
         yield judged.found("data.smaller-than-batch", "error", judged.data_key, message)
     if facts.duplicates:
         share = facts.duplicates / max(1, facts.looked_at)
         message = (
-            f"{facts.origin}: {plural(facts.duplicates, 'row')} ({percent(share)}) have the prompt of an "
+            f"{facts.short}: {plural(facts.duplicates, 'row')} ({percent(share)}) have the prompt of an "
             f"earlier row: {first_rows(facts.duplicate_rows, facts.duplicates)}"
         )
         fix = Fix("grpo_tui.filters.drop_duplicates", True)
@@ -199,14 +199,14 @@ def _answers(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             names = ", ".join(c.name for c in facts.columns if c.name != "prompt")
             message = f"no column is named like a right answer; those beside the prompt are {names}"
         else:
-            message = f"{facts.origin} has the prompt alone: rewards have no right answer to compare with"
+            message = f"{facts.short} has the prompt alone: rewards have no right answer to compare with"
         yield judged.found("data.no-gold", "info", judged.data_key, message)
         return
     gone = column.nulls + column.empties
     if gone and not judged.config.section.filters.drop_null:
         rows = sorted((*column.null_rows, *column.empty_rows))
         message = (
-            f"{facts.origin}: no right answer (column {column.name}) in {first_rows(rows, gone)}; no "
+            f"{facts.short}: no right answer (column {column.name}) in {first_rows(rows, gone)}; no "
             "completion can be right there"
         )
         fix = Fix("grpo_tui.filters.drop_null", True)
@@ -237,10 +237,10 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, judged: Judged) -> Iter
         room = context - longest
         count = prompts.over(room)
         rows = [row for row, tokens in prompts.longest if tokens > room]
-        have = "has" if count == 1 else "have up to"
+        longer = f"of {plural(prompts.count, 'prompt')}, {count:,} have" if count > 1 else "one prompt has"
         message = (
-            f"{facts.origin}: the prompt of {first_rows(rows, count)} {have} {prompts.most:,} tokens, and "
-            f"the context of {context:,} less max_completion_length {longest:,} leaves {room:,}"
+            f"{facts.short}: {longer} more than the {room:,} tokens that max_completion_length {longest:,} "
+            f"leaves of the context of {context:,}: {first_rows(rows, count)}, the longest {prompts.most:,}"
         )
         fix = Fix("grpo_tui.filters.max_prompt_tokens", room)
         severity: Severity = "error" if use_vllm else "warning"

@@ -51,30 +51,30 @@ class Block:
     rows: tuple[Row, ...]
 
 
-def summary(facts: DataFacts | None, findings: Sequence[Finding]) -> list[tuple[str, str]]:
-    """One line on the whole data as (text, role), the most important first."""
+def summary(facts: DataFacts | None, findings: Sequence[Finding]) -> list[tuple[int, str, str]]:
+    """One line on the whole data as (rank, text, role), in their order; where room is short, rank 0 stays."""
     if facts is None:
-        return [("reading the data …", "dim")]
-    parts = [(one_line(facts.origin.rpartition("/")[2], 40), "strong")]
+        return [(0, "reading the data …", "dim")]
+    parts = [(0, one_line(facts.short, 40), "strong")]
     if facts.total is not None:
-        parts.append((plural(facts.total, "row"), "text"))
+        parts.append((2, plural(facts.total, "row"), "text"))
     if facts.train_rows is not None and facts.train_rows != facts.total:
-        parts.append((f"{facts.train_rows:,} trained on", "text"))
+        parts.append((4, f"{facts.train_rows:,} trained on", "text"))
     if facts.held and not facts.sampled:
-        parts.append((f"{facts.held:,} held out", "text"))
+        parts.append((5, f"{facts.held:,} held out", "text"))
     if facts.sampled:
-        parts.append((facts.sampled, "attention"))
+        parts.append((2, facts.sampled, "attention"))
     if facts.prompt_tokens is not None:
         spread = facts.prompt_tokens
-        parts.append((f"prompts of {spread.least:,} to {spread.most:,} tokens", "text"))
+        parts.append((6, f"prompts of {spread.least:,} to {spread.most:,} tokens", "text"))
     errors = sum(finding.severity == "error" for finding in findings)
     warnings = sum(finding.severity == "warning" for finding in findings)
     if errors:
-        parts.append((f"✗ {plural(errors, 'error')}", "bad"))
+        parts.append((1, f"✗ {plural(errors, 'error')}", "bad"))
     if warnings:
-        parts.append((f"⚠ {plural(warnings, 'warning')}", "attention"))
+        parts.append((1, f"⚠ {plural(warnings, 'warning')}", "attention"))
     if not errors and not warnings and facts.prompt_tokens is not None:
-        parts.append(("✓ sound", "good"))
+        parts.append((3, "✓ sound", "good"))
     return parts
 
 
@@ -87,29 +87,27 @@ def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str =
         waiting: why they are not, when that is for good.
     """
     of = f" of {view.total:,}" if view.total is not None else ""
-    fate_role = "good" if view.fate == "train" else "attention"
-    if view.fate.startswith("refused"):
-        fate_role = "bad"
-    fate = "trained on" if view.fate == "train" else view.fate
-    blocks = [Block(f"row {view.number:,}{of}", (), (Row("", fate, fate_role),))]
-    if view.problem:
-        blocks[0] = Block(blocks[0].title, (), (*blocks[0].rows, Row("", view.problem, "bad")))
+    notes = ["trained on" if view.fate == "train" else one_line(view.fate, 60)]
+    if view.tokens is not None:
+        notes.append(plural(view.tokens, "token"))
+    told = (Row("✗", view.problem, "bad"),) if view.problem else ()
+    if not told and view.fate.startswith("refused"):
+        told = (Row("✗", view.fate, "bad"),)
+    blocks = [Block(f"row {view.number:,}{of}", tuple(notes), told)]
     blocks.append(Block("in the source", (), _values(view.source)))
     if view.prompt is not None:
         blocks.append(Block("prompt", (_form(view.prompt),), _prompt(view.prompt)))
     if view.rendered:
-        notes = (plural(view.tokens, "token"),) if view.tokens is not None else ()
-        blocks.append(
-            Block("as the model gets it", notes, (Row("", view.rendered, marks=_special(view.rendered)),))
-        )
+        marks = _special(view.rendered)
+        blocks.append(Block("as the model gets it", (), (Row("", view.rendered, marks=marks),)))
     if view.columns:
         answer = view.answer_column
         rows = [
             Row(name, _text(value), "strong" if name == answer else "text")
             for name, value in view.columns.items()
         ]
-        notes = (f"right answer: {one_line(answer, 30)}",) if answer else ("no column with a right answer",)
-        blocks.append(Block("what the rewards get", notes, tuple(rows)))
+        note = f"right answer: {one_line(answer, 30)}" if answer else "no column with a right answer"
+        blocks.append(Block("what the rewards get", (note,), tuple(rows)))
     if view.answer_column:
         blocks.append(_gold_block(golds, waiting))
     return blocks
@@ -118,7 +116,7 @@ def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str =
 def _gold_block(golds: Sequence[GoldReward] | None, waiting: str) -> Block:
     title = "rewards of the right answer"
     if golds is None:
-        return Block(title, (), (Row("", waiting or "the lab is starting …", "dim"),))
+        return Block(title, (), (Row("", waiting or "waiting for the lab …", "dim"),))
     rows = []
     for gold in golds:
         if gold.failure:
@@ -156,8 +154,8 @@ def statistics_blocks(facts: DataFacts, findings: Sequence[Finding]) -> list[Blo
             Row(text or "(blank)", f"{_bar(count, most)} {count:,}  {percent(count / max(1, there))}")
             for text, count in answer.top
         )
-        note = f"{answer.distinct:,} different{', each once' if once else ''}"
-        blocks.append(Block("answers", (note,), () if once else rows))
+        notes = () if answer.distinct is None else (f"{answer.distinct:,} different",)
+        blocks.append(Block("answers", (*notes, "each once") if once else notes, () if once else rows))
     return blocks
 
 

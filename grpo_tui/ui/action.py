@@ -22,7 +22,7 @@ class Action:
     """One sentence, for the help and the palette."""
     pane: str
     """`all`, `runs`, `config`, `rewards`, `train`, or a screen that opens over them: `hardware`, `probes`,
-    `chart`, `overlay`, and `zoom` for what the last two share."""
+    `data`, `chart`, `overlay`, and `zoom` for what the last two share."""
     needs: str = ""
     """What the open run must be: `open`, `process` (it has one), `live` (and takes commands), `running`,
     `paused` or `reward`; in the list of runs
@@ -33,7 +33,8 @@ class Action:
     """Asks once before it is done."""
     part: str = ""
     """What must show, or have the focus, for the footer to name it: a lower part of Train, `large`, `chart`;
-    in Rewards `scored`, `weights` or `busy`; in Config `form`, `text`, `search`, `empty`, `edited`, `found`
+    in Rewards `scored`, `weights` or `busy`; in the data view
+    `matches`; in Config `form`, `text`, `search`, `empty`, `edited`, `found`
     or `fixable`. Several are parted by commas."""
     shown: str = ""
     """How the key is written, when not as it is named."""

@@ -14,6 +14,7 @@ from textual.binding import Binding, BindingType
 from grpo_tui.ui.action import Action, Listed
 from grpo_tui.ui.actions_app import EVERYWHERE, PANES
 from grpo_tui.ui.actions_config import CONFIG
+from grpo_tui.ui.actions_data import DATA
 from grpo_tui.ui.actions_generations import GENERATIONS
 from grpo_tui.ui.actions_rewards import REWARDS
 from grpo_tui.ui.actions_runs import RUNS
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ACTIONS", "Action", "Listed", "action", "bindings", "for_footer", "on_pane", "refusal"]
 
-ACTIONS: tuple[Action, ...] = (*PANES, *TRAIN, *CONFIG, *REWARDS, *GENERATIONS, *RUNS, *EVERYWHERE)
+ACTIONS: tuple[Action, ...] = (*PANES, *TRAIN, *CONFIG, *DATA, *REWARDS, *GENERATIONS, *RUNS, *EVERYWHERE)
 
 _BY_ID = {action.id: action for action in ACTIONS}
 

@@ -62,7 +62,7 @@ def test_all_rows_in_figures(run: Callable[..., tuple[int, str, str]]) -> None:
     assert out.startswith("rows.jsonl   30 rows   prompts of 17 to 35 tokens")
     assert "from question, 30 different" in out
     assert "─ prompt, in tokens ── median" in out
-    assert "─ answers ── 30 different, each once" in out
+    assert "─ answers ── 30 different ── each once" in out
 
 
 def test_a_row_and_what_the_model_gets(run: Callable[..., tuple[int, str, str]]) -> None:

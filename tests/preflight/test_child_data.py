@@ -285,8 +285,8 @@ def test_lengths_are_those_of_trls_own_call(tmp_path: Path) -> None:
 def test_a_prompt_that_leaves_no_room_is_told_with_its_row(tmp_path: Path) -> None:
     rows = changed(row_6={"prompt": "x " * 150})
     found = only(judged(session_of(tmp_path, rows), tokens=True), "data.too-long")
-    assert "the prompt of row 6 has" in found.message
-    assert "leaves 192" in found.message
+    assert "one prompt has more than the 192 tokens that max_completion_length 64 leaves" in found.message
+    assert ": row 6, the longest" in found.message
     assert found.fix is not None
     assert (found.fix.field, found.fix.value) == ("grpo_tui.filters.max_prompt_tokens", 192)
     mended = session_of(tmp_path, rows, "filters: {max_prompt_tokens: 192}")

@@ -11,6 +11,7 @@ from grpo_tui.ui.actions import ACTIONS, Action, for_footer, on_pane, refusal
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.chart import ChartScreen
 from grpo_tui.ui.screens.config import ConfigScreen
+from grpo_tui.ui.screens.data import DataScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.overlay import OverlayScreen
 from grpo_tui.ui.screens.probes import ProbesScreen
@@ -25,6 +26,7 @@ OWNERS: dict[str, type] = {
     "all": GrpoApp,
     "runs": RunsScreen,
     "config": ConfigScreen,
+    "data": DataScreen,
     "rewards": RewardsScreen,
     "probes": ProbesScreen,
     "train": TrainScreen,

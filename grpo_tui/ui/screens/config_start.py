@@ -252,3 +252,16 @@ class ConfigStart(ConfigFiles):
             self.shell.show_rewards(wish)
         elif self.view is not None:
             self.app.notify("Save it first: w.", markup=False)
+
+    def action_config_data(self) -> None:
+        """The rows that this config trains on, as they are now, saved or not."""
+        evaluation = self.evaluation
+        if evaluation is None:
+            return
+        config = evaluation.inspected.config
+        if config is None:
+            self.app.notify("The config names no data that can be read yet: F lists why.", markup=False)
+            return
+        from grpo_tui.ui.screens.data import DataScreen
+
+        self.app.push_screen(DataScreen(evaluation.snapshot.path, config=config))

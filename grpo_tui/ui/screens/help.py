@@ -23,6 +23,7 @@ PANES = (
     ("hardware", "u machine"),
     ("runs", "1 Runs"),
     ("config", "2 Config"),
+    ("data", "the rows of a config"),
     ("rewards", "3 Rewards"),
     ("probes", "what the probes showed"),
     ("all", "everywhere"),

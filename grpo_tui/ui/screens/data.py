@@ -1,0 +1,355 @@
+"""The data view: a config's rows as training will see them, one by one, or all of them in figures.
+
+`DataScreen(path, overrides)` is pushed over Config (key `d`) or any other pane and leaves by itself; with a
+config in hand, as one that is not saved yet, `DataScreen(path, config=config)`. Its keys are in
+`actions_data`. Knows what its threads post; reads no file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widgets import Input
+
+from grpo_tui.config import RunConfig, load_config
+from grpo_tui.core.text import one_line
+from grpo_tui.preflight.checker import Checked
+from grpo_tui.preflight.facts import RowView
+from grpo_tui.preflight.gold_rewards import GoldReward
+from grpo_tui.present.data_view import Block, row_blocks, statistics_blocks, summary
+from grpo_tui.present.formatting import plural
+from grpo_tui.present.reading import laid_out
+from grpo_tui.store.values import finite_json
+from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.data_messages import DataBusy, DataGold, DataKnown, DataMatches, DataRow, DataTrouble
+from grpo_tui.ui.data_worker import DataWorker
+from grpo_tui.ui.opened import LeftOnce
+from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, spread
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.widgets.footer import Footer
+from grpo_tui.ui.widgets.header import Header
+
+LABEL_W = 16
+MOST_TEXT = 20_000
+"""Characters of one text that are laid out; a copy has all."""
+GO, SEARCH = "number of a row", "words in a row"
+
+
+class DataSummary(LinePane):
+    """What the data is, in one line, and what is done now."""
+
+    def __init__(self) -> None:
+        super().__init__(id="data-summary")
+        self.parts: Sequence[tuple[int, str, str]] = ()
+        self.busy = ""
+        self.trouble = ""
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """One line."""
+        return 1
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """The most important first; what is done now at the right."""
+        if self.trouble:
+            return [[Span(f" ✗ {one_line(self.trouble, max(10, width - 4))}", "bad")]]
+        right: Line = [Span(f"{self.busy} … ", "dim")] if self.busy else []
+        room = width - 1 - (len(self.busy) + 6 if self.busy else 0)
+        parts = [(rank, [Span(text, role)]) for rank, text, role in self.parts]
+        return [spread([Span(" "), *fitting(parts, max(20, room))], right, width)]
+
+
+class DataLines(LineScroll):
+    """The blocks of a row, or of all rows."""
+
+    def __init__(self) -> None:
+        super().__init__(id="data-lines")
+        self.blocks: Sequence[Block] = ()
+
+    def lines(self, width: int) -> list[Line]:
+        """Each block under its ruled title, labels in a column of their own."""
+        lines: list[Line] = []
+        for block in self.blocks:
+            titles = [[Span(block.title, "title")], *([Span(note, "dim")] for note in block.notes)]
+            lines.append(ruled(titles, width))
+            wide = min(LABEL_W, max((len(one_line(row.label)) for row in block.rows), default=0))
+            for row in block.rows:
+                lines += _rows(row.label, row.text, row.role, row.marks, wide, width)
+        return lines
+
+
+def _rows(
+    label: str, text: str, role: str, marks: tuple[str, ...], label_width: int, width: int
+) -> list[Line]:
+    """A labelled text in as many lines as it takes."""
+    start = f" {pad(one_line(label), label_width)}  " if label_width else " "
+    cut = len(text) - MOST_TEXT
+    spans = _marked(text[:MOST_TEXT], role, marks)
+    if cut > 0:
+        spans.append((f"\n… and {cut:,} more characters; y copies all", "dim"))
+    lead = Span(start, "dim")
+    lines: list[Line] = []
+    for line in laid_out(spans, max(10, width - len(start) - 1)):
+        lines.append([lead, *(Span(part, part_role) for part, part_role in line)])
+        lead = Span(" " * len(start))
+    return lines
+
+
+def _marked(text: str, role: str, marks: tuple[str, ...]) -> list[tuple[str, str]]:
+    """A text in which some words stand out."""
+    if not marks:
+        return [(text, role)]
+    pattern = "(" + "|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True)) + ")"
+    parts = re.split(pattern, text)
+    return [(part, "accent" if index % 2 else role) for index, part in enumerate(parts) if part]
+
+
+class DataScreen(LeftOnce, Screen[None], Shell):
+    """The rows of a config.
+
+    Args:
+        path: the config file.
+        overrides: `K=V` texts over it.
+        config: the config itself, where it is not what the file says.
+    """
+
+    AUTO_FOCUS = "#data-lines"
+    BINDINGS = bindings("data")
+    PANE = "data"
+    DEFAULT_CSS = "DataScreen > Input { border: none; height: 1; padding: 0 1; }"
+
+    def __init__(
+        self,
+        path: Path,
+        overrides: Sequence[str] = (),
+        config: RunConfig | None = None,
+    ) -> None:
+        super().__init__()
+        self._path, self._overrides, self._config = path, tuple(overrides), config
+        self._worker: DataWorker | None = None
+        self._checked: Checked | None = None
+        self._row: RowView | None = None
+        self._golds: dict[int, tuple[Sequence[GoldReward] | None, str]] = {}
+        self._words = ""
+        self._matches: tuple[int, ...] = ()
+        self._figures = False
+        self._asked = SEARCH
+
+    def compose(self) -> ComposeResult:
+        """Header, summary, the row, a line to type in, footer."""
+        yield Header("config")
+        yield DataSummary()
+        yield DataLines()
+        yield Input(id="data-input")
+        yield Footer(self.PANE)
+
+    def on_mount(self) -> None:
+        """Ask for the first row."""
+        self.query_one(Header).show(self.shell.view)
+        self.query_one("#data-input", Input).display = False
+        self._begin()
+        self.show()
+
+    def on_unmount(self) -> None:
+        """End the threads and what they asked."""
+        if self._worker is not None:
+            self._worker.stop()
+
+    def _begin(self) -> None:
+        self._worker = DataWorker(self.post_message, self._load)
+        self.run_worker(self._worker.run, thread=True, group="data", exit_on_error=False)
+        self.run_worker(self._worker.find_out, thread=True, group="data facts", exit_on_error=False)
+        self.run_worker(self._worker.score, thread=True, group="data rewards", exit_on_error=False)
+        self.query_one(DataSummary).busy = "reading the config"
+
+    def _load(self) -> RunConfig:
+        return self._config or load_config(self._path, self._overrides, world_size=None)
+
+    # -- told by the threads ---------------------------------------------------------------------
+
+    def on_data_busy(self, message: DataBusy) -> None:
+        """Say what is done."""
+        summary_line = self.query_one(DataSummary)
+        summary_line.busy = message.what
+        summary_line.changed()
+
+    def on_data_known(self, message: DataKnown) -> None:
+        """Show the facts."""
+        self._checked = message.checked
+        self.show()
+
+    def on_data_row(self, message: DataRow) -> None:
+        """Show the row, from its top when it is another one."""
+        other = self._row is None or self._row.number != message.view.number
+        self._row = message.view
+        self.query_one(DataSummary).trouble = ""
+        self.show()
+        if other and not self._figures:
+            self.query_one(DataLines).scroll_to(y=0, animate=False)
+
+    def on_data_gold(self, message: DataGold) -> None:
+        """Show what the rewards give."""
+        self._golds[message.number] = (message.golds, message.why)
+        self.show()
+
+    def on_data_matches(self, message: DataMatches) -> None:
+        """Go to the first row that holds the words."""
+        self._words, self._matches = message.words, message.rows
+        if not message.rows:
+            self._refuse(f"no row holds “{one_line(message.words, 40)}”")
+        else:
+            here = self._row.number if self._row is not None else 0
+            self.go_to(next((n for n in message.rows if n >= here), message.rows[0]))
+
+    def on_data_trouble(self, message: DataTrouble) -> None:
+        """Say what could not be done; what was found of the data says more."""
+        self._refuse(message.text)
+
+    def _refuse(self, why: str) -> None:
+        self.query_one(DataSummary).trouble = why
+        self.show()
+
+    # -- showing ---------------------------------------------------------------------------------
+
+    def show(self) -> None:
+        """Paint what is known."""
+        facts = self._checked.facts.data if self._checked is not None else None
+        findings = self._checked.findings if self._checked is not None else ()
+        parts = summary(facts, findings)
+        if self._words:
+            here = self._row.number if self._row is not None else 0
+            at = f"match {self._matches.index(here) + 1} of " if here in self._matches else ""
+            held = f"{plural(len(self._matches), 'row')} with “{one_line(self._words, 20)}”"
+            parts.insert(0, (0, at + held, "accent"))
+        line = self.query_one(DataSummary)
+        line.parts = parts
+        line.changed()
+        lines = self.query_one(DataLines)
+        if self._figures and facts is not None:
+            lines.blocks = statistics_blocks(facts, findings)
+        elif self._row is not None:
+            golds, why = self._golds.get(self._row.number, (None, ""))
+            lines.blocks = row_blocks(self._row, golds, why)
+        elif facts is not None and facts.problem:
+            lines.blocks = statistics_blocks(facts, findings)
+        lines.changed()
+        lines.refresh()
+        footer = self.query_one(Footer)
+        footer.parts = ("matches",) if self._matches else ()
+        footer.show(self.shell.view)
+
+    # -- moving ----------------------------------------------------------------------------------
+
+    def go_to(self, number: int) -> None:
+        """Show a row; the figures give way to it."""
+        self._figures = False
+        if self._worker is not None:
+            self._worker.row(number)
+
+    def action_data_next(self) -> None:
+        """The next row."""
+        if self._row is not None:
+            self.go_to(self._row.number + 1)
+
+    def action_data_previous(self) -> None:
+        """The row before."""
+        if self._row is not None:
+            self.go_to(max(1, self._row.number - 1))
+
+    def action_data_random(self) -> None:
+        """A row by chance."""
+        self._figures = False
+        if self._worker is not None:
+            self._worker.any_row()
+
+    def action_data_next_match(self) -> None:
+        """The next row with the words, the first after the last."""
+        here = self._row.number if self._row is not None else 0
+        if self._matches:
+            self.go_to(next((n for n in self._matches if n > here), self._matches[0]))
+
+    def action_data_previous_match(self) -> None:
+        """The row before with the words, the last before the first."""
+        here = self._row.number if self._row is not None else 0
+        if self._matches:
+            self.go_to(next((n for n in reversed(self._matches) if n < here), self._matches[-1]))
+
+    def action_data_figures(self) -> None:
+        """All rows in figures, or one row."""
+        self._figures = not self._figures
+        self.show()
+        self.query_one(DataLines).scroll_to(y=0, animate=False)
+
+    def action_data_down(self) -> None:
+        """A line on."""
+        self.query_one(DataLines).scroll_relative(y=1, animate=False)
+
+    def action_data_up(self) -> None:
+        """A line back."""
+        self.query_one(DataLines).scroll_relative(y=-1, animate=False)
+
+    # -- typing ----------------------------------------------------------------------------------
+
+    def action_data_search(self) -> None:
+        """Type words."""
+        self._type(SEARCH)
+
+    def action_data_go(self) -> None:
+        """Type a number."""
+        self._type(GO)
+
+    def _type(self, what: str) -> None:
+        typed = self.query_one("#data-input", Input)
+        self._asked = what
+        typed.value, typed.placeholder, typed.display = "", what, True
+        typed.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Do what was typed for."""
+        words = event.value.strip()
+        self._stop_typing()
+        if not words or self._worker is None:
+            return
+        if self._asked == SEARCH:
+            self._worker.search(words)
+        elif words.replace(",", "").isdigit():
+            self.go_to(max(1, int(words.replace(",", ""))))
+        else:
+            self._refuse(f"{one_line(words, 20)} is no number of a row")
+
+    def _stop_typing(self) -> None:
+        self.query_one("#data-input", Input).display = False
+        self.query_one(DataLines).focus()
+
+    # -- the rest --------------------------------------------------------------------------------
+
+    def action_data_back(self) -> None:
+        """End typing, then the search, then go back."""
+        if self.query_one("#data-input", Input).display:
+            self._stop_typing()
+        elif self._words:
+            self._words, self._matches = "", ()
+            self.show()
+        else:
+            self.dismiss(None)
+
+    def action_data_copy(self) -> None:
+        """The row as JSON."""
+        if self._row is not None:
+            row = self._row
+            body = {"row": row.number, "source": dict(row.source), "prompt": row.prompt}
+            body["rendered"] = row.rendered
+            text = json.dumps(finite_json(body), ensure_ascii=False, default=str)
+            self.shell.copy(f"row {row.number:,}", text)
+
+    def action_data_again(self) -> None:
+        """Read everything anew."""
+        if self._worker is not None:
+            self._worker.stop()
+        self._checked, self._row, self._golds, self._matches, self._words = None, None, {}, (), ""
+        self._begin()
+        self.show()

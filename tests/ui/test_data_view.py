@@ -1,0 +1,264 @@
+"""The data view on a checker that answers at once, and on one that does not answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.config import load_config
+from grpo_tui.core.findings import Finding, Fix
+from grpo_tui.preflight import checker as checker_module
+from grpo_tui.preflight.checker import Checked, CheckerError
+from grpo_tui.preflight.facts import (
+    ColumnFacts,
+    DataFacts,
+    Facts,
+    KindCount,
+    Lengths,
+    RowView,
+    TokenizerFacts,
+)
+from grpo_tui.preflight.gold_rewards import GoldReward
+from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.screens.data import DataScreen
+from tests.ui.conftest import app_on, shown, until
+
+EVIL = "\x1b]52;c;aGk=\x07[/INST] [@click=app.bell]x"
+TOTAL = 30
+DEMO = Path(__file__).parents[2] / "grpo_tui" / "demo" / "demo.yaml"
+LENGTHS = Lengths(30, 5, 7.0, 7, 9, 9, 9, ((4, 9),), ((5, 6, 10), (7, 9, 20)), ((5, 10), (9, 20)))
+FACTS = DataFacts(
+    "/data/rows.jsonl",
+    source_columns=("question", "answer"),
+    columns=(
+        ColumnFacts("prompt", "question", (KindCount("text", 30, (1,)),), distinct=30),
+        ColumnFacts("answer", "answer", (KindCount("text", 29, (1,)),), 1, (8,), top=((EVIL, 3), ("2", 1))),
+    ),
+    form="text",
+    total=TOTAL,
+    looked_at=TOTAL,
+    train_rows=28,
+    held=2,
+    answer_column="answer",
+    prompt_tokens=LENGTHS,
+)
+FOUND = Finding(
+    "data.gold-missing",
+    "warning",
+    None,
+    None,
+    "no right answer in row 8",
+    Fix("grpo_tui.filters.drop_null", True),
+)
+
+
+class Answering:
+    """Stands for the checker: every row at once, the facts when they are let through."""
+
+    gate = threading.Event()
+    asked: list[tuple[str, Any]] = []  # noqa: RUF012
+
+    def __init__(self, progress: Any = None, cancel: threading.Event | None = None) -> None:
+        self._progress, self._cancel = progress, cancel
+
+    def row(self, config: Any, number: int, *, rendered: bool = True) -> RowView:
+        self.asked.append(("row", number))
+        if number == 13:
+            raise CheckerError(f"the checker ended: {EVIL}")
+        number = max(1, min(number, TOTAL))
+        prompt = [{"role": "user", "content": f"question {number} {EVIL}"}]
+        return RowView(
+            number,
+            TOTAL,
+            {"question": f"question {number}", "answer": str(number)},
+            prompt,
+            {"answer": str(number)},
+            rendered=f"<|user|>question {number}<|end|>" if rendered else "",
+            tokens=number + 5 if rendered else None,
+            fate="train" if number != 2 else "left out: an earlier row has the same prompt",
+            answer_column="answer",
+        )
+
+    def any_row(self, config: Any, *, rendered: bool = True, seed: int | None = None) -> RowView:
+        return self.row(config, 17, rendered=rendered)
+
+    def holding(self, config: Any, text: str) -> tuple[int, ...]:
+        return (4, 9, 21) if text == "apples" else ()
+
+    def check(self, config: Any, *, world_size: int | None, tell: Any) -> Checked:
+        self._progress("loading the tokenizer")
+        self.gate.wait(20)
+        checked = Checked(Facts(data=FACTS, tokenizer=TokenizerFacts("T")), (FOUND,), True)
+        tell(checked)
+        return checked
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class NoLab:
+    """Stands for the lab."""
+
+    def __enter__(self) -> NoLab:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        """Nothing runs."""
+
+    def load(self, config: Any) -> None:
+        """Every function is there."""
+
+    def interrupt(self) -> None:
+        """Nothing runs."""
+
+
+@pytest.fixture(autouse=True)
+def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answering]]:
+    from grpo_tui.preflight import gold_rewards
+    from grpo_tui.rewards import lab
+
+    def scored(lab: Any, row: RowView) -> tuple[GoldReward, ...]:
+        return (
+            GoldReward("correct", 1.0, 1.0, 0.0, "plain"),
+            GoldReward("form", 1.0, 1.0, 1.0, "tagged"),
+            GoldReward("broken", 1.0, None, None, "", EVIL),
+        )
+
+    monkeypatch.setattr(checker_module, "Checker", Answering)
+    monkeypatch.setattr(lab, "Lab", NoLab)
+    monkeypatch.setattr(gold_rewards, "gold_rewards", scored)
+    Answering.gate = threading.Event()
+    Answering.gate.set()
+    Answering.asked = []
+    yield Answering
+    Answering.gate.set()
+
+
+async def opened_view(pilot: Any) -> GrpoApp:
+    """The app with the view on top, its first row there."""
+    app: GrpoApp = pilot.app
+    await app.push_screen(DataScreen(DEMO, config=load_config(DEMO)))
+    await until(pilot, lambda: "in the source" in shown(app))
+    return app
+
+
+async def test_a_row_shows_before_the_tokenizer_is_there(answering: type[Answering]) -> None:
+    answering.gate.clear()
+    async with app_on(None).run_test(size=(120, 40)) as pilot:
+        app = await opened_view(pilot)
+        await until(pilot, lambda: "loading the tokenizer" in shown(app))
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: "row 2 of 30" in shown(app))
+        assert "an earlier row has the same prompt" in shown(app)
+        assert "as the model gets it" not in shown(app)
+        answering.gate.set()
+        await until(pilot, lambda: "as the model gets it" in shown(app))
+        assert "7 tokens" in shown(app)
+        assert "row 2 of 30" in shown(app)
+        assert "loading" not in shown(app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_everything_of_a_row_is_there_at_every_size(size: tuple[int, int]) -> None:
+    async with app_on(None).run_test(size=size) as pilot:
+        app = await opened_view(pilot)
+        await until(pilot, lambda: "1.00 right, 0.00 wrong" in shown(app))
+        text = shown(app)
+        for word in (
+            "row 1 of 30",
+            "trained on",
+            "6 tokens",
+            "<|user|>question 1<|end|>",
+            "right answer: answer",
+        ):
+            assert word in text
+        assert "does not look at the answer" in text
+        assert "rows.jsonl" in text
+        assert "⚠ 1 warning" in text
+
+
+async def test_hostile_text_is_shown_and_not_obeyed() -> None:
+    async with app_on(None).run_test(size=(120, 40)) as pilot:
+        app = await opened_view(pilot)
+        await until(pilot, lambda: "1.00 right, 0.00 wrong" in shown(app))
+        text = shown(app)
+        assert "\x1b" not in text
+        assert (
+            text.count("␛]52;c;aGk=␇[/INST] [@click=app.bell]x") == 2
+        )  # the prompt, and why a reward failed
+        await pilot.press("f")
+        await until(pilot, lambda: "no right answer in row 8" in shown(app))
+        assert "\x1b" not in shown(app)
+
+
+async def test_moving_by_row_number_and_chance(answering: type[Answering]) -> None:
+    async with app_on(None).run_test(size=(120, 40)) as pilot:
+        app = await opened_view(pilot)
+        for keys, row in ((["g", "2", "9", "enter"], 29), (["]", "]", "]"], 30), (["left"], 29), (["r"], 17)):
+            await pilot.press(*["right_square_bracket" if key == "]" else key for key in keys])
+            await until(pilot, lambda row=row: f"row {row} of 30" in shown(app))  # type: ignore[misc]
+        await pilot.press("g", "x", "enter")
+        await until(pilot, lambda: "✗ x is no number of a row" in shown(app))
+
+
+async def test_a_search_goes_from_match_to_match() -> None:
+    async with app_on(None).run_test(size=(120, 40)) as pilot:
+        app = await opened_view(pilot)
+        await pilot.press("slash", *"apples", "enter")
+        await until(pilot, lambda: "match 1 of 3 rows with “apples”" in shown(app))
+        for key, number in (("n", 2), ("n", 3), ("n", 1), ("N", 3)):
+            await pilot.press(key)
+            await until(pilot, lambda n=number: f"match {n} of 3 rows" in shown(app))  # type: ignore[misc]
+        assert "row 21 of 30" in shown(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "match" not in shown(app))
+        await pilot.press("slash", *"pears", "enter")
+        await until(pilot, lambda: "✗ no row holds “pears”" in shown(app))
+
+
+async def test_all_rows_in_figures_and_back() -> None:
+    async with app_on(None).run_test(size=(120, 40)) as pilot:
+        app = await opened_view(pilot)
+        await until(pilot, lambda: "⚠ 1 warning" in shown(app))
+        await pilot.press("f")
+        await until(pilot, lambda: "30 rows looked at" in shown(app))
+        text = shown(app)
+        assert "fix: grpo_tui.filters.drop_null: true" in text
+        assert "from question, 30 different" in text
+        assert "5 to 6" in text
+        assert "row 4 (9)" in text
+        await pilot.press("f")
+        await until(pilot, lambda: "row 1 of 30" in shown(app))
+
+
+async def test_a_child_that_fails_is_told_in_a_line_and_the_next_row_comes() -> None:
+    async with app_on(None).run_test(size=(120, 40)) as pilot:
+        app = await opened_view(pilot)
+        await pilot.press("g", "1", "3", "enter")
+        await until(pilot, lambda: "✗ the checker ended:" in shown(app))
+        assert "\x1b" not in shown(app)
+        await pilot.press("g", "1", "4", "enter")
+        await until(pilot, lambda: "row 14 of 30" in shown(app) and "✗ the checker" not in shown(app))
+
+
+async def test_a_config_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("model_name_or_path: [\n")
+    async with app_on(None).run_test(size=(120, 40)) as pilot:
+        await pilot.app.push_screen(DataScreen(tmp_path / "bad.yaml"))
+        await until(pilot, lambda: "✗ bad.yaml:" in shown(pilot.app))  # type: ignore[arg-type]
+
+
+async def test_leaving_ends_the_threads(answering: type[Answering]) -> None:
+    answering.gate.clear()
+    async with app_on(None).run_test(size=(120, 40)) as pilot:
+        app = await opened_view(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, DataScreen))
+        answering.gate.set()
+        await until(
+            pilot, lambda: not [w for w in app.workers if w.group.startswith("data") and w.is_running]
+        )
