@@ -15,7 +15,7 @@ from grpo_tui.cli.score import told
 from grpo_tui.config import RunConfig
 from grpo_tui.config.section import RewardEntry
 from grpo_tui.core.text import one_line, shell_word
-from grpo_tui.rewards.growing import Growth, add_to_file, growth, start_file, task_of
+from grpo_tui.rewards.growing import Growth, add_to_file, growth, put_into_config, start_file, task_of
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.next_reward import section, stage_named
 from grpo_tui.rewards.samples import SampleError
@@ -42,6 +42,8 @@ def new_rewards(parsed: Any) -> int:
     path: Path = parsed.file
     if path.suffix != ".py":
         raise CommandError(f"{path}: a rewards file is Python; call it {path.with_suffix('.py')}")
+    if parsed.write and parsed.config is None:
+        raise CommandError("--write names the reward in a config; say which with --config CONFIG")
     if parsed.next is None and path.exists():
         raise CommandError(
             f"{path} is there already and stays as it is; --next adds the next reward to it, or name another"
@@ -63,7 +65,7 @@ def _begin(path: Path, parsed: Any) -> int:
             task = task_of(config, dataset_rows(lab, config))
         told("", "")
     stage = start_file(path, task)
-    _print(lines(path, stage, "written", task, {stage.name: stage.weight}, parsed.config))
+    _tell(path, stage, task, {stage.name: stage.weight}, parsed)
     return OK
 
 
@@ -89,7 +91,7 @@ def _go_on(path: Path, parsed: Any) -> int:
         return FAILED
     add_to_file(path, stage, now.task)
     weights = {**(now.advice.weights or {}), stage.name: stage.weight}
-    _print(lines(path, stage, "added", now.task, weights, parsed.config))
+    _tell(path, stage, now.task, weights, parsed)
     return OK
 
 
@@ -133,26 +135,31 @@ def _config(path: Path) -> RunConfig:
     )
 
 
-def _print(found: Iterator[str]) -> None:
-    for line in found:
-        print(line)
+def _tell(path: Path, stage: Stage, task: Task, weights: Mapping[str, float], parsed: Any) -> None:
+    """Put the reward into the config where that is wished, and say what was done and what comes next."""
+    config: Path | None = parsed.config
+    what = "written" if parsed.next is None else "added"
+    print(f"{path}: {stage.name} {what}, worth {stage.weight:g}: {stage.says}\n")
+    if parsed.write and config is not None:
+        try:
+            put_into_config(config, path, stage)
+        except ValueError as error:
+            raise CommandError(f"{config} does not name it: {one_line(str(error), 300)}", FAILED) from error
+        print(f"{config} names it now.")
+    if not parsed.write or not task.asked:
+        for line in lines(path, task, weights, config):
+            print(line)
+    words = " ".join(shell_word(f"{path}:{name}") for name in weights)
+    given = f" --config {shell_word(config)}" if config is not None else ""
+    print(f"\nTry to fool them:   grpo-tui probe {words}")
+    print(f"See what they give: grpo-tui rewards {words}")
+    print(f"Add the next:       grpo-tui new rewards {shell_word(path)} --next{given}")
 
 
-def lines(
-    path: Path, stage: Stage, what: str, task: Task, weights: Mapping[str, float], config: Path | None = None
-) -> Iterator[str]:
-    """What was written, what belongs into the config, and what to do next."""
+def lines(path: Path, task: Task, weights: Mapping[str, float], config: Path | None = None) -> Iterator[str]:
+    """What belongs into a config."""
     place = os.path.relpath(path, config.parent) if config is not None else path.name
-    where = one_line(str(config), 60) if config is not None else "a config beside it"
-    yield f"{path}: {stage.name} {what}, worth {stage.weight:g}: {stage.says}"
-    yield ""
-    yield f"For {where}:"
+    yield f"For {one_line(str(config), 60) if config is not None else 'a config beside it'}:"
     yield ""
     entries = [RewardEntry(name, f"{place}:{name}", weight) for name, weight in weights.items()]
     yield section(entries, task).rstrip("\n")
-    yield ""
-    words = " ".join(shell_word(f"{path}:{name}") for name in weights)
-    yield f"Try to fool them:   grpo-tui probe {words}"
-    yield f"See what they give: grpo-tui rewards {words}"
-    given = f" --config {shell_word(config)}" if config is not None else ""
-    yield f"Add the next:       grpo-tui new rewards {shell_word(path)} --next{given}"

@@ -56,6 +56,9 @@ def _rewards(kinds: Commands) -> None:
         "--config", type=Path, metavar="CONFIG", help="whose prompts and columns they are for"
     )
     rewards.add_argument(
+        "--write", action="store_true", help="name it in CONFIG too; only the lines of the rewards change"
+    )
+    rewards.add_argument(
         "--next", nargs="?", const="", metavar="NAME", help="add the next reward, or the one of this name"
     )
     add_time_limit(rewards)

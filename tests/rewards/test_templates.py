@@ -12,8 +12,10 @@ import pytest
 import yaml
 
 from grpo_tui.cli.main import main
+from grpo_tui.config import load_config
 from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.core.findings import Finding
+from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.form import Form, find_form
 from grpo_tui.rewards.gold_forms import wrong_answer
 from grpo_tui.rewards.growing import add_to_file, file_of, put_into_config, with_reward
@@ -226,4 +228,32 @@ def test_the_command_begins_adds_and_says_what_to_mend(
     assert main(["new", "rewards", "rewards.py", "--next", "nothing"]) == 2
     assert "known are" in capsys.readouterr().err
     assert main(["new", "rewards", "rewards.txt"]) == 2
+    assert main(["new", "rewards", "other.py", "--write"]) == 2
     assert main(["new", "rewards", "absent.py", "--next"]) == 2
+
+
+def test_a_file_for_a_config_has_its_form_its_column_and_its_length_and_is_named_there(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").write_text(
+        '{"question": "2+2?", "gold": "4"}\n{"question": "3+3?", "gold": "6"}\n'
+    )
+    config = tmp_path / "my.yaml"
+    config.write_text(
+        f"model_name_or_path: {DEMO_MODEL}\nmax_completion_length: 200\nnum_generations: 2\n"
+        "per_device_train_batch_size: 2\ngrpo_tui:\n  dataset: rows.jsonl\n  columns: {prompt: question}\n"
+        "  system_prompt: Use <plan></plan> and <result></result>\n"
+    )
+    for words in ([], ["--next"], ["--next", "length"]):
+        assert main(["new", "rewards", "r.py", "--config", "my.yaml", "--write", *words]) == 0
+    assert "my.yaml names it now." in capsys.readouterr().out
+    text = (tmp_path / "r.py").read_text()
+    assert "gold: list[str]" in text
+    assert "<result>(.*?)</result>" in text
+    assert "<plan>" in text
+    assert "MOST_WORDS = 150" in text
+    entries = yaml.safe_load(config.read_text())["grpo_tui"]["rewards"]
+    assert [entry["source"] for entry in entries] == [f"r.py:{name}" for name in reward_names(text)]
+    assert [entry["weight"] for entry in entries] == [2.0, 0.5, 0.2]
+    assert load_config(config, (), world_size=None).reward_count == 3
