@@ -18,6 +18,7 @@ from typing import Any
 
 from grpo_tui.store.connection import RunDatabaseError, open_reader
 from grpo_tui.store.query_functions import register
+from grpo_tui.store.search_scan import stand_back
 
 MATCH_LIMIT_S = 0.2
 """A pattern may take so long in one text."""
@@ -73,6 +74,7 @@ class Matcher:
 
 def main() -> None:
     """Answer until the input ends."""
+    stand_back()
     matcher = Matcher()
     try:
         connection = open_reader(Path(sys.argv[1]))

@@ -20,6 +20,14 @@ from typing import Any, Protocol
 from grpo_tui.store.connection import open_reader
 from grpo_tui.store.query_functions import register
 
+NICENESS = 10
+"""Of the child processes: what trains on the same cores goes first."""
+
+
+def stand_back() -> None:
+    """Let what trains on the same cores go first; called by a child process of itself."""
+    os.nice(max(0, NICENESS - os.getpriority(os.PRIO_PROCESS, 0)))
+
 
 class ScanStopped(Exception):
     """The scan was ended from outside before its end."""

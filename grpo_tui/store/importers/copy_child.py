@@ -25,6 +25,7 @@ from grpo_tui.store.importers.copies import copy_root
 from grpo_tui.store.importers.sources import Source, source_at
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.rollouts import IMPORTED
+from grpo_tui.store.search_scan import stand_back
 from grpo_tui.store.values import from_json, to_json
 from grpo_tui.store.writer import Writer
 
@@ -217,6 +218,7 @@ def update(source: Source) -> str:
 
 def main() -> None:
     """Copy once, then for as long as the input lasts when asked to."""
+    stand_back()
     source = source_at(Path(sys.argv[1]))
     follow = "--follow" in sys.argv[2:]
     while True:
