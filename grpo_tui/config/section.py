@@ -10,6 +10,7 @@ Training, lab, checker and export all take a `Section`. Keys:
 - `dataset`, `eval_dataset`: a csv, tsv, jsonl, json or parquet file, or `file.py:function`.
 - `filters`: `{min_prompt_tokens, max_prompt_tokens, drop_null, drop_duplicates}`, rows left out and counted.
 - `holdout`: rows set aside by seed and never trained on.
+- `probe_prompts`: `{source, every, prompts, count, temperature}`, prompts answered and scored meanwhile.
 - `chat`: whether string prompts become message lists; by default when there is a system prompt or a few-shot
   example.
 - `rewards`: list of `{name, source, weight, params}`.
@@ -83,6 +84,30 @@ FILTER_KEYS = ("min_prompt_tokens", "max_prompt_tokens", "drop_null", "drop_dupl
 
 
 @dataclass(frozen=True, slots=True)
+class ProbePrompts:
+    """Prompts that are answered and scored every so many steps of a run.
+
+    Attributes:
+        source: `holdout`, a data file, or `file.py:function`; empty where `texts` are given.
+        texts: the prompts themselves.
+        every: steps from one time to the next.
+        prompts: how many of the source's rows are asked, spread evenly over them.
+        count: completions of each.
+        temperature: of sampling; None for that of the run, 0 for the likeliest token.
+    """
+
+    source: str = "holdout"
+    texts: tuple[str, ...] = ()
+    every: int = 50
+    prompts: int = 4
+    count: int = 4
+    temperature: float | None = None
+
+
+PROBE_KEYS = ("source", "every", "prompts", "count", "temperature")
+
+
+@dataclass(frozen=True, slots=True)
 class RewardEntry:
     """One reward function that TRL's command cannot name.
 
@@ -113,6 +138,7 @@ class Section:
     eval_dataset: str | None = None
     filters: Filters = Filters()
     holdout: int = 0
+    probe_prompts: ProbePrompts | None = None
     chat: bool | None = None
     rewards: tuple[RewardEntry, ...] = ()
     launcher: str | None = None
@@ -135,6 +161,7 @@ class Section:
         answer = data.get("answer")
         filters = dict(data.get("filters") or {})
         filters["null_columns"] = tuple(filters.get("null_columns") or ())
+        probes = data.get("probe_prompts")
         return cls(
             columns=dict(data.get("columns") or {}),
             system_prompt=data.get("system_prompt"),
@@ -144,6 +171,7 @@ class Section:
             eval_dataset=data.get("eval_dataset"),
             filters=Filters(**filters),
             holdout=int(data.get("holdout") or 0),
+            probe_prompts=ProbePrompts(**{**probes, "texts": tuple(probes["texts"])}) if probes else None,
             chat=data.get("chat"),
             rewards=tuple(RewardEntry(**entry) for entry in data.get("rewards") or ()),
             launcher=data.get("launcher"),
@@ -160,6 +188,7 @@ SECTION_KEYS = (
     "eval_dataset",
     "filters",
     "holdout",
+    "probe_prompts",
     "chat",
     "rewards",
     "launcher",

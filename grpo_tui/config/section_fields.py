@@ -57,6 +57,12 @@ _KEYS: Mapping[str, tuple[str, object, str]] = {
         None,
         "Rows left out and counted: {min_prompt_tokens, max_prompt_tokens, drop_null, drop_duplicates}.",
     ),
+    "probe_prompts": _key(
+        "dict[str, Any] | None",
+        None,
+        "Prompts answered and scored every so many steps, beside training: {source, every, prompts, count, "
+        "temperature}; source is holdout, a data file, file.py:function, or a list of texts.",
+    ),
     "holdout": _key(
         "int",
         0,

@@ -14,10 +14,12 @@ from grpo_tui.config.paths import DATA_SUFFIXES, Places, split_file_source
 from grpo_tui.config.section import (
     ANSWER_KINDS,
     FILTER_KEYS,
+    PROBE_KEYS,
     SECTION_KEYS,
     AnswerSpec,
     FewShot,
     Filters,
+    ProbePrompts,
     Section,
 )
 from grpo_tui.config.section_rewards import read_rewards
@@ -56,6 +58,7 @@ class _SectionReader(SectionValues):
             eval_dataset=self.dataset(("eval_dataset",), value.get("eval_dataset")),
             filters=self.filters(value.get("filters")),
             holdout=self.whole_number(("holdout",), value.get("holdout"), "rows") or 0,
+            probe_prompts=self.probe_prompts(value.get("probe_prompts")),
             chat=self.flag(("chat",), value.get("chat")),
             rewards=read_rewards(self, value.get("rewards")),
             launcher=read_launcher(self, value.get("launcher")),
@@ -67,6 +70,14 @@ class _SectionReader(SectionValues):
                 ("chat",),
                 "grpo_tui.chat is false, so nothing would use system_prompt and few_shot",
                 Fix("grpo_tui.chat", True),
+            )
+        probes = section.probe_prompts
+        if probes is not None and probes.source == "holdout" and not section.holdout:
+            self.error(
+                "section.conflict",
+                ("probe_prompts",),
+                "grpo_tui.probe_prompts asks rows of the hold-out, and grpo_tui.holdout sets none aside",
+                Fix("grpo_tui.holdout", 32),
             )
         return section
 
@@ -202,3 +213,40 @@ class _SectionReader(SectionValues):
             null_columns=columns,
             drop_duplicates=self.flag((*path, "drop_duplicates"), value.get("drop_duplicates")) or False,
         )
+
+    def probe_prompts(self, value: Any) -> ProbePrompts | None:
+        path = ("probe_prompts",)
+        if value is None or value is False:
+            return None
+        if not isinstance(value, dict):
+            self.error("section.type", path, "grpo_tui.probe_prompts must be a mapping, as `every: 50`")
+            return None
+        self.refuse_unknown(path, value, PROBE_KEYS)
+        texts: tuple[str, ...] = ()
+        source = value.get("source", "holdout")
+        if isinstance(source, list):
+            texts, source = tuple(str(text) for text in source), ""
+        elif source != "holdout":
+            source = self.dataset((*path, "source"), source) or ""
+        numbers = {}
+        for key, of, most in (
+            ("every", "steps", None),
+            ("prompts", "rows", None),
+            ("count", "completions", 64),
+        ):
+            number = self.whole_number((*path, key), value.get(key), of)
+            if number == 0 or (most is not None and number is not None and number > most):
+                limit = f"1 to {most}" if most is not None else "1 or more"
+                self.error("section.range", (*path, key), f"{dotted((*path, key))} must be {limit}")
+            elif number is not None:
+                numbers[key] = number
+        if texts:
+            numbers["prompts"] = len(texts)
+        temperature = self.number((*path, "temperature"), value.get("temperature"))
+        if temperature is not None and not (temperature == 0 or 0.01 <= temperature <= 100):
+            self.error(
+                "section.range",
+                (*path, "temperature"),
+                f"{dotted((*path, 'temperature'))} must be 0 or 0.01 to 100",
+            )
+        return ProbePrompts(source=source, texts=texts, temperature=temperature, **numbers)

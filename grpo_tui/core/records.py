@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Mode = Literal["train", "eval"]
+Mode = Literal["train", "eval", "probe"]
 Prompt = str | list[dict[str, Any]]
 """A prompt as the dataset gives it: a string, or a list of chat messages."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.section import Filters
 from grpo_tui.data.filters import LengthFilter, prompt_key
 from grpo_tui.data.mapping import map_rows
 from grpo_tui.data.sources import DataError, Rows, as_dataset, load_rows, read_source
@@ -32,6 +33,7 @@ class Prompts:
         train: rows to train on, with a column `prompt`.
         eval: rows to evaluate on, None when `eval_strategy` is `no`.
         holdout: rows set aside by `grpo_tui.holdout`, None when it is 0.
+        probes: rows that `grpo_tui.probe_prompts` asks while it trains, None without it.
         notes: sentences for a person about what was left out.
     """
 
@@ -39,6 +41,7 @@ class Prompts:
     eval: Dataset | None
     holdout: Dataset | None
     notes: tuple[str, ...] = ()
+    probes: Dataset | None = None
 
 
 def load_prompts(config: RunConfig, *, fetch: bool = True) -> Prompts:
@@ -62,7 +65,7 @@ def load_prompts(config: RunConfig, *, fetch: bool = True) -> Prompts:
         notes += doubles
     evaluation, more = _evaluation(config, rows, holdout, lengths)
     notes += [f"evaluation: {note}" for note in more]
-    return Prompts(train, evaluation, holdout, tuple(notes))
+    return Prompts(train, evaluation, holdout, tuple(notes), _probes(config, holdout, lengths))
 
 
 def _mapped(
@@ -152,3 +155,24 @@ def evaluation_source(config: RunConfig, rows: Rows) -> tuple[Dataset, str] | No
         f"eval_strategy is {config.grpo['eval_strategy']}, but {rows.origin} has no split {split}. Set "
         "grpo_tui.eval_dataset, grpo_tui.holdout, dataset_test_split, or eval_strategy: 'no'"
     )
+
+
+def _probes(config: RunConfig, holdout: Dataset | None, lengths: LengthFilter) -> Dataset | None:
+    """The rows to ask while training: as many as wanted, spread evenly over their source."""
+    wanted = config.section.probe_prompts
+    if wanted is None:
+        return None
+    if wanted.texts:
+        plain = replace(config.section, columns={}, answer=None, filters=Filters())
+        given = [{"prompt": text} for text in wanted.texts]
+        rows, _ = map_rows(as_dataset(given, "probe_prompts"), plain, "probe_prompts")
+    elif wanted.source == "holdout":
+        rows = holdout
+    else:
+        rows, _ = _mapped(
+            as_dataset(read_source(wanted.source), wanted.source), config, wanted.source, lengths
+        )
+    if rows is None:
+        raise DataError("grpo_tui.probe_prompts asks rows of the hold-out, and grpo_tui.holdout is 0")
+    count = min(wanted.prompts, len(rows))
+    return rows.select([index * len(rows) // count for index in range(count)])

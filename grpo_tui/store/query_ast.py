@@ -18,7 +18,7 @@ NUMBERS = (
 """`group` is the number under which the run keeps the group; `mean` and `std` are those of the group."""
 FLAGS = ("truncated", "zero_std", "all_right", "all_wrong", "mixed", "duplicate", "superseded")
 """`mixed` is a group that is not `zero_std`; a `duplicate` has the same text as another one of its group."""
-WORDS = {"mode": ("train", "eval")}
+WORDS = {"mode": ("train", "eval", "probe")}
 TEXTS = ("completion", "prompt")
 FAMILIES = ("rewards", "extra", "column")
 """Fields with a name of the run's own behind a dot: reward functions, `log_extra`, columns of the dataset."""

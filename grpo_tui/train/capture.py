@@ -54,6 +54,10 @@ class Capture:
         self.newest_prompt: Any = None
         """The first prompt of the newest batch, for sampling without a prompt."""
 
+    def next_number(self) -> int:
+        """The number of the next generation batch, for completions that TRL did not generate."""
+        return next(self._numbers)
+
     def install(self) -> None:
         """Put the hooks in place."""
         compat.wrap(self._trainer, "_calculate_rewards", self._around_rewards)
@@ -77,7 +81,7 @@ class Capture:
             mode: Mode = compat.mode(trainer)
             step = int(trainer.state.global_step)
             last_step = compat.last_step_of_batch(trainer) if mode == "train" else step
-            self._desk.batch = number = next(self._numbers)
+            self._desk.batch = number = self.next_number()
             if mode == "train":
                 self._phases.enter("generate")
             output = original(inputs)

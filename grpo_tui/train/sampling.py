@@ -10,6 +10,7 @@ import copy
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from grpo_tui.train.settings import LEAST_TEMPERATURE, MOST_TEMPERATURE, Refused
@@ -19,8 +20,48 @@ MAX_PROMPT_TOKENS = 32_768
 """Longer ones would hold the run up for minutes, whatever the model could take."""
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Completions of one prompt.
+
+    Attributes:
+        rendered: the prompt as the model got it.
+        temperature: of sampling; 0 for the likeliest token.
+        ids: (count,) token ids, the end token included.
+        truncated: (count,) whether it was cut off.
+    """
+
+    rendered: str
+    temperature: float
+    ids: list[list[int]]
+    truncated: list[bool]
+
+
 def sample(trainer: Any, prompt: Any, *, count: int = 4, temperature: float | None = None) -> dict[str, Any]:
-    """Generate `count` completions of one prompt.
+    """Generate `count` completions of one prompt; see `draw`.
+
+    Returns:
+        `{"prompt", "rendered", "temperature", "completions": [{"text", "tokens", "truncated"}]}`.
+    """
+    drawn = draw(trainer, prompt, count=count, temperature=temperature)
+    completions = [
+        {
+            "text": trainer._tokenizer.decode(ids, skip_special_tokens=True),
+            "tokens": len(ids),
+            "truncated": truncated,
+        }
+        for ids, truncated in zip(drawn.ids, drawn.truncated, strict=True)
+    ]
+    return {
+        "prompt": prompt,
+        "rendered": drawn.rendered,
+        "temperature": drawn.temperature,
+        "completions": completions,
+    }
+
+
+def draw(trainer: Any, prompt: Any, *, count: int, temperature: float | None = None) -> Drawn:
+    """Generate `count` completions of one prompt as token ids.
 
     Args:
         trainer: The GRPOTrainer, between two steps.
@@ -28,9 +69,6 @@ def sample(trainer: Any, prompt: Any, *, count: int = 4, temperature: float | No
             becomes one user message.
         count: Number of completions, 1 to 64.
         temperature: Sampling temperature, by default that of the run; 0 takes the likeliest token.
-
-    Returns:
-        `{"prompt", "rendered", "temperature", "completions": [{"text", "tokens", "truncated"}]}`.
 
     Raises:
         Refused: The prompt is too long or none, or there are too many completions, or no such temperature.
@@ -58,18 +96,12 @@ def sample(trainer: Any, prompt: Any, *, count: int = 4, temperature: float | No
         output = model.generate(
             input_ids=inputs, attention_mask=torch.ones_like(inputs), generation_config=config
         )
-    completions = []
+    kept, truncated = [], []
     for row in output[:, len(ids) :].tolist():
         end = next((i for i, token in enumerate(row) if token in ends), None)
-        kept = row if end is None else row[: end + 1]
-        text = tokenizer.decode(kept, skip_special_tokens=True)
-        completions.append({"text": text, "tokens": len(kept), "truncated": end is None})
-    return {
-        "prompt": prompt,
-        "rendered": rendered,
-        "temperature": config.temperature if config.do_sample else 0.0,
-        "completions": completions,
-    }
+        kept.append(row if end is None else row[: end + 1])
+        truncated.append(end is None)
+    return Drawn(rendered, config.temperature if config.do_sample else 0.0, kept, truncated)
 
 
 def _set_temperature(config: Any, temperature: float) -> None:

@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,32 @@ class Session:
         self.controller.install()
         callback = RecordingCallback(self.put, self.phases, self.attempt, self.checkpoints)
         compat.add_callback_first(trainer, callback)
+
+    def ask_while_training(
+        self, rows: Sequence[Mapping[str, Any]], *, every: int, count: int, temperature: float | None
+    ) -> None:
+        """Have prompts answered and scored every so many steps; call after `join`. See `ProbePrompts`."""
+        from grpo_tui.train.probe_prompts import ProbePrompts
+
+        probes = ProbePrompts(
+            self._trainer,
+            rows,
+            every=every,
+            count=count,
+            temperature=temperature,
+            put=self.put,
+            capture=self.capture,
+            desk=self.desk,
+            phases=self.phases,
+            attempt=self.attempt,
+        )
+        before = self.controller.on_safe_point
+
+        def on_safe_point() -> None:
+            before()
+            probes.safe_point()
+
+        self.controller.on_safe_point = on_safe_point
 
     def _follow_folder(self) -> None:
         """Save where the run folder is now; when it was deleted, beside its name, which may be another's."""

@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
@@ -24,6 +24,10 @@ from grpo_tui.train.gpu import choose_gpu, free_memory_by_gpu
 from grpo_tui.train.output import Unbreakable
 from grpo_tui.train.ranks import world_size
 from grpo_tui.train.session import Session, checkpoint_step
+
+if TYPE_CHECKING:
+    from grpo_tui.config.run_config import RunConfig
+    from grpo_tui.data.load import Prompts
 
 FAILED, STOPPED = 1, 3
 """Exit codes; 0 is a finished run."""
@@ -96,6 +100,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     memory = PeakMemory()
     trainer = build_trainer(config, rewards, prompts, folder.root)
     session.join(trainer, reward_sources(rewards, session.attempt))
+    _ask_while_training(session, config, prompts)
     record = reproduction_record(trainer, Path(config.cwd or "."))
     session.fact("reproduction", {**record, "forced": list(spec.forced)})
     _stop_on_signals(session)
@@ -122,6 +127,14 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     if hasattr(trainer, "end"):
         trainer.end()
     return state
+
+
+def _ask_while_training(session: Session, config: RunConfig, prompts: Prompts) -> None:
+    probes = config.section.probe_prompts
+    if probes is not None and prompts.probes is not None:
+        session.ask_while_training(
+            list(prompts.probes), every=probes.every, count=probes.count, temperature=probes.temperature
+        )
 
 
 def _check_rewards(rewards: Sequence[Any], columns: Sequence[str] | None) -> None:

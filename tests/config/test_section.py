@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config import ConfigError, RunConfig, load_config
-from grpo_tui.config.section import Filters, Section
+from grpo_tui.config.section import Filters, ProbePrompts, Section
 from grpo_tui.rewards.loading import load_entry
 
 BASE = "model_name_or_path: m\nreward_funcs: [accuracy_reward]\n"
@@ -69,6 +69,23 @@ def test_filters_launcher_and_gpus_are_read_and_saved(folder: Path) -> None:
 )
 def test_gpus_are_written_in_several_ways(folder: Path, written: str, read: tuple[str, ...]) -> None:
     assert load(folder, f"dataset: rows.jsonl\ngpus: {written}").section.gpus == read
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("{every: 20}", ProbePrompts(every=20)),
+        ("{source: rows.jsonl, prompts: 2, count: 1, temperature: 0}", ("rows.jsonl", 2, 1, 0.0)),
+        ("{source: [a, b, c]}", ProbePrompts(source="", texts=("a", "b", "c"), prompts=3)),
+    ],
+)
+def test_probe_prompts_are_read_and_saved(folder: Path, written: str, read: object) -> None:
+    config = load(folder, f"dataset: rows.jsonl\nholdout: 4\nprobe_prompts: {written}")
+    if isinstance(read, tuple):
+        name, *numbers = read
+        read = ProbePrompts(str(folder / name), (), 50, *numbers)
+    assert config.section.probe_prompts == read
+    assert RunConfig.from_json(json.dumps(config.to_json())).section == config.section
 
 
 def test_an_earlier_run_without_the_newer_keys_is_read(folder: Path) -> None:
@@ -135,6 +152,13 @@ def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
         ("launcher: accelerate launch --config_file gone.yaml", 4, "there is no file"),
         ("launcher: accelerate launch --config_file", 4, "not followed by a file"),
         ('launcher: "torchrun \'x"', 4, "split into words"),
+        ("probe_prompts: {every: 0, source: rows.jsonl}", 4, "must be 1 or more"),
+        ("probe_prompts: {count: 65, source: rows.jsonl}", 4, "must be 1 to 64"),
+        ("probe_prompts: {temperature: -1, source: rows.jsonl}", 4, "must be 0 or"),
+        ("probe_prompts: {evry: 5, source: rows.jsonl}", 4, "Did you mean every"),
+        ("probe_prompts: {source: gone.jsonl}", 4, "there is no file"),
+        ("probe_prompts: {every: 5}", 4, "holdout sets none aside"),
+        ("probe_prompts: 5", 4, "must be a mapping"),
         ("gpus: first", 4, "numbers of GPUs"),
         ("gpus: true", 4, "numbers of GPUs"),
         ("gpus: []", 4, "numbers of GPUs"),

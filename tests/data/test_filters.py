@@ -166,3 +166,29 @@ def test_a_stream_is_filtered_as_it_passes(tmp_path: Path) -> None:
     assert [row["prompt"] for row in prompts.train] == ["What is 1 + 1?", "1+1"]
     with pytest.raises(DataError, match="needs all rows"):
         load(tmp_path, "filters: {drop_duplicates: true}", base)
+
+
+@pytest.mark.parametrize(
+    ("section", "asked"),
+    [
+        ("probe_prompts: {prompts: 2}\nholdout: 3", 2),
+        ("probe_prompts: {source: rows.jsonl, prompts: 3}", 3),
+        ("probe_prompts: {source: ['What is 7 + 8?', Say 3]}\nsystem_prompt: Think.", 2),
+    ],
+)
+def test_probe_prompts_come_from_the_holdout_a_file_or_the_config(
+    tmp_path: Path, section: str, asked: int
+) -> None:
+    prompts = load(tmp_path, f"{section}\nfilters: {{drop_null: [answer]}}")
+    assert prompts.probes is not None
+    assert prompts.probes.num_rows == asked
+    given = prompts.probes["prompt"][:]
+    if "holdout" in section:
+        assert prompts.holdout is not None
+        assert set(given) <= set(prompts.holdout["prompt"])
+    if "Think" in section:
+        assert [[m["content"] for m in p] for p in given] == [
+            ["Think.", "What is 7 + 8?"],
+            ["Think.", "Say 3"],
+        ]
+    assert load(tmp_path, "filters: {drop_null: [answer]}").probes is None

@@ -97,7 +97,7 @@ def test_a_line_is_read(line: str, query: object) -> None:
         ("completion", 11, 'completion has "…"'),
         ("rewards==1", 1, "needs a name behind a dot"),
         ("rewards.a.b==1", 10, "a name with dots stands in quotes"),
-        ("mode==test", 7, "train or eval"),
+        ("mode==test", 7, "eval or probe"),
         ("truncated > 1", 13, "true or false"),
         ('text < "a"', 6, "compared with ==, !=, has and ~"),
         ("not", 4, "the query ends where a field is expected"),
