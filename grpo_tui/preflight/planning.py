@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_settings
-from grpo_tui.config.plan import Device, ModelShape, Plan, Rate, Surroundings, plan, read_shape
+from grpo_tui.config.plan import Device, MemoryPlan, ModelShape, Plan, Rate, Surroundings, plan, read_shape
 from grpo_tui.config.plan.memory_plan import WORDS
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
@@ -105,11 +105,21 @@ def plan_findings(settings: Settings, made: Plan) -> list[Finding]:
         found.append(settings.finding("plan.disk", "error", "save_total_limit", message, fix))
     memory = made.memory
     if memory is not None and memory.fits is False and memory.device is not None:
-        fix_group = memory.most_generations
         message = (
-            f"the run needs about {size(memory.peak_bytes)} at its peak ({WORDS[memory.peak_moment]}), and "
+            f"the run needs about {size(memory.peak_bytes)}, {WORDS[memory.peak_moment]}, and "
             f"{memory.device.name} has {size(memory.device.memory_bytes)}"
         )
-        fix = ("num_generations", fix_group) if fix_group and fix_group >= 2 else ("use_peft", True)
+        fix = _smaller(settings, memory)
         found.append(settings.finding("plan.memory", "warning", fix[0], message, fix))
     return found
+
+
+def _smaller(settings: Settings, memory: MemoryPlan) -> tuple[str, Any]:
+    """What needs less memory, the least change first: a smaller batch, an adapter, shorter completions."""
+    if memory.most_per_device is not None:
+        return "per_device_train_batch_size", memory.most_per_device
+    if settings.get("use_peft") is not True:
+        return "use_peft", True
+    if memory.most_length is not None:
+        return "max_completion_length", memory.most_length
+    return "load_in_4bit", True

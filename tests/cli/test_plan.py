@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,13 @@ from grpo_tui.cli.gpus import placed
 from grpo_tui.cli.launcher import accelerate_config, launcher_words, world_size
 from grpo_tui.config.plan import Device, PlanSettings
 from grpo_tui.config.plan.sharding import read_sharding
-from grpo_tui.config.resolve import load_config
+from grpo_tui.config.resolve import inspect_config, load_config
+from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.preflight.facts import Facts
+from grpo_tui.preflight.machine import GpuFacts, Machine
+from grpo_tui.preflight.planning import plan_findings, plan_of
 from grpo_tui.present.known_rates import machine_name, measured
 from grpo_tui.store.hardware import Gpu, GpuProcess
 from grpo_tui.store.spec import RunSpec, read_spec
@@ -132,6 +137,26 @@ def test_a_trial_corrects_the_next_plan(cache: Path, capsys: pytest.CaptureFixtu
 def test_a_file_of_trials_that_is_none_counts_as_empty(body: str, tmp_path: Path) -> None:
     (tmp_path / "trials.json").write_text(body)
     assert read_trials(tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "memory_bytes", "fix"),
+    [
+        ([], 10**12, None),
+        ([], 1_000_000_000, ("per_device_train_batch_size", 32)),
+        ([], 400_000_000, ("use_peft", True)),
+        (["use_peft=true"], 400_000_000, ("load_in_4bit", True)),
+    ],
+)
+def test_what_does_not_fit_has_a_smaller_setting(
+    cache: Path, changes: list[str], memory_bytes: int, fix: tuple[str, Any] | None
+) -> None:
+    inspected = inspect_config(DEMO_CONFIG, ["use_cpu=false", *changes], world_size=1)
+    assert inspected.config is not None
+    machine = Machine(gpus=(GpuFacts(0, "a card", total_bytes=memory_bytes),))
+    made = plan_of(inspected.config, Facts(), machine, cache / "run")
+    found = [f for f in plan_findings(Settings.of(inspected, 1), made) if f.id == "plan.memory"]
+    assert [(f.fix.field, f.fix.value) for f in found if f.fix] == ([] if fix is None else [fix])
 
 
 ZERO3 = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3}\n"

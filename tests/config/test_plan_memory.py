@@ -258,6 +258,22 @@ def test_what_fits_fits_and_the_next_does_not(grpo: dict[str, Any]) -> None:
         assert memory({**grpo, "max_completion_length": tokens}, device=small).fits is fits
 
 
+@pytest.mark.parametrize("accumulation", [1, 4])
+def test_a_smaller_batch_that_fits_keeps_groups_whole(accumulation: int) -> None:
+    small = Device("small", 14_000_000_000)
+    grpo = {"per_device_train_batch_size": 64, "gradient_accumulation_steps": accumulation}
+    made = memory({**grpo, "max_completion_length": 2048}, device=small)
+    size = made.most_per_device
+    assert made.fits is False
+    assert size is not None
+    assert size * accumulation % 8 == 0
+    again = planned(
+        {**grpo, "max_completion_length": 2048, "per_device_train_batch_size": size}, device=small
+    )
+    assert again.memory is not None
+    assert (again.memory.fits, again.batches.whole) == (True, True)
+
+
 def test_nothing_fits_on_a_card_that_is_too_small() -> None:
     made = memory(device=Device("tiny", 1_000_000_000))
     assert (made.fits, made.most_generations, made.most_length) == (False, None, None)

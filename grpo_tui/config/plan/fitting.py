@@ -70,6 +70,7 @@ def plan_memory(
         made,
         most_generations=_most_generations(load, device, correction),
         most_length=_most_length(load, device, correction),
+        most_per_device=_most_per_device(load, device, correction),
     )
 
 
@@ -97,6 +98,19 @@ def _most_length(load: Load, device: Device, correction: float) -> int | None:
     context = load.shape.context
     most = max(1, context - load.prompt) if context is not None else MOST_LENGTH
     return _largest(lambda length: _fits(replace(load, completion=length), device, correction), 1, most)
+
+
+def _most_per_device(load: Load, device: Device, correction: float) -> int | None:
+    """The largest micro-batch that fits, of those with which TRL starts (see `config.batch`)."""
+    batches = load.batches
+    explicit = load.settings.optional("generation_batch_size")
+    for size in range(batches.per_device, 0, -1):
+        micro = size * batches.world_size
+        at_once = explicit or micro * batches.steps_per_generation
+        changed = replace(batches, per_device=size, generation_batch_size=at_once)
+        if changed.whole and _fits(replace(load, batches=changed), device, correction):
+            return size
+    return None
 
 
 def _fits(load: Load, device: Device, correction: float) -> bool:

@@ -82,6 +82,8 @@ class MemoryPlan:
         most_generations: the largest `num_generations` that fits when the batch grows with it; None when
             the smallest does not, or no device is known.
         most_length: the largest `max_completion_length` that fits; None likewise.
+        most_per_device: the largest `per_device_train_batch_size` up to the config's that fits and leaves
+            groups whole, everything else as it is; None likewise.
     """
 
     parts: tuple[MemoryPart, ...]
@@ -91,6 +93,7 @@ class MemoryPlan:
     notes: tuple[str, ...] = ()
     most_generations: int | None = None
     most_length: int | None = None
+    most_per_device: int | None = None
 
     def bytes_at(self, moment: Moment) -> int:
         """Bytes in use at a moment, corrected; what can move to the host is not counted."""
@@ -123,6 +126,7 @@ class MemoryPlan:
             "fits": self.fits,
             "largest_num_generations": self.most_generations,
             "largest_max_completion_length": self.most_length,
+            "largest_per_device_train_batch_size": self.most_per_device,
             "parameters_exact": self.exact,
             "correction": self.correction,
             "notes": list(self.notes),
