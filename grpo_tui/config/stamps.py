@@ -36,6 +36,8 @@ def files_of(config: RunConfig, *, rewards: bool = True) -> Iterator[Path]:
         folder = Path(str(name or ""))
         if name and folder.is_dir():
             yield from sorted(file for file in folder.iterdir() if file.is_file())
+        elif name and folder.is_file():
+            yield folder
 
 
 def stamps_of(config: RunConfig, *, rewards: bool = True) -> list[tuple[str, int, int]]:

@@ -16,7 +16,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.looking import Looking
-from grpo_tui.preflight.child.session import Session, session_key
+from grpo_tui.preflight.child.session import Session, data_key
 from grpo_tui.preflight.exchange import plain
 from grpo_tui.preflight.facts import RowView
 from grpo_tui.rewards.serving import Send, leave_with_parent, serve
@@ -92,9 +92,10 @@ class Child:
     def _of(self, config: Mapping[str, Any]) -> Session:
         known = RunConfig.from_json(config)
         os.environ.update(known.env)  # before transformers and datasets, which read it when they are imported
-        key = session_key(known)
+        key = data_key(known)
         if self._session is None or key != self._key:
             self._session, self._key, self._looking = Session(known, self._hub, self._tell), key, None
+        self._session.turn_to(known)
         return self._session
 
     def _tell(self, what: str) -> None:

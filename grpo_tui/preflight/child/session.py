@@ -48,10 +48,17 @@ class Session:
         self.table: Table | None = None
         self.mapped: Mapped | None = None
         self.facts_of_data: DataFacts | None = None
+        self.facts_of_tokenizer: TokenizerFacts | None = None
         self.tokens: Tokens | None = None
         self.counts: list[int | None] = []
         self._model: ModelFacts | None = None
         self._start = time.monotonic()
+
+    def turn_to(self, config: RunConfig) -> None:
+        """Go on with a config of the same rows and the same tokenizer."""
+        if model_key(config) != model_key(self.config):
+            self._model = None
+        self.config = config
 
     # -- the data --------------------------------------------------------------------------------
 
@@ -178,6 +185,12 @@ class Session:
 
     def tokenizer(self, model: ModelFacts) -> TokenizerFacts:
         """Load the tokenizer and say what it makes of the first prompt."""
+        if self.facts_of_tokenizer is not None:
+            return self.facts_of_tokenizer
+        self.facts_of_tokenizer = self._tokenizer(model)
+        return self.facts_of_tokenizer
+
+    def _tokenizer(self, model: ModelFacts) -> TokenizerFacts:
         if model.where.place not in ("folder", "cached", "hub", "broken"):
             return TokenizerFacts(problem=f"there is no tokenizer: {model.where.problem}")
         self.tell("loading the tokenizer")
@@ -196,7 +209,7 @@ class Session:
     def measured(self) -> DataFacts | None:
         """Count the tokens of all prompts and gold solutions, and apply the filters that wait for them."""
         facts, mapped, tokens = self.facts_of_data, self.mapped, self.tokens
-        if facts is None or mapped is None or tokens is None or not mapped.kept:
+        if facts is None or mapped is None or tokens is None or not mapped.kept or self.counts:
             return None
         self.tell(f"counting the tokens of {len(mapped.kept):,} prompts")
         self.counts = self._prompt_counts(mapped, tokens)
@@ -256,14 +269,21 @@ class Session:
         return mapped.sources.get(column, column)
 
 
-def session_key(config: RunConfig) -> str:
-    """What a session depends on."""
+def data_key(config: RunConfig) -> str:
+    """What rows and tokenizer depend on, the files among it as they are now."""
     whole = config.to_json()
-    section = {k: v for k, v in whole["section"].items() if k != "rewards"}
-    parts = [whole[name] for name in ("model", "model_args", "script", "mixture", "cwd", "env")]
-    chosen = ("seed", "chat_template_kwargs", "eval_strategy", "trust_remote_code", "model_init_kwargs")
+    section = {k: v for k, v in whole["section"].items() if k not in ("rewards", "launcher", "gpus")}
+    parts = [whole[name] for name in ("model", "script", "mixture", "cwd", "env")]
+    chosen = ("seed", "chat_template_kwargs", "eval_strategy", "trust_remote_code")
     grpo = {name: config.grpo.get(name) for name in chosen}
-    return json.dumps([*parts, section, grpo, stamps_of(config, rewards=False)], sort_keys=True, default=str)
+    revision = config.model_args.get("model_revision")
+    stamps = stamps_of(config, rewards=False)
+    return json.dumps([*parts, section, grpo, revision, stamps], sort_keys=True, default=str)
+
+
+def model_key(config: RunConfig) -> str:
+    """What the facts of a model depend on beside its name."""
+    return json.dumps([config.model_args, config.grpo.get("model_init_kwargs")], sort_keys=True, default=str)
 
 
 def _form(prompts: Sequence[Any]) -> str:
