@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
 import shutil
 import sqlite3
@@ -217,6 +218,43 @@ def test_a_query_finds_what_a_plain_filter_finds(
     assert found.groups == len({row.group for row in visible if row.id in set(wanted)})
     assert sum(bucket.hits for bucket in found.over_steps) == len(wanted)
     assert sum(bucket.of for bucket in found.over_steps) == len(visible)
+
+
+def joined(numbers: random.Random, depth: int) -> tuple[str, Callable[[Rollout], bool]]:
+    """A line made of lines of the table, and the filter that it stands for."""
+    if depth == 0:
+        line = numbers.choice([line for line in PLAIN if line and "superseded" not in line])
+        return f"({line})", PLAIN[line]
+    first, one = joined(numbers, depth - 1)
+    second, other = joined(numbers, depth - numbers.randint(1, depth))
+    return {
+        "not": (f"not {first}", lambda c: not one(c)),
+        "and": (f"({first} and {second})", lambda c: one(c) and other(c)),
+        "beside": (f"({first} {second})", lambda c: one(c) and other(c)),
+        "or": (f"({first} or {second})", lambda c: one(c) or other(c)),
+    }[numbers.choice(("not", "and", "beside", "or"))]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_joined_queries_find_what_joined_filters_find(
+    seed: int, search: Search, everything: list[Rollout]
+) -> None:
+    line, holds = joined(random.Random(seed), 1 + seed % 4)
+    wanted = {row.id for row in everything if not row.superseded and holds(row)}
+    assert set(search.find(line, "-reward").ids) == wanted, line
+
+
+def test_a_run_that_trains_is_searched_as_it_is_at_that_moment(tmp_path: Path) -> None:
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    writer.write([r.AttemptStarted(1, 0.0, "here", 1), r.RewardFunctionInfo(1, 0, "format", 1.0)])
+    search = Search(tmp_path / "run.db", scans=2)
+    counts = []
+    for step in range(1, 4):
+        writer.write([r.GenerationBatch(1, step, 0, "train", step, step, 0.0, (group(step, 1),))])
+        counts.append((search.find("").count, search.find('text ~ "wait|answer"').of))
+    assert counts == [(4, 4), (8, 8), (12, 12)]
+    search.close()
+    writer.close()
 
 
 def test_the_table_of_queries_tells_completions_apart(search: Search) -> None:
