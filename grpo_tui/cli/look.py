@@ -90,7 +90,7 @@ def runs(parsed: Any) -> int:
 def status(parsed: Any) -> int:
     """`grpo-tui status RUN [--json]`."""
     root = readable_folder(parsed.run)
-    if root == parsed.run.absolute():
+    if log_source(parsed.run) is None:
         _mend(root)
     try:
         look = read_status(root)
