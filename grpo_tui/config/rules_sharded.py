@@ -83,12 +83,18 @@ def _fsdp(s: Settings) -> Iterator[Finding]:
             near = nearest(word, _FSDP_WORDS)
             message = f"fsdp knows no {word}; it is one of {', '.join(_FSDP_WORDS)}, or true"
             yield s.finding("sharded.fsdp-word", "error", "fsdp", message, ("fsdp", near or True))
-        elif word in ("no_shard", "hybrid_shard", "hybrid_shard_zero2") and int(given.get("version", 2)) == 2:
+        elif word in ("no_shard", "hybrid_shard", "hybrid_shard_zero2") and _version(given) == 2:
             message = (
                 f"fsdp {word} is of FSDP 1, and version 2 is used; version 2 shards fully or by gradient"
             )
             yield s.finding("sharded.fsdp-word", "error", "fsdp", message, ("fsdp", "full_shard"))
     yield from _fsdp_config(s, given)
+
+
+def _version(given: Mapping[str, Any]) -> int | None:
+    """FSDP's version, None when what is written is no number."""
+    written = given.get("version", 2)
+    return int(written) if str(written).isdigit() else None
 
 
 def _fsdp_config(s: Settings, given: Mapping[str, Any]) -> Iterator[Finding]:
@@ -101,7 +107,7 @@ def _fsdp_config(s: Settings, given: Mapping[str, Any]) -> Iterator[Finding]:
             fix = (f"fsdp_config.{near}", given[plain]) if near else (field, REMOVE)
             message = f"{field} is read by nothing{hint}"
             yield s.finding("nested.unknown-key", "error", field, message, fix)
-        elif plain in _FIRST_VERSION and int(given.get("version", 2)) == 2:
+        elif plain in _FIRST_VERSION and _version(given) == 2:
             message = f"{field} is not used: it belongs to FSDP 1, and version 2 is used"
             yield s.finding("config.unused", "warning", field, message, (field, REMOVE))
     for key, known in (("auto_wrap_policy", _WRAPS), ("state_dict_type", _STATES)):

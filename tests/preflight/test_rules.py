@@ -435,3 +435,38 @@ def test_every_message_names_its_place_and_no_secret_is_in_the_result(tmp_path: 
     assert "hf_secret" not in str(body)
     assert body["resolved"]["num_generations"] == 8
     assert body["findings"][0]["line"] is not None
+
+
+ODD = [
+    None,
+    0,
+    -1.5,
+    "x",
+    [1],
+    {},
+    {1: 2},
+    {"version": "x", "backward_prefetch": 1},
+    {"num_steps": "x"},
+    {"a": {"b": [None]}},
+]
+NESTED = [
+    "model_init_kwargs",
+    "generation_kwargs",
+    "chat_template_kwargs",
+    "lr_scheduler_kwargs",
+    "gradient_checkpointing_kwargs",
+    "accelerator_config",
+    "fsdp_config",
+    "deepspeed",
+    "liger_kernel_config",
+    "transformers_continuous_batching_config",
+]
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_nothing_that_a_mapping_may_hold_ends_a_check(name: str, tmp_path: Path) -> None:
+    beside = {"fsdp": True, "use_liger_kernel": True, "lr_scheduler_type": "polynomial"}
+    for value in (*ODD, {"lr_end": "x", "min_lr": [1], "temperature": {}, "split_batches": "no"}):
+        start = Start(None, ("accelerate", "launch"), tmp_path / "run")
+        found = look(tmp_path, {**beside, name: value}, machine(A100), start)
+        assert found.done[0] == "static"
