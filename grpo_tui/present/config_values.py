@@ -60,12 +60,17 @@ def words_of(value: Any) -> str:
     return value if isinstance(value, str) else inline(value)
 
 
-def refusal(name: str, words: str) -> str:
+def in_lines(text: str) -> str:
+    """YAML that was typed over lines as words of a field: set in, as it would stand below the key."""
+    return "\n".join(f"  {line}" if line.strip() else "" for line in text.split("\n")) + "\n"
+
+
+def refusal(name: str, words: str, kind: Kind = "line") -> str:
     """Why words do not fit a field, empty when they do; no words are the default."""
     if not words.strip():
         return ""
     try:
-        value_of_words(name, words)
+        value_of_words(name, in_lines(words) if kind == "yaml" else words)
     except CoerceError as error:
         return str(error)
     return ""

@@ -243,6 +243,7 @@ class ConfigScreen(ConfigStart):
                 self._opened.add(row.group)
                 self._found, self._words = None, ""
         self.show_form(name)
+        self.on_config_form_chosen()
         self.call_after_refresh(self.show)
 
     def action_config_all(self) -> None:

@@ -228,10 +228,9 @@ class ValueDialog(LeftOnce, ModalScreen[str]):
             yield DialogText([()], id="word")
 
     def on_mount(self) -> None:
-        """Ready to type, at the end."""
+        """Ready to type."""
         area = self.query_one(YamlArea)
         area.show_text(self._text)
-        area.move_cursor(area.document.end)
         area.focus()
         self._tell()
 

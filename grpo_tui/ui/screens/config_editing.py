@@ -139,7 +139,7 @@ class ConfigEditing(Screen[None], Shell):
 
     def edit(self, row: FieldRow) -> None:
         """Ask for a value in the way that fits the field."""
-        from grpo_tui.present.config_values import refusal, way_of
+        from grpo_tui.present.config_values import in_lines, refusal, way_of
 
         value = self.value_of(row.name)
         if value is None:  # a key that nobody knows is mended in the text
@@ -153,6 +153,9 @@ class ConfigEditing(Screen[None], Shell):
             if words is not None:
                 self.put_words(row.name, words)
 
+        def take_lines(text: str | None) -> None:
+            take(in_lines(text) if text else text)
+
         if way.kind == "toggle":
             self.put_words(row.name, "false" if value.value is True else "true")
         elif way.kind == "choose":
@@ -165,9 +168,10 @@ class ConfigEditing(Screen[None], Shell):
         elif way.kind == "line":
             self._open_field(row, way.text)
         else:
-            check = partial(refusal, row.name)
-            dialog = ValueDialog(row.name, value.kind, way.text, check, yaml=way.kind == "yaml")
-            self.app.push_screen(dialog, take)
+            yaml = way.kind == "yaml"
+            check = partial(refusal, row.name, kind=way.kind)
+            dialog = ValueDialog(row.name, value.kind, way.text, check, yaml=yaml)
+            self.app.push_screen(dialog, take_lines if yaml else take)
 
     def value_of(self, name: str) -> FieldValue | None:
         """A field as it is now; None for a key that nobody knows."""

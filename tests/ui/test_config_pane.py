@@ -1,0 +1,410 @@
+"""The pane Config: fields changed in the form, the text typed, files saved, compared, changed by others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Input
+
+from grpo_tui.preflight.report import Preflight
+from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.config_messages import ConfigEvaluated, DiskChanged, StartEnded
+from grpo_tui.ui.screens.config import ConfigScreen
+from grpo_tui.ui.screens.config_dialogs import MenuDialog, ValueDialog
+from grpo_tui.ui.screens.config_diff import DiffScreen
+from grpo_tui.ui.screens.config_finding import CheckScreen, FindingsScreen
+from grpo_tui.ui.screens.rewards import RewardsScreen
+from grpo_tui.ui.widgets.config_form import ConfigForm
+from grpo_tui.ui.widgets.yaml_area import YamlArea
+from tests.ui.conftest import shown, until
+from tests.ui.open_configs import (
+    CONFIG,
+    app_with,
+    config_file,
+    looked_at,
+    on_field,
+    pane,
+    still_machine,
+    typed,
+)
+
+pytestmark = pytest.mark.usefixtures(still_machine.__name__)
+SIZE = (120, 40)
+
+
+def told(app: GrpoApp) -> list[str]:
+    """What was said aloud."""
+    return [str(said.message) for said in app._notifications]
+
+
+async def test_every_field_opens_with_its_value_and_its_origin() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        text = shown(app)
+        assert "num_generations" in text
+        assert "● file" in text
+        assert "nothing wrong in the file" in text
+        assert "8 completions a step" in text
+        await pilot.press("a")
+        assert len(screen.query_one(ConfigForm)._rows) > 220
+
+
+@pytest.mark.parametrize(
+    ("field", "keys", "line"),
+    [
+        ("learning_rate", ("enter", *["backspace"] * 8, *"5e-6", "enter"), "learning_rate: 5.0e-6"),
+        ("use_cpu", ("enter",), "use_cpu: false"),
+        ("loss_type", ("enter", "down", "enter"), "loss_type: dr_grpo"),
+        ("max_steps", ("x",), None),
+        ("max_steps", ("enter", *["backspace"] * 2, "enter"), None),
+    ],
+)  # fmt: skip
+async def test_a_field_is_changed_in_its_own_way_and_its_line_alone(
+    field: str, keys: tuple[str, ...], line: str | None
+) -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await on_field(pilot, field)
+        await pilot.press(*keys)
+        await looked_at(pilot)
+        assert screen.draft is not None
+        before, after = CONFIG.splitlines(), screen.draft.text.splitlines()
+        changed = [one for one in after if one not in before]
+        assert changed == ([line] if line is not None else [])
+        assert len(before) - len([one for one in before if one in after]) <= 1
+        assert "# one prompt" in screen.draft.text
+        assert screen.query_one(YamlArea).config_text == screen.draft.text
+        await pilot.press("u")
+        await looked_at(pilot)
+        assert screen.draft.text == CONFIG
+        await pilot.press("U")
+        assert screen.draft.text != CONFIG
+
+
+async def test_what_does_not_fit_is_refused_while_it_is_typed() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await on_field(pilot, "num_generations")
+        await pilot.press("enter", "x")
+        await until(pilot, lambda: "✗" in shown(app).split("num_generations ──")[1])
+        await pilot.press("enter")
+        assert screen.draft is not None
+        assert screen.draft.text == CONFIG
+        await pilot.press("escape")
+        assert screen.query_one(ConfigForm).has_focus
+
+
+async def test_a_list_is_edited_as_yaml() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await on_field(pilot, "grpo_tui.rewards")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ValueDialog) and "✓ fits" in shown(app))
+        await typed(pilot, "[")
+        await until(pilot, lambda: "✗" in shown(app).split("as YAML")[1])
+        await pilot.press("ctrl+s")
+        assert isinstance(app.screen, ValueDialog)
+        await pilot.press("backspace")
+        app.screen.query_one(YamlArea).show_text("- {name: right, source: rewards.py:correct}")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
+        assert screen.draft is not None
+        assert screen.draft.get("grpo_tui.rewards") == [{"name": "right", "source": "rewards.py:correct"}]
+
+
+async def test_a_fix_is_applied_by_one_key_and_findings_are_gone_to() -> None:
+    app = app_with(config_file(CONFIG + "  holdot: 3\n" + "loss_type: grpoo\n"))
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        assert "2 errors" in shown(app)
+        await pilot.press("F")
+        await until(pilot, lambda: isinstance(app.screen, FindingsScreen))
+        await pilot.press("down", "enter")
+        await until(
+            pilot, lambda: isinstance(app.screen, ConfigScreen) and screen.chosen_name() == "loss_type"
+        )
+        await pilot.press("f")
+        await until(pilot, lambda: "1 error" in shown(app))
+        assert screen.draft is not None
+        assert screen.draft.get("loss_type") == "grpo"
+        await pilot.press("right_square_bracket")
+        assert screen.chosen_name() == "grpo_tui.holdot"
+
+
+async def test_the_text_is_typed_and_the_form_follows() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await on_field(pilot, "max_steps")
+        await pilot.press("tab")
+        area = screen.query_one(YamlArea)
+        assert area.has_focus
+        assert area.cursor_location[0] == 9
+        await pilot.press("end", "0")
+        await until(pilot, lambda: "● unsaved" in shown(app))
+        assert screen.value_of("max_steps").value == 200  # type: ignore[union-attr]
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: screen.draft is not None and screen.draft.text == CONFIG)
+        assert area.config_text == CONFIG
+        await pilot.press("escape")
+        assert screen.chosen_name() == "max_steps"
+
+
+async def test_text_that_is_no_yaml_stays_editable_and_says_where() -> None:
+    app = app_with(config_file(CONFIG.replace("max_steps: 20", "max_steps: [20")))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "not readable line" in shown(app))
+        screen = pane(app)
+        await pilot.press("tab")
+        area = screen.query_one(YamlArea)
+        area.go_to(10)
+        await pilot.press("end", "right_square_bracket")
+        await looked_at(pilot)
+        await until(pilot, lambda: "not readable" not in shown(app))
+        assert screen.draft is not None
+        assert screen.draft.problem is None
+
+
+async def test_a_search_goes_to_the_best_field_by_name_or_help() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        await pilot.press("slash")
+        assert screen.query_one("#config-search", Input).has_focus
+        await typed(pilot, "vllm_mode")
+        await until(pilot, lambda: screen.chosen_name() == "vllm_mode")
+        await pilot.press("enter", "escape")
+        assert screen.chosen_name() == "vllm_mode"
+        assert "num_generations" not in shown(app) or len(screen.query_one(ConfigForm)._rows) > 20
+
+
+async def test_saving_writes_the_file_and_what_leaves_unsaved_asks() -> None:
+    path = config_file()
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        await on_field(pilot, "max_steps")
+        await pilot.press("x")
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, MenuDialog))
+        assert "not saved" in shown(app)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
+        assert path.read_text() == CONFIG
+        await pilot.press("w")
+        await until(pilot, lambda: "● unsaved" not in shown(app))
+        assert path.read_text() == CONFIG.replace("max_steps: 20\n", "")
+        await pilot.press("q")
+        await pilot.pause()
+    assert app.return_value is not None
+
+
+async def test_a_file_changed_on_disk_is_read_anew_or_asked_for() -> None:
+    path = config_file()
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await on_field(pilot, "max_steps")
+        path.write_text(CONFIG.replace("20", "30"))
+        screen.post_message(DiskChanged(path, gone=False))
+        await until(pilot, lambda: screen.draft is not None and "max_steps: 30" in screen.draft.text)
+        await pilot.press("x")
+        path.write_text(CONFIG.replace("20", "40"))
+        screen.post_message(DiskChanged(path, gone=False))
+        await until(pilot, lambda: isinstance(app.screen, MenuDialog))
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(app.screen, DiffScreen))
+        assert "max_steps: 40" in shown(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, MenuDialog))
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
+        assert "max_steps" not in path.read_text()
+
+
+async def test_saving_over_a_file_that_somebody_else_wrote_asks() -> None:
+    path = config_file()
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await on_field(pilot, "max_steps")
+        await pilot.press("x")
+        path.write_text("max_steps: 1\n")
+        await pilot.press("w")
+        await until(pilot, lambda: isinstance(app.screen, MenuDialog))
+        await pilot.press("t")
+        await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
+        assert screen.draft is not None
+        assert screen.draft.text == path.read_text() == "max_steps: 1\n"
+
+
+@pytest.mark.parametrize(("choice", "said"), [(0, "max_steps: 20"), (1, "num_generations_eval")])
+async def test_differences_are_shown(choice: int, said: str) -> None:
+    app = app_with(config_file(CONFIG + "num_generations_eval: 4\n"))
+    async with app.run_test(size=SIZE) as pilot:
+        await on_field(pilot, "max_steps")
+        await pilot.press("x")
+        await looked_at(pilot)
+        await pilot.press("D", *["down"] * choice, "enter")
+        await until(pilot, lambda: isinstance(app.screen, DiffScreen))
+        assert said in shown(app)
+
+
+async def test_a_start_is_held_back_by_errors_unless_a_person_insists(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[list[str]] = []
+
+    def start_run(words: list[str]) -> tuple[bool, str]:
+        asked.append(words)
+        return False, "no GPU"
+
+    monkeypatch.setattr("grpo_tui.ui.resuming.start_run", start_run)
+    path = config_file(CONFIG.replace("num_generations: 8", "num_generations: 3"))
+    app = app_with(path, run_dir=Path("runs/other"))
+    async with app.run_test(size=SIZE) as pilot:
+        await looked_at(pilot)
+        await pilot.press("S")
+        await until(pilot, lambda: "in the way of a start" in shown(app))
+        await pilot.press("n", "S", "exclamation_mark")
+        await until(pilot, lambda: told(app) == ["It did not start: no GPU"])
+        assert asked == [[str(path), "--run-dir", "runs/other", "--force"]]
+
+
+async def test_a_start_asks_to_save_then_once_and_shows_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Path] = []
+    app = app_with(config_file())
+    monkeypatch.setattr(app, "open_run", opened.append)
+    monkeypatch.setattr("grpo_tui.ui.resuming.start_run", lambda words: (True, "started"))
+    async with app.run_test(size=SIZE) as pilot:
+        await on_field(pilot, "max_steps")
+        await pilot.press("x", "S")
+        await until(pilot, lambda: "save first?" in shown(app))
+        await pilot.press("w")
+        await until(pilot, lambda: "start training?" in shown(app))
+        assert "runs/toy" in shown(app)
+        await pilot.press("y")
+        await until(pilot, lambda: bool(opened))
+        assert opened == [Path("runs/toy").absolute()]
+
+
+async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from grpo_tui.core.findings import Finding
+    from grpo_tui.preflight.report import ChecklistItem
+
+    found = Preflight(
+        None,
+        (Finding("data.nulls", "error", "dataset_name", 3, "3 prompts are empty (rows 1, 2, 3)"),),
+        checklist=(ChecklistItem("Set up logging", "yes", "every step is kept"),),
+    )
+
+    def check(*args: Any, **more: Any) -> Preflight:
+        more["progress"]("reading rows")
+        return found
+
+    monkeypatch.setattr("grpo_tui.preflight.run.check", check)
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await on_field(pilot, "max_steps")
+        await pilot.press("c")
+        await until(pilot, lambda: isinstance(app.screen, CheckScreen))
+        assert "3 prompts are empty" in shown(app)
+        assert "Set up logging" in shown(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ConfigScreen) and "1 error" in shown(app))
+        assert screen.chosen_name() == "dataset_name"
+        screen.to_form("max_steps")
+        await pilot.press("x")
+        await until(pilot, lambda: "changed since the check" in shown(app) and "1 error" not in shown(app))
+
+
+async def test_an_answer_to_an_older_text_is_passed_over() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        old = screen.evaluation
+        assert old is not None
+        screen.number += 1
+        screen.evaluation = None
+        screen.post_message(ConfigEvaluated(old))
+        await pilot.pause()
+        assert screen.evaluation is None
+
+
+async def test_rewards_shows_those_of_the_same_file() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        await looked_at(pilot)
+        wish = app._rewards_wish
+        assert wish is not None
+        assert wish.config().section.rewards[0].name == "correct"
+        app._rewards_wish = None  # the lab need not start for this
+        await pilot.press("3")
+        await until(pilot, lambda: isinstance(app.screen, RewardsScreen))
+
+
+async def test_without_a_config_it_says_how_one_is_opened() -> None:
+    Path("configs.yaml").write_text(CONFIG)
+    app = app_with(None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("2")
+        await until(pilot, lambda: "begins a config from a preset" in shown(app))
+        await pilot.press("n")
+        await until(pilot, lambda: "gsm8k" in shown(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: "gsm8k.yaml" in shown(app))
+        await pilot.press("enter")
+        screen = await looked_at(pilot)
+        assert Path("gsm8k.yaml").is_file()
+        assert screen.draft is not None
+        assert screen.draft.preset is not None
+        await pilot.press("o")
+        await until(pilot, lambda: "configs.yaml" in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.wish is not None and screen.wish.path.name == "configs.yaml")
+
+
+HOSTILE = """\
+# [/b] [@click=app.quit]x[/] \x1b]52;c;Z\x07 \u202e
+model_name_or_path: "[bold]\\e]52;c;Z\\a"
+output_dir: "runs/\\x9b31m"
+"[@click=app.bell]": 3
+"""
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_hostile_file_is_painted_and_not_obeyed(size: tuple[int, int]) -> None:
+    app = app_with(config_file(HOSTILE, "[b]x\x1b.yaml"))
+    async with app.run_test(size=size) as pilot:
+        await until(
+            pilot, lambda: pane(app).evaluation is not None if isinstance(app.screen, ConfigScreen) else False
+        )
+        for keys in ((), ("F",), ("escape", "tab"), ("escape", "D"), ("escape",)):
+            await pilot.press(*keys)
+            await pilot.pause()
+            text = shown(app)
+            assert not set(text) & {"\x1b", "\x07", "\x9b", "\u202e"}
+        assert app.is_running
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (200, 50), (20, 5)])
+async def test_every_size_works(size: tuple[int, int]) -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=size) as pilot:
+        screen = await looked_at(pilot)
+        await pilot.press("tab")
+        await pilot.pause()
+        area = screen.query_one(YamlArea)
+        assert area.has_focus
+        assert area.display
+        await pilot.press("escape", "down", "down")
+        assert screen.query_one(ConfigForm).has_focus
+
+
+async def test_a_run_that_did_not_start_says_why() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        screen.post_message(
+            StartEnded(Path("runs/toy"), started=False, said="runs/toy holds a run [b]already")
+        )
+        await until(pilot, lambda: told(app) == ["It did not start: runs/toy holds a run [b]already"])
