@@ -19,12 +19,13 @@ def add_plan_commands(commands: Commands) -> None:
     """Add `plan` and `gpus`."""
     plan = commands.add_parser(
         "plan",
-        help="what a config comes to: prompts, steps, hours, checkpoints, memory; loads nothing",
+        help="what a config comes to: prompts, steps, hours, checkpoints, memory; loads no model",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(
             [
                 "examples:",
                 "  grpo-tui plan my.yaml",
+                "  grpo-tui plan my.yaml --count",
                 "  grpo-tui plan my.yaml --gpu 24GB --set use_peft=true",
                 "  grpo-tui plan my.yaml --world-size 4 --gpu H100 --json",
                 "See docs/plan.md.",
@@ -44,6 +45,9 @@ def add_plan_commands(commands: Commands) -> None:
     plan.add_argument("--rows", type=positive, metavar="N", help="training rows, when they are not counted")
     plan.add_argument(
         "--prompt-tokens", type=positive, metavar="N", help="tokens of the longest prompt (default 256)"
+    )
+    plan.add_argument(
+        "--count", action="store_true", help="count rows, tokens and parameters first; takes seconds"
     )
     add_overrides(plan)
     plan.add_argument("--json", action="store_true", help="the documented JSON object")

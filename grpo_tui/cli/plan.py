@@ -6,6 +6,7 @@ Gathers what lies outside a config and prints the plan; the sums are `config.pla
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,12 @@ from grpo_tui.config.plan import Device, Plan, PlanSettings, Surroundings, plan,
 from grpo_tui.config.plan.cards import CARDS, card
 from grpo_tui.config.resolve import inspect_config, reload_config
 from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.core.text import one_line
+from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.machine import this_machine
 from grpo_tui.preflight.planning import device_of
+from grpo_tui.preflight.shape import shape_of_facts
+from grpo_tui.preflight.static import Source, Start
 from grpo_tui.present.known_rates import known_rates, measured
 from grpo_tui.present.plan_text import plan_list
 from grpo_tui.store.layout import RunFolder
@@ -46,6 +51,9 @@ def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
     machine = this_machine()
     device = _device(parsed.gpu) if parsed.gpu else device_of(config, machine)
     root = Path(config.grpo.get("output_dir") or "outputs")
+    facts = _counted(config, words, parsed) if parsed.count else Facts()
+    data = facts.data if facts.data is not None and not facts.data.problem else None
+    lengths = data.prompt_tokens if data is not None else None
     lora = PlanSettings.of(config).flag("use_peft")
     known = measured(config.model, device, lora=lora)
     rates = known_rates([Path.cwd(), root.absolute().parent], config.model)
@@ -53,9 +61,9 @@ def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
         config,
         Surroundings(
             world_size=parsed.world_size or world_size(words) or 1,
-            rows=parsed.rows,
-            prompt_tokens=parsed.prompt_tokens,
-            model=read_shape(config.model),
+            rows=parsed.rows or (data.train_rows if data is not None else None),
+            prompt_tokens=parsed.prompt_tokens or (lengths.most if lengths is not None else None),
+            model=shape_of_facts(facts.model) or read_shape(config.model),
             device=device,
             accelerate=accelerate_config(words),
             correction=known.correction,
@@ -63,6 +71,22 @@ def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
             rates=(*rates, *known.rates),
         ),
     )
+
+
+def _counted(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Facts:
+    """Rows, tokens and parameters, counted by the pre-flight's process; what cannot be is said on stderr."""
+    from grpo_tui.cli.check import progress
+    from grpo_tui.preflight.run import check
+
+    size = parsed.world_size or world_size(words)
+    source = Source(parsed.config, saved=config)
+    facts = check(source, Start(size, words), progress=progress, parts=("static", "model", "data")).facts
+    progress("")
+    for what, part in (("model", facts.model), ("data", facts.data)):
+        problem = part.problem if part is not None else "it could not be looked at"
+        if problem:
+            print(f"the {what} is not counted: {one_line(problem, 200)}", file=sys.stderr)
+    return facts
 
 
 def _device(name: str) -> Device:

@@ -20,9 +20,10 @@ from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.demo import DEMO_CONFIG
-from grpo_tui.preflight.facts import Facts
+from grpo_tui.preflight.facts import DataFacts, Facts, Lengths
 from grpo_tui.preflight.machine import GpuFacts, Machine
 from grpo_tui.preflight.planning import plan_findings, plan_of
+from grpo_tui.preflight.report import Preflight
 from grpo_tui.present.known_rates import machine_name, measured
 from grpo_tui.store.hardware import Gpu, GpuProcess
 from grpo_tui.store.spec import RunSpec, read_spec
@@ -131,6 +132,20 @@ def test_a_trial_corrects_the_next_plan(cache: Path, capsys: pytest.CaptureFixtu
     found = json.loads(capsys.readouterr().out)
     assert found["memory"]["correction"] == 2.0
     assert found["duration"] == {"step_s": 0.25, "total_s": 30.0, "run": "a trial", "scaled": False}
+
+
+def test_what_the_pre_flight_counts_is_planned_with(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lengths = Lengths(count=100, least=1, mean=2.0, p50=2, p95=3, p99=3, most=77)
+    facts = Facts(data=DataFacts("rows", train_rows=100, prompt_tokens=lengths))
+    monkeypatch.setattr("grpo_tui.preflight.run.check", lambda *_, **__: Preflight(None, facts=facts))
+    assert main(["plan", str(DEMO_CONFIG), "--json", "--count"]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)
+    assert (found["rows"], found["steps_per_epoch"]) == (100, 12)
+    assert found["tokens_per_step_at_most"] == 64 * (40 + 77)
+    assert "the model is not counted: it could not be looked at" in said.err
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{", '{"a": 3}', '{"a": {"model": 3}}', '{"a": {"step_s": "x"}}'])
