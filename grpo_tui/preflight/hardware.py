@@ -22,6 +22,7 @@ def hardware_findings(settings: Settings, gpus: Sequence[GpuFacts]) -> list[Find
     if not gpus:
         return list(_without_gpu(settings))
     found = list(_precision(settings, gpus))
+    found += _attention(settings)
     found += _enough(settings, gpus)
     return found
 
@@ -96,6 +97,20 @@ def _precision(s: Settings, gpus: Sequence[GpuFacts]) -> Iterator[Finding]:
         message = f"{who}, and {s.get('attn_implementation')} needs 8.0"
         fix = ("attn_implementation", "sdpa")
         yield s.finding("hardware.attention", "error", "attn_implementation", message, fix)
+
+
+def _attention(s: Settings) -> Iterator[Finding]:
+    # Flash attention has kernels for 16 bits alone; under autocast float32 weights are cast for it.
+    given = s.mapping("model_init_kwargs")
+    field = "attn_implementation"
+    kind = s.get(field)
+    if not kind:
+        field, kind = f"model_init_kwargs.{field}", given.get(field)
+    stored = given.get("dtype") or s.get("dtype")
+    sixteen = trains_in_bf16(s) or s.get("fp16") or stored != "float32"
+    if "flash" in str(kind) and not sixteen:
+        message = f"{kind} computes in 16 bits, and the run is in float32 throughout (bf16 and fp16 are off)"
+        yield s.finding("hardware.attention-dtype", "error", field, message, (field, "sdpa"))
 
 
 def _enough(s: Settings, gpus: Sequence[GpuFacts]) -> Iterator[Finding]:

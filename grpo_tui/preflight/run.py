@@ -22,6 +22,7 @@ from grpo_tui.preflight.checker import CheckCancelledError, Checked, Checker
 from grpo_tui.preflight.checklist import checklist
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.folder import run_root
+from grpo_tui.preflight.known_model import facts_findings
 from grpo_tui.preflight.machine import Machine, this_machine
 from grpo_tui.preflight.memory import Memory
 from grpo_tui.preflight.planning import plan_findings, plan_of
@@ -161,6 +162,7 @@ class _Flight:
         """Everything known so far as one value."""
         made = self._plan()
         found = [*self.first.findings, *self.reached, *self.checked]
+        found += facts_findings(self.settings, self.facts)
         tips: list[Finding] = []
         if self.rewards is not None:
             said = _unsaid(self.rewards.findings, found)
@@ -218,9 +220,13 @@ def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
         elif "rewards" in flight.parts and known is not None:
             flight.rewards = known
             flight.done.append("rewards")
-        if "model" in flight.parts or "data" in flight.parts:
-            _facts(flight, config, asking, key)
-    if rewards is not None and not cancel.is_set():
+        try:
+            if "model" in flight.parts or "data" in flight.parts:
+                _facts(flight, config, asking, key)
+        except BaseException:
+            cancel.set()  # leaving waits for what runs beside, which must end now
+            raise
+    if rewards is not None and not cancel.is_set() and rewards.result().looked:
         memory.keep_rewards(key, rewards.result())
 
 

@@ -27,6 +27,7 @@ from grpo_tui.preflight.advice import advice
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.folder import folder_findings, run_root
 from grpo_tui.preflight.hardware import hardware_findings
+from grpo_tui.preflight.launching import launch_findings
 from grpo_tui.preflight.machine import Machine, this_machine
 from grpo_tui.preflight.report import Preflight, in_order
 from grpo_tui.preflight.servers import port_findings, server_findings, server_note
@@ -125,6 +126,7 @@ def rule_findings(settings: Settings, start: Start, machine: Machine, file: Path
         found += rules(settings)
     found += hardware_findings(settings, machine.gpus)
     found += version_findings(settings, machine)
+    found += launch_findings(settings, start.launcher, machine)
     found += folder_findings(settings, start.root or run_root(settings, file), resume=start.resume)
     return found
 

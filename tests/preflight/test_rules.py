@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,13 @@ import pytest
 import yaml
 
 from grpo_tui.config.draft import Draft
+from grpo_tui.config.rules import Settings
+from grpo_tui.config.section import Section
+from grpo_tui.config.trl_fields import load_fields
+from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.demo import DEMO_MODEL
+from grpo_tui.preflight.facts import Facts, ModelFacts, Whereabouts
+from grpo_tui.preflight.known_model import facts_findings
 from grpo_tui.preflight.machine import Answer, Machine
 from grpo_tui.preflight.packages import window
 from grpo_tui.preflight.report import Preflight
@@ -336,6 +343,13 @@ def test_the_base_of_the_table_is_clean(tmp_path: Path) -> None:
         ({"report_to": "wandb"}, machine(A100), "packages.login", "error"),
         ({"push_to_hub": True}, machine(A100), "packages.login", "error"),
         ({"use_vllm": True, "vllm_mode": "server"}, machine(A100), "vllm.server", "error"),
+        (
+            {"attn_implementation": "flash_attention_2", "bf16": False},
+            machine(A100),
+            "hardware.attention-dtype",
+            "error",
+        ),
+        ({}, machine(A100, A100, env={"CUDA_VISIBLE_DEVICES": "0,1"}), "launch.several-gpus", "error"),
     ],
 )
 def test_what_the_machine_lacks_is_found(
@@ -409,6 +423,33 @@ def test_several_processes_need_a_free_port_and_a_whole_batch(tmp_path: Path) ->
     three = Start(3, ("torchrun", "--nproc_per_node", "3"), tmp_path / "run")
     found = look(tmp_path, {"per_device_train_batch_size": 4}, machine(A100, A100, A100), three)
     assert {f.id for f in found.findings} == {"batch.indivisible"}
+
+
+@pytest.mark.parametrize(
+    ("words", "severity"),
+    [
+        (("accelerate", "launch", "--cpu", "--num_processes", "2"), "error"),
+        (("accelerate", "launch", "--num_processes", "2"), "warning"),
+        (("accelerate", "launch", "--multi_gpu", "--num_processes", "2"), None),
+        (("torchrun", "--nproc_per_node", "2"), None),
+    ],
+)
+def test_a_launcher_that_starts_one_process_on_the_cpu_is_found(
+    words: tuple[str, ...], severity: str | None, tmp_path: Path
+) -> None:
+    start = Start(2, words, tmp_path / "run")
+    found = look(tmp_path, {"use_cpu": True, "bf16": False}, machine(), start)
+    assert [f.severity for f in found.findings if f.id == "launch.cpu"] == ([severity] if severity else [])
+
+
+def test_what_the_model_cannot_give_is_found_once_it_is_known() -> None:
+    model = ModelFacts(Whereabouts("m", "folder"), architecture="LlamaForCausalLM", context=256)
+    asked = {"router_aux_loss_coef": 0.01, "use_vllm": True, "vllm_max_model_length": 512}
+    settings = Settings({"GRPOConfig": asked}, Section(), load_fields(), YamlDocument({}), 1)
+    assert {f.id for f in facts_findings(settings, Facts(model))} == {"model.no-router", "model.context"}
+    mixture = replace(model, experts=4, context=1024)
+    assert facts_findings(settings, Facts(mixture)) == []
+    assert facts_findings(settings, Facts()) == []
 
 
 @pytest.mark.parametrize(
