@@ -39,7 +39,7 @@ from grpo_tui.store.query_ast import Query
 from grpo_tui.store.query_sql import Condition, RunNames, condition, sort_key
 from grpo_tui.store.query_text import read_query
 from grpo_tui.store.query_values import ordered
-from grpo_tui.store.rollouts import RolloutQueries
+from grpo_tui.store.rollouts import IMPORTED, RolloutQueries
 from grpo_tui.store.search_child import MOST_SLOW
 from grpo_tui.store.search_scan import ChildScan, DirectScan, Scan, ScanFailed, ScanStopped
 
@@ -98,6 +98,7 @@ class Search(RolloutQueries):
         self._direct: list[DirectScan] = []
         self._children: list[ChildScan] = []
         self._frequent: Counter[str] | None = None
+        self._known_counts: dict[tuple[bool, int | None], tuple[int, Counter[int]]] = {}
 
     def close(self) -> None:
         """Close all connections and end the children."""
@@ -181,7 +182,7 @@ class Search(RolloutQueries):
 
     def _job(
         self, query: str | Query, sort: str | Sequence[SortKey], superseded: bool, after_group: int
-    ) -> tuple[_Job, dict[int, int]]:
+    ) -> tuple[_Job, Counter[int]]:
         line = query if isinstance(query, str) else ""
         asked = read_query(query) if isinstance(query, str) else query
         keys = tuple(read_sort(sort) if isinstance(sort, str) else sort)
@@ -202,15 +203,28 @@ class Search(RolloutQueries):
         job = _Job(found, sql, tuple(head), wanted.values, wanted.patterns, heavy, newest - after_group)
         return job, counts
 
-    def _counts(self, after_group: int, newest: int, *, everything: bool) -> dict[int, int]:
-        """Completions by step, superseded ones among them only when everything is asked for."""
-        which = "1" if everything else "g.superseded = 0"
+    def _counts(self, after_group: int, newest: int, *, everything: bool) -> Counter[int]:
+        """Completions by step, superseded ones among them only when everything is asked for.
+
+        What was counted once is only added to: groups do not change, but by a resume, a new attempt.
+        """
+        if after_group or self.fact(IMPORTED) is not None:  # a copy may replace groups
+            return self._counted(after_group, newest, everything=everything)
+        key = everything, self._one("SELECT max(attempt) FROM attempt")[0]
+        upto, counts = self._known_counts.get(key, (0, Counter()))
+        if upto < newest:
+            counts = counts + self._counted(upto, newest, everything=everything)
+            self._known_counts[key] = newest, counts
+        return counts
+
+    def _counted(self, after_group: int, newest: int, *, everything: bool) -> Counter[int]:
         rows = self._all(
-            f"SELECT g.step, count(*) FROM {_PAIRS} WHERE g.id > ? AND g.id <= ? AND {which} GROUP BY g.step",
+            f"SELECT g.step, count(*) FROM {_PAIRS} WHERE g.id > ? AND g.id <= ?"
+            f" AND {'1' if everything else 'g.superseded = 0'} GROUP BY g.step",
             after_group,
             newest,
         )
-        return {row[0]: row[1] for row in rows}
+        return Counter({row[0]: row[1] for row in rows})
 
     def _blocks(self, found: Found, after_group: int) -> Iterator[tuple[int, int]]:
         """First and last group of each block, the newest first unless the order asks for the oldest."""
@@ -243,7 +257,7 @@ class _State:
     """A search under way: hands out blocks and gathers what comes back."""
 
     def __init__(
-        self, job: _Job, counts: dict[int, int], began: float, on_part: Callable[[Found], None] | None
+        self, job: _Job, counts: Counter[int], began: float, on_part: Callable[[Found], None] | None
     ) -> None:
         self._job = job
         self._counts = counts

@@ -10,15 +10,20 @@ import contextlib
 import hashlib
 import json
 import os
+import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
 
+from grpo_tui.store.connection import RunDatabaseError, open_reader
 from grpo_tui.store.importers.sources import Source
+from grpo_tui.store.layout import RunFolder
 
 FOLDER_VARIABLE = "GRPO_TUI_CACHE_DIR"
+MOMENT_S = 1.5
+"""So long a screen waits for a copy to be whole."""
 LIMIT_S = 1800.0
 """A first copy of a very large folder may take so long."""
 
@@ -74,27 +79,51 @@ def opened(source: Source) -> Path:
 def follow(source: Source) -> Iterator[Path]:
     """Keep the copy up to date while the folder grows; the child ends with this process at the latest.
 
+    A first copy that takes longer than a moment goes on while it is looked at.
+
     Raises:
         LogFolderError: As `opened`.
     """
-    root = opened(source)
+    root = copy_root(source)
     child = subprocess.Popen(
         [*_words(source), "--follow"],
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=_environment(),
     )
     try:
+        _begun(child, source, root)
         yield root
     finally:
-        stdin: IO[bytes] | None = child.stdin
-        if stdin is not None:
-            stdin.close()
+        if child.stdin is not None:
+            child.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(1.0)
         child.kill()
         child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
+
+
+def _begun(child: subprocess.Popen[bytes], source: Source, root: Path) -> None:
+    """Wait until the copy is whole, or for a moment when there is something to look at."""
+    assert child.stdout is not None
+    until = time.monotonic() + MOMENT_S
+    while not select.select([child.stdout], [], [], 0.05)[0]:
+        if time.monotonic() > until and _can_be_read(RunFolder(root).database):
+            return
+    answer = _answer(child.stdout.readline())
+    if "error" in answer:
+        raise LogFolderError(f"{source.folder}: {answer['error']}")
+
+
+def _can_be_read(database: Path) -> bool:
+    try:
+        open_reader(database).close()
+    except RunDatabaseError:
+        return False
+    return True
 
 
 def _words(source: Source) -> list[str]:

@@ -164,6 +164,7 @@ class Copy:
         files = self._source.files()
         began = min((path.stat().st_mtime for _, path in files), default=time.time())
         self._writer.write([AttemptStarted(1, began, "", 0)])
+        self._end(trl_log.TrainerState(), files)
         absent = trl_log.ABSENT if self._source.kind == "trl" else verl_log.ABSENT
         return {
             "version": VERSION,
@@ -221,6 +222,7 @@ def main() -> None:
     stand_back()
     source = source_at(Path(sys.argv[1]))
     follow = "--follow" in sys.argv[2:]
+    said: dict[str, str] | None = None
     while True:
         answer: dict[str, str] = {"error": "there are no logged completions here any more"}
         if source is not None:
@@ -230,8 +232,10 @@ def main() -> None:
                 answer = {"error": NO_PYARROW}
             except (OSError, sqlite3.Error, RunDatabaseError) as error:
                 answer = {"error": str(error)}
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+        if answer != said:  # nobody reads more than the first lines
+            sys.stdout.write(json.dumps(answer) + "\n")
+            sys.stdout.flush()
+            said = answer
         if not follow or select.select([sys.stdin], [], [], EVERY_S)[0]:
             return
 
