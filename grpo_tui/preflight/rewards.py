@@ -121,8 +121,7 @@ def _ending(lab: Lab, cancel: threading.Event) -> Iterator[None]:
     def watch() -> None:
         while not over.wait(LOOK_S):
             if cancel.is_set():
-                lab.interrupt()
-                return
+                lab.interrupt()  # again until it is over: the child may have started since
 
     watcher = threading.Thread(target=watch, name="preflight-cancel", daemon=True)
     watcher.start()

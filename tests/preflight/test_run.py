@@ -1,0 +1,142 @@
+"""The parts of a check: told as they come, remembered while nothing changes, ended on purpose."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.core.findings import Finding
+from grpo_tui.demo import DEMO_MODEL
+from grpo_tui.preflight import run
+from grpo_tui.preflight.checker import Checked, Checker
+from grpo_tui.preflight.facts import DataFacts, Facts
+from grpo_tui.preflight.memory import Memory
+from grpo_tui.preflight.report import Preflight
+from grpo_tui.preflight.rewards import RewardLook
+from grpo_tui.preflight.run import Children, check
+from grpo_tui.preflight.static import Source, Start
+from tests.preflight.machines import A100, machine
+
+SLOW = Finding("rewards.slow", "warning", "grpo_tui.rewards.0", 9, "takes long")
+FEW = Finding("data.duplicates", "warning", "grpo_tui.dataset", 8, "two rows are the same")
+
+
+class Asked:
+    """Stands in for the processes; says how often each was asked."""
+
+    def __init__(self) -> None:
+        self.data = self.rewards = 0
+        self.cancelled = False
+
+    def checked(self, checker: Checker, config: Any, **kw: Any) -> Checked:
+        self.data += 1
+        found = Checked(Facts(data=DataFacts("rows.jsonl", looked_at=3, train_rows=3)), (FEW,), True)
+        kw["tell"](found)
+        return found
+
+    def look(self, config: Any, lab: Any, cancel: threading.Event, *rest: Any) -> RewardLook:
+        self.rewards += 1
+        return RewardLook((SLOW,), 8, ("right",), True)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    stand_in = Asked()
+    monkeypatch.setattr(Checker, "check", lambda self, config, **kw: stand_in.checked(self, config, **kw))
+    monkeypatch.setattr(run, "look_at_rewards", stand_in.look)
+    return stand_in
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "q", "answer": "1"}\n' * 60)
+    (tmp_path / "own.py").write_text(
+        "def right(completions, answer, **kw): return [0.0 for _ in completions]\n"
+    )
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        f"model_name_or_path: {DEMO_MODEL}\nuse_cpu: true\nbf16: false\nmax_steps: 20\nsave_steps: 10\n"
+        "max_completion_length: 40\n"
+        "grpo_tui:\n  dataset: rows.jsonl\n  rewards: [{name: right, source: own.py:right}]\n"
+    )
+    return Source(file)
+
+
+def test_each_part_is_told_with_all_that_was_known_before(
+    asked: Asked, source: Source, tmp_path: Path
+) -> None:
+    told: list[Preflight] = []
+    found = check(source, Start(root=tmp_path / "run"), tell=told.append, machine=machine(A100))
+    assert set(told[0].done) == {"static", "plan"}
+    assert {f.id for f in told[0].findings} == set()
+    assert {f.id for f in found.findings} == {"rewards.slow", "data.duplicates"}
+    assert found.done == ("static", "model", "data", "rewards", "plan")
+    assert all(set(a.done) <= set(b.done) for a, b in pairwise(told))
+    assert told[-1].to_json() == found.to_json()
+
+
+def test_what_was_found_is_remembered_until_a_file_changes(
+    asked: Asked, source: Source, tmp_path: Path
+) -> None:
+    memory, start = Memory(), Start(root=tmp_path / "run")
+
+    def again() -> tuple[int, int]:
+        found = check(source, start, machine=machine(A100), memory=memory)
+        assert {f.id for f in found.findings} == {"rewards.slow", "data.duplicates"}
+        return asked.data, asked.rewards
+
+    assert again() == (1, 1)
+    assert again() == (1, 1)
+    (tmp_path / "own.py").write_text("def right(completions, **kw): return [1.0 for _ in completions]\n")
+    assert again() == (2, 2)
+    with (tmp_path / "rows.jsonl").open("a") as rows:
+        rows.write('{"prompt": "new", "answer": "2"}\n')
+    assert again() == (3, 3)
+    source.path.write_text(source.path.read_text() + "  holdout: 4\n")
+    assert again() == (4, 4)
+
+
+def test_a_part_that_is_not_wanted_is_not_looked_at(asked: Asked, source: Source, tmp_path: Path) -> None:
+    found = check(
+        source, Start(root=tmp_path / "run"), machine=machine(A100), parts=("static", "data", "plan")
+    )
+    assert (asked.data, asked.rewards) == (1, 0)
+    assert found.done == ("static", "data", "plan")
+    assert [item.mark for item in found.checklist][1] == "idle"
+
+
+def test_the_processes_are_not_asked_when_no_config_is_left(
+    asked: Asked, source: Source, tmp_path: Path
+) -> None:
+    source.path.write_text("learning_rte: 1.0\n" + source.path.read_text())
+    found = check(source, Start(root=tmp_path / "run"), machine=machine(A100))
+    assert not found.ok
+    assert not found.can_be_forced
+    assert (asked.data, asked.rewards) == (0, 0)
+
+
+def test_an_end_on_purpose_ends_the_real_processes(source: Source, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("import time\ntime.sleep(600)\n")
+    cancel = threading.Event()
+    said: list[str] = []
+
+    def hear(what: str) -> None:
+        said.append(what)
+        if what == "loading the rewards":
+            threading.Timer(0.2, cancel.set).start()
+
+    with Children() as kept:
+        found = check(
+            source,
+            Start(root=tmp_path / "run"),
+            machine=machine(A100),
+            cancel=cancel,
+            progress=hear,
+            children=kept,
+        )
+    assert "rewards" not in found.done
+    assert "loading the rewards" in said
