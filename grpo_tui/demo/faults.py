@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,13 @@ FAULTS: dict[str, Fault] = {
             "every completion of a group gets the same reward: nothing is learnt, and nothing says so",
             "the only reward scores the question instead of the answer: look at flat groups, not at reward",
             ("grpo_tui.rewards=[{name: question, source: faults.py:scores_the_question}]",),
+        ),
+        Fault(
+            "first-digit",
+            "a reward reads one digit of each answer: find the right completions that it calls wrong",
+            "the reward `correctness` reads the first digit of an answer alone: look at groups that are all "
+            "wrong, and at what it extracted",
+            _instead_of_correctness("correctness", "correctness_of_the_first_digit"),
         ),
         Fault(
             "truncated",
@@ -225,6 +233,28 @@ def scores_the_question(completions: Sequence[Any], answer: Sequence[str], **kwa
         **kwargs: What else TRL hands over; unused.
     """
     return [1.0 if int(gold) % 2 == 0 else 0.0 for gold in answer]
+
+
+def correctness_of_the_first_digit(
+    completions: Sequence[Any],
+    answer: Sequence[str],
+    log_extra: Callable[[str, list[Any]], None] | None = None,
+    **kwargs: Any,
+) -> list[float]:
+    """Score by a pattern that lacks a `+`: it reads one digit, so no sum from 10 on is ever right.
+
+    Args:
+        completions: The batch's completions.
+        answer: The right sum of each.
+        log_extra: TRL's way of keeping a column of values with the completions.
+        **kwargs: What else TRL hands over; unused.
+    """
+    matches = [re.search(r"<answer>(\d)", completion_text(completion)) for completion in completions]
+    found = ["none" if match is None else match.group(1) for match in matches]
+    if log_extra is not None:
+        log_extra("extracted", found)
+        log_extra("gold", list(answer))
+    return [1.0 if number == gold else 0.0 for number, gold in zip(found, answer, strict=True)]
 
 
 _first_step: int | None = None
