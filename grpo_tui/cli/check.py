@@ -55,6 +55,8 @@ def _wanted(parsed: Any) -> tuple[Source, Start]:
     overrides = tuple(parsed.overrides)
     if path.is_dir():
         return _of_run(path, overrides, parsed)
+    if not path.is_file():
+        raise CommandError(f"there is no file {path}")
     source = Source(path, overrides=overrides)
     size: int | None = parsed.world_size
     words: tuple[str, ...] = ()

@@ -125,6 +125,19 @@ OTHER_NAMES: Mapping[str, str] = {
     "dataset": "dataset_name",
 }
 
+_LORA = {
+    "r": "lora_r",
+    "lora_alpha": "lora_alpha",
+    "lora_dropout": "lora_dropout",
+    "target_modules": "lora_target_modules",
+    "modules_to_save": "lora_modules_to_save",
+    "task_type": "lora_task_type",
+    "use_rslora": "use_rslora",
+    "use_dora": "use_dora",
+}
+"""Keys of PEFT's LoraConfig, and what a TRL file calls them."""
+_LORA_MAPPINGS = ("peft_config", "lora_config", "peft", "lora")
+
 LAUNCHER_KEYS = frozenset(
     {
         "accelerate_config",
@@ -174,6 +187,11 @@ def explain(
         return message, Fix(key, None)
     if key in section_keys:
         return f"{key} belongs under `grpo_tui:`", Fix(f"grpo_tui.{key}", value)
+    if key in _LORA_MAPPINGS and isinstance(value, dict):
+        names = ", ".join(f"{_LORA[k]}: {v}" for k, v in value.items() if k in _LORA)
+        beside = f", with {names}" if names else ""
+        message = f"{key} is no key of a TRL file; LoRA is use_peft: true at the left margin{beside}"
+        return message, Fix("use_peft", True)
     nested = _nested(value, known)
     if nested:
         message = (

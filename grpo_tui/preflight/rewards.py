@@ -99,7 +99,8 @@ def _placed(
     key = _key_of(info, config) if info is not None else finding.field
     message = finding.message
     if info is not None and info.file is not None and finding.line is not None:
-        message += f" ({Path(info.file).name}:{finding.line})"
+        place = f"{Path(info.file).name}:{finding.line}"
+        message += f" ({place})" if place not in message else ""
     line = line_of(key) if line_of is not None and key is not None else None
     return replace(finding, field=key, line=line, message=message, fix=fix)
 

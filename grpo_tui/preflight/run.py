@@ -198,9 +198,10 @@ class _Flight:
 
 
 def _unsaid(found: Sequence[Finding], before: Sequence[Finding]) -> list[Finding]:
-    """What the data's own trouble says already is not told again as a reward that could not be tried."""
-    data_failed = any(f.id.startswith(("data.", "checker.")) for f in errors_of(before))
-    return [f for f in found if not (data_failed and f.id == "rewards.not-tried")]
+    """What is said already in the config or the data is not told again as rewards that could not be tried."""
+    cause = ("data.", "checker.", "config.weights", "config.conflict")
+    known = any(f.id.startswith(cause) for f in errors_of(before))
+    return [f for f in found if not (known and f.id == "rewards.not-tried")]
 
 
 def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:

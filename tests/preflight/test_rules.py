@@ -284,6 +284,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "error",
         "accelerator_config.gradient_accumulation_kwargs.num_steps",
     ),
+    "PEFT's own mapping": ({"peft_config": {"r": 8}}, "config.unknown-key", "error", "peft_config"),
     "FSDP alone": ({"fsdp": True}, "sharded.one-process", "error", "fsdp"),
     "FSDP config alone": ({"fsdp_config": {"version": 2}}, "config.unused", "warning", "fsdp_config"),
     "DeepSpeed's values": (
