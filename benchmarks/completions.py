@@ -104,8 +104,9 @@ def questions(path: Path, rounds: int) -> None:
         search.close()
         each = (processor_s() - before) / (rounds + 1 if "~" in line else rounds)
         first, whole = (statistics.median(column) for column in list(zip(*taken, strict=True))[:2])
+        ended = "" if taken[-1][2].complete else "  ended at its limit"
         times = f"{1000 * first:6.0f} ms{1000 * whole:6.0f} ms{1000 * each:8.0f} ms"
-        print(f"{name:34}{taken[-1][2].count:8,}{times}", flush=True)
+        print(f"{name:34}{taken[-1][2].count:8,}{times}{ended}", flush=True)
 
 
 def memory(path: Path) -> None:

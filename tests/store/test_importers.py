@@ -16,6 +16,7 @@ from grpo_tui.store.importers.copies import copy_root
 from grpo_tui.store.importers.copy_child import update
 from grpo_tui.store.importers.grouping import advantages, consecutive, group_size, runs_of_equal
 from grpo_tui.store.importers.sources import Source
+from grpo_tui.store.importers.trl_log import weights_differ
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.query_ast import QueryError
 from grpo_tui.store.reader import RunReader
@@ -334,6 +335,22 @@ def test_without_the_reader_of_parquet_a_sentence_says_what_to_install(
     monkeypatch.syspath_prepend(str(tmp_path / "shadow"))
     with pytest.raises(LogFolderError, match="pip install pyarrow"):
         opened(the_source(folder))
+
+
+@pytest.mark.parametrize(
+    ("logged", "differ"),
+    [
+        ({"reward": 1.5, "rewards/a/mean": 0.5, "rewards/b/mean": 1.0}, False),
+        ({"reward": 2.0, "rewards/a/mean": 0.5, "rewards/b/mean": 1.0}, True),
+        ({"reward": 2.0, "rewards/a/mean": 0.6, "rewards/b/mean": 1.0}, False),  # a mean over other rows too
+        ({}, False),
+    ],
+)
+def test_weights_are_missed_where_the_means_of_the_functions_agree(
+    logged: dict[str, Any], differ: bool
+) -> None:
+    rows = [{"a": 0.0, "b": 1.0}, {"a": 1.0, "b": 1.0}]
+    assert weights_differ(rows, ("a", "b"), logged) is differ
 
 
 @pytest.mark.parametrize(

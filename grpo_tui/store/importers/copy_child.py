@@ -126,7 +126,7 @@ class Copy:
             return
         self._known["last"] = [digest, step]
         self._replace(trl_log.batch_of(step, at, rows, found, size))
-        if trl_log.weights_differ(rows, found, state.reward_at(step)):
+        if trl_log.weights_differ(rows, found, state.row_at(step)):
             self._known["notes"] = [WEIGHTS]
 
     def _replace(self, batch: GenerationBatch) -> None:

@@ -59,12 +59,10 @@ class TrainerState:
             rows.append(MetricRow(1, int(row.get("step", 0)), self.changed_at, values))
         return rows
 
-    def reward_at(self, step: int) -> float | None:
-        """The mean total that TRL logged at a step."""
-        found = [
-            row["reward"] for row in self.history if row.get("step") == step and is_number(row.get("reward"))
-        ]
-        return found[0] if found else None
+    def row_at(self, step: int) -> Mapping[str, Any]:
+        """The row with a reward that TRL logged at a step; empty without any."""
+        rows = (row for row in self.history if row.get("step") == step and is_number(row.get("reward")))
+        return next(rows, {})
 
 
 def read_state(root: Path) -> TrainerState:
@@ -166,10 +164,26 @@ def size_in(rows: Sequence[Mapping[str, Any]], so_far: int) -> int:
     return math.gcd(so_far, group_size(runs_of_equal([prompt_of(row) for row in rows])))
 
 
-def weights_differ(rows: Sequence[Mapping[str, Any]], names: Sequence[str], logged: float | None) -> bool:
-    """Whether TRL logged another mean total than the plain sums have: its weights are not in these files."""
-    own = mean(total([_reward(row.get(name)) for name in names]) for row in rows)
-    return logged is not None and own is not None and abs(own - logged) > 1e-3 * max(1.0, abs(logged))
+def weights_differ(
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str], logged: Mapping[str, Any]
+) -> bool:
+    """Whether TRL logged another mean total than the plain sums have: its weights are not in these files.
+
+    Args:
+        rows: Of a file.
+        names: Columns that hold rewards.
+        logged: What was logged at that step. A mean over more than these rows is of no use; that it is one
+            shows in the mean of a function.
+    """
+    values = [[_reward(row.get(name)) for name in names] for row in rows]
+    for number, name in enumerate(names):
+        if not _same(mean(row[number] for row in values), logged.get(f"rewards/{name}/mean")):
+            return False
+    return not _same(mean(map(total, values)), logged["reward"])
+
+
+def _same(own: float | None, logged: Any) -> bool:
+    return own is not None and is_number(logged) and abs(own - logged) <= 1e-3 * max(1.0, abs(logged))
 
 
 def _reward(value: Any) -> float | None:
