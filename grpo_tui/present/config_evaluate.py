@@ -6,6 +6,7 @@ knows no widget, and loads neither model nor data.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.document import UnreadableError, parse_document
-from grpo_tui.config.draft import Draft, Problem
+from grpo_tui.config.draft import Draft
 from grpo_tui.config.field_groups import GROUPS, grouped
-from grpo_tui.config.origins import FieldValue, top_field
+from grpo_tui.config.origins import FieldValue, all_fields, top_field
 from grpo_tui.config.plan import Plan, PlanSettings, plan
 from grpo_tui.config.resolve import Inspected
 from grpo_tui.config.section_fields import SECTION
@@ -225,6 +226,7 @@ def shown(value: Any) -> str:
     return one_line(inline(value), MOST_VALUE)
 
 
-def problem_words(problem: Problem) -> str:
-    """Why a text cannot be read, as a sentence."""
-    return f"Not readable, {problem.words()}"
+def read_fields() -> None:
+    """Read TRL's fields from its source, so that the first config need not wait for it."""
+    with contextlib.suppress(FieldsUnavailableError):
+        all_fields()

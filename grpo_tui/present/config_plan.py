@@ -23,7 +23,7 @@ CURVE_W = 12
 BAR_W = 20
 LEAST_PART = 0.02
 """A part of the memory below this share of the peak is not named."""
-FILLED, FREE = "▓", "░"
+FILLED, FREE = "━", "─"
 
 
 def plan_lines(plan: Plan | None) -> list[PlanLine]:

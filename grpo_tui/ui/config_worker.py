@@ -75,7 +75,10 @@ class ConfigWorker:
     # -- the threads -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Do what is asked until stopped."""
+        """Do what is asked until stopped; TRL's fields are read before anybody asks."""
+        from grpo_tui.present.config_evaluate import read_fields
+
+        read_fields()
         while (job := self._next()) is not None:
             job()
 

@@ -73,6 +73,7 @@ class ConfigScreen(ConfigStart):
         self.query_one(ConfigForm).waits = EMPTY
         self.shell.view_signal.subscribe(self, self._on_view)
         self.set_interval(LOOK_S, self._look)
+        self.start_threads()
         self.show()
 
     def on_unmount(self) -> None:

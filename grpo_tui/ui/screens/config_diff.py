@@ -5,7 +5,7 @@ Knows compared lines; changes nothing.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -13,11 +13,13 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.config_compare import Compared
 from grpo_tui.present.formatting import plural
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LineScroll, Span, ruled, wrapped
 from grpo_tui.ui.screens.dialogs import DialogTitle
+
+if TYPE_CHECKING:
+    from grpo_tui.present.config_compare import Compared
 
 ROLES = {"+": "good", "-": "bad", " ": "dim", "@": "rule"}
 

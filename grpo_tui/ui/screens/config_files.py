@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.config_paths import configs_below, not_new, not_readable, not_writable, preset_file
 from grpo_tui.present.formatting import from_here
 from grpo_tui.ui.config_messages import DiskChanged
 from grpo_tui.ui.config_wish import ConfigWish
@@ -34,6 +33,13 @@ MOST_RUNS = 40
 class ConfigFiles(ConfigFindings):
     """What a screen needs to open and save its draft."""
 
+    def start_threads(self) -> None:
+        """Begin to read what TRL knows, while a person decides what to open."""
+        self.worker = ConfigWorker(self.post_message, self.shell.roots)
+        self.run_worker(self.worker.run, thread=True, group="config", exit_on_error=False)
+        self.run_worker(self.worker.watch, thread=True, group="config file", exit_on_error=False)
+        self.shell.before_leaving = self.before_leaving
+
     # -- opening ---------------------------------------------------------------------------------
 
     def open_wish(self, wish: ConfigWish) -> None:
@@ -45,11 +51,12 @@ class ConfigFiles(ConfigFindings):
     def _open(self, wish: ConfigWish) -> None:
         from grpo_tui.config.draft import Draft
         from grpo_tui.config.draft_file import DraftFileError
+        from grpo_tui.present import config_paths
 
         wish = replace(wish, path=wish.path.expanduser().absolute())
         try:
             draft = Draft.open(wish.path, overrides=wish.overrides, world_size=wish.world_size)
-            draft.preset = preset_file(draft.text)
+            draft.preset = config_paths.preset_file(draft.text)
         except DraftFileError as error:
             self.app.notify(one_line(str(error), 300), severity="error", timeout=15, markup=False)
             return
@@ -57,11 +64,7 @@ class ConfigFiles(ConfigFindings):
 
     def take_draft(self, draft: Draft, wish: ConfigWish) -> None:
         """Show a draft."""
-        if self.worker is None:
-            self.worker = ConfigWorker(self.post_message, self.shell.roots)
-            self.run_worker(self.worker.run, thread=True, group="config", exit_on_error=False)
-            self.run_worker(self.worker.watch, thread=True, group="config file", exit_on_error=False)
-            self.shell.before_leaving = self.before_leaving
+        assert self.worker is not None
         self.draft, self.wish, self.evaluation = draft, wish, None
         self.worker.run_dir, self.worker.checked = wish.run_dir, None
         self.worker.follow(draft.path if draft.saved_text is not None else None)
@@ -77,8 +80,10 @@ class ConfigFiles(ConfigFindings):
 
     def action_config_open(self) -> None:
         """Choose among the configs below this folder, or type a name."""
+        from grpo_tui.present import config_paths
+
         here = Path.cwd()
-        files = configs_below(here)
+        files = config_paths.configs_below(here)
         choices = [Choice(from_here(file), "", file) for file in files]
         choices.append(Choice("another file", "type its name", Path()))
         self.app.push_screen(MenuDialog("open a config", choices), self._chosen_file)
@@ -97,8 +102,10 @@ class ConfigFiles(ConfigFindings):
     def _chosen_preset(self, preset: Preset | None) -> None:
         if preset is None:
             return
+        from grpo_tui.present import config_paths
+
         hint = "its rewards and data are put beside it"
-        dialog = PathDialog(f"new from {preset.name}", f"{preset.name}.yaml", not_new, hint)
+        dialog = PathDialog(f"new from {preset.name}", f"{preset.name}.yaml", config_paths.not_new, hint)
         self.app.push_screen(dialog, lambda path: self._write_new(preset, path))
 
     def _write_new(self, preset: Preset, path: Path | None) -> None:
@@ -118,8 +125,12 @@ class ConfigFiles(ConfigFindings):
     def _chosen_file(self, file: Path | None) -> None:
         if file is None:
             return
+        from grpo_tui.present import config_paths
+
         if file == Path():
-            self.app.push_screen(PathDialog("open a config", "", not_readable), self._chosen_file)
+            self.app.push_screen(
+                PathDialog("open a config", "", config_paths.not_readable), self._chosen_file
+            )
         else:
             self.open_wish(ConfigWish(file))
 
@@ -193,6 +204,8 @@ class ConfigFiles(ConfigFindings):
             self._save_as(None)
 
     def _save_as(self, then: Callable[[], None] | None) -> None:
+        from grpo_tui.present import config_paths
+
         draft, wish = self.draft, self.wish
         assert draft is not None
         assert wish is not None
@@ -203,7 +216,7 @@ class ConfigFiles(ConfigFindings):
 
         begin = from_here(draft.path if draft.path is not None else wish.path)
         hint = "names in the config are looked up beside it"
-        self.app.push_screen(PathDialog("save as", begin, not_writable, hint), given)
+        self.app.push_screen(PathDialog("save as", begin, config_paths.not_writable, hint), given)
 
     def _write_as(self, path: Path, then: Callable[[], None] | None, *, force: bool) -> None:
         from grpo_tui.config.draft import ChangedOnDiskError

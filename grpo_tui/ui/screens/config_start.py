@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line
-from grpo_tui.present.config_plan import plan_lines
 from grpo_tui.present.formatting import clock, duration, from_here, plural
 from grpo_tui.ui.config_check import ConfigCheck
 from grpo_tui.ui.config_messages import CheckAt, CheckFailed, ConfigChecked, StartEnded
@@ -43,6 +42,10 @@ class ConfigStart(ConfigFiles):
     def plan_rows(self) -> list[list[tuple[int, Line]]]:
         """The plan's lines for the strip."""
         plan = self.evaluation.plan if self.evaluation is not None else None
+        if plan is None:
+            return []
+        from grpo_tui.present.config_plan import plan_lines
+
         return [
             [(rank, [Span(text, role) for text, role in part]) for rank, part in line]
             for line in plan_lines(plan)
