@@ -33,7 +33,7 @@ from grpo_tui.ui.rewards_wish import RewardsWish  # noqa: E402
 from tests.ui import machines  # noqa: E402
 from tests.ui.recorded_run import NOW, recorded  # noqa: E402
 
-SMALL, USUAL = (80, 24), (120, 40)
+SMALL, USUAL, LARGE = (80, 24), (120, 40), (200, 50)
 SET_AT, AT_STEP = 20, 36
 """When the learning rate is changed, and when the pictures begin, while the reward still rises."""
 SETTLE_S = 4.0
@@ -56,7 +56,13 @@ class Picture:
 LOADING = [Picture("train-loading-80x24", SMALL)]
 FAILED = [Picture("train-failed-80x24", SMALL)]
 STALLED = [Picture("train-stalled-80x24", SMALL)]
-FINISHED = [Picture("train-finished-120x40")]
+FINISHED = [
+    Picture("train-finished-120x40"),
+    Picture("generations-120x40", keys=("5", "enter", "d")),
+    Picture("generations-80x24", SMALL, ("5", "enter")),
+    Picture("generations-200x50", LARGE, ("5",)),
+    Picture("generations-course-120x40", keys=("5", "o")),
+]
 TRAINING = [
     Picture("train-120x40"),
     Picture("train-80x24", SMALL),
