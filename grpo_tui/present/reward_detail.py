@@ -13,7 +13,7 @@ from typing import Any
 
 from grpo_tui.core.text import completion_text, one_line, prompt_text, safe
 from grpo_tui.present.formatting import MISSING, compact, fixed
-from grpo_tui.rewards.samples import Sample
+from grpo_tui.rewards.samples import Sample, sample_words
 from grpo_tui.rewards.score_report import FunctionScore
 from grpo_tui.rewards.scoring import Report
 
@@ -50,7 +50,7 @@ class SampleDetail:
 
     Attributes:
         number: counted from 1.
-        kind: what is known of it.
+        kind: what is known of it, and its tags.
         prompt: its last user message.
         completion: the whole text, safe, line breaks kept.
         total, advantage: as text.
@@ -96,7 +96,7 @@ def sample_detail(report: Report, index: int) -> SampleDetail:
     sample = report.scored.samples[index]
     return SampleDetail(
         number=index + 1,
-        kind=one_line(sample.kind, 40),
+        kind=one_line(sample_words(sample), 60),
         prompt=safe(prompt_text(sample.prompt)),
         completion=safe(sample.text),
         total=compact(report.aggregate.totals[index]),

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo_tui.core.answers import after_hashes, last_boxed
+from grpo_tui.rewards.form import find_form
 
 GOLD_COLUMNS = (
     "answer",
@@ -30,6 +31,9 @@ GOLD_COLUMNS = (
 
 REASONING = "I work it out step by step."
 NO_ANSWER = "something else"
+ASKED = "as the system prompt asks"
+_HERE = "\0"
+"""Stands for the answer in a form."""
 _NUMBER = re.compile(r"([-+]?)(\$?)(\d[\d,]*)(\.\d+)?(.*)", re.DOTALL)
 _FRACTION = re.compile(r"([-+]?\d+)\s*/\s*(\d+)")
 _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
@@ -76,19 +80,27 @@ def forms_for(system_prompt: str | None) -> tuple[GoldForm, ...]:
     if not tags or tags == ["think", "answer"]:
         return FORMS
     before = "".join(f"<{tag}>\n{REASONING}\n</{tag}>\n" for tag in tags[:-1]) + f"<{tags[-1]}>\n"
-    return (GoldForm("as the system prompt asks", before, f"\n</{tags[-1]}>"), *FORMS)
+    return (GoldForm(ASKED, before, f"\n</{tags[-1]}>"), *FORMS)
 
 
 def likely_form(source_texts: Iterable[str], forms: Sequence[GoldForm]) -> GoldForm:
-    """Return the form that reward functions look for, judged by the marks in their source."""
-    text = "\n".join(source_texts)
-    if forms[0].name == "as the system prompt asks":
+    """Return the form that reward functions look for, judged by the tags and marks in their source.
+
+    Args:
+        source_texts: of the files of the functions.
+        forms: as `forms_for` gave them; what the system prompt asks for counts most.
+    """
+    if forms[0].name == ASKED:
         return forms[0]
-    if "answer>" in text:
-        return TAGGED
-    if "boxed" in text or "LatexExtraction" in text:
-        return next(form for form in forms if form.name == "boxed")
-    return next(form for form in forms if form.name == ("after ####" if "####" in text else "plain"))
+    texts = list(source_texts)
+    form = find_form((), texts)
+    if form.style == "plain" and any("LatexExtraction" in text for text in texts):
+        form = replace(form, style="boxed")
+    if form.style == "plain" and form.think is None:
+        return PLAIN
+    thought, gap = form.thought(REASONING), "\n" if form.style == "tags" else ""
+    before, _, after = form.framed(f"{gap}{_HERE}{gap}").partition(_HERE)
+    return GoldForm("as the rewards look for it", thought + before, after)
 
 
 def gold_column(names: Sequence[str]) -> str | None:

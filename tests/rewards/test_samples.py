@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.rewards.gold_forms import FORMS, forms_for, gold_column, short_answer, wrong_answer
+from grpo_tui.rewards.gold_forms import FORMS, forms_for, gold_column, likely_form, short_answer, wrong_answer
 from grpo_tui.rewards.samples import (
     Sample,
     SampleError,
@@ -152,3 +152,23 @@ def test_a_recorded_run_gives_the_groups_of_a_step_and_the_best_and_the_worst(tm
     for found, mean in ((best, max(means)), (worst, min(means))):
         totals = [s.recorded["total"] for s in found if s.recorded is not None]
         assert sum(t for t in totals if t is not None) / len(totals) == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(
+    ("system", "source", "written"),
+    [
+        (None, "search('<answer>(.*)</answer>')", "I work it out step by step.\n<answer>\n4\n</answer>"),
+        (None, "<reasoning></reasoning> <result></result>",
+         "<reasoning>\nI work it out step by step.\n</reasoning>\n<result>\n4\n</result>"),
+        (None, "r'^<think>.*</think>'", "<think>\nI work it out step by step.\n</think>\nThe answer is 4"),
+        (None, "LatexExtractionConfig()", "I work it out step by step.\nThe answer is $\\boxed{4}$."),
+        (None, "x.split('####')", "I work it out step by step.\n#### 4"),
+        (None, "c == a", "4"),
+        ("Use <plan></plan> and <out></out>", "<answer>",
+         "<plan>\nI work it out step by step.\n</plan>\n<out>\n4\n</out>"),
+    ],
+)  # fmt: skip
+def test_the_gold_answer_is_written_as_prompt_or_rewards_ask(
+    system: str | None, source: str, written: str
+) -> None:
+    assert likely_form([source], forms_for(system)).write("4") == written

@@ -252,6 +252,8 @@ class SourceDialog(LeftOnce, ModalScreen[Origin]):
         others = [" a file: JSONL, TRL's parquet, cases"]
         if self._run is not None:
             others.append(" or of the run: a step such as 40, or where reward<1 and truncated")
+        else:
+            others.append(" Once a run is open (1), what it wrote is offered too.")
         with Vertical(classes="dialog"):
             yield DialogTitle("samples from", "enter choose   tab file   esc back")
             yield SourceChoices(self._choices)
