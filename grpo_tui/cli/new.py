@@ -89,6 +89,8 @@ def _go_on(path: Path, parsed: Any) -> int:
             words = " ".join(shell_word(f"{path}:{name}") for name in names)
             print(f"The completions: grpo-tui probe {words} --show")
         return FAILED
+    if stage.name in names:
+        raise TemplateError(f"it has {stage.name} already")
     add_to_file(path, stage, now.task)
     weights = {**(now.advice.weights or {}), stage.name: stage.weight}
     _tell(path, stage, now.task, weights, parsed)
@@ -138,13 +140,17 @@ def _config(path: Path) -> RunConfig:
 def _tell(path: Path, stage: Stage, task: Task, weights: Mapping[str, float], parsed: Any) -> None:
     """Put the reward into the config where that is wished, and say what was done and what comes next."""
     config: Path | None = parsed.config
-    what = "written" if parsed.next is None else "added"
-    print(f"{path}: {stage.name} {what}, worth {stage.weight:g}: {stage.says}\n")
-    if parsed.write and config is not None:
+    trouble = ""
+    if parsed.write and config is not None:  # before a word is printed: a closed pipe must not part the two
         try:
             put_into_config(config, path, stage)
         except ValueError as error:
-            raise CommandError(f"{config} does not name it: {one_line(str(error), 300)}", FAILED) from error
+            trouble = f"{config} does not name it: {one_line(str(error), 300)}"
+    what = "written" if parsed.next is None else "added"
+    print(f"{path}: {stage.name} {what}, worth {stage.weight:g}: {stage.says}\n")
+    if trouble:
+        raise CommandError(trouble, FAILED)
+    if parsed.write:
         print(f"{config} names it now.")
     if not parsed.write or not task.asked:
         for line in lines(path, task, weights, config):

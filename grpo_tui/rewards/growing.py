@@ -23,7 +23,15 @@ from grpo_tui.rewards.probing import ProbeReport, probe
 from grpo_tui.rewards.samples import SampleError
 from grpo_tui.rewards.scoring import Dataset, gold_column_of
 from grpo_tui.rewards.sources import PROBED_ROWS, rows_with_gold
-from grpo_tui.rewards.templates import Stage, Task, TemplateError, begun_with, stages, with_stage
+from grpo_tui.rewards.templates import (
+    Stage,
+    Task,
+    TemplateError,
+    begun_with,
+    reward_names,
+    stages,
+    with_stage,
+)
 
 FILE_NAME = "rewards.py"
 """How a rewards file is called when nobody says otherwise."""
@@ -127,7 +135,7 @@ def start_file(path: Path, task: Task) -> Stage:
 
 
 def add_to_file(path: Path, stage: Stage, task: Task) -> None:
-    """Add a reward at the end of a file; one that is not there is begun.
+    """Add a reward at the end of a file; one that is not there is begun, one that has it stays as it is.
 
     Raises:
         TemplateError: the file is no Python, or has one of the names already.
@@ -139,6 +147,8 @@ def add_to_file(path: Path, stage: Stage, task: Task) -> None:
         return
     with path.open(encoding="utf-8", newline="") as file:
         before = file.read()
+    if stage.name in reward_names(before):
+        return
     breaks = "\r\n" if "\r\n" in before else "\n"
     text = with_stage(before.replace("\r\n", "\n"), stage).replace("\n", breaks)
     _put(path.resolve(), text)

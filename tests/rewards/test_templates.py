@@ -124,6 +124,9 @@ def test_a_file_keeps_its_line_breaks_its_permissions_and_its_link(tmp_path: Pat
     assert link.is_symlink()
     assert file.stat().st_mode & 0o777 == 0o640
     assert file.read_bytes().count(b"\n") == file.read_bytes().count(b"\r\n") > 10
+    before = file.read_bytes()
+    add_to_file(link, stages(Task())[4], Task())
+    assert file.read_bytes() == before
     add_to_file(tmp_path / "new.py", stages(Task())[1], Task())
     assert reward_names((tmp_path / "new.py").read_text()) == ["strict_format"]
 
@@ -225,6 +228,9 @@ def test_the_command_begins_adds_and_says_what_to_mend(
     assert file.read_text() == fooled
     assert main(["new", "rewards", "rewards.py", "--next", "style"]) == 0
     assert reward_names(file.read_text())[-1] == "no_repetition"
+    capsys.readouterr()
+    assert main(["new", "rewards", "rewards.py", "--next", "style"]) == 2
+    assert "has no_repetition already" in capsys.readouterr().err
     assert main(["new", "rewards", "rewards.py", "--next", "nothing"]) == 2
     assert "known are" in capsys.readouterr().err
     assert main(["new", "rewards", "rewards.txt"]) == 2
