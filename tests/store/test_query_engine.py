@@ -406,6 +406,16 @@ def test_parts_are_told_on_the_way_and_the_last_one_is_the_whole(search: Search)
     assert not parts[0].complete
 
 
+@pytest.mark.parametrize("line", ["", '"wait"', 'text ~ "wait"'])
+def test_a_search_that_is_cancelled_has_what_it_has(line: str, search: Search) -> None:
+    cancel = threading.Event()
+    cancel.set()
+    part, whole = search.find(line, cancel=cancel), search.find(line)
+    assert (part.complete, part.trouble) == (False, "")
+    assert part.searched < part.of == whole.searched
+    assert set(part.ids) < set(whole.ids)
+
+
 @pytest.mark.parametrize("sort", ["step", "-step"])
 def test_a_limit_ends_the_search_with_the_first_of_the_order(sort: str, search: Search) -> None:
     whole, part = search.find("index==1", sort), search.find("index==1", sort, limit=3)
