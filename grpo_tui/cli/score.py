@@ -53,7 +53,8 @@ def score(parsed: Any) -> int:
     except (LabError, SampleError, RunDatabaseError) as error:
         raise CommandError(str(error)) from error
     _tell("")
-    notes = [told for told in (note, left_out) if told]
+    data = dataset.notes if dataset is not None else ()
+    notes = [told for told in (*data, note, left_out) if told]
     if parsed.json:
         body = found.to_json()
         print(json.dumps({**body, "notes": [*body["notes"], *notes]}, ensure_ascii=False, default=str))

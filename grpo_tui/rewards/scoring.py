@@ -155,10 +155,12 @@ class Dataset:
     Attributes:
         rows: `{"prompt", "columns"}`.
         columns: names of all columns, `prompt` among them.
+        notes: sentences on rows that are not trained on.
     """
 
     rows: tuple[Mapping[str, Any], ...] = ()
     columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of_samples(cls, samples: Sequence[Sample]) -> Dataset:

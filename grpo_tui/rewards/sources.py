@@ -89,7 +89,7 @@ def dataset_rows(lab: Lab, config: RunConfig, count: int = MOST_GOLD_ROWS) -> Da
     if not config.model:
         return None
     page = lab.rows(config, max(count, MOST_GOLD_ROWS))
-    return Dataset(tuple(page["rows"]), tuple(page["columns"]))
+    return Dataset(tuple(page["rows"]), tuple(page["columns"]), tuple(page["notes"]))
 
 
 def samples_from(lab: Lab, config: RunConfig, dataset: Dataset | None, origin: Origin) -> list[Sample]:

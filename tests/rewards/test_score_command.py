@@ -206,3 +206,26 @@ def test_wrong_usage_is_exit_2_with_a_sentence(
     given = [word.format(file=file, samples=samples) for word in words]
     assert main(["score", *given]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_rows_that_a_filter_leaves_out_are_counted_and_not_scored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, REWARDS)
+    rows = ["What is 1 + 1?", "What is 1 + 1?", "What is 11 + 12?", ""]
+    text = "".join(json.dumps({"prompt": row, "answer": "2"}) + "\n" for row in rows)
+    (tmp_path / "rows.jsonl").write_text(text)
+    config = tmp_path / "my.yaml"
+    config.write_text(
+        f"model_name_or_path: {DEMO_MODEL}\ngrpo_tui:\n  dataset: rows.jsonl\n"
+        "  rewards: [rewards.py:correct]\n"
+        "  filters: {drop_null: true, drop_duplicates: true, max_prompt_tokens: 14}\n"
+    )
+    assert main(["score", str(config), "--rows", "4", "--once", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["functions"][0]["scores"]) == 2  # gold and wrong of the one row that is left
+    assert [note.partition(" left out by ")[2].partition(":")[0] for note in found["notes"]] == [
+        "drop_null",
+        "drop_duplicates",
+        "max_prompt_tokens 14",
+    ]
