@@ -230,21 +230,25 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, judged: Judged) -> Iter
     if use_vllm and judged.setting("vllm_max_model_length"):
         context = min(context or 10**9, int(judged.setting("vllm_max_model_length")))
     prompts, gold = facts.prompt_tokens, facts.gold_tokens
+    severity: Severity = "error" if use_vllm else "warning"  # without vLLM it goes on, beyond what was taught
+    key = "max_completion_length"
     if context is not None and longest >= context:
-        message = f"max_completion_length {longest:,} leaves a prompt no room in the context of {context:,}"
-        yield judged.found("data.no-room", "error", "max_completion_length", message)
+        message = f"{key} {longest:,} leaves a prompt no room in the context of {context:,}"
+        yield judged.found("data.no-room", severity, key, message)
     elif context is not None and prompts is not None and prompts.most > context - longest:
         room = context - longest
         count = prompts.over(room)
         rows = [row for row, tokens in prompts.longest if tokens > room]
-        longer = f"of {plural(prompts.count, 'prompt')}, {count:,} have" if count > 1 else "one prompt has"
+        longer = "one prompt has" if count == 1 else f"{count:,} of {plural(prompts.count, 'prompt')} have"
         message = (
-            f"{facts.short}: {longer} more than the {room:,} tokens that max_completion_length {longest:,} "
-            f"leaves of the context of {context:,}: {first_rows(rows, count)}, the longest {prompts.most:,}"
+            f"{facts.short}: {longer} more than the {room:,} tokens that {key} {longest:,} leaves of the "
+            f"context of {context:,}: {first_rows(rows, count)}, the longest {prompts.most:,}"
         )
-        fix = Fix("grpo_tui.filters.max_prompt_tokens", room)
-        severity: Severity = "error" if use_vllm else "warning"
-        yield judged.found("data.too-long", severity, "max_completion_length", message, fix)
+        fix: Fix | None = Fix("grpo_tui.filters.max_prompt_tokens", room)
+        if 2 * count > prompts.count:  # to leave most rows out helps nobody
+            shorter = context - prompts.most
+            fix = Fix(key, shorter) if shorter >= _STEP else None
+        yield judged.found("data.too-long", severity, key, message, fix)
     if gold is not None and 0 < longest < gold.p99:
         advised = -(-gold.p99 // _STEP) * _STEP
         message = (

@@ -79,7 +79,7 @@ def summary(facts: DataFacts | None, findings: Sequence[Finding]) -> list[tuple[
 
 
 def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str = "") -> list[Block]:
-    """One row: the source's columns, the prompt, what the model gets, the answer, the rewards of the gold.
+    """One row: what the model gets, the answer, the rewards of the gold; then what they are made of.
 
     Args:
         view: the row, a `RowView`.
@@ -94,12 +94,12 @@ def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str =
     if not told and view.fate.startswith("refused"):
         told = (Row("✗", view.fate, "bad"),)
     blocks = [Block(f"row {view.number:,}{of}", tuple(notes), told)]
-    blocks.append(Block("in the source", (), _values(view.source)))
-    if view.prompt is not None:
-        blocks.append(Block("prompt", (_form(view.prompt),), _prompt(view.prompt)))
+    prompt = Block("prompt", (_form(view.prompt),), _prompt(view.prompt)) if view.prompt is not None else None
     if view.rendered:
         marks = _special(view.rendered)
         blocks.append(Block("as the model gets it", (), (Row("", view.rendered, marks=marks),)))
+    elif prompt is not None:
+        blocks.append(prompt)
     if view.columns:
         answer = view.answer_column
         rows = [
@@ -110,6 +110,9 @@ def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str =
         blocks.append(Block("what the rewards get", (note,), tuple(rows)))
     if view.answer_column:
         blocks.append(_gold_block(golds, waiting))
+    if view.rendered and prompt is not None and not isinstance(view.prompt, str):
+        blocks.append(prompt)
+    blocks.append(Block("in the source", (), _values(view.source)))
     return blocks
 
 

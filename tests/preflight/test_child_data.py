@@ -295,6 +295,37 @@ def test_a_prompt_that_leaves_no_room_is_told_with_its_row(tmp_path: Path) -> No
     assert "max_prompt_tokens leaves out row 6" in rules["data.filtered"].message
 
 
+@pytest.mark.parametrize(
+    ("words", "completion", "vllm", "rule", "severity", "fix"),
+    [
+        (
+            80,
+            64,
+            False,
+            "data.too-long",
+            "warning",
+            ("max_completion_length", 93),
+        ),  # most rows: shorter answers
+        (120, 64, False, "data.too-long", "warning", None),
+        (80, 64, True, "data.too-long", "error", ("max_completion_length", 93)),
+        (10, 256, False, "data.no-room", "warning", None),
+        (10, 256, True, "data.no-room", "error", None),
+    ],
+)
+def test_prompts_and_completions_share_the_context(
+    words: int, completion: int, vllm: bool, rule: str, severity: str, fix: Any, tmp_path: Path
+) -> None:
+    session = session_of(
+        tmp_path, [{"prompt": f"{n:03}" + " x" * words, "answer": str(n)} for n in range(30)]
+    )
+    session.config.grpo.update(
+        max_completion_length=completion if rule == "data.no-room" else 96, use_vllm=vllm
+    )
+    found = only(judged(session, tokens=True), rule)
+    assert found.severity == severity
+    assert (found.fix is not None and (found.fix.field, found.fix.value)) == (fix or False)
+
+
 def test_long_gold_solutions_ask_for_longer_completions(tmp_path: Path) -> None:
     rows = [{"prompt": f"{n}?", "solution": "1 + 1 = 2, " * 10} for n in range(30)]
     session = session_of(tmp_path, rows)

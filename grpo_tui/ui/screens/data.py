@@ -120,7 +120,6 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     AUTO_FOCUS = "#data-lines"
     BINDINGS = bindings("data")
     PANE = "data"
-    DEFAULT_CSS = "DataScreen > Input { border: none; height: 1; padding: 0 1; }"
 
     def __init__(
         self,
