@@ -6,6 +6,7 @@ Knows both shapes; computes nothing but the width of an expert, which the facts 
 from __future__ import annotations
 
 from grpo_tui.config.plan import ModelShape
+from grpo_tui.config.plan.model_shape import QK_NORM
 from grpo_tui.preflight.facts import ModelFacts
 
 
@@ -37,6 +38,7 @@ def shape_of_facts(facts: ModelFacts | None) -> ModelShape | None:
         dtype=facts.stored_dtype or facts.dtype,
         linears=linears,
         exact=True,
+        qk_norm=facts.model_type.startswith(QK_NORM),
         adapted=lora.names if lora is not None and not lora.problem else None,
     )
 

@@ -21,12 +21,15 @@ class Widths:
     Attributes:
         weights: of the weights, and so of the residual stream.
         compute: of what goes through matrix products, another than `weights` under autocast.
-        adapter: of a LoRA adapter, 0 without one.
+        adapter_input: of what a LoRA adapter keeps of its input: the autocast dtype, else its own.
+        dropout: of what dropout before an adapter keeps of each value: a truth value on a GPU, the noise
+            itself on the CPU; 0 without dropout.
     """
 
     weights: int
     compute: int
-    adapter: int = 0
+    adapter_input: int = 0
+    dropout: int = 0
 
     @property
     def mixed(self) -> bool:
@@ -37,12 +40,15 @@ class Widths:
 def layer_bytes(shape: ModelShape, widths: Widths, adapted: Collection[str] = ()) -> int:
     """Bytes one token leaves in one layer for the backward pass.
 
-    Two norms, each: the input in float32 and the normalised values, `(4 + w)·h`, and for weights of two
-    bytes the input itself too. Linear layers keep their input, once where several share it, but once each
-    under autocast, which casts it for each. Attention keeps queries, keys and values (repeated to all heads
-    by `sdpa_attention_forward` when there is a padding mask), its output twice and four bytes a head. The
-    gated MLP keeps gate, its activation, up and their product. A frozen linear layer keeps no input; an
-    adapter on it keeps its own, in its dtype, and a byte of dropout mask.
+    Two norms, each: the input in float32, and for the gradient of their weight the normalised values,
+    `(4 + w)·h`; norms of queries and keys likewise, in the dtype of products. Linear layers keep their input,
+    once where several share it, but once each under autocast, which casts it for each. Attention keeps
+    queries, keys and values (repeated to all heads by `sdpa_attention_forward` when there is a padding mask),
+    its output twice and four bytes a head. The gated MLP keeps gate, its activation, up and their product.
+    Frozen weights keep nothing for their own gradient; an adapter on a layer keeps its own input, and what
+    its dropout drew.
+
+    A test holds it against what autograd saves.
 
     Args:
         shape: the model.
@@ -51,19 +57,22 @@ def layer_bytes(shape: ModelShape, widths: Widths, adapted: Collection[str] = ()
     """
     hidden, query, width = shape.hidden, shape.query_width, shape.intermediate
     w, c = widths.weights, widths.compute
-    norms = 2 * (4 + w) * hidden
+    headed = query + shape.kv_width if shape.qk_norm else 0
+    norms = 4 * (2 * hidden + headed)
     attention = 5 * query * c + 4 * shape.heads
     active = max(1, shape.active_experts)
     mlp = 3 * width * c * active
     if not adapted:
         inputs = (3 + 2) * hidden * c if widths.mixed else 2 * hidden * w
+        norms += w * 2 * hidden + c * headed
         return norms + attention + mlp + inputs + width * c * active
     return norms + attention + mlp + _adapter_inputs(shape, widths, adapted)
 
 
 def _adapter_inputs(shape: ModelShape, widths: Widths, adapted: Collection[str]) -> int:
     into = {"o_proj": shape.query_width, "down_proj": shape.intermediate}
-    return sum(into.get(name, shape.hidden) * (widths.adapter + 1) for name in adapted)
+    kept = widths.adapter_input + widths.dropout
+    return sum(into.get(name, shape.hidden) * kept for name in adapted)
 
 
 def working_bytes(shape: ModelShape, widths: Widths) -> int:

@@ -173,20 +173,25 @@ def _gradients(load: Load) -> MemoryPart:
 
 
 def _casts(load: Load) -> MemoryPart | None:
-    """Copies of float32 weights in the autocast dtype, which autocast keeps for the pass (`cached_cast`).
+    """Copies of float32 weights in the autocast dtype.
 
-    They last as long as the graph without checkpointing, else until the forward pass ends.
+    Those of trained weights are kept for a whole pass (`cached_cast`), while it generates too. Without
+    checkpointing the graph keeps all copies for the backward pass, of frozen weights as well.
     """
     trained = load.trained
-    if not trained.widths.mixed or trained.is_adapter:
+    if not trained.widths.mixed:
         return None
-    linear = load.shape.parameters - load.shape.embedding_parameters
-    size = max(0, linear) * trained.widths.compute
+    linear = max(0, load.shape.parameters - load.shape.embedding_parameters)
+    moments: tuple[Moment, ...] = () if trained.is_adapter else ("generate", "loss")
+    if not load.settings.flag("gradient_checkpointing"):
+        moments = (*moments[:1], "loss", "layers")
+    if not moments:
+        return None
     return MemoryPart(
         "casts",
         "16-bit copies",
-        size,
-        ("generate", "loss"),
+        linear * trained.widths.compute,
+        moments,
         f"{short_count(linear)} float32 weights × {trained.widths.compute} bytes under autocast",
     )
 

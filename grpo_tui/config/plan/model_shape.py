@@ -21,6 +21,9 @@ from grpo_tui.core.statistics import is_number
 MOST_HEADER_BYTES = 100_000_000
 """The limit of the format itself (safetensors' README)."""
 
+QK_NORM = ("qwen3", "gemma3", "olmo2", "olmo3")
+"""Families, by the start of their `model_type`, whose attention normalises queries and keys."""
+
 Linear = tuple[int, int]
 
 
@@ -44,6 +47,7 @@ class ModelShape:
         dtype: of the stored weights, empty when unknown.
         linears: (in, out) of each linear layer of all blocks by its last name, for LoRA.
         exact: whether the parameters were counted rather than computed.
+        qk_norm: whether queries and keys have norms of their own.
         adapted: linear layers that LoRA finds, None when nobody has asked PEFT.
     """
 
@@ -62,6 +66,7 @@ class ModelShape:
     dtype: str = ""
     linears: Mapping[str, tuple[Linear, ...]] = field(default_factory=dict)
     exact: bool = False
+    qk_norm: bool = False
     adapted: tuple[str, ...] | None = None
 
     @property
@@ -159,6 +164,7 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape | None:
         tied=bool(body.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
         experts=experts,
         active_experts=(size("num_experts_per_tok", default=2) or 2) if experts else 0,
+        qk_norm=str(config.get("model_type", "")).startswith(QK_NORM),
         dtype=str(body.get("dtype") or body.get("torch_dtype") or config.get("dtype") or ""),
     )
     linears = _linears(shape, gated="gelu_new" not in str(body.get("activation_function", "")))

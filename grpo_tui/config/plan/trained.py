@@ -75,7 +75,9 @@ def what_is_trained(settings: PlanSettings, shape: ModelShape, sharding: Shardin
     count += embeddings + sum(a * b for name in kept for a, b in shape.linears.get(name, ()))
     low = bool(bits) or sharding.kind == "zero3"
     adapter = 2 if bits else width if low else 4
-    return Trained(count, adapter, adapted, embeddings, Widths(width, compute, adapter), stored)
+    noise = 0 if settings.number("lora_dropout") == 0 else adapter if settings.flag("use_cpu") else 1
+    widths = Widths(width, compute, compute if autocast is not None else adapter, noise)
+    return Trained(count, adapter, adapted, embeddings, widths, stored)
 
 
 def adapted_layers(settings: PlanSettings, shape: ModelShape) -> tuple[str, ...]:
