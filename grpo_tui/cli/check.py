@@ -172,7 +172,7 @@ def _fix_words(finding: Finding, arrow: str = "; ") -> str:
     if finding.fix is None:
         return ""
     if finding.fix.value is None:
-        return f"{arrow}remove {finding.fix.field}"
+        return f"{arrow}remove {one_line(finding.fix.field, 80)}"
     value = finding.fix.value
     word = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return f"{arrow}{one_line(finding.fix.field, 80)}: {one_line(word, 120)}"

@@ -1,0 +1,91 @@
+"""`grpo-tui check` as lines: what a person reads, on any terminal, whatever the files hold."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.cli.check import lines, verdict
+from grpo_tui.cli.main import main
+from grpo_tui.core.findings import Finding, Fix
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.preflight.report import ChecklistItem, Preflight, in_order
+
+HOSTILE = "\x1b]52;c;aGk=\x07[red]\x9b31m"
+FINDINGS = (
+    Finding("a.b", "warning", "beta", 3, "beta is odd"),
+    Finding("a.c", "error", None, None, f"no place {HOSTILE}", Fix(f"key{HOSTILE}", f"value{HOSTILE}")),
+    Finding("a.d", "error", "seed", 2, "a sentence of many words " * 12, Fix(f"seed{HOSTILE}", None)),
+)
+FOUND = Preflight(
+    None,
+    in_order(FINDINGS),
+    advice=(Finding("x.y", "info", "save_steps", 4, f"save earlier {HOSTILE}", Fix("save_steps", 50)),),
+    checklist=(
+        ChecklistItem("Look at the data", "yes", "40 rows"),
+        ChecklistItem("Look at the rewards", "no", HOSTILE),
+        ChecklistItem("Look at the memory", "idle", "nobody knows"),
+    ),
+    notes=(f"start the server: {HOSTILE}",),
+    done=("static",),
+)
+
+
+@pytest.mark.parametrize("width", [40, 80, 110])
+def test_a_result_is_read_at_any_width_and_obeys_nothing_that_a_file_holds(width: int) -> None:
+    said = lines(FOUND, Path("my.yaml"), width)
+    text = "\n".join(said)
+    assert not any(sign in text for sign in "\x1b\x07\x9b")
+    assert said[0].startswith("error: my.yaml:2: a sentence")
+    assert max(len(line) for line in said if "fix:" not in line and "40 rows" in line) <= width
+    assert (
+        text.index("no place")
+        < text.index("beta is odd")
+        < text.index("before training")
+        < text.index("advice")
+    )
+    assert "fix: remove seed" in text
+    assert said[-1].startswith("not ready: 2 errors, 1 warning; not looked at: model, data, rewards, plan")
+
+
+def test_the_verdict_tells_whether_it_can_start() -> None:
+    assert verdict(replace(FOUND, findings=FINDINGS[:1])).startswith("ready: 1 warning")
+    assert verdict(replace(FOUND, findings=())).startswith("ready: nothing found")
+
+
+def test_a_quick_check_prints_plan_and_checklist_and_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(DEMO_CONFIG), "--quick"]) == 0
+    said = capsys.readouterr().out
+    assert "plan  64 completions a step, 8 prompts" in said
+    assert "120 steps" in said
+    assert said.count("\n  · ") == 3, "what was not looked at is not ticked"
+    assert said.rstrip().endswith("not looked at: model, data, rewards")
+
+
+def test_the_processes_count_and_a_changed_key_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--set", "per_device_train_batch_size=3", "--set", "num_generations=9"]
+    assert main(["check", str(DEMO_CONFIG), "--quick", "--json", "--world-size", "3", *small]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"]["generation_batch_size"] == 9
+    assert main(["check", str(DEMO_CONFIG), "--quick", "--json", "--world-size", "2", *small]) == 1
+    body = json.loads(capsys.readouterr().out)
+    assert [f["id"] for f in body["findings"] if f["severity"] == "error"] == ["batch.indivisible"]
+    assert body["plan"] is None
+
+
+def test_a_file_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["check", str(tmp_path / "no.yaml")]) == 2
+    assert "there is no file" in capsys.readouterr().err
+    assert main(["check", str(tmp_path)]) == 2
+    assert "no run here" in capsys.readouterr().err
+
+
+def test_a_text_that_is_no_yaml_is_a_finding(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("beta: [1\n")
+    assert main(["check", str(file), "--json"]) == 1
+    body = json.loads(capsys.readouterr().out)
+    assert [f["id"] for f in body["findings"]] == ["config.unreadable"]
+    assert body["plan"] is None
