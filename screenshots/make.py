@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,12 +24,14 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from grpo_tui.config.presets import copy_preset, presets  # noqa: E402
 from grpo_tui.config.resolve import load_config  # noqa: E402 (the checkout's own, wherever this is run)
 from grpo_tui.demo import DEMO_CONFIG  # noqa: E402
 from grpo_tui.store.connection import RunDatabaseError  # noqa: E402
 from grpo_tui.store.hardware import GpuProcess, Hardware  # noqa: E402
 from grpo_tui.store.status import ENDED, Status, read_status  # noqa: E402
 from grpo_tui.ui.app import GrpoApp  # noqa: E402
+from grpo_tui.ui.config_wish import ConfigWish  # noqa: E402
 from grpo_tui.ui.rewards_wish import RewardsWish  # noqa: E402
 from tests.ui import machines  # noqa: E402
 from tests.ui.recorded_run import NOW, recorded  # noqa: E402
@@ -76,6 +79,11 @@ TRAINING = [
 OVERLAY = [Picture("overlay-120x40", keys=("space", "space", "o"))]
 PAUSED = [Picture("train-paused-80x24", SMALL)]
 REWARDS = [Picture("rewards-120x40")]
+CONFIG = [
+    Picture("config-120x40", keys=("right_square_bracket",)),
+    Picture("config-80x24", SMALL, ("right_square_bracket",)),
+    Picture("config-choices-120x40", keys=("slash", *"loss_type", "enter", "enter", "down")),
+]
 EMPTY = [Picture("runs-empty-80x24", SMALL)]
 EIGHT = [Picture("machine-eight-gpus-120x40", keys=("u",))]
 
@@ -125,6 +133,7 @@ def take(
     pictures: list[Picture],
     clock: Callable[[], float] = time.time,
     rewards: RewardsWish | None = None,
+    config: ConfigWish | None = None,
 ) -> None:
     """Open the app anew for each of the pictures that are wanted, and write what is on the screen."""
     for picture in pictures:
@@ -132,7 +141,7 @@ def take(
             continue
         Path("config/preferences.json").unlink(missing_ok=True)
         file = HERE / f"{picture.name}.svg"
-        app = GrpoApp([RUNS], run and run.absolute(), rewards=rewards, clock=clock)
+        app = GrpoApp([RUNS], run and run.absolute(), rewards=rewards, config=config, clock=clock)
         asyncio.run(_take(app, picture, file))
         print(file.relative_to(HERE.parent), flush=True)
 
@@ -150,9 +159,25 @@ def eight_gpus() -> Hardware:
     return machines.machine(*cards)
 
 
+def config_with_a_mistake() -> Path:
+    """A copy of the demonstration's config with its files, whose batch holds no whole groups."""
+    known = {preset.name: preset for preset in presets()}
+    path = Path("sums.yaml")
+    if not path.exists():
+        copy_preset(known["demo"], path)
+        text = path.read_text(encoding="utf-8")
+        text = re.sub(
+            "(?m)^model_name_or_path: .*/demo/model", "model_name_or_path: grpo_tui/demo/model", text
+        )
+        path.write_text(text.replace("batch_size: 64", "batch_size: 60"), encoding="utf-8")
+    return path.absolute()
+
+
 def without_a_run() -> None:
-    """An empty list, rewards before training, and a machine that is made up."""
+    """An empty list, a config and rewards before training, and a machine that is made up."""
     take(None, EMPTY)
+    if wanted(CONFIG):
+        take(None, CONFIG, config=ConfigWish(config_with_a_mistake()))
     take(None, REWARDS, rewards=RewardsWish("demo.yaml", lambda: load_config(DEMO_CONFIG)))
     if wanted(EIGHT):
         run = recorded(Path("eight/gsm8k"))

@@ -25,6 +25,7 @@ from grpo_tui.config.yaml_edit import get_value, split_key
 from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.text import one_line
+from grpo_tui.present.config_values import as_written
 from grpo_tui.present.config_view import NO_FIELD, ConfigView, FieldRow, Origin, worst
 
 MOST_VALUE = 400
@@ -166,8 +167,8 @@ def _rows(
                 FieldRow(
                     name=name,
                     group=titles[group],
-                    value=shown(value.value) if written else value.default,
-                    number=_is_number(value.value) if written else _is_number(value.info.default),
+                    value=shown(as_written(value)) if written else value.default,
+                    number=_is_number(as_written(value)) if written else _is_number(value.info.default),
                     origin=_origin(value, inspected, saved, known=known),
                     severity=worst(said.get(name, [])),
                     leading=value.matters,

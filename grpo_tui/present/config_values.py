@@ -35,10 +35,17 @@ class Way:
     choices: tuple[str, ...] = ()
 
 
+def as_written(value: FieldValue) -> Any:
+    """A field's value as a person would write it: as it stands, but for a text that is read as a number."""
+    if value.origin == "default" or (isinstance(value.written, str) and not isinstance(value.value, str)):
+        return value.value
+    return value.written  # a path, say, which a start would use in full
+
+
 def way_of(value: FieldValue) -> Way:
     """How a field is edited, now."""
     kinds = kinds_of(value.info.annotation)
-    now = value.value if value.origin != "default" or value.value is not None else None
+    now = as_written(value)
     if kinds == {"bool"}:
         return Way("toggle", words_of(now))
     several = "dict" in kinds or any(kind.startswith("list") for kind in kinds)

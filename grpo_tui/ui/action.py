@@ -35,7 +35,7 @@ class Action:
     """What must show, or have the focus, for the footer to name it: a lower part of Train, `large`, `chart`;
     in Rewards `scored`, `weights` or `busy`; in the data view
     `matches`; in Config `form`, `text`, `search`, `empty`, `edited`, `found`
-    or `fixable`. Several are parted by commas."""
+    or `fixable`; `typing` where a letter is no key. Several are parted by commas."""
     shown: str = ""
     """How the key is written, when not as it is named."""
 

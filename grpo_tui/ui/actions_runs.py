@@ -12,6 +12,8 @@ RUNS: tuple[Action, ...] = (
     Action("runs.filter", "slash", "filter",
            "Show only some runs: words, state:failed, model:qwen, reward>1, age<2h.", "runs",
            footer=4, shown="/"),
+    Action("runs.config", "c", "config", "Open the config that the run was started with.", "runs",
+           needs="chosen", footer=7),
     Action("runs.mark", "space", "mark", "Mark the run, or take its mark away.", "runs",
            needs="chosen", footer=5),
     Action("runs.copy", "y", "", "Copy the command that opens the run, over SSH too.", "runs",

@@ -200,6 +200,11 @@ class GrpoApp(OutwardApp):
         """Show the open config."""
         self._to_pane("config")
 
+    def show_config(self, wish: ConfigWish) -> None:
+        """Open this config in its pane."""
+        self._config_wish = wish
+        self.switch_mode("config")
+
     def take_config_wish(self) -> ConfigWish | None:
         """What the pane Config was asked to open since it was last looked at."""
         wish, self._config_wish = self._config_wish, None

@@ -66,6 +66,9 @@ class AppShell(Protocol):
     def offer_rewards(self, wish: RewardsWish) -> None:
         """Show these rewards when their pane is looked at next."""
 
+    def show_config(self, wish: ConfigWish) -> None:
+        """Open this config in its pane."""
+
     def take_config_wish(self) -> ConfigWish | None:
         """What the pane Config was asked to open since it was last looked at."""
 

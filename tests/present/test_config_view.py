@@ -52,6 +52,15 @@ def test_each_field_says_its_value_and_where_it_comes_from(name: str, value: str
     assert (found.value, found.origin) == (value, origin)
 
 
+def test_a_path_is_shown_and_edited_as_it_is_written(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    text = TEXT.replace("acme/toy", "model").replace("1.0e-6", '"1e-6"')
+    found = evaluate(Snapshot(1, text, tmp_path / "toy.yaml", text))
+    assert row(found, "model_name_or_path").value == "model"
+    assert way_of(found.values["model_name_or_path"]).text == "model"
+    assert row(found, "learning_rate").value == "1.0e-6"
+
+
 def test_a_value_of_the_preset_says_so_until_it_is_changed(tmp_path: Path) -> None:
     preset = tmp_path / "preset.yaml"
     preset.write_text(TEXT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tests.ui.open_configs import (
     still_machine,
     typed,
 )
+from tests.ui.recorded_run import NOW, RecordedRun
 
 pytestmark = pytest.mark.usefixtures(still_machine.__name__)
 SIZE = (120, 40)
@@ -408,3 +410,29 @@ async def test_a_run_that_did_not_start_says_why() -> None:
             StartEnded(Path("runs/toy"), started=False, said="runs/toy holds a run [b]already")
         )
         await until(pilot, lambda: told(app) == ["It did not start: runs/toy holds a run [b]already"])
+
+
+async def test_the_config_of_a_run_is_opened_from_the_list(run: RecordedRun) -> None:
+    path = config_file()
+    app = GrpoApp([Path("runs")], None, clock=lambda: NOW)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: bool(app.rows))
+        app.rows = tuple(replace(row, config_path=str(path)) for row in app.rows)
+        app.runs_signal.publish((app.rows, True))
+        await pilot.pause()
+        await pilot.press("c")
+        screen = await looked_at(pilot)
+        assert screen.draft is not None
+        assert screen.draft.path == path
+
+
+async def test_while_letters_are_text_the_footer_names_no_letter() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        await looked_at(pilot)
+        for key in ("tab", "slash"):
+            await pilot.press(key)
+            await until(pilot, lambda: "q leave" not in shown(app))
+            assert "esc" in shown(app).splitlines()[-1]
+            await pilot.press("escape")
+            await until(pilot, lambda: "q leave" in shown(app))

@@ -159,7 +159,9 @@ class ConfigScreen(ConfigStart):
         footer, view = self.query_one(Footer), self.view
         parts: list[str] = []
         if self.query_one(YamlArea).has_focus:
-            parts = ["text"]
+            parts = ["text", "typing"]
+        elif self.query_one("#config-search", Input).has_focus:
+            parts = ["search", "typing"]
         elif view is None:
             parts = ["empty"]
         else:
@@ -230,7 +232,7 @@ class ConfigScreen(ConfigStart):
             self.to_form(self.chosen_name())
         elif self.end_check():
             return
-        elif self._found is not None:
+        elif self._found is not None or self.query_one("#config-search", Input).display:
             self.action_config_end_search()
 
     def to_form(self, name: str | None = None) -> None:
@@ -268,6 +270,7 @@ class ConfigScreen(ConfigStart):
             search = self.query_one("#config-search", Input)
             search.display = True
             search.focus()
+            self.call_after_refresh(self.tell_keys)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Find while typing."""

@@ -23,6 +23,7 @@ from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.screens.config_editing import ConfigEditing
 from grpo_tui.ui.screens.dialogs import CLOSE, DialogTitle
 from grpo_tui.ui.widgets.config_form import ConfigForm
+from grpo_tui.ui.widgets.config_lines import fix_words
 from grpo_tui.ui.widgets.yaml_area import SIGNS, YamlArea
 
 if TYPE_CHECKING:
@@ -91,18 +92,10 @@ def finding_rows(finding: Finding, width: int, *, here: bool) -> list[Line]:
     ]
     rows += [[Span("   "), Span(row)] for row in wrapped(one_line(finding.message), max(10, width - 5))]
     if finding.fix is not None:
-        rows.append([Span("   f ", "key"), Span(one_line(fix_words(finding), max(10, width - 6)), "strong")])
+        rows.append(
+            [Span("   f ", "key"), Span(one_line(fix_words(finding.fix), max(10, width - 6)), "strong")]
+        )
     return rows
-
-
-def fix_words(finding: Finding) -> str:
-    """What a fix does: the line as it will stand."""
-    from grpo_tui.present.config_evaluate import shown
-
-    fix = finding.fix
-    if fix is None:
-        return ""
-    return f"remove {fix.field}" if fix.value is None else f"{fix.field}: {shown(fix.value)}"
 
 
 MARKS = {"yes": ("✓", "good"), "no": ("✗", "bad"), "idle": ("·", "dim")}

@@ -234,6 +234,22 @@ class RunsScreen(Screen[None], Shell):
                 f"the way to {row.name}", f"grpo-tui attach {shlex.quote(str(row.path.resolve()))}"
             )
 
+    def action_runs_config(self) -> None:
+        """Open the config that the run was started with, when its file is still there."""
+        from grpo_tui.ui.config_wish import ConfigWish
+
+        row = self._allowed(action("runs.config"))
+        if row is None:
+            return
+        path = Path(row.config_path)
+        if row.config_path and path.is_file():
+            self.shell.show_config(ConfigWish(path))
+        else:
+            word = (
+                f"its file {row.config_path} is gone" if row.config_path else "it was started without a file"
+            )
+            self.app.notify(f"{row.name}: {word}; `grpo-tui check RUN` shows what it ran.", markup=False)
+
     def action_runs_overlay(self) -> None:
         """Show the marked runs over each other, in the order in which they were marked."""
         from grpo_tui.ui.screens.overlay import OverlayScreen

@@ -14,7 +14,7 @@ from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, ruled, 
 from grpo_tui.ui.widgets.yaml_area import SIGNS
 
 if TYPE_CHECKING:
-    from grpo_tui.core.findings import Finding
+    from grpo_tui.core.findings import Fix
     from grpo_tui.present.config_help import FieldHelp
     from grpo_tui.present.config_view import ConfigView
 
@@ -77,12 +77,14 @@ class HelpStrip(LineScroll, can_focus=False):
             return [ruled([[Span("help", "title")]], width)]
         parts: list[Line] = [[Span(one_line(shown.name), "title")]]
         parts += [[Span(one_line(part), "dim")] for part in shown.facts if part]
-        lines: list[Line] = [ruled(parts, width)]
+        fix = next((finding.fix for finding in shown.findings if finding.fix is not None), None)
+        right = [Span("f ", "key", "screen.config_fix"), Span(fix_words(fix), "strong")] if fix else []
+        lines: list[Line] = [ruled(parts, width, right)]
         room = max(10, width - 4)
         if self._refusal:
             lines += _marked("✗", "bad", self._refusal, room)
         for finding in shown.findings:
-            lines += finding_lines(finding, room)
+            lines += _marked(*SIGNS[finding.severity], finding.message, room)
         for sentence in shown.advice:
             lines += _marked("▸", "accent", sentence, room)
         if shown.help:
@@ -90,15 +92,13 @@ class HelpStrip(LineScroll, can_focus=False):
         return lines
 
 
-def finding_lines(finding: Finding, room: int) -> list[Line]:
-    """A finding, and the fix that one key applies."""
-    sign, role = SIGNS[finding.severity]
-    lines = _marked(sign, role, finding.message, room)
-    if finding.fix is not None:
-        value = finding.fix.value
-        word = f"{finding.fix.field}: {value}" if value is not None else f"remove {finding.fix.field}"
-        lines.append([Span("   f ", "key", "screen.config_fix"), Span(one_line(word, room - 4), "strong")])
-    return lines
+def fix_words(fix: Fix) -> str:
+    """What a fix does: the line as it will stand."""
+    from grpo_tui.present.config_evaluate import shown
+
+    return (
+        f"remove {one_line(fix.field)}" if fix.value is None else f"{one_line(fix.field)}: {shown(fix.value)}"
+    )
 
 
 def _marked(sign: str, role: str, text: str, room: int, text_role: str = "text") -> list[Line]:
