@@ -47,8 +47,8 @@ def differing_share(pieces: Sequence[Piece]) -> float:
 
 def _pieces(before: str, after: str) -> Iterator[Piece]:
     first, second = _WORDS.findall(before), _WORDS.findall(after)
-    start = _common(first, second)
-    end = _common(first[start:][::-1], second[start:][::-1])
+    start = _shared_start(first, second)
+    end = _shared_start(first[start:][::-1], second[start:][::-1])
     yield Piece("same", "".join(first[:start]))
     middle = first[start : len(first) - end], second[start : len(second) - end]
     if max(map(len, middle)) > MOST_WORDS:
@@ -68,7 +68,7 @@ def _matched(first: Sequence[str], second: Sequence[str]) -> Iterator[Piece]:
             yield Piece("new", "".join(second[k:m]))
 
 
-def _common(first: Sequence[str], second: Sequence[str]) -> int:
+def _shared_start(first: Sequence[str], second: Sequence[str]) -> int:
     """How many words both begin with."""
     count = 0
     for one, other in zip(first, second, strict=False):

@@ -11,13 +11,16 @@ from grpo_tui.ui.actions import ACTIONS, Action, for_footer, on_pane, refusal
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.chart import ChartScreen
 from grpo_tui.ui.screens.config import ConfigScreen
+from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.data import DataScreen
+from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.overlay import OverlayScreen
 from grpo_tui.ui.screens.probes import ProbesScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.train import TrainScreen
+from grpo_tui.ui.screens.what_if import WhatIfScreen
 from grpo_tui.ui.screens.zooming import ZoomScreen
 from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.recorded_run import RecordedRun
@@ -29,6 +32,9 @@ OWNERS: dict[str, type] = {
     "data": DataScreen,
     "rewards": RewardsScreen,
     "probes": ProbesScreen,
+    "generations": GenerationsScreen,
+    "course": CourseScreen,
+    "what-if": WhatIfScreen,
     "train": TrainScreen,
     "hardware": HardwareScreen,
     "zoom": ZoomScreen,
@@ -121,7 +127,14 @@ async def test_the_help_names_every_key(run: RecordedRun) -> None:
 
 @pytest.mark.parametrize(
     ("key", "title"),
-    [("1", "1 Runs"), ("2", "2 Config"), ("3", "3 Rewards"), ("4", "4 Train"), ("u", "u machine")],
+    [
+        ("1", "1 Runs"),
+        ("2", "2 Config"),
+        ("3", "3 Rewards"),
+        ("4", "4 Train"),
+        ("5", "5 Generations"),
+        ("u", "u machine"),
+    ],
 )
 async def test_the_help_begins_with_the_pane_it_is_asked_for_on(
     run: RecordedRun, key: str, title: str

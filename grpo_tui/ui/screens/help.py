@@ -26,6 +26,9 @@ PANES = (
     ("data", "the rows of a config"),
     ("rewards", "3 Rewards"),
     ("probes", "what the probes showed"),
+    ("generations", "5 Generations"),
+    ("course", "the run over its steps"),
+    ("what-if", "what would turn"),
     ("all", "everywhere"),
 )
 
