@@ -93,6 +93,26 @@ def test_a_rewards_missing_column_is_found_when_its_function_is_given(
     assert "solution" in found.findings[0].message
 
 
+def test_a_change_of_lora_alone_reads_no_row_again(checker: Checker, tmp_path: Path) -> None:
+    log = tmp_path / "read"
+    config = with_rows(
+        tmp_path, f"open({str(log)!r}, 'a').write('x'); return [{{'prompt': 'hi', 'answer': '1'}}]"
+    )
+    first = checker.check(config)
+    other = replace(
+        config, model_args={**config.model_args, "use_peft": True, "lora_target_modules": ["no", "x"]}
+    )
+    second = checker.check(other)
+    assert log.read_text() == "x"
+    assert "model.lora-targets" in {finding.id for finding in second.findings}
+    assert second.facts.data == first.facts.data
+    assert second.facts.tokenizer == first.facts.tokenizer
+    (tmp_path / "rows.py").write_text("def rows():\n    return [{'prompt': 'another', 'answer': '1'}] * 2\n")
+    changed = checker.check(other)
+    assert changed.facts.data is not None
+    assert (changed.facts.data.total, changed.facts.data.duplicates) == (2, 1)
+
+
 def test_a_child_that_is_killed_is_told_and_comes_back(
     checker: Checker, demo: RunConfig, tmp_path: Path
 ) -> None:
@@ -143,23 +163,3 @@ def test_what_the_data_lacks_is_one_sentence(checker: Checker, tmp_path: Path) -
         checker.row(config, 1)
     assert "\x1b" not in str(told.value)
     assert "\n" not in str(told.value)
-
-
-def test_a_change_of_lora_alone_reads_no_row_again(checker: Checker, tmp_path: Path) -> None:
-    log = tmp_path / "read"
-    config = with_rows(
-        tmp_path, f"open({str(log)!r}, 'a').write('x'); return [{{'prompt': 'hi', 'answer': '1'}}]"
-    )
-    first = checker.check(config)
-    other = replace(
-        config, model_args={**config.model_args, "use_peft": True, "lora_target_modules": ["no", "x"]}
-    )
-    second = checker.check(other)
-    assert log.read_text() == "x"
-    assert "model.lora-targets" in {finding.id for finding in second.findings}
-    assert second.facts.data == first.facts.data
-    assert second.facts.tokenizer == first.facts.tokenizer
-    (tmp_path / "rows.py").write_text("def rows():\n    return [{'prompt': 'another', 'answer': '1'}] * 2\n")
-    changed = checker.check(other)
-    assert changed.facts.data is not None
-    assert (changed.facts.data.total, changed.facts.data.duplicates) == (2, 1)

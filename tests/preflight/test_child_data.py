@@ -12,6 +12,7 @@ import pytest
 from grpo_tui.config import load_config
 from grpo_tui.core.findings import Finding
 from grpo_tui.data.load import load_prompts
+from grpo_tui.data.sources import Rows
 from grpo_tui.preflight.checker import judge
 from grpo_tui.preflight.child import table
 from grpo_tui.preflight.child.hub import Hub
@@ -249,6 +250,42 @@ def test_a_stream_is_read_no_further_than_needed(tmp_path: Path, monkeypatch: py
     assert "the first 6 rows, since it is streamed" in only(judged(session), "data.sampled").message
     assert session.data().total is None
     assert Looking(session).row(99).number == 6
+
+
+@pytest.mark.parametrize(("place", "streamed", "is_offline"), [("hub", True, False), ("cached", False, True)])
+def test_a_dataset_of_the_hub_is_never_fetched_for_a_look(
+    place: Any, streamed: bool, is_offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+    from huggingface_hub import constants
+
+    seen: list[tuple[bool, bool]] = []
+
+    def load(config: Any) -> Rows:
+        seen.append((bool(config.script.get("dataset_streaming")), constants.HF_HUB_OFFLINE))
+        rows = datasets.Dataset.from_list(PLAIN)
+        return Rows(rows.to_iterable_dataset() if seen[0][0] else rows, None, "some/data")
+
+    class Known(Hub):
+        def dataset(self, name: str, revision: str = "main") -> Whereabouts:
+            return Whereabouts(name, place, download_bytes=5_000_000, free_bytes=10**12)
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(table, "load_rows", load)
+    monkeypatch.setattr(table, "STREAMED_ROWS", 10)
+    session = session_of(tmp_path, PLAIN)
+    config = replace(
+        session.config,
+        section=replace(session.config.section, dataset=None),
+        script={**session.config.script, "dataset_name": "some/data"},
+    )
+    session = Session(config, Known(), lambda what: None)
+    rules = {finding.id: finding for finding in judged(session)}
+    assert seen == [(streamed, is_offline)]
+    assert not constants.HF_HUB_OFFLINE
+    assert ("data.download" in rules) == streamed
+    if streamed:
+        assert "the first 10 rows, since it is not on this machine yet" in rules["data.sampled"].message
 
 
 # -- tokenizer and lengths -----------------------------------------------------------------------

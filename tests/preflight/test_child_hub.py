@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -118,6 +119,20 @@ def test_a_hub_that_hangs_is_asked_once_and_never_again(asked: Hub, monkeypatch:
     asked_again = asked.dataset("some/open")
     assert asked_again.place == "unreachable"
     assert "some/open is not on this machine" in asked_again.problem
+
+
+def test_the_next_check_asks_again(asked: Hub, monkeypatch: pytest.MonkeyPatch, server: str) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    assert asked.model("some/open").place == "unreachable"
+    assert constants.HF_HUB_OFFLINE
+    monkeypatch.setattr(constants, "ENDPOINT", server)
+    assert asked.model("some/open").place == "unreachable"
+    asked.renew()
+    assert not constants.HF_HUB_OFFLINE
+    assert os.environ["HF_HUB_OFFLINE"] == "0"
+    assert asked.model("some/open").place == "hub"
 
 
 def test_offline_is_said_without_asking(asked: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

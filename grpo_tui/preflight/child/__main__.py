@@ -39,6 +39,9 @@ class Child:
             config: the config, as JSON.
             parts: of `data`, `model`, `tokenizer`.
         """
+        if self._session is not None and not self._session.all_here:
+            self._session = None  # what was not here may be by now, and the hub may answer
+        self._hub.renew()
         session = self._of(config)
         if "data" in parts:
             self._send({"event": "part", "part": "data", "facts": plain(session.data())})

@@ -1,7 +1,7 @@
 """Where a model or a dataset is: a folder, the cache, the hub; asked of the hub once and with a time limit.
 
-When the hub cannot be reached, the whole child goes on without it, so that nothing waits a second time. It
-fetches nothing but what the hub says of a repository.
+When the hub cannot be reached, the whole child goes on without it, so that nothing waits a second time, until
+the next check begins. It fetches nothing but what the hub says of a repository.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import queue
 import shutil
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,11 +28,18 @@ _CONFIGS = ("config.json", "adapter_config.json")
 
 
 class Hub:
-    """Asks the hub, at most once for each name; goes offline for good after the first failure to reach it."""
+    """Asks the hub, at most once in a check for each name, and not at all after a failure to reach it."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str], Whereabouts] = {}
         self._silent = ""
+        self._offline = ExitStack()
+
+    def renew(self) -> None:
+        """Forget what the hub said, and that it could not be reached."""
+        self._known.clear()
+        self._silent = ""
+        self._offline.close()
 
     def model(self, name: str, revision: str = "main") -> Whereabouts:
         """Say where a model is."""
@@ -77,7 +86,7 @@ class Hub:
             )
             joint = "" if why.startswith("within") else ": "
             self._silent = f"{place} could not be reached{joint or ' '}{why}"
-            go_offline()
+            self._offline.enter_context(offline())
             return self._unreachable(name)
 
     def _unreachable(self, name: str) -> Whereabouts:
@@ -86,17 +95,31 @@ class Hub:
         )
 
 
-def go_offline() -> None:
+@contextmanager
+def offline() -> Iterator[None]:
     """Let every library of this process use what is here, without a try at the network."""
-    os.environ["HF_HUB_OFFLINE"] = "1"  # for what is imported later
     from huggingface_hub import constants
 
-    constants.HF_HUB_OFFLINE = True
-    import sys
-
+    places: list[Any] = [constants]
     datasets = sys.modules.get("datasets")
     if datasets is not None:
-        datasets.config.HF_HUB_OFFLINE = True
+        places.append(datasets.config)
+    before = [place.HF_HUB_OFFLINE for place in places]
+    named = os.environ.get("HF_HUB_OFFLINE")
+    os.environ["HF_HUB_OFFLINE"] = "1"  # for what is imported meanwhile
+    for place in places:
+        place.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        for place, value in zip(places, before, strict=True):
+            place.HF_HUB_OFFLINE = value
+        if datasets is None and "datasets" in sys.modules:  # imported meanwhile, it has read the variable
+            sys.modules["datasets"].config.HF_HUB_OFFLINE = before[0]
+        if named is None:
+            del os.environ["HF_HUB_OFFLINE"]
+        else:
+            os.environ["HF_HUB_OFFLINE"] = named
 
 
 def _in_folder(name: str, folder: Path) -> Whereabouts:

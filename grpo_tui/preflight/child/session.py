@@ -60,6 +60,14 @@ class Session:
             self._model = None
         self.config = config
 
+    @property
+    def all_here(self) -> bool:
+        """Whether nothing that was asked for was missing."""
+        model = self._model
+        return (self.table is not None or self.facts_of_data is None) and (
+            model is None or (model.where.here and not model.problem)
+        )
+
     # -- the data --------------------------------------------------------------------------------
 
     def data(self) -> DataFacts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 from grpo_tui.config.paths import DATA_SUFFIXES
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.data.sources import DataError, Rows, load_rows
-from grpo_tui.preflight.child.hub import Hub, go_offline
+from grpo_tui.preflight.child.hub import Hub, offline
 from grpo_tui.preflight.facts import Whereabouts
 
 MOST_ROWS = 20_000
@@ -80,7 +81,9 @@ def read_table(config: RunConfig, hub: Hub, tell: Callable[[str], None]) -> Tabl
             script={**config.script, "dataset_streaming": True},
             mixture={**config.mixture, **({"streaming": True} if config.mixture.get("datasets") else {})},
         )
-    rows = load_rows(config)
+    # What is in the cache is read as it is; a newer one on the hub is training's business.
+    with offline() if where is not None and where.place == "cached" else nullcontext():
+        rows = load_rows(config)
     if not hasattr(rows.train, "select"):
         return _of_stream(rows, where, streamed)
     total = len(rows.train)
@@ -140,7 +143,6 @@ def _hub_data(config: RunConfig, hub: Hub) -> tuple[Whereabouts | None, bool]:
     for name in _hub_names(config):
         where = hub.dataset(name)
         if where.place == "cached":
-            go_offline()  # what is here is read as it is; a newer one on the hub is training's business
             found = found or where
         elif where.place == "hub":
             return where, True
