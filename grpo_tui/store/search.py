@@ -49,6 +49,8 @@ LOOK_S = 0.02
 """How often it is looked whether the search shall end."""
 PART_S = 0.1
 """How often `on_part` is told at most, after the first time."""
+LATE_S = 0.3
+"""When it is told first in an order of which the first page is not known before the end."""
 BLOCK = 12_000
 """Completions that one statement looks at; the first ones look at fewer, for a page at once."""
 FIRST_BLOCK = 1_500
@@ -263,7 +265,8 @@ class _State:
         self._counts = counts
         self._began = began
         self._on_part = on_part
-        self._tell_at = 0.0
+        by_step = bool(job.found.sort) and job.found.sort[0].field.name == "step"
+        self._tell_at = 0.0 if by_step else began + LATE_S
         self._hits: list[Any] = []
         self._slow = 0
         self._groups_done = 0
