@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,9 +13,13 @@ import pytest
 import yaml
 
 import grpo_tui
+from grpo_tui.cli.launcher import accelerate_config, launcher_words
 from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
 from grpo_tui.config import presets as module
+from grpo_tui.config.plan import Surroundings, plan
+from grpo_tui.config.plan.cards import card
+from grpo_tui.config.plan.model_shape import shape_of
 from grpo_tui.config.presets import PresetError, companions, copy_preset, folder, preset_of, presets
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.core.findings import errors_of
@@ -194,3 +199,41 @@ def test_the_command_lists_copies_and_refuses(tmp_path: Path, capsys: pytest.Cap
         assert said in capsys.readouterr().err
     assert main(["new"]) == 2
     assert "new config" in capsys.readouterr().err
+
+
+# hidden size, layers, heads, groups of keys, inner size, words, whether the head is the embedding
+QWEN = {
+    "0.5B": (896, 24, 14, 2, 4864, 151936, True),
+    "1.5B": (1536, 28, 12, 2, 8960, 151936, True),
+    "7B": (3584, 28, 28, 4, 18944, 152064, False),
+}
+SIZES = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "intermediate_size",
+)
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "demo"])
+def test_the_plan_of_a_preset_fits_the_hardware_that_it_names(name: str) -> None:
+    preset = PRESETS[name]
+    config = inspect_config(preset.path, world_size=ranks(name)).config
+    numbers = QWEN[re.search(r"-([\d.]+B)-", config.model)[1]]
+    sizes = dict(zip((*SIZES, "vocab_size", "tie_word_embeddings"), numbers, strict=True))
+    device = card(re.search(r"(\d+) GB", preset.gpu)[1] + "GB")
+    words = launcher_words(config.section.launcher)
+    made = plan(
+        config,
+        Surroundings(
+            world_size=ranks(name),
+            model=shape_of({**sizes, "max_position_embeddings": 32768}),
+            device=device,
+            prompt_tokens=512,
+            accelerate=accelerate_config(words),
+        ),
+    )
+    assert made.memory is not None
+    assert made.memory.fits, f"{made.memory.peak_bytes / 1e9:.1f} GB at the peak"
+    assert made.memory.peak_bytes > 0.2 * device.memory_bytes  # and is not far too careful
