@@ -12,6 +12,7 @@ from grpo_tui.config.plan.arithmetic import batch_sum, prompt_sum, step_sum
 from grpo_tui.config.plan.memory_plan import WORDS
 from grpo_tui.present.formatting import duration, plural, setting, size
 from grpo_tui.present.glyphs import spark
+from grpo_tui.present.plan_text import FREE, memory_bar
 
 if TYPE_CHECKING:
     from grpo_tui.config.plan import MemoryPlan, Plan
@@ -23,7 +24,6 @@ CURVE_W = 12
 BAR_W = 20
 LEAST_PART = 0.02
 """A part of the memory below this share of the peak is not named."""
-FILLED, FREE = "━", "─"
 
 
 def plan_lines(plan: Plan | None) -> list[PlanLine]:
@@ -120,12 +120,14 @@ def _memory(plan: Plan) -> PlanLine:
 
 
 def _bar(memory: MemoryPlan) -> list[Text]:
+    """The parts in shades, the largest first; what is free is a line."""
     device = memory.device
     assert device is not None
-    share = min(1.0, memory.peak_bytes / max(1, device.memory_bytes))
-    filled = max(1, round(share * BAR_W))
+    bar = memory_bar(memory, BAR_W)
+    share = memory.peak_bytes / max(1, device.memory_bytes)
     role = "bad" if memory.fits is False else "attention" if share > 0.9 else "accent"
-    return [(FILLED * filled, role), (FREE * (BAR_W - filled), "rule")]
+    taken = bar.rstrip(FREE)
+    return [(taken, role), (bar[len(taken) :], "rule")]
 
 
 def _gb(count: int) -> str:

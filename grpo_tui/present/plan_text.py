@@ -23,8 +23,8 @@ PART_W = 20
 SIZE_W = 9
 BAR_W = 40
 SHADES = "█▓▒░"
-"""Shades of neighbouring parts in the bar; what is free is blank."""
-FREE = "·"
+"""Shades of neighbouring parts in the bar."""
+FREE = "─"
 
 
 def plan_list(plan: Plan) -> list[str]:

@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.cli import main, smoke
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.records import AttemptEnded, AttemptStarted
 from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.store.connection import open_writer
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.trials import read_trials
+from grpo_tui.store.writer import Writer
 from grpo_tui.train.smoke import by_length
 from tests.processes.runs import SMALL, grpo_tui
 
@@ -56,16 +63,27 @@ def test_a_trial_trains_saves_and_comes_back(tmp_path: Path, monkeypatch: pytest
     assert found["duration"]["total_s"] == pytest.approx(120 * trial.step_s)
 
 
-def test_a_trial_that_fails_says_why_and_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_fails_says_why_and_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("GRPO_TUI_CACHE_DIR", str(tmp_path / "cache"))
-    rewards = tmp_path / "rewards.py"
-    rewards.write_text("def broken(completions, **kwargs):\n    raise ValueError('no 7')\n")
-    settings = [*SMALL, f"grpo_tui.rewards.0.source={rewards}:broken"]
-    words = [word for pair in settings for word in ("--set", pair)]
+
+    def launch(folder: RunFolder, spec: RunSpec) -> int:
+        assert spec.smoke
+        assert RunConfig.from_json(spec.config).grpo["max_steps"] == 2
+        writer = Writer(open_writer(folder.database))
+        error = {"type": "ValueError", "message": "no 7", "cause": "rewards.py:3: no \x1b[2J7"}
+        writer.write([AttemptStarted(1, 1.0, "here", 1), AttemptEnded(1, 2.0, "failed", 0, 1, error)])
+        writer.close()
+        return 1
+
+    monkeypatch.setattr(smoke, "launch", launch)
     real = tmp_path / "runs" / "real"
-    done = grpo_tui("train", DEMO_CONFIG, "--smoke", "--run-dir", real, *words, check=1)
-    assert "the trial failed: it did not train (failed)" in done.stderr
-    assert "no 7" in done.stderr
+    assert main(["train", str(DEMO_CONFIG), "--smoke", "--quick-check", "--run-dir", str(real)]) == 1
+    said = capsys.readouterr().err
+    assert "the trial failed: it did not train (failed)" in said
+    assert "rewards.py:3: no" in said
+    assert "\x1b" not in said
     assert not (tmp_path / "runs").exists()  # it was made for the trial alone
     assert read_trials(tmp_path / "cache") == ()
 
