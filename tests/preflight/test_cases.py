@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -252,6 +251,48 @@ CASES: dict[str, Case] = {
         right_reward=RIGHT,
         fixed="",
     ),
+    "R09 a column that is not there": Case(
+        "",
+        ("rewards.missing-column", "error", "grpo_tui.rewards.0"),
+        9,
+        ("solution", "answer"),
+        parts=REWARDS,
+        reward="def right(completions, solution, **kw):\n"
+        "    return [float(s in str(c)) for c, s in zip(completions, solution)]\n",
+    ),
+    "R17 nothing but None": Case(
+        "",
+        ("rewards.none-everywhere", "error", "grpo_tui.rewards.0"),
+        9,
+        parts=REWARDS,
+        reward="def right(completions, **kw):\n    return [None] * len(completions)\n",
+        right_reward=RIGHT,
+        fixed="",
+    ),
+    "R23 everything right without a gold answer": Case(
+        "",
+        ("rewards.gold-unusable", "warning", "grpo_tui.rewards.0"),
+        9,
+        ("row 1",),
+        parts=REWARDS,
+        rows=[{**ANSWERED[0], "answer": ""}, *ANSWERED[1:]],
+        reward="def right(completions, answer, **kw):\n"
+        "    return [1.0 if not a else float(a in str(c)) for c, a in zip(completions, answer)]\n",
+        right_rows=ANSWERED,
+        right_reward=RIGHT,
+        fixed="",
+    ),
+    "R25 the further the better": Case(
+        "",
+        ("rewards.distance", "warning", "grpo_tui.rewards.0"),
+        9,
+        ("minus",),
+        parts=REWARDS,
+        reward="def right(completions, **kw):\n    return [abs(20 - len(str(c))) for c in completions]\n",
+        right_reward="def right(completions, **kw):\n"
+        "    return [-abs(20 - len(str(c))) for c in completions]\n",
+        fixed="",
+    ),
     "R30 a rate of 5": Case(
         "learning_rate: 5.0\nbeta: 0.04\n", ("grpo.rate-high", "warning", "learning_rate"), 2, ("5",)
     ),
@@ -276,12 +317,6 @@ CASES: dict[str, Case] = {
         fixed="report_to: wandb\nenv: {WANDB_MODE: offline}\n",
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def children() -> Iterator[Children]:
-    with Children() as kept:
-        yield kept
 
 
 def write(folder: Path, body: str, rows: list[dict[str, object]], reward: str) -> Path:

@@ -21,7 +21,7 @@ from grpo_tui.preflight.known_model import facts_findings
 from grpo_tui.preflight.machine import Answer, Machine
 from grpo_tui.preflight.packages import window
 from grpo_tui.preflight.report import Preflight
-from grpo_tui.preflight.run import QUICK, check
+from grpo_tui.preflight.run import check
 from grpo_tui.preflight.static import Source, Start
 from tests.preflight.machines import A100, T4, machine, serving
 
@@ -43,7 +43,7 @@ def look(
     file = folder / "c.yaml"
     file.write_text(yaml.safe_dump({**copy.deepcopy(BASE), **change}, sort_keys=False))
     return check(
-        Source(file), start or Start(root=folder / "run"), parts=QUICK, machine=where or machine(A100)
+        Source(file), start or Start(root=folder / "run"), parts=("static",), machine=where or machine(A100)
     )
 
 
@@ -307,7 +307,7 @@ def test_a_rule_finds_its_fault_and_its_fix_takes_it_away(name: str, tmp_path: P
     draft = Draft.open(tmp_path / "c.yaml")
     draft.apply(mine[0])
     source, start = Source(tmp_path / "c.yaml", draft.text), Start(root=tmp_path / "run")
-    after = check(source, start, parts=QUICK, machine=where)
+    after = check(source, start, parts=("static",), machine=where)
     assert (rule, field) not in {(f.id, f.field) for f in after.findings}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,12 +126,6 @@ BASE: dict[str, Any] = {
     "reward_funcs": ["accuracy_reward"],
 }
 HOST = machine(A100, accounts=("wandb",), answers=serving(BASE["model_name_or_path"]))
-
-
-@pytest.fixture(scope="module")
-def children() -> Iterator[Children]:
-    with Children() as kept:
-        yield kept
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
