@@ -55,7 +55,7 @@ def placed(spec: RunSpec, config: RunConfig, asked: str | None) -> RunSpec:
     Raises:
         CommandError: A GPU is not there, or their number does not fit the ranks.
     """
-    where = "--gpus" if asked else "grpo_tui.gpus"
+    where = "--gpus" if asked else "the GPUs of the earlier start" if spec.gpus else "grpo_tui.gpus"
     names = tuple(name.strip() for name in asked.split(",")) if asked else spec.gpus or config.section.gpus
     if not names:
         return spec
@@ -66,7 +66,7 @@ def placed(spec: RunSpec, config: RunConfig, asked: str | None) -> RunSpec:
     except NoGpus as error:
         raise CommandError(f"{where} {','.join(names)}: no GPU can be asked here: {error}") from error
     except NoSuchGpu as error:
-        raise CommandError(f"{where}: {error}; `grpo-tui gpus` lists them") from error
+        raise CommandError(f"{where}: {error}; --gpus chooses, `grpo-tui gpus` lists them") from error
     _refuse_misfit(spec, chosen, where)
     notes = [f"put on GPU {_name(gpu)}" for gpu in chosen]
     for gpu in chosen:

@@ -310,6 +310,8 @@ def test_gpus_of_the_config_are_served_and_those_of_the_command_win(cards: None,
     assert placed(RunSpec({}), config, None).gpus == ("1",)
     assert placed(RunSpec({}), config, "2").gpus == ("2",)
     assert placed(RunSpec({}, gpus=("0",)), config, None).gpus == ("0",)  # as before the resume
+    with pytest.raises(CommandError, match="the GPUs of the earlier start: there is no GPU 7"):
+        placed(RunSpec({}, gpus=("7",)), config, None)
     assert placed(RunSpec({}), on_gpu(), None).gpus == ()
     with pytest.raises(CommandError, match="use_cpu is true"):
         placed(RunSpec({}), load_config(DEMO_CONFIG), "0")
@@ -320,3 +322,43 @@ def test_the_words_of_a_trial_go_together(capsys: pytest.CaptureFixture[str]) ->
     assert "--keep goes with --smoke" in capsys.readouterr().err
     assert main(["train", str(DEMO_CONFIG), "--smoke", "--detach"]) == 2
     assert "leave --resume and --detach out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "launcher", "gpus"),
+    [
+        (
+            ["--set", "grpo_tui.launcher=torchrun --nproc_per_node 2"],
+            ("torchrun", "--nproc_per_node", "2"),
+            (),
+        ),
+        (
+            [
+                "--set",
+                "grpo_tui.launcher=torchrun --nproc_per_node 2",
+                "--launcher",
+                "torchrun --nproc_per_node 4",
+            ],
+            ("torchrun", "--nproc_per_node", "4"),
+            (),
+        ),
+        (["--set", "use_cpu=false", "--set", "grpo_tui.gpus=[2]"], (), ("2",)),
+        (["--set", "use_cpu=false", "--set", "grpo_tui.gpus=[2]", "--gpus", "0"], (), ("0",)),
+    ],
+)
+def test_a_start_serves_launcher_and_gpus_of_the_config(
+    cards: None,
+    words: list[str],
+    launcher: tuple[str, ...],
+    gpus: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[RunSpec] = []
+    monkeypatch.setattr("grpo_tui.cli.start.launch", lambda folder, spec: started.append(spec))
+    folder = tmp_path / "run"
+    done = main(
+        ["train", str(DEMO_CONFIG), "--run-dir", str(folder), "--detach", "--force", "--quick-check", *words]
+    )
+    assert done == 0
+    assert [(spec.launcher, spec.gpus) for spec in started] == [(launcher, gpus)]
