@@ -116,7 +116,8 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     session.desk.serve(
         lambda: trainer.train(resume_from_checkpoint=resume_from), device=trainer.accelerator.device
     )
-    session.fact(FACT, memory.figures())
+    if session.rank == 0:
+        session.fact(FACT, memory.figures())
     _refuse_no_step(trainer, prompts.train)
     state = session.ended_state()
     if questions:
