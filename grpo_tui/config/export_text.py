@@ -81,19 +81,18 @@ class Script:
             main: the function `main`.
         """
         copied = list(self._parts.texts())
-        self.imports |= self._parts.imports | {("pathlib", "Path")}
-        if self.path_folders:
-            self.imports.add(("sys", None))
-        lines = [f'"""{doc}"""', "", "from __future__ import annotations", ""]
-        imports = import_lines(self.imports)
-        if before:
-            lines += [before, ""]
-        lines += [*imports, "", "HERE = Path(__file__).resolve().parent"]
-        lines += [
+        functions = [f"{text}\n" for text in [*copied, *self._functions, main]]
+        top = [
             f"sys.path.insert(0, str(HERE / {literal(self.path(one))}))" for one in sorted(self.path_folders)
         ]
-        lines += [*self.constants, "", "", ""]
-        functions = [f"{text}\n" for text in [*copied, *self._functions, main]]
+        self.imports |= self._parts.imports | ({("sys", None)} if top else set())
+        if any("HERE" in text for text in [*top, *functions]):
+            self.imports.add(("pathlib", "Path"))
+            top.insert(0, "HERE = Path(__file__).resolve().parent")
+        top += self.constants
+        lines = [f'"""{doc}"""', "", "from __future__ import annotations", ""]
+        lines += [before, ""] if before else []
+        lines += [*import_lines(self.imports), "", *top, *([""] if top else []), "", ""]
         return "\n".join(lines) + "\n\n".join(functions) + '\n\nif __name__ == "__main__":\n    main()\n'
 
 
