@@ -132,6 +132,7 @@ SAME = {
     "view.log": "log",
     "pane.runs": "runs",
     "pane.rewards": "rewards",
+    "pane.config": "check",
 }
 
 

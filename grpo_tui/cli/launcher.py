@@ -9,10 +9,9 @@ import shlex
 from typing import Any
 
 from grpo_tui.cli.errors import CommandError
-from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_settings
+from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_settings, ranks_of
 
 KNOWN = (("accelerate", "launch"), ("torchrun",))
-COUNTS = ("--num_processes", "--num-processes", "--nproc_per_node", "--nproc-per-node")
 MACHINES = ("--num_machines", "--num-machines", "--nnodes")
 
 
@@ -35,15 +34,10 @@ def launcher_words(text: str | None) -> tuple[str, ...]:
 
 def world_size(words: tuple[str, ...]) -> int | None:
     """How many ranks a launcher starts: 1 without one, None when its words do not say."""
-    if not words:
-        return 1
-    for position, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name in COUNTS:
-            text = value if equals else words[position + 1] if position + 1 < len(words) else ""
-            return int(text) if text.isdigit() else None
-    count = (accelerate_config(words) or {}).get("num_processes")
-    return count if isinstance(count, int) else None
+    try:
+        return ranks_of(words)
+    except AccelerateFileError as error:
+        raise CommandError(f"--launcher: {error}") from error
 
 
 def accelerate_config(words: tuple[str, ...]) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from grpo_tui.cli.parser_export import add_export_command
 from grpo_tui.cli.parser_new import add_new_command
 from grpo_tui.cli.parser_plan import add_placing, add_plan_commands
 from grpo_tui.cli.parser_rewards import add_reward_commands
-from grpo_tui.cli.words import positive, seconds, steps
+from grpo_tui.cli.words import add_overrides, positive, seconds, steps
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -123,7 +123,10 @@ def _open_command(commands: Commands) -> None:
     """What `grpo-tui CONFIG.yaml` stands for."""
     config = commands.add_parser("open")
     config.add_argument("config", type=Path, metavar="CONFIG")
-    config.set_defaults(overrides=[], run_dir=None, launcher=None, gpus=None)
+    add_overrides(config)
+    config.add_argument("--run-dir", type=Path, help="folder of the run that S starts")
+    config.add_argument("--launcher", metavar="WORDS", help="as in train")
+    config.set_defaults(gpus=None)
 
 
 def _log_command(commands: Commands) -> None:

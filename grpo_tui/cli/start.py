@@ -90,7 +90,9 @@ def open_config(parsed: Any) -> int:
     if sys.stdin.isatty() and has_screen("what would run"):
         from grpo_tui.ui.config_wish import ConfigWish
 
-        return show(None, config=ConfigWish(parsed.config))
+        launcher_words(parsed.launcher)
+        wish = ConfigWish(parsed.config, tuple(parsed.overrides), parsed.run_dir, parsed.launcher)
+        return show(None, config=wish)
     start = _anew_or_by_key(parsed)
     _announce(start)
     for line in summary(start.config, start.folder.root, world_size(start.spec.launcher)):

@@ -1,4 +1,4 @@
-"""What the words of `accelerate launch` say about how ranks share a model: its config file, and its switches.
+"""What the words of a launcher say: how many ranks, and how they share a model, by switches and config file.
 
 Reads one YAML file; starts nothing.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+COUNTS = ("--num_processes", "--num-processes", "--nproc_per_node", "--nproc-per-node")
 _FILE = ("--config_file", "--config-file")
 _DEEPSPEED = ("zero_stage", "deepspeed_config_file", "offload_optimizer_device", "offload_param_device")
 
@@ -45,6 +46,21 @@ def accelerate_settings(words: Sequence[str]) -> dict[str, Any] | None:
     elif "--use_fsdp" in words or "--use-fsdp" in words:
         body |= {"distributed_type": "FSDP"}
     return body or None
+
+
+def ranks_of(words: Sequence[str]) -> int | None:
+    """How many ranks a launcher starts: 1 without one, None when its words do not say.
+
+    Raises:
+        AccelerateFileError: Its config file cannot be read.
+    """
+    if not words:
+        return 1
+    text = _value(words, COUNTS)
+    if text is not None:
+        return int(text) if text.isdigit() else None
+    count = (accelerate_settings(words) or {}).get("num_processes")
+    return count if isinstance(count, int) else None
 
 
 def _value(words: Sequence[str], names: Sequence[str]) -> str | None:

@@ -7,17 +7,19 @@ knows no widget, and loads neither model nor data.
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.accelerate_file import AccelerateFileError, ranks_of
 from grpo_tui.config.document import UnreadableError, parse_document
 from grpo_tui.config.draft import Draft
 from grpo_tui.config.field_groups import GROUPS, grouped
 from grpo_tui.config.origins import FieldValue, all_fields, top_field
-from grpo_tui.config.plan import Plan, PlanSettings, plan
+from grpo_tui.config.plan import Plan, PlanSettings, Surroundings, plan
 from grpo_tui.config.resolve import Inspected
 from grpo_tui.config.section_fields import SECTION
 from grpo_tui.config.trl_fields import FieldsUnavailableError
@@ -31,9 +33,22 @@ from grpo_tui.present.config_view import NO_FIELD, ConfigView, FieldRow, Origin,
 MOST_VALUE = 400
 """Characters of a value that the form holds; no form is wider."""
 
-Judge = Callable[[Inspected], Iterable[Finding]]
+Judge = Callable[[Inspected, "Ranks"], Iterable[Finding]]
 """What is found of a config beyond its reading."""
-Planner = Callable[[Inspected], "Plan | None"]
+Planner = Callable[[Inspected, "Ranks"], "Plan | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The training processes of a config.
+
+    Attributes:
+        launcher: the words that start them, none for one process.
+        count: how many, None when the words do not say.
+    """
+
+    launcher: tuple[str, ...] = ()
+    count: int | None = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +63,7 @@ class Snapshot:
         preset: the preset it began as, None when it began otherwise.
         title: what it is called while it has no file.
         overrides: `K=V` words of the command line.
-        world_size: training processes, None when that is not known.
+        launcher: words of the command line that start the processes; those of the config when there are none.
     """
 
     number: int
@@ -58,7 +73,7 @@ class Snapshot:
     preset: Path | None = None
     title: str = ""
     overrides: tuple[str, ...] = ()
-    world_size: int | None = 1
+    launcher: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,7 @@ class Evaluation:
     inspected: Inspected
     values: Mapping[str, FieldValue] = field(default_factory=dict)
     plan: Plan | None = None
+    ranks: Ranks = field(default_factory=Ranks)
 
 
 def evaluate(
@@ -86,15 +102,9 @@ def evaluate(
         judge: finds more than the reading does.
         planner: plans on a machine; without it the plan knows the config alone.
     """
-    draft = Draft(
-        snapshot.text,
-        snapshot.path,
-        preset=snapshot.preset,
-        overrides=snapshot.overrides,
-        world_size=snapshot.world_size,
-    )
+    draft, ranks = _read(snapshot)
     problem, inspected = draft.problem, draft.inspected
-    found = judge(inspected) if judge is not None and problem is None else inspected.findings
+    found = judge(inspected, ranks) if judge is not None and problem is None else inspected.findings
     findings = tuple(errors_first(found))
     try:
         values = draft.values()
@@ -117,11 +127,40 @@ def evaluate(
     if problem is not None:
         planned = before.plan if before is not None else None
     else:
-        planned = (planner(inspected) if planner is not None else None) or _plan(inspected)
-    return Evaluation(snapshot, view, inspected, values, planned)
+        planned = (planner(inspected, ranks) if planner is not None else None) or _plan(inspected, ranks)
+    return Evaluation(snapshot, view, inspected, values, planned, ranks)
 
 
-def _plan(inspected: Inspected) -> Plan | None:
+def _read(snapshot: Snapshot) -> tuple[Draft, Ranks]:
+    """The text read for as many processes as its own launcher starts, or that of the command line."""
+
+    def read(count: int | None) -> Draft:
+        return Draft(
+            snapshot.text,
+            snapshot.path,
+            preset=snapshot.preset,
+            overrides=snapshot.overrides,
+            world_size=count,
+        )
+
+    count = _count(snapshot.launcher)
+    draft = read(count)
+    own = draft.inspected.section.launcher
+    if snapshot.launcher or own is None:
+        return draft, Ranks(snapshot.launcher, count)
+    words = tuple(shlex.split(own))
+    count = _count(words)
+    return read(count), Ranks(words, count)
+
+
+def _count(words: tuple[str, ...]) -> int | None:
+    try:
+        return ranks_of(words)
+    except AccelerateFileError:  # told where the launcher is checked
+        return None
+
+
+def _plan(inspected: Inspected, ranks: Ranks) -> Plan | None:
     """The plan of a config, also of one that is not whole: what does not fit counts as the default."""
     if not inspected.fields:
         return None
@@ -130,7 +169,8 @@ def _plan(inspected: Inspected) -> Plan | None:
     streaming = bool(stream or parts["DatasetMixtureConfig"].get("streaming"))
     model = str(parts["ModelConfig"].get("model_name_or_path") or "")
     try:
-        return plan(PlanSettings(parts["GRPOConfig"], parts["ModelConfig"], model, streaming))
+        settings = PlanSettings(parts["GRPOConfig"], parts["ModelConfig"], model, streaming)
+        return plan(settings, Surroundings(world_size=ranks.count or 1))
     except (ArithmeticError, ValueError, TypeError):
         return None
 

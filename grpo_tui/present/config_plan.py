@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from grpo_tui.config.plan.arithmetic import batch_sum, prompt_sum, step_sum
 from grpo_tui.config.plan.memory_plan import WORDS
-from grpo_tui.present.formatting import duration, plural, setting, size
+from grpo_tui.present.formatting import duration, setting, size
 from grpo_tui.present.glyphs import spark
-from grpo_tui.present.plan_text import FREE, memory_bar
+from grpo_tui.present.plan_text import FREE, checkpoint_words, memory_bar
 
 if TYPE_CHECKING:
     from grpo_tui.config.plan import MemoryPlan, Plan
@@ -70,20 +70,8 @@ def _steps(plan: Plan) -> PlanLine:
 
 def _checkpoints(plan: Plan) -> Sequence[Text]:
     kept = plan.checkpoints
-    if kept.written == 0:
-        return [("no checkpoint", "attention")]
-    if kept.written is None:
-        return [("checkpoints unknown", "dim")]
-    words = plural(kept.written, "checkpoint")
-    if kept.kept is not None and kept.kept < kept.written:
-        words += f", {kept.kept} kept"
-    if kept.bytes_each is not None:
-        words += f" × {size(kept.bytes_each)}"
-    texts: list[Text] = [(words, "text")]
-    if kept.free_bytes is not None:
-        role = "bad" if kept.fits is False else "dim"
-        texts.append((f" of {size(kept.free_bytes)} free", role))
-    return texts
+    role = "attention" if kept.written == 0 else "dim" if kept.written is None else "text"
+    return [(checkpoint_words(plan), "bad" if kept.fits is False else role)]
 
 
 def _memory(plan: Plan) -> PlanLine:

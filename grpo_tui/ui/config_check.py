@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from grpo_tui.preflight.memory import Memory
     from grpo_tui.preflight.report import Preflight
     from grpo_tui.preflight.run import Children
-    from grpo_tui.present.config_evaluate import Snapshot
+    from grpo_tui.present.config_evaluate import Ranks, Snapshot
 
 
 class ConfigCheck:
@@ -38,12 +38,12 @@ class ConfigCheck:
         self._memory: Memory | None = None
         self._children: Children | None = None
 
-    def run(self, snapshot: Snapshot, launcher: tuple[str, ...], root: Path | None) -> None:
+    def run(self, snapshot: Snapshot, ranks: Ranks, root: Path | None) -> None:
         """Check a config; each part is told when it is known.
 
         Args:
             snapshot: the config as it stands in the editor.
-            launcher: the words that start its processes.
+            ranks: its processes.
             root: the run folder when a person named one.
         """
         from grpo_tui.preflight.memory import Memory
@@ -66,7 +66,7 @@ class ConfigCheck:
             try:
                 found = check(
                     Source(snapshot.path, text=snapshot.text, overrides=snapshot.overrides),
-                    Start(world_size=snapshot.world_size, launcher=launcher, root=root),
+                    Start(world_size=ranks.count, launcher=ranks.launcher, root=root),
                     tell=tell,
                     progress=say,
                     cancel=self._cancel,

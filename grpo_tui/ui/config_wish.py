@@ -15,11 +15,9 @@ class ConfigWish:
         overrides: `K=V` words of the command line.
         run_dir: folder of the run, when one was named.
         launcher: words put before the training process.
-        world_size: how many processes they start, None when they do not say.
     """
 
     path: Path
     overrides: tuple[str, ...] = ()
     run_dir: Path | None = None
     launcher: str | None = None
-    world_size: int | None = 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from grpo_tui.core.findings import Finding
     from grpo_tui.preflight.machine import Machine
     from grpo_tui.preflight.report import Preflight
-    from grpo_tui.present.config_evaluate import Evaluation, Snapshot
+    from grpo_tui.present.config_evaluate import Evaluation, Ranks, Snapshot
 
 LOOK_S = 1.0
 """Seconds between two looks at the file."""
@@ -139,16 +139,16 @@ class ConfigWorker:
         self._rates[model] = known_rates(self._roots, model)
         return True
 
-    def _judge(self, snapshot: Snapshot, inspected: Inspected) -> Sequence[Finding]:
+    def _judge(self, snapshot: Snapshot, inspected: Inspected, ranks: Ranks) -> Sequence[Finding]:
         """What can be said without loading anything, or what a full check of this text has found."""
         from grpo_tui.preflight.static import Start, of_inspected
 
         if self.checked is not None and self.checked[0] == snapshot.text:
             return self.checked[1].findings
-        start = Start(world_size=snapshot.world_size, root=self.run_dir)
+        start = Start(world_size=ranks.count, launcher=ranks.launcher, root=self.run_dir)
         return of_inspected(inspected, start, self._machine).findings
 
-    def _plan(self, snapshot: Snapshot, inspected: Inspected) -> Plan | None:
+    def _plan(self, snapshot: Snapshot, inspected: Inspected, ranks: Ranks) -> Plan | None:
         """The plan on this machine, with what a full check has counted."""
         from grpo_tui.config.rules import Settings
         from grpo_tui.preflight.facts import Facts
@@ -164,8 +164,9 @@ class ConfigWorker:
             config,
             facts if same_model else replace(facts, model=None),
             machine,
-            self.run_dir or run_root(Settings.of(inspected, snapshot.world_size), snapshot.path),
-            world_size=snapshot.world_size,
+            self.run_dir or run_root(Settings.of(inspected, ranks.count), snapshot.path),
+            world_size=ranks.count,
+            launcher=ranks.launcher,
             shape=None if same_model else self._shapes.get(config.model),
             rates=self._rates.get(config.model, ()),
         )

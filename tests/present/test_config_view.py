@@ -170,6 +170,16 @@ def test_the_plan_says_completions_steps_and_what_is_missing() -> None:
     assert "once the model is on this machine" in memory
 
 
+def test_the_plan_counts_the_processes_that_the_launcher_starts() -> None:
+    four = TEXT + '  launcher: "accelerate launch --multi_gpu --num_processes 4"\n'
+    found = look(four)
+    assert found.ranks.count == 4
+    assert "32 completions a step" in said(found)[0]
+    asked = look(TEXT, launcher=("torchrun", "--nproc_per_node", "2"))
+    assert asked.ranks.count == 2
+    assert "16 completions a step" in said(asked)[0]
+
+
 def test_the_plan_shows_a_memory_that_is_too_small() -> None:
     plan = look(TEXT).plan
     assert plan is not None

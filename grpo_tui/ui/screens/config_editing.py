@@ -5,6 +5,7 @@ Knows the draft and the fields' types; what a change means is looked at in the p
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -100,7 +101,7 @@ class ConfigEditing(Screen[None], Shell):
             saved=draft.saved_text,
             preset=draft.preset,
             overrides=wish.overrides,
-            world_size=wish.world_size,
+            launcher=tuple(shlex.split(wish.launcher or "")),
         )
 
     # -- typing in the text ----------------------------------------------------------------------

@@ -55,7 +55,7 @@ class ConfigFiles(ConfigFindings):
 
         wish = replace(wish, path=wish.path.expanduser().absolute())
         try:
-            draft = Draft.open(wish.path, overrides=wish.overrides, world_size=wish.world_size)
+            draft = Draft.open(wish.path, overrides=wish.overrides)
             draft.preset = config_paths.preset_file(draft.text)
         except DraftFileError as error:
             self.app.notify(one_line(str(error), 300), severity="error", timeout=15, markup=False)

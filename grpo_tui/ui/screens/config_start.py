@@ -5,7 +5,6 @@ Knows the plan and the findings; the start itself is the command's, in a process
 
 from __future__ import annotations
 
-import shlex
 import time
 from functools import partial
 from pathlib import Path
@@ -84,14 +83,14 @@ class ConfigStart(ConfigFiles):
 
     def action_config_check(self) -> None:
         """Look at model, tokenizer, data, rewards and servers; only one check goes on at a time."""
-        if self.draft is None or self.wish is None or self._busy or not self.readable():
+        wish, evaluation = self.wish, self.evaluation
+        if wish is None or evaluation is None or self._busy or not self.readable():
             return
         if self._check is None:
             self._check = ConfigCheck(self.post_message)
-        launcher = tuple(shlex.split(self.wish.launcher or ""))
         self._checking = True
         self._is_busy("checking")
-        job = partial(self._check.run, self.snapshot(), launcher, self.wish.run_dir)
+        job = partial(self._check.run, self.snapshot(), evaluation.ranks, wish.run_dir)
         self.run_worker(job, thread=True, group="check", exit_on_error=False)
 
     def on_check_at(self, message: CheckAt) -> None:
