@@ -169,7 +169,10 @@ class Search(RolloutQueries):
         """Whether a text holds a NUL; in a file without the index that knows, it is taken for none."""
         if self._one("SELECT 1 FROM sqlite_master WHERE name = 'completion_nul'") is None:
             return False
-        return self._one("SELECT 1 FROM completion WHERE instr(text, char(0)) > 0 LIMIT 1") is not None
+        found = self._one(
+            "SELECT 1 FROM completion INDEXED BY completion_nul WHERE instr(text, char(0)) > 0 LIMIT 1"
+        )
+        return found is not None
 
     def _frequencies(self) -> Counter[str]:
         if not self._frequent:
