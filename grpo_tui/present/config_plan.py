@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from grpo_tui.config.plan.arithmetic import batch_sum, prompt_sum, step_sum
-from grpo_tui.config.plan.memory_plan import WORDS
+from grpo_tui.config.plan.cards import CARDS, card
+from grpo_tui.config.plan.memory_plan import WORDS, Device
+from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import duration, setting, size
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.plan_text import FREE, checkpoint_words, memory_bar
@@ -22,6 +24,7 @@ Text = tuple[str, str]
 PlanLine = Sequence[tuple[int, Sequence[Text]]]
 CURVE_W = 12
 BAR_W = 20
+UNCOUNTED = "the rows are not counted"
 LEAST_PART = 0.02
 """A part of the memory below this share of the peak is not named."""
 
@@ -53,7 +56,8 @@ def _steps(plan: Plan) -> PlanLine:
     if steps.per_epoch:
         line.append((5, [(step_sum(steps, plan.batches), "dim")]))
     elif steps.reason:
-        line.append((5, [(steps.reason, "dim" if steps.total is not None else "attention")]))
+        hint = f"{steps.reason}; c counts them" if steps.reason == UNCOUNTED else steps.reason
+        line.append((5, [(hint, "dim" if steps.total is not None else "attention")]))
     took = plan.duration
     if took is not None:
         whole = f"about {duration(took.total_s)}" if took.total_s is not None else duration(took.step_s)
@@ -69,9 +73,12 @@ def _steps(plan: Plan) -> PlanLine:
 
 
 def _checkpoints(plan: Plan) -> Sequence[Text]:
-    kept = plan.checkpoints
-    role = "attention" if kept.written == 0 else "dim" if kept.written is None else "text"
-    return [(checkpoint_words(plan), "bad" if kept.fits is False else role)]
+    words, free = checkpoint_words(plan)
+    written = plan.checkpoints.written
+    texts: list[Text] = [(words, "attention" if written == 0 else "dim" if written is None else "text")]
+    if free:
+        texts.append((free, "bad" if plan.checkpoints.fits is False else "dim"))
+    return texts
 
 
 def _memory(plan: Plan) -> PlanLine:
@@ -94,7 +101,7 @@ def _memory(plan: Plan) -> PlanLine:
                 ],
             )
         )
-        line.append((4, [(device.name, "dim")]))
+        line.append((1, [(device.name, "dim")]))
     else:
         line.append((0, [("memory ", "dim"), (_gb(peak), "text")]))
     parts = sorted((p for p in memory.parts if memory.peak_moment in p.moments), key=lambda p: -p.bytes)
@@ -116,6 +123,29 @@ def _bar(memory: MemoryPlan) -> list[Text]:
     role = "bad" if memory.fits is False else "attention" if share > 0.9 else "accent"
     taken = bar.rstrip(FREE)
     return [(taken, role), (bar[len(taken) :], "rule")]
+
+
+def devices(gpus: Sequence[tuple[int, str, int | None, int | None]]) -> list[tuple[str, str, Device]]:
+    """What a run can be planned for: the GPUs of this machine, then the cards that are known.
+
+    Args:
+        gpus: index, name, bytes of memory and bytes free of each GPU here.
+
+    Returns:
+        Name, what is said of it, and the device.
+    """
+    listed = [
+        (
+            f"GPU {index} here",
+            f"{one_line(name, 30)}, {_gb(free or 0)} of {_gb(total)} free",
+            Device(name, total),
+        )
+        for index, name, total, free in gpus
+        if total
+    ]
+    known = sorted(CARDS, key=lambda name: (-CARDS[name], name))
+    found = [(name, f"{CARDS[name]} GB", card(name)) for name in known]
+    return listed + [(name, what, device) for name, what, device in found if device is not None]
 
 
 def _gb(count: int) -> str:

@@ -36,7 +36,7 @@ def plan_list(plan: Plan) -> list[str]:
         _line("steps", _steps(plan)),
         _line("time", _time(plan)),
         _line("rate", _rate(plan)),
-        _line("disk", checkpoint_words(plan)),
+        _line("disk", _disk(plan)),
     ]
     return [*(line for line in lines if line), *memory_list(plan)]
 
@@ -93,25 +93,28 @@ def memory_bar(memory: MemoryPlan, width: int) -> str:
     return bar + FREE * (width - len(bar))
 
 
-def checkpoint_words(plan: Plan) -> str:
-    """How many checkpoints of which size, and what is free."""
+def checkpoint_words(plan: Plan) -> tuple[str, str]:
+    """How many checkpoints of which size, and what is free; the second is empty when nobody looked."""
     kept = plan.checkpoints
     if kept.written == 0:
-        return "no checkpoint is saved"
+        return "no checkpoint", ""
     if kept.written is None:
-        return "the number of checkpoints is not known"
+        return "checkpoints unknown", ""
     words = plural(kept.written, "checkpoint")
     if kept.kept is not None and kept.kept < kept.written:
         words += f", {kept.kept} kept"
     if kept.bytes_each is not None:
         words += f" × {size(kept.bytes_each)}"
-    if kept.free_bytes is not None:
-        words += f" of {size(kept.free_bytes)} free"
-    return f"{words}: too much" if kept.fits is False else words
+    return words, "" if kept.free_bytes is None else f" of {size(kept.free_bytes)} free"
 
 
 def _line(title: str, words: str) -> str:
     return f"{title:{TITLE_W}}{words}" if words else ""
+
+
+def _disk(plan: Plan) -> str:
+    words = "".join(checkpoint_words(plan))
+    return f"{words}: too much" if plan.checkpoints.fits is False else words
 
 
 def _lengths(plan: Plan) -> str:

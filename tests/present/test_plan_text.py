@@ -38,7 +38,7 @@ def test_what_is_not_known_is_said_to_be() -> None:
     assert "steps    not known; the rows are not counted" in said
     assert "time     not known before a run of this model here; train --smoke measures it" in said
     assert "memory   is planned once the model is on this machine" in said
-    assert "disk     the number of checkpoints is not known" in said
+    assert "disk     checkpoints unknown" in said
     assert "rate" not in said.replace("rates", "")
 
 
