@@ -78,8 +78,11 @@ class ProbePrompts:
             drawn = [
                 self._drawn(row) for row in self._rows
             ]  # on every rank, which may hold a part of the model
+            number = self._capture.next_number()  # on every rank, for a batch has one number on all of them
             if self._first:
-                self._record(step, [(row, one) for row, one in zip(self._rows, drawn, strict=True) if one])
+                self._record(
+                    step, number, [(row, one) for row, one in zip(self._rows, drawn, strict=True) if one]
+                )
         restore_reward_states(names, functions, learned)
 
     def _drawn(self, row: Row) -> Drawn | None:
@@ -89,10 +92,10 @@ class ProbePrompts:
             self._tell(f"a probe prompt cannot be asked: {refusal}")
             return None
 
-    def _record(self, step: int, asked: Sequence[tuple[Row, Drawn]]) -> None:
+    def _record(self, step: int, number: int, asked: Sequence[tuple[Row, Drawn]]) -> None:
         if not asked:
             return
-        self._desk.batch = number = self._capture.next_number()
+        self._desk.batch = number
         rows = [row for row, drawn in asked for _ in drawn.ids]
         ids = [one for _, drawn in asked for one in drawn.ids]
         cut = [one for _, drawn in asked for one in drawn.truncated]
