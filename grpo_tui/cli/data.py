@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
-from grpo_tui.cli.plain import terminal_width
+from grpo_tui.cli.plain import print_lines, terminal_width
 from grpo_tui.cli.score import told
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.core.findings import errors_of
@@ -57,7 +57,7 @@ def _figures(checker: Checker, config: RunConfig, parsed: Any) -> int:
         for finding in found.findings:
             _print_rows(Block("", (), (finding_row(finding),)))
     else:
-        print("   ".join(one_line(text) for _, text, _ in summary(facts, found.findings)))
+        _say("   ".join(one_line(text) for _, text, _ in summary(facts, found.findings)))
         _print_blocks(statistics_blocks(facts, found.findings))
     return FAILED if errors_of(found.findings) else OK
 
@@ -85,9 +85,9 @@ def _row(checker: Checker, config: RunConfig, parsed: Any) -> int:
         named = ", ".join(f"{number:,}" for number in matches[:MOST_MATCHES])
         more = f" and {len(matches) - MOST_MATCHES:,} more" if len(matches) > MOST_MATCHES else ""
         where = f" ({view.sampled})" if view.sampled else ""
-        print(f"{plural(len(matches), 'row')} hold it: {named}{more}{where}")
+        _say(f"{plural(len(matches), 'row')} hold it: {named}{more}{where}")
     elif view.sampled:
-        print(view.sampled)
+        _say(view.sampled)
     _print_blocks(row_blocks(view, golds, why))
     return OK
 
@@ -122,8 +122,8 @@ def _print_json(body: Mapping[str, Any]) -> None:
 
 def _print_blocks(blocks: Sequence[Block]) -> None:
     for block in blocks:
-        print()
-        print(one_line(" ── ".join((f"─ {block.title}", *block.notes))))
+        _say("")
+        _say(one_line(" ── ".join((f"─ {block.title}", *block.notes))))
         _print_rows(block)
 
 
@@ -136,5 +136,9 @@ def _print_rows(block: Block) -> None:
         indent = " " + " " * (wide + 2 if wide else 0)
         start = f" {one_line(label, wide):<{wide}}  " if wide else " "
         for line in laid_out([(row.text, "")], width - len(indent)):
-            print(start + "".join(text for text, _ in line))
+            _say(start + "".join(text for text, _ in line))
             start = indent
+
+
+def _say(line: str) -> None:
+    print_lines([[(line, "")]])

@@ -256,5 +256,7 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, judged: Judged) -> Iter
             f"{gold.p99:,}; max_completion_length {longest:,} would cut off "
             f"{percent(gold.over(longest) / gold.count)} of them"
         )
-        fix = Fix("max_completion_length", advised)
+        taken = prompts.p50 if prompts is not None else 0
+        fits = context is None or advised + taken <= context
+        fix = Fix("max_completion_length", advised) if fits else None
         yield judged.found("data.completion-length", "warning", "max_completion_length", message, fix)

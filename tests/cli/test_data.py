@@ -114,3 +114,12 @@ def test_json_has_facts_findings_and_rows(run: Callable[..., tuple[int, str, str
     _, out, _ = run("--row", "2", "--json", "--no-rewards")
     row = json.loads(out)["row"]
     assert (row["number"], row["tokens"], row["columns"]) == (2, len("Think.1 + 1?") + 5, {"answer": "2"})
+
+
+def test_a_plain_locale_gets_plain_letters(
+    run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    _, out, _ = run()
+    assert "- prompt, in tokens -- median" in out
+    assert out.isascii()
