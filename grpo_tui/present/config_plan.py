@@ -106,7 +106,7 @@ def _memory(plan: Plan) -> PlanLine:
         line.append((0, [("memory ", "dim"), (_gb(peak), "text")]))
     parts = sorted((p for p in memory.parts if memory.peak_moment in p.moments), key=lambda p: -p.bytes)
     named = [f"{p.title} {_gb(p.bytes)}" for p in parts if not p.movable and p.bytes >= LEAST_PART * peak]
-    line.append((2, [("  ".join(named[:4]), "dim")]))
+    line.append((2, [("  ".join(named[:3]), "dim")]))
     line.append((5, [(WORDS[memory.peak_moment], "dim")]))
     if memory.most_generations is not None and memory.most_length is not None:
         most = f"fits up to {memory.most_generations:,} generations or {memory.most_length:,} tokens"
