@@ -59,7 +59,7 @@ def completions(parsed: Any) -> int:
             )
         except QueryError as error:
             raise CommandError(f"--where: {one_line(str(error), 300)}") from error
-        for note in search.notes():
+        for note in (*search.notes(), *filter(None, [found.hint])):
             print(f"grpo-tui: {one_line(note)}", file=sys.stderr)
         _print(parsed, search, found)
     if found.trouble:

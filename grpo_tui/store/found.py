@@ -25,10 +25,7 @@ class SortKey:
     descending: bool = False
 
     def __str__(self) -> str:
-        key = self.field.key
-        plain = key is None or key.replace("_", "").isalnum()
-        name = str(self.field) if plain else f'{self.field.name}."{key}"'
-        return f"-{name}" if self.descending else name
+        return f"-{self.field}" if self.descending else str(self.field)
 
 
 NEWEST = (SortKey(Field("step"), descending=True),)
@@ -85,6 +82,7 @@ class Found:
         complete: False while the search goes on, and when it was ended before its end.
         trouble: Why it was ended, or what could not be searched: a sentence for a person; empty when all was
             well.
+        hint: What may be wrong with a query that found nothing: a sentence, mostly empty.
         seconds: How long it took.
         newest_group: The newest group that there was; what came later was not searched.
     """
@@ -101,6 +99,7 @@ class Found:
     over_steps: tuple[StepHits, ...] = ()
     complete: bool = True
     trouble: str = ""
+    hint: str = ""
     seconds: float = 0.0
     newest_group: int = 0
 

@@ -37,7 +37,11 @@ class Field:
     at: int = 0
 
     def __str__(self) -> str:
-        return self.name if self.key is None else f"{self.name}.{self.key}"
+        """As a person types it."""
+        if self.key is None:
+            return self.name
+        plain = self.key.replace("_", "").replace("-", "").isalnum()
+        return f"{self.name}.{self.key}" if plain else f"{self.name}.{quoted(self.key)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,13 @@ class Or:
 
 Query = Comparison | Between | Is | Flag | Has | Matches | Not | And | Or
 EVERYTHING = And(())
+
+
+def quoted(text: str) -> str:
+    """A text or a name as a query holds it in quotes."""
+    if '"' not in text:
+        return f'"{text}"'
+    return f"'{text}'" if "'" not in text else '"' + text.replace('"', '\\"') + '"'
 
 
 class QueryError(ValueError):

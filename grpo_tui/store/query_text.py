@@ -104,13 +104,6 @@ def read_field(text: str) -> Field:
     return field
 
 
-def quoted(text: str) -> str:
-    """A text or a name as a query holds it in quotes."""
-    if '"' not in text:
-        return f'"{text}"'
-    return f"'{text}'" if "'" not in text else '"' + text.replace('"', '\\"') + '"'
-
-
 def _tokens(line: str) -> list[_Token]:
     found: list[_Token] = []
     position = 0

@@ -36,6 +36,7 @@ from typing import Any
 
 from grpo_tui.store.found import NEWEST, Found, SortKey, over_steps, packed, read_sort
 from grpo_tui.store.query_ast import Query
+from grpo_tui.store.query_hint import hint
 from grpo_tui.store.query_sql import Condition, RunNames, condition, sort_key
 from grpo_tui.store.query_text import read_query
 from grpo_tui.store.query_values import ordered
@@ -148,7 +149,8 @@ class Search(RolloutQueries):
         for child in [child for child in self._children if child.ended]:
             self._children.remove(child)
             child.close()
-        return state.result(trouble)
+        found = state.result(trouble)
+        return found if found.ids or not found.complete else replace(found, hint=hint(self, found.query))
 
     # -- before ----------------------------------------------------------------------------------
 

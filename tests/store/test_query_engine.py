@@ -356,6 +356,24 @@ def test_an_unknown_reward_is_an_error_with_its_place_and_what_there_is(search: 
     assert caught.value.at == 14
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('column.anser == "22"', "has column.anser; there is column.answer"),
+        ('truncated and extra.zzz has "1"', 'has extra.zzz; there is extra."a b.c", extra.x'),
+        ('column.answer == "nowhere"', ""),
+        ("reward > 1e9", ""),
+        ("column.zzz is none", ""),  # it finds all
+    ],
+)
+def test_a_query_that_finds_nothing_says_which_name_is_not_there(
+    line: str, words: str, search: Search
+) -> None:
+    said = search.find(line).hint
+    assert words in said
+    assert bool(words) == bool(said)
+
+
 def test_the_histogram_says_when_it_began(search: Search) -> None:
     began = search.find("step>=9 and index==0").began
     assert began is not None

@@ -19,9 +19,10 @@ from grpo_tui.store.query_ast import (
     Or,
     QueryError,
     leaves,
+    quoted,
 )
 from grpo_tui.store.query_regex import demanded
-from grpo_tui.store.query_text import DEEPEST, LONGEST, quoted, read_query
+from grpo_tui.store.query_text import DEEPEST, LONGEST, read_query
 
 TRUNCATED = Flag(Field("truncated"))
 REWARD = Comparison(Field("reward"), "<", 0.2)
