@@ -1,4 +1,4 @@
-"""TRL and transformers as the judge: what they refuse is found, with the key, before they are imported."""
+"""TRL and transformers as the judge: what they refuse, at once or late, is found before they are imported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.static import Source, Start, static_check
 from tests.preflight.machines import A100, machine
 
-MACHINE = machine(A100)
+MACHINE = machine(A100, bitsandbytes=None)
 
 # What GRPOConfig itself raises on; each value is what is changed of a config that it takes.
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -85,6 +85,69 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "fsdp word": ("fsdp", {"fsdp": "half_shard"}),
     "tf32 on the CPU": ("tf32", {"tf32": True}),
 }
+# What only the trainer raises on, when it is built or when it makes its schedule.
+REFUSED_LATE: dict[str, tuple[str, dict[str, Any]]] = {
+    "no reference to synchronise": ("sync_ref_model", {"sync_ref_model": True}),
+    "no reference with LoRA": ("sync_ref_model", {"sync_ref_model": True, "beta": 0.04, "use_peft": True}),
+    "adapter on the head": (
+        "lora_target_modules",
+        {"use_peft": True, "lora_target_modules": ["q_proj", "lm_head"]},
+    ),
+    "weights for two": ("reward_weights", {"reward_weights": [1.0, 2.0]}),
+    "mistyped argument of the model": (
+        "model_init_kwargs.attn_implementaton",
+        {"model_init_kwargs": {"attn_implementaton": "sdpa"}},
+    ),
+    "renamed argument of the model": (
+        "model_init_kwargs.use_flash_attention_2",
+        {"model_init_kwargs": {"use_flash_attention_2": True}},
+    ),
+    "attention's name": (
+        "model_init_kwargs.attn_implementation",
+        {"model_init_kwargs": {"attn_implementation": "flash-attn"}},
+    ),
+    "fused by Liger": (
+        "liger_kernel_config.fused_linear_cross_entropy",
+        {"use_liger_kernel": True, "liger_kernel_config": {"fused_linear_cross_entropy": True}},
+    ),
+    "batching's key": (
+        "transformers_continuous_batching_config.num_block",
+        {
+            "use_transformers_continuous_batching": True,
+            "transformers_continuous_batching_config": {"num_block": 8},
+        },
+    ),
+    "accumulated twice": (
+        "accelerator_config.gradient_accumulation_kwargs.num_steps",
+        {
+            "gradient_accumulation_steps": 2,
+            "accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": 4}},
+        },
+    ),
+    "checkpointing's key": (
+        "gradient_checkpointing_kwargs.use_reentrent",
+        {"gradient_checkpointing_kwargs": {"use_reentrent": False}},
+    ),
+    "8-bit Adam without its package": ("optim", {"optim": "adamw_8bit"}),
+    "GaLore without targets": ("optim", {"optim": "galore_adamw"}),
+    "schedule's key": (
+        "lr_scheduler_kwargs.num_cycle",
+        {"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"num_cycle": 1}},
+    ),
+    "schedule without its floor": ("lr_scheduler_type", {"lr_scheduler_type": "cosine_with_min_lr"}),
+    "schedule without its decay": ("lr_scheduler_type", {"lr_scheduler_type": "warmup_stable_decay"}),
+    "schedule's shape": (
+        "lr_scheduler_kwargs.decay_type",
+        {
+            "lr_scheduler_type": "warmup_stable_decay",
+            "lr_scheduler_kwargs": {"num_decay_steps": 10, "decay_type": "steep"},
+        },
+    ),
+    "schedule's end": (
+        "lr_scheduler_kwargs.lr_end",
+        {"lr_scheduler_type": "polynomial", "lr_scheduler_kwargs": {"lr_end": 1.0}},
+    ),
+}
 SOUND: dict[str, Any] = {
     "per_device_train_batch_size": 8,
     "per_device_eval_batch_size": 8,
@@ -96,24 +159,45 @@ SOUND: dict[str, Any] = {
 JUDGE = """
 import json, sys, logging, warnings
 warnings.simplefilter("ignore"); logging.disable(logging.WARNING)
-from trl import GRPOConfig
+from datasets import Dataset
+from peft import LoraConfig
+from trl import GRPOConfig, GRPOTrainer
+folder, model = sys.argv[1:]
+asked, rows = json.load(sys.stdin), Dataset.from_list([{"prompt": "1+1="}] * 40)
 said = {}
-for name, values in json.load(sys.stdin).items():
-    try:
-        GRPOConfig(output_dir=sys.argv[1], report_to="none", **values)
-        said[name] = None
-    except (Exception,) as error:
-        said[name] = f"{type(error).__name__}: {error}"
+def build(values, late):
+    values = dict(values)
+    peft, targets = values.pop("use_peft", False), values.pop("lora_target_modules", None)
+    args = GRPOConfig(output_dir=folder, report_to="none", **values)
+    if not late:
+        return
+    lora = LoraConfig(task_type="CAUSAL_LM", target_modules=targets) if peft else None
+    reward = lambda completions, **kwargs: [0.0] * len(completions)
+    trainer = GRPOTrainer(model, reward, args=args, train_dataset=rows, peft_config=lora)
+    trainer.create_optimizer_and_scheduler(100)
+    if args.gradient_checkpointing_kwargs:
+        trainer.train()
+for late, configs in asked:
+    for name, values in configs.items():
+        try:
+            build(values, late)
+            said[name] = None
+        except Exception as error:
+            said[name] = f"{type(error).__name__}: {error}"
 print(json.dumps(said))
 """
 
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
-    """What GRPOConfig says of each config, all in one process."""
-    asked = {name: {**SOUND, **change} for name, (_, change) in REFUSED.items()} | {"sound": SOUND}
+    """What GRPOConfig and GRPOTrainer say of each config, all in one process."""
+
+    def whole(table: dict[str, tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+        return {name: {**SOUND, **change} for name, (_, change) in table.items()}
+
+    asked = [(False, whole(REFUSED)), (True, {**whole(REFUSED_LATE), "sound": SOUND})]
     done = subprocess.run(
-        [sys.executable, "-c", JUDGE, str(tmp_path_factory.mktemp("out"))],
+        [sys.executable, "-c", JUDGE, str(tmp_path_factory.mktemp("out")), str(DEMO_MODEL)],
         input=json.dumps(asked), capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     said: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
@@ -135,11 +219,11 @@ def test_the_judge_takes_the_sound_config(judged: dict[str, str | None], tmp_pat
     assert [f for f in found.findings if f.severity != "info"] == []
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", [*REFUSED, *REFUSED_LATE])
 def test_what_trl_refuses_is_found_with_its_key(
     name: str, judged: dict[str, str | None], tmp_path: Path
 ) -> None:
-    field, change = REFUSED[name]
+    field, change = {**REFUSED, **REFUSED_LATE}[name]
     assert judged[name] is not None, "TRL takes it; the rule has to go"
     found = static_check(Source(config(tmp_path, {**SOUND, **change})), Start(root=tmp_path / "run"), MACHINE)
     errors = [f for f in found.findings if f.severity == "error"]
