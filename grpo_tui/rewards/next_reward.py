@@ -101,10 +101,10 @@ def faults(names: Sequence[str], probed: ProbeReport | None, findings: Sequence[
             found[function.info.name].append(f"fails: {one_line(function.failure.text, 200)}")
     for name, told in found.items():
         kinds = [kind for kind in (probed.kinds if probed is not None else ()) if kind.function == name]
-        for fault, words in (("fooled", "is fooled by"), ("unfair", "refuses what is right:")):
+        for fault, words in (("fooled", "is fooled by"), ("unfair", "refuses right answers:")):
             if some := [kind.kind for kind in kinds if kind.fault == fault]:
                 more = f" and {len(some) - 3} more" if len(some) > 3 else ""
-                told.append(f"{words} {', '.join(some[:3])}{more}")
+                told.append(f"{words} {', '.join(f'“{kind}”' for kind in some[:3])}{more}")
         looks = probed.aspects.get(name) if probed is not None else None
         if looks is not None and looks.reversed:
             told.append("gives a wrong answer more than the right one")

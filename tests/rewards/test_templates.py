@@ -224,7 +224,7 @@ def test_the_command_begins_adds_and_says_what_to_mend(
     fooled = file.read_text().replace("plain(answer) == plain(right)", "str(right) in answer")
     file.write_text(fooled)
     assert main(["new", "rewards", "rewards.py", "--next"]) == 1
-    assert "correctness is fooled by list of candidates" in capsys.readouterr().out
+    assert "correctness is fooled by “list of candidates”" in capsys.readouterr().out
     assert file.read_text() == fooled
     assert main(["new", "rewards", "rewards.py", "--next", "style"]) == 0
     assert reward_names(file.read_text())[-1] == "no_repetition"

@@ -21,7 +21,9 @@ from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LineScroll, Span
 from grpo_tui.ui.rewards_wish import RewardsWish
 from grpo_tui.ui.screens.dialogs import CLOSE, DialogText, DialogTitle
+from grpo_tui.ui.screens.probes import probed_word
 from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.widgets.reward_lines import RewardsSummary
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -83,6 +85,10 @@ class RewardGrowing(Shell):
         if self._grown.app.screen is not self._grown:
             return
         seen, wish = message.seen, self._wish
+        if seen.probed is not None:
+            summary = self._grown.query_one(RewardsSummary)
+            summary.probed = probed_word(seen.probed)
+            summary.changed()
         config = self.worker.config_file if self.worker is not None else None
         if wish is None or wish.run is not None:
             config = None  # what a run was started with stays what it was
@@ -113,7 +119,7 @@ class NewFileDialog(LeftOnce, ModalScreen[Path]):
         with Vertical(classes="dialog"):
             yield DialogTitle("a new rewards file", "enter begin   esc back")
             yield Input(value=_free_name(), id="rewards-file")
-            text = " It begins with one reward, correctness; n then adds the next, one at a time."
+            text = " It begins with correctness; n then adds the next, one at a time."
             yield DialogText([[Span(text, "dim")]], id="word")
 
     def on_mount(self) -> None:
@@ -169,7 +175,7 @@ class NextLines(LineScroll):
             for number, row in enumerate(words_wrapped(sentence, max(10, width - 5))):
                 lines.append([Span(" ✗ " if number == 0 else "   ", "bad"), Span(row)])
         if advice.mend:
-            lines += [(), [Span(" x shows the completions that fool them, e opens the source.", "dim")]]
+            lines += [(), [Span(" Back in the pane x shows the completions, e opens the source.", "dim")]]
         if advice.stage is not None:
             lines += [(), *([Span(f"   {row}")] for row in advice.stage.source.strip("\n").split("\n"))]
             lines += [(), [Span(" In the config:", "dim")], ()]

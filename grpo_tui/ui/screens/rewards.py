@@ -45,6 +45,7 @@ from grpo_tui.ui.widgets.reward_lines import DetailLines, FindingLines, RewardsS
 from grpo_tui.ui.widgets.reward_table import SampleHeading, SampleTable
 
 if TYPE_CHECKING:
+    from grpo_tui.present.rewards_view import RewardsView
     from grpo_tui.present.train_view import TrainView
 
 BUSY_S = 0.4
@@ -153,12 +154,14 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving, RewardGrowing):
     def on_lab_scored(self, message: LabScored) -> None:
         """Show the scores."""
         changed = tuple(column.name for column in message.view.columns) != self._names
+        other = changed or _loaded_anew(self.scored, message.view)
         self.scored, self.report, self.samples = message.view, message.report, message.samples
         self.origin = message.origin
         self._trouble = ""
         self.take_weights(message.view, tuple(f.info.weight for f in message.report.scored.functions))
         if changed:
             self._order = self._order if isinstance(self._order, str) else None
+        if other:  # what the probes showed was of the rewards before
             self.query_one(RewardsSummary).probed = ""
         self._show()
 
@@ -376,3 +379,10 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving, RewardGrowing):
             trouble = "this terminal cannot be given to an editor"
         if trouble:
             self.app.notify(one_line(trouble, 200), severity="warning", markup=False)
+
+
+def _loaded_anew(before: RewardsView | None, now: RewardsView) -> bool:
+    """Whether the rewards were loaded again between two scorings."""
+    if before is None or not now.reason.endswith((" saved", " again")):
+        return False
+    return (before.scored_at, before.took_s) != (now.scored_at, now.took_s)

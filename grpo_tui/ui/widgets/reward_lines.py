@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FEW = 3
 """With so few lines the completion is put on one."""
+LEFT_W = 24
+"""Cells that are kept for whose rewards these are."""
 SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("●", "accent")}
 WORDS = {"sum_then_normalize": "sum, then normalize", "normalize_then_sum": "normalize, then sum"}
 
@@ -50,10 +52,10 @@ class RewardsSummary(LinePane):
             (2, [Span(view.origin, "dim")]),
             (3, [Span(modes_words(view), "dim" if view.own_modes else "attention")]),
         ]
-        right = self._found(view)
+        right = self._found(view, width)
         return spread(fitting(left, width - sum(len(s.text) for s in right) - 1), right, width)
 
-    def _found(self, view: RewardsView) -> list[Span]:
+    def _found(self, view: RewardsView, width: int) -> list[Span]:
         errors, warnings = view.counts()
         line: list[Span] = []
         if errors:
@@ -62,10 +64,13 @@ class RewardsSummary(LinePane):
             line.append(Span(f"⚠ {plural(warnings, 'warning')}  ", "attention"))
         if not view.whole:
             line.append(Span("checking …  ", "dim"))
-        elif not line:
+        sound = not self.probed.startswith("⚠")
+        if view.whole and not line and sound:
             line.append(Span("✓ no faults found  ", "good"))
         if self.probed:
-            line.append(Span(f"{self.probed}  ", "good" if self.probed.startswith("✓") else "attention"))
+            room = width - sum(len(span.text) for span in line) - LEFT_W
+            told = self.probed if len(self.probed) < room else self.probed.partition(":")[0]
+            line.append(Span(f"{told}  ", "good" if sound else "attention"))
         return line
 
     def _state(self, width: int) -> Line:
