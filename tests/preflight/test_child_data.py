@@ -222,8 +222,10 @@ def test_rows_to_evaluate_on_that_are_trained_on_too(tmp_path: Path) -> None:
 def test_a_large_file_is_sampled_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table, "MOST_ROWS", 10)
     session = session_of(tmp_path, SUMS, f"{GSM}\nholdout: 2")
-    found = only(judged(session, tokens=True), "data.sampled")
+    told = judged(session, tokens=True)
+    found = only(told, "data.sampled")
     assert "10 of 24 rows, chosen at random" in found.message
+    assert not [finding.id for finding in told if finding.severity == "error"]
     facts = session.facts_of_data
     assert facts is not None
     assert (facts.total, facts.looked_at, facts.train_rows) == (24, 10, None)
@@ -250,6 +252,8 @@ def test_a_stream_is_read_no_further_than_needed(tmp_path: Path, monkeypatch: py
     assert "the first 6 rows, since it is streamed" in only(judged(session), "data.sampled").message
     assert session.data().total is None
     assert Looking(session).row(99).number == 6
+    held = Session(replace(session.config, section=replace(section, holdout=2)), Hub(), lambda what: None)
+    assert "needs all rows" in only(judged(held), "data.hold-out").message
 
 
 @pytest.mark.parametrize(("place", "streamed", "is_offline"), [("hub", True, False), ("cached", False, True)])

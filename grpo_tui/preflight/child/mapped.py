@@ -125,15 +125,17 @@ def apply_lengths(mapped: Mapped, tokens: Sequence[int | None], filters: Filters
 
 
 def hold_out(mapped: Mapped, config: RunConfig) -> str:
-    """Mark the rows that are held out; return why that cannot be done, empty when it was.
+    """Mark the rows that are held out; return why training could not, empty when it can.
 
-    The choice depends on all rows, so a sample has none.
+    The choice depends on all rows, so in a sample none is marked.
     """
     count = config.section.holdout
-    if not count:
+    if mapped.table.streamed:
+        needs = "holdout" if count else "filters.drop_duplicates"
+        wanted = count or config.section.filters.drop_duplicates
+        return f"grpo_tui.{needs} needs all rows, and {mapped.table.origin} is streamed" if wanted else ""
+    if not count or mapped.table.total is None or mapped.table.sampled:
         return ""
-    if mapped.table.total is None or mapped.table.sampled:
-        return "which rows are held out is not known from a sample"
     places = mapped.kept
     if count >= len(places):
         return (

@@ -43,6 +43,7 @@ class Table:
         where: of a dataset of the hub.
         written: columns of several kinds as the file has them, where `columns` has them otherwise: the text
             "5" beside numbers is read as the number 5.
+        streamed: whether training would read a stream, too.
     """
 
     origin: str
@@ -53,6 +54,7 @@ class Table:
     rows: Rows | None
     where: Whereabouts | None = None
     written: dict[str, list[Any]] = field(default_factory=dict)
+    streamed: bool = False
 
     def row(self, place: int) -> dict[str, Any]:
         """Return the row at a place, from 0."""
@@ -134,7 +136,8 @@ def _of_stream(rows: Rows, where: Whereabouts | None, not_here: bool) -> Table:
     whole = len(first) < STREAMED_ROWS
     why = "it is not on this machine yet" if not_here else "it is streamed"
     sampled = "" if whole else f"the first {len(first):,} rows, since {why}"
-    return Table(rows.origin, columns, numbers, len(first) if whole else None, sampled, rows, where)
+    total = len(first) if whole else None
+    return Table(rows.origin, columns, numbers, total, sampled, rows, where, streamed=not not_here)
 
 
 def _hub_data(config: RunConfig, hub: Hub) -> tuple[Whereabouts | None, bool]:
