@@ -1,4 +1,4 @@
-"""Precision and place of a run against the GPUs of this machine, and the precision that comes of it.
+"""Precision and place of a run against the GPUs of this machine.
 
 It is told what the machine has. Whether the memory is enough is the plan's business.
 """
@@ -31,16 +31,6 @@ def trains_in_bf16(settings: Settings) -> bool:
     """Whether the trainer computes in bfloat16: TRL's default unless fp16 is on."""
     bf16 = settings.get("bf16")
     return not settings.get("fp16") if bf16 is None else bool(bf16)
-
-
-def resolved_dtype(settings: Settings) -> str:
-    """The precision of a run in words, such as `float32 weights, bf16 autocast`."""
-    given = settings.mapping("model_init_kwargs").get("dtype") or settings.get("dtype") or "float32"
-    stored = "the files' own" if given == "auto" else str(given)
-    bits = next((n for n in (4, 8) if settings.get(f"load_in_{n}bit")), None)
-    weights = f"{bits}-bit weights" if bits else f"{stored} weights"
-    computes = "bf16" if trains_in_bf16(settings) else "fp16" if settings.get("fp16") else ""
-    return f"{weights}, {computes} autocast" if computes else weights
 
 
 def _on_cpu(s: Settings) -> Iterator[Finding]:
