@@ -35,6 +35,7 @@ def plan_of(
     launcher: Sequence[str] = (),
     shape: ModelShape | None = None,
     rates: tuple[Rate, ...] | None = None,
+    device: Device | None = None,
 ) -> Plan:
     """Plan the run of a config.
 
@@ -47,10 +48,11 @@ def plan_of(
         launcher: its words, for how the ranks share the model; those of the config when empty.
         shape: the model's sizes; when None those of the facts, else of its folder.
         rates: what earlier runs on this machine did; looked up when None.
+        device: what the run shall fit on; what it is put on here when None.
     """
     data = facts.data if facts.data is not None and not facts.data.problem else None
     lengths = data.prompt_tokens if data is not None else None
-    device = device_of(config, machine)
+    device = device or device_of(config, machine)
     known = measured(config.model, device, lora=config.model_args.get("use_peft") is True)
     if rates is None:
         rates = known_rates((root.absolute().parent,), config.model)

@@ -40,6 +40,8 @@ CONFIG: tuple[Action, ...] = (
            "To Rewards with this config: let the model answer 16 rows before any training.", "config"),
     Action("config.data", "d", "data", "Look at the rows as training will see them.", "config", footer=8,
            part="form"),
+    Action("config.gpu", "g", "plan for", "Plan the memory for a GPU of this machine or for another card.",
+           "config", footer=10, part="form"),
     Action("config.whole", "v", "whole help", "Show all that is known of the field, to be read and copied.",
            "config", footer=12, part="form"),
     Action("config.copy", "y", "", "Copy the field with its value, over SSH too.", "config"),

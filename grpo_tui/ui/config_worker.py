@@ -19,7 +19,7 @@ from textual.message import Message
 from grpo_tui.ui.config_messages import ConfigEvaluated, DiskChanged
 
 if TYPE_CHECKING:
-    from grpo_tui.config.plan import ModelShape, Plan, Rate
+    from grpo_tui.config.plan import Device, ModelShape, Plan, Rate
     from grpo_tui.config.resolve import Inspected
     from grpo_tui.core.findings import Finding
     from grpo_tui.preflight.machine import Machine
@@ -52,8 +52,15 @@ class ConfigWorker:
         self._rates: dict[str, tuple[Rate, ...]] = {}
         self.run_dir: Path | None = None
         """Where the run goes, when a person named a folder."""
+        self.device: Device | None = None
+        """What the run shall fit on; what it is put on here when None."""
         self.checked: tuple[str, Preflight] | None = None
         """The last full check, and the text that it was of."""
+
+    @property
+    def machine(self) -> Machine | None:
+        """This machine, once it was looked at."""
+        return self._machine
 
     # -- asked by the screen; returns at once ------------------------------------------------------
 
@@ -169,6 +176,7 @@ class ConfigWorker:
             launcher=ranks.launcher,
             shape=None if same_model else self._shapes.get(config.model),
             rates=self._rates.get(config.model, ()),
+            device=self.device,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -317,6 +318,22 @@ async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch:
         screen.to_form("max_steps")
         await pilot.press("x")
         await until(pilot, lambda: "changed since the check" in shown(app) and "1 error" not in shown(app))
+
+
+async def test_the_memory_is_planned_for_a_card_that_is_chosen() -> None:
+    model = Path("model")
+    model.mkdir()
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000,
+             "intermediate_size": 128, "model_type": "llama"}  # fmt: skip
+    (model / "config.json").write_text(json.dumps(sizes))
+    app = app_with(config_file(CONFIG.replace("acme/toy-0.5b", "model")))
+    async with app.run_test(size=SIZE) as pilot:
+        await looked_at(pilot)
+        await until(pilot, lambda: "CPU" in shown(app))
+        await pilot.press("g")
+        await until(pilot, lambda: "H200" in shown(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: "of 190.4 GB" in shown(app) and "B200" in shown(app))
 
 
 async def test_an_answer_to_an_older_text_is_passed_over() -> None:

@@ -21,6 +21,7 @@ from grpo_tui.ui.screens.config_files import ConfigFiles
 from grpo_tui.ui.screens.config_finding import CheckScreen
 
 if TYPE_CHECKING:
+    from grpo_tui.config.plan import Device
     from grpo_tui.config.run_config import RunConfig
 
 MOST_TOLD = 4
@@ -78,6 +79,24 @@ class ConfigStart(ConfigFiles):
     def show_state(self) -> None:
         """Paint the line that says what goes on."""
         raise NotImplementedError
+
+    def action_config_gpu(self) -> None:
+        """Choose what the run shall fit on."""
+        from grpo_tui.present.config_plan import devices
+
+        worker = self.worker
+        if worker is None or self.view is None:
+            return
+        gpus = worker.machine.gpus if worker.machine is not None else ()
+        listed = devices([(gpu.index, gpu.name, gpu.total_bytes, gpu.free_bytes) for gpu in gpus])
+        choices = [Choice("what it is put on here", "", (None,))]
+        choices += [Choice(name, what, (device,)) for name, what, device in listed]
+        self.app.push_screen(MenuDialog("plan the memory for", choices), self._planned_for)
+
+    def _planned_for(self, answer: tuple[Device | None] | None) -> None:
+        if answer is not None and self.worker is not None:
+            self.worker.device = answer[0]
+            self.changed(typed=True)
 
     # -- the full check --------------------------------------------------------------------------
 
