@@ -75,14 +75,12 @@ class ProbePrompts:
         names, functions = self._trainer.reward_func_names, self._trainer.reward_funcs
         learned = copy.deepcopy(reward_states(names, functions))
         with self._phases.during("eval"), unchanged_randomness():
-            drawn = [
-                self._drawn(row) for row in self._rows
-            ]  # on every rank, which may hold a part of the model
-            number = self._capture.next_number()  # on every rank, for a batch has one number on all of them
+            # On every rank: each may hold a part of the model, and a batch has one number on all of them.
+            drawn = [self._drawn(row) for row in self._rows]
+            number = self._capture.next_number()
             if self._first:
-                self._record(
-                    step, number, [(row, one) for row, one in zip(self._rows, drawn, strict=True) if one]
-                )
+                asked = [(row, one) for row, one in zip(self._rows, drawn, strict=True) if one]
+                self._record(step, number, asked)
         restore_reward_states(names, functions, learned)
 
     def _drawn(self, row: Row) -> Drawn | None:
