@@ -6,18 +6,16 @@ Knows how to ask the store and what to print.
 from __future__ import annotations
 
 import json
-import os
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.look import readable_folder
-from grpo_tui.cli.plain import terminal_width
+from grpo_tui.cli.plain import print_lines, terminal_width
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.course import course
-from grpo_tui.present.course_lines import Line, course_lines, visit_lines
-from grpo_tui.present.glyphs import ascii_locale, to_ascii
+from grpo_tui.present.course_lines import course_lines, visit_lines
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
@@ -46,7 +44,7 @@ def _run(parsed: Any, reader: RunReader) -> int:
         ]
         print(json.dumps(finite_json({"stretches": rows}), ensure_ascii=False))
     else:
-        _print(course_lines(stretches, names, terminal_width()))
+        print_lines(course_lines(stretches, names, terminal_width()))
     return OK
 
 
@@ -61,12 +59,5 @@ def _prompt(parsed: Any, reader: RunReader) -> int:
         print(json.dumps(finite_json({"visits": [asdict(visit) for visit in visits]}), ensure_ascii=False))
     else:
         print(one_line(prompt_text(groups[0].prompt).strip(), terminal_width()))
-        _print(visit_lines(visits, groups[0].id, terminal_width()))
+        print_lines(visit_lines(visits, groups[0].id, terminal_width()))
     return OK
-
-
-def _print(lines: list[Line]) -> None:
-    plain = ascii_locale(os.environ)
-    for line in lines:
-        text = "".join(part for part, _ in line).rstrip()
-        print(to_ascii(text) if plain else text)

@@ -60,7 +60,7 @@ COMMANDS = (
     "demo", "train", "attach", "runs", "status",
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
-    "completions", "course", "whatif", "data", "export", "plan", "gpus",
+    "completions", "course", "tokens", "whatif", "data", "export", "plan", "gpus",
 )  # fmt: skip
 
 
@@ -84,6 +84,7 @@ SERVED: dict[str, str] = {
     "data": "data:data",
     "completions": "completions:completions",
     "course": "course:show_course",
+    "tokens": "tokens:tokens",
     "whatif": "what_if:show_what_if",
     "plan": "plan:plan_config",
     "gpus": "gpus:gpus",

@@ -15,6 +15,7 @@ from grpo_tui.cli.parser_export import add_export_command
 from grpo_tui.cli.parser_new import add_new_command
 from grpo_tui.cli.parser_plan import add_placing, add_plan_commands
 from grpo_tui.cli.parser_rewards import add_reward_commands
+from grpo_tui.cli.parser_tokens import add_tokens_command
 from grpo_tui.cli.words import add_overrides, positive, seconds, steps
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argpar
     _metrics_command(commands)
     add_completions_command(commands)
     add_course_command(commands)
+    add_tokens_command(commands)
     _steer_commands(commands)
     add_check_command(commands)
     add_plan_commands(commands)

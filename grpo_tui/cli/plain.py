@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from grpo_tui.core.text import one_line
+from grpo_tui.present.glyphs import ascii_locale, to_ascii
 
 KNOWN = (
     "xterm",
@@ -52,6 +53,14 @@ def terminal_width() -> int:
         return os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):
         return 120
+
+
+def print_lines(lines: Iterable[Iterable[tuple[str, str]]]) -> None:
+    """Print lines of spans without their colours, in ASCII where the locale has no more."""
+    plain = ascii_locale(os.environ)
+    for line in lines:
+        text = "".join(part for part, _ in line).rstrip()
+        print(to_ascii(text) if plain else text)
 
 
 def has_screen(instead: str) -> bool:

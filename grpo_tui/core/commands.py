@@ -10,11 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-CONTROLLER_KINDS = frozenset({"pause", "resume", "checkpoint", "stop", "sample", "set"})
+CONTROLLER_KINDS = frozenset({"pause", "resume", "checkpoint", "stop", "sample", "tokens", "set"})
 """Served by the training process at its safe point."""
 
 SUPERVISOR_KINDS = frozenset({"abort_reward", "stop_now"})
 """Served out of band by the supervisor, because the trainer may not be listening."""
+
+OF_THE_MOMENT = {"tokens": frozenset({"group", "index"})}
+"""Kinds with large arguments and results that the history does without, and the arguments that it keeps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ DONE = {
     "stop_now": "stopped at once",
     "abort_reward": "reward call aborted; its rewards are None",
     "sample": "sampled",
+    "tokens": "tokens looked at",
     "set": "set",
 }
 ASKED = {
@@ -37,6 +38,7 @@ ASKED = {
     "stop_now": "stop at once asked",
     "abort_reward": "abort of the reward call asked",
     "sample": "sample asked",
+    "tokens": "tokens asked",
     "set": "change asked",
 }
 

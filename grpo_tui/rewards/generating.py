@@ -5,32 +5,18 @@ Calls block: a screen makes them from a thread. It imports neither torch nor tra
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe, ModuleStarter
-from grpo_tui.rewards.nursery import NurseryError
+from grpo_tui.rewards.model_child import CancelledError, GenerateError, ModelChild, Progress, Tell
 from grpo_tui.rewards.samples import Sample
 
-LOOK_S = 0.1
-"""How often it is asked whether the person has had enough."""
-_CHILD = "grpo_tui.rewards.generate_child"
-MESSAGE_LIMIT_S = 60.0
-"""For one message, once it has begun; generating itself has no limit, for its progress is told."""
-
-
-class GenerateError(RuntimeError):
-    """Nothing was generated; the message is for a person."""
-
-
-class CancelledError(GenerateError):
-    """The person had enough."""
+__all__ = [
+    "CancelledError", "GenerateError", "Generated", "Generator", "Progress", "Row", "Tell", "generate",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +37,6 @@ class Row:
     def group(self) -> str:
         """The group of its completions."""
         return f"row {self.number}"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What goes on in the child.
-
-    Attributes:
-        what: `starting`, `reading the dataset`, `loading MODEL`, `generating`.
-        done: completions that are there.
-        of: completions that were asked for, 0 while that is not known.
-        tokens: their tokens.
-        seconds: how long generating took so far.
-    """
-
-    what: str
-    done: int = 0
-    of: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-
-    @property
-    def tokens_per_s(self) -> float | None:
-        """Tokens a second, None before the first."""
-        return self.tokens / self.seconds if self.seconds > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,39 +64,11 @@ class Generated:
     max_tokens: int
 
 
-Tell = Callable[[Progress], None]
+class Generator(ModelChild):
+    """Owns the child; a context manager. The model is loaded by the first answers and kept until the end."""
 
-
-class Generator:
-    """Owns the child; a context manager. The model is loaded by the first answers and kept until the end.
-
-    Args:
-        config: whose model answers.
-        tell: called with what goes on.
-        cancel: when set, the call under way ends with `CancelledError` and nothing is left running.
-    """
-
-    def __init__(
-        self, config: RunConfig, tell: Tell | None = None, cancel: threading.Event | None = None
-    ) -> None:
-        self._config = config
-        self._tell = tell or (lambda progress: None)
-        self._cancel = cancel or threading.Event()
-        self._pipe: ChildPipe | None = None
-
-    def __enter__(self) -> Generator:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the child and everything it started."""
-        pipe, self._pipe = self._pipe, None
-        if pipe is not None:
-            pipe.close()
+    module = "grpo_tui.rewards.generate_child"
+    what = "generates"
 
     def rows(self, count: int, seed: int, *, held: bool = False) -> tuple[tuple[Row, ...], tuple[str, ...]]:
         """Choose rows of the config's dataset by a seed, in the dataset's order.
@@ -151,7 +85,7 @@ class Generator:
             GenerateError: the data cannot be used.
         """
         request = {"do": "rows", "count": count, "seed": seed, "held": held}
-        reply = self._ask(request, lambda event: None)
+        reply = self.ask(request, lambda event: None)
         rows = tuple(Row(row["number"], row["prompt"], row["columns"]) for row in reply["rows"])
         if not rows:
             raise GenerateError("the dataset has no rows")
@@ -180,55 +114,12 @@ class Generator:
                 completion, cut = answer["completion"], answer["truncated"]
                 samples.append(Sample(row.prompt, completion, row.columns, row.group, truncated=cut))
                 tokens.append(answer["tokens"])
-            self._tell(Progress("generating", len(samples), len(rows) * count, sum(tokens), seconds))
+            self.tell(Progress("generating", len(samples), len(rows) * count, sum(tokens), seconds))
 
         prompts = [row.prompt for row in rows]
         request = {"do": "answers", "prompts": prompts, "count": count, "seed": seed}
-        reply = self._ask(request, take)
+        reply = self.ask(request, take)
         return Generated(tuple(samples), tuple(tokens), count, seconds, **reply)
-
-    # -- the child -------------------------------------------------------------------------------
-
-    def _ask(self, request: Mapping[str, Any], take: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
-        pipe = self._start()
-        try:
-            pipe.send({**request, "config": self._config.to_json()}, MESSAGE_LIMIT_S)
-            while True:
-                message = self._next(pipe)
-                if "reply" in message:
-                    return dict(message["reply"])
-                if "refused" in message:
-                    raise GenerateError(str(message["refused"]))
-                if message["event"] == "at":
-                    self._tell(Progress(str(message["what"])))
-                else:
-                    take(message)
-        except (ChildGoneError, ChildHungError) as error:
-            self.close()
-            raise GenerateError(f"the process that generates ended: {error}") from error
-        except (CancelledError, KeyboardInterrupt):
-            self.close()
-            raise
-
-    def _next(self, pipe: ChildPipe) -> dict[str, Any]:
-        while not pipe.ready(LOOK_S):
-            if self._cancel.is_set():
-                raise CancelledError("cancelled")
-        return pipe.receive(MESSAGE_LIMIT_S)
-
-    def _start(self) -> ChildPipe:
-        if self._cancel.is_set():
-            raise CancelledError("cancelled")
-        if self._pipe is None:
-            self._tell(Progress("starting"))
-            folder = self._config.cwd
-            try:
-                self._pipe = ChildPipe(
-                    ModuleStarter(_CHILD), folder if folder and Path(folder).is_dir() else os.getcwd()
-                )
-            except NurseryError as error:
-                raise GenerateError(f"the process that generates could not start: {error}") from error
-        return self._pipe
 
 
 def generate(

@@ -11,10 +11,11 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.commands import OF_THE_MOMENT, Command, Outcome
 from grpo_tui.core.statistics import is_number
 
 
@@ -91,7 +92,7 @@ class Mailbox:
                 continue
             command = self._read(name.replace(".out.json", ".json"))
             if command is not None:
-                found.append((command, self.outcome(command.id)))
+                found.append(_told(command, self.outcome(command.id)))
             seen.add(name)
         return found
 
@@ -143,6 +144,15 @@ class Outbox:
         """Commands that nobody has decided yet, oldest first."""
         decided = {command.id for command, _ in self._unsent}
         return [command for command in self._mailbox.pending() if command.id not in decided]
+
+
+def _told(command: Command, outcome: Outcome | None) -> tuple[Command, Outcome | None]:
+    """A command as the history tells of it."""
+    kept = OF_THE_MOMENT.get(command.kind)
+    if kept is None:
+        return command, outcome
+    short = replace(command, args={name: value for name, value in command.args.items() if name in kept})
+    return short, None if outcome is None else replace(outcome, result={})
 
 
 def _number(value: Any) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from grpo_tui.core.records import Mode
 NEEDED = {
     "_calculate_rewards": "recording of rewards",
     "_generate_and_score_completions": "recording of generations",
-    "_maybe_log_save_evaluate": "pause, checkpoint, stop, sample and set",
+    "_maybe_log_save_evaluate": "pause, checkpoint, stop, sample, tokens and set",
     "_save_checkpoint": "checkpoint on demand and exact resume",
     "_evaluate": "the phase shown during evaluation",
     "_step": "exact resume in the middle of a generation cycle",
     "_buffered_inputs": "exact resume in the middle of a generation cycle",
     "_metrics": "exact resume between two logged steps",
     "_get_train_sampler": "exact resume after the first epoch",
+    "_tokenize_prompts": "tokens of the policy as it is now",
     "_pending_extra_logs": "columns from log_extra",
     "_tokenizer": "truncated flags and sampling",
     "reward_func_names": "names of reward functions",
@@ -80,6 +82,32 @@ def end_tokens(trainer: Any) -> set[int]:
     """Token ids after which a completion does not count as truncated."""
     ids = getattr(trainer, "eos_token_ids", None) or [trainer._tokenizer.eos_token_id]
     return {*ids, trainer._tokenizer.pad_token_id}
+
+
+def rendered_prompt(trainer: Any, prompt: Any) -> list[int] | None:
+    """A prompt's token ids, as TRL itself renders it for this run; None where that cannot be reached."""
+    if not hasattr(trainer, "_tokenize_prompts"):
+        return None
+    ids, _, _ = trainer._tokenize_prompts([prompt])
+    return list(ids[0])
+
+
+def reference(trainer: Any) -> tuple[str, Any]:
+    """The model that KL is measured against, where one is in memory: its name, and itself.
+
+    The name is empty for none. Of an adapter the model is None: see `without_adapter`.
+    """
+    if getattr(trainer, "ref_model", None) is not None:
+        return "the reference model", trainer.ref_model
+    inner = trainer.accelerator.unwrap_model(trainer.model)
+    return ("the base model", None) if hasattr(inner, "peft_config") else ("", None)
+
+
+def without_adapter(model: Any) -> AbstractContextManager[Any]:
+    """The reference of an adapter, as TRL takes it: the base model, or a copy of what training began with."""
+    from trl.trainer.utils import use_adapter
+
+    return use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None)
 
 
 def pending_extra(trainer: Any) -> dict[str, list[Any]]:

@@ -19,6 +19,7 @@ from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.sampling import sample
 from grpo_tui.train.settings import NotYet, Refused, Settings
+from grpo_tui.train.token_live import live_tokens
 
 PAUSED_POLL_S = 0.05
 KEEP_ALIVE_S = 1.0
@@ -161,6 +162,9 @@ class Controller:
             raise Refused("give a prompt; the run has not generated anything yet")
         count, temperature = command.args.get("count", 4), command.args.get("temperature")
         return "", sample(self._trainer, prompt, count=count, temperature=temperature)
+
+    def _on_tokens(self, command: Command) -> tuple[str, dict[str, Any]]:
+        return "", live_tokens(self._trainer, command.args)
 
     def _on_set(self, command: Command) -> tuple[str, dict[str, Any]]:
         changed = self._settings.apply(command.args, by=command.by)

@@ -1,4 +1,4 @@
-"""Pause, sample and checkpoint change no later number; a resume goes on exactly; a set equals a config."""
+"""Pause, sample, tokens and checkpoint change no later number; a resume goes on; a set equals a config."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ def _ask(folder: Path, at: int, *asks: tuple[str, dict[str, Any]]) -> Any:
     return at_safe_point
 
 
-def test_pause_sample_and_checkpoint_change_no_later_number(tmp_path: Path) -> None:
+def test_pause_sample_tokens_and_checkpoint_change_no_later_number(tmp_path: Path) -> None:
     plain_rows, plain_weights = run_plain(tmp_path / "plain", **CYCLE)
     folder = tmp_path / "steered"
+    looked_at = {"group": 1, "index": 0, "prompt": "5+5=?", "text": "5+5=10", "truncated": False}
 
     def resume_later() -> None:
         box = Mailbox(RunFolder(folder).commands)
@@ -56,11 +57,13 @@ def test_pause_sample_and_checkpoint_change_no_later_number(tmp_path: Path) -> N
                 break
             time.sleep(0.05)
         box.submit("sample", {"prompt": "5+5=?", "count": 3})
+        box.submit("tokens", {**looked_at, "index": 1})
         box.submit("resume")
 
     thread = threading.Thread(target=resume_later)
     thread.start()
-    asks = _ask(folder, 6, ("sample", {"prompt": "3+4=?"}), ("checkpoint", {}), ("pause", {}))
+    before = (("sample", {"prompt": "3+4=?"}), ("tokens", looked_at), ("checkpoint", {}), ("pause", {}))
+    asks = _ask(folder, 6, *before)
     rows, weights, _ = run_recorded(folder, at_safe_point=asks, **CYCLE)
     thread.join()
     assert repr(rows) == repr(plain_rows)
@@ -68,6 +71,7 @@ def test_pause_sample_and_checkpoint_change_no_later_number(tmp_path: Path) -> N
     outcomes = {c.kind: o for c, o in RunReader(RunFolder(folder).database).commands() if o is not None}
     assert {kind for kind, outcome in outcomes.items() if outcome.applied} == {
         "sample",
+        "tokens",
         "checkpoint",
         "pause",
         "resume",

@@ -106,7 +106,7 @@ def _generate(policy: Policy, prompts: Sequence[list[int]], config: Any) -> list
     padding = policy.tokenizer.pad_token_id
     ids = torch.tensor([[padding] * (width - len(p)) + p for p in prompts], device=policy.device)
     mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=policy.device)
-    with torch.no_grad(), _mixed(policy):
+    with torch.no_grad(), mixed_precision(policy):
         whole = policy.model.generate(input_ids=ids, attention_mask=mask, generation_config=config)
     return [until_end(row, policy.ends) for row in whole[:, width:].tolist()]
 
@@ -117,8 +117,8 @@ def until_end(ids: list[int], ends: Sequence[int]) -> list[int]:
     return ids if end is None else ids[: end + 1]
 
 
-def _mixed(policy: Policy) -> AbstractContextManager[Any]:
-    """The mixed precision that accelerate wraps the model into for training."""
+def mixed_precision(policy: Policy) -> AbstractContextManager[Any]:
+    """Return the mixed precision that accelerate wraps the model into for training."""
     import torch
 
     if not policy.mixed:

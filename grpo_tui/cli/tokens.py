@@ -1,0 +1,90 @@
+"""`grpo-tui tokens`: how sure a policy of the run is of each token of one completion.
+
+Knows the command's words; asking is `rewards.token_asking`'s, the lines are `present.token_lines`'.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
+from grpo_tui.cli.look import run_folder
+from grpo_tui.cli.plain import print_lines, terminal_width
+from grpo_tui.cli.score import told
+from grpo_tui.core.text import safe
+from grpo_tui.present.token_lines import LEGEND, head_lines, heat_lines, surprising_lines
+from grpo_tui.rewards.model_child import GenerateError
+from grpo_tui.rewards.token_asking import Policy, TokenAsker, policies
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.rollouts import Rollout
+from grpo_tui.store.search import Search
+from grpo_tui.store.values import finite_json
+
+
+def tokens(parsed: Any) -> int:
+    """`grpo-tui tokens RUN --group N [--index I] [--from WHO] [--base] [--json]`."""
+    root = run_folder(parsed.run)
+    try:
+        row = _row(root, parsed.group, parsed.index)
+        policy = _policy(policies(root), parsed.source)
+    except RunDatabaseError as error:
+        raise CommandError(str(error)) from error
+    try:
+        with TokenAsker(root, lambda what: told("", what), patience_s=parsed.wait) as asker:
+            found = asker.ask(row, policy, base=parsed.base)
+    except GenerateError as error:
+        told("", "")
+        raise CommandError(str(error), REFUSED if policy.kind == "live" else FAILED) from error
+    told("", "")
+    if parsed.json:
+        body = {"group": row.group, "index": row.index, "step": row.step, **found.to_json()}
+        print(json.dumps(finite_json(body), ensure_ascii=False))
+        return OK
+    width = terminal_width()
+    if parsed.prompt:
+        print(f"{safe(found.prompt)}\n")
+    print_lines(
+        [
+            *head_lines(found, width),
+            [],
+            *heat_lines(found, width),
+            [(f" {LEGEND}", "dim")],
+            [],
+            *surprising_lines(found, width, parsed.limit),
+        ]
+    )
+    return OK
+
+
+def _row(root: Path, group: int, index: int) -> Rollout:
+    with closing(Search(RunFolder(root).database)) as search:
+        ids = search.find(f"group=={group}", "index", superseded=True).ids
+        rows = search.rows(ids)
+    if not rows:
+        raise CommandError(f"--group: there is no group {group}; `grpo-tui completions RUN` numbers them")
+    row = next((row for row in rows if row.index == index), None)
+    if row is None:
+        raise CommandError(f"--index: group {group} has completions 0 to {len(rows) - 1}, not {index}")
+    return row
+
+
+def _policy(known: Sequence[Policy], wanted: str | None) -> Policy:
+    """The policy that `--from` names; without it the newest checkpoint, else the live one."""
+    kind, _, step = (wanted or "").partition("=")
+    if wanted and (kind not in ("live", "checkpoint", "base") or (step and kind != "checkpoint")):
+        raise CommandError(f"--from {wanted}: write live, checkpoint, checkpoint=STEP or base")
+    order = [kind] if wanted else ["checkpoint", "live"]
+    for one in order:
+        for policy in known:
+            if policy.kind == one and (not step or str(policy.step) == step):
+                return policy
+    steps = [str(policy.step) for policy in known if policy.kind == "checkpoint"]
+    there = f"checkpoints {', '.join(steps)}" if steps else "no checkpoint that can be used"
+    live = "is live" if any(policy.kind == "live" for policy in known) else "is not live"
+    hint = "" if wanted else "; --from base asks the model that it began with"
+    raise CommandError(f"the run {live} and has {there}{hint}", REFUSED)

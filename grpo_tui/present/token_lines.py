@@ -1,0 +1,177 @@
+"""A completion token by token, in lines: how surprising each was, and which were most of all.
+
+A token stands between two `│`, below it its surprise −log p in whole nats, so that colours are not needed.
+Knows figures and cells; computes none. What leaves here is safe to show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from rich.cells import cell_len, chop_cells
+
+from grpo_tui.core.text import one_line, safe, shorten
+from grpo_tui.core.token_scores import MOST_TOKENS, Token, TokenScores
+from grpo_tui.present.formatting import duration, fixed, plural, within
+from grpo_tui.present.train_view import Span
+
+Line = list[Span]
+UNSURE, SURPRISED, STRUCK = 0.7, 2.3, 4.6
+"""Surprise in nats from which a token is shown as such: probabilities of a half, a tenth and a hundredth."""
+LISTED = 20
+"""Most surprising tokens that are listed."""
+LEGEND = "below each token −log p in nats: 1 is p 37 %, 2 14 %, 5 0.7 %, + from 9.5 on"
+NOTHING = "◌"
+"""Stands for a token without a cell of its own: the first part of a character, or a mark that combines."""
+PREFERRED = 24
+"""Widest name of a token in the list."""
+
+
+def role_of(token: Token) -> str:
+    """The colour of a token by its surprise."""
+    if token.surprise >= STRUCK:
+        return "bad"
+    if token.surprise >= SURPRISED:
+        return "attention"
+    return "text" if token.surprise >= UNSURE else "dim"
+
+
+def sign_of(token: Token) -> str:
+    """Its surprise in one cell: blank below a half, then whole nats, `+` from 9.5 on."""
+    if token.surprise < 0.5:
+        return " "
+    return "+" if token.surprise >= 9.5 else str(max(1, math.floor(token.surprise + 0.5)))
+
+
+def visible(text: str) -> str:
+    """The text of a token on one line, with at least one cell: line breaks, tabs and blanks as signs."""
+    shown = safe(text).replace("\r", "␍").replace("\n", "⏎").replace("\t", "→")
+    if not shown.strip():
+        shown = shown.replace(" ", "·")
+    return shown if cell_len(shown) else NOTHING + shown
+
+
+def heat_lines(scores: TokenScores, width: int, chosen: int | None = None) -> list[Line]:
+    """Two lines for each row of tokens: the tokens, and their surprise.
+
+    Args:
+        scores: the completion.
+        width: cells of a line.
+        chosen: the place of a token that is marked; None for none.
+    """
+    return [line for pair in _rows(scores, max(8, width), chosen) for line in pair[:2]]
+
+
+def row_of(scores: TokenScores, width: int, place: int) -> int:
+    """In which line of `heat_lines` a token begins."""
+    for number, (_, _, places) in enumerate(_rows(scores, max(8, width), None)):
+        if place in places:
+            return 2 * number
+    return 0
+
+
+def _rows(scores: TokenScores, width: int, chosen: int | None) -> list[tuple[Line, Line, Collection[int]]]:
+    rows: list[tuple[Line, Line, set[int]]] = [([], [], set())]
+    used = 0
+    for place, token in enumerate(scores.tokens):
+        text, role = visible(token.text), role_of(token)
+        here = f"{role} selected" if place == chosen else role
+        parts = chop_cells(text, width - 1) if cell_len(text) > width - 1 else [text]
+        for number, part in enumerate(parts):
+            cells = cell_len(part)
+            if used and used + cells + 1 > width:
+                rows.append(([], [], set()))
+                used = 0
+            line, signs, places = rows[-1]
+            ends = number == len(parts) - 1
+            line += [(part, here), ("│" if ends else " ", "rule")]
+            sign = sign_of(token) if number == 0 else " "
+            signs.append((sign + " " * cells, role))
+            if number == 0:
+                places.add(place)
+            used += cells + 1
+        if "\n" in token.text:
+            rows.append(([], [], set()))
+            used = 0
+    return [row for row in rows if row[2] or row[0]]
+
+
+def head_lines(scores: TokenScores, width: int) -> list[Line]:
+    """Whose figures these are, what they come to, and what one must know of them."""
+    figures = f"mean log p {fixed(scores.mean_logprob, 3)}, entropy {fixed(scores.mean_entropy, 3)}" + (
+        f", KL {fixed(scores.mean_kl, 4)}" if scores.mean_kl is not None else ""
+    )
+    against = f" against {scores.base}" if scores.base else ""
+    lines: list[Line] = [
+        [(" ", "text"), (one_line(f"{scores.policy}{against}", max(10, width - 2)), "strong")],
+        [(f" {figures}", "text"), ("  nats a token", "dim")],
+    ]
+    run = f"log p at temperature 1; the run samples at {scores.temperature:g}"
+    where = f"{scores.precision}, {scores.device}, {duration(scores.seconds)}"
+    how = f"{plural(scores.of, 'token')}, {run}; {where}"
+    lines += [[(f" {row}", "dim")] for row in _sentences(how, width)]
+    if scores.of > len(scores.tokens):
+        cut = f"only the first {MOST_TOKENS:,} of {scores.of:,} tokens were looked at"
+        lines += [[(f" ⚠ {row}", "attention")] for row in _sentences(cut, width - 2)]
+    if scores.retokenized:
+        why = f"these are not quite the tokens that were generated: {scores.note}"
+        lines += [[(f" ⚠ {row}", "attention")] for row in _sentences(why, width - 2)]
+    return lines
+
+
+def _sentences(text: str, width: int) -> list[str]:
+    """A sentence in rows; words are kept whole."""
+    rows, room = [""], max(16, width - 2)
+    for word in one_line(text).split(" "):
+        if rows[-1] and cell_len(rows[-1]) + 1 + cell_len(word) > room:
+            rows.append("")
+        rows[-1] = f"{rows[-1]} {word}".lstrip()
+    return [shorten(row, room) for row in rows]
+
+
+def surprising_lines(
+    scores: TokenScores, width: int, most: int = LISTED, chosen: int | None = None
+) -> list[Line]:
+    """A heading, then the most surprising tokens, the most surprising first.
+
+    Args:
+        scores: the completion.
+        width: cells of a line.
+        most: how many are listed.
+        chosen: the place of a token that is marked; None for none.
+    """
+    with_base = bool(scores.base)
+    name_w = max(8, min(PREFERRED, width - 58 - (8 if with_base else 0)))
+    columns = f"{'p':>8}{'log p':>8}{'rank':>7}{'entropy':>9}" + (f"{'KL':>8}" if with_base else "")
+    lines: list[Line] = [[(f"  {'at':>5}  {'token':{name_w}}{columns}  likelier was", "dim")]]
+    for place in scores.most_surprising(most):
+        token = scores.tokens[place]
+        here = " selected" if place == chosen else ""
+        name = one_line(visible(token.text), name_w - 1)
+        figures = (
+            f"{_probability(token.logprob):>8}{within(token.logprob, 7):>8}{token.rank:>7,}"
+            f"{fixed(token.entropy):>9}" + (f"{within(token.kl, 7):>8}" if with_base else "")
+        )
+        line: Line = [
+            ("❙ " if here else "  ", "accent" + here),
+            (f"{place + 1:>5}  ", "dim" + here),
+            (name + " " * (name_w - cell_len(name)), role_of(token) + here),
+            (figures, "text" + here),
+        ]
+        if token.rank > 1:
+            room = max(4, width - 2 - 7 - name_w - len(figures) - 11)
+            other = one_line(visible(token.likeliest), room)
+            line.append((f"  {other} {_probability(token.likeliest_logprob)}", "dim" + here))
+        lines.append(line)
+    return lines
+
+
+def _probability(logprob: float) -> str:
+    """A probability as percent, with an exponent where it is tiny."""
+    share = 100 * math.exp(logprob)
+    if share >= 99.95:
+        return "100 %"
+    if share >= 0.095:
+        return f"{share:.1f} %" if share >= 9.95 else f"{share:.2g} %"
+    return f"{share / 100:.0e}".replace("e-0", "e-")

@@ -1,0 +1,186 @@
+"""Ask how sure a policy is of each token of a recorded completion: the parent's side.
+
+Of the live run through its mailbox; of a checkpoint or the base model through a child that loads it. Calls
+block: a screen makes them from a thread. It imports neither torch nor transformers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.token_scores import TokenScores
+from grpo_tui.rewards.model_child import CancelledError, GenerateError, ModelChild
+from grpo_tui.store.checkpoints import judge
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.rollouts import Rollout
+from grpo_tui.store.spec import read_spec
+from grpo_tui.store.status import read_status
+
+LOOK_S = 0.1
+LIVE_AGAIN_S = 2.0
+"""How often it is asked whether the run is still there."""
+QUIET_S = 1800.0
+"""A child that says nothing for so long is ended; a large model loads for minutes."""
+
+Kind = Literal["live", "checkpoint", "base"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy that can be asked.
+
+    Attributes:
+        kind: where it is.
+        name: its name: `live`, `checkpoint-40`, or the model's.
+        folder: of a checkpoint; empty for others.
+        step: of a checkpoint, None for others.
+    """
+
+    kind: Kind
+    name: str
+    folder: str = ""
+    step: int | None = None
+
+
+class _TokenChild(ModelChild):
+    module = "grpo_tui.train.token_child"
+    what = "looks at tokens"
+    quiet_s = QUIET_S
+
+
+def policies(root: Path) -> tuple[Policy, ...]:
+    """Whom one can ask of a run: the live policy, usable checkpoints from the newest on, the base model.
+
+    Raises:
+        RunDatabaseError: the run cannot be read.
+    """
+    found: list[Policy] = []
+    if read_status(root).live:
+        found.append(Policy("live", "live"))
+    for path in reversed(RunFolder(root).checkpoints()):
+        verdict = judge(path)
+        if verdict.usable:
+            found.append(Policy("checkpoint", path.name, str(path.absolute()), verdict.step))
+    try:
+        model = run_config(root).model
+    except GenerateError:
+        return tuple(one for one in found if one.kind == "live")
+    return (*found, Policy("base", Path(model).name))
+
+
+def run_config(root: Path) -> RunConfig:
+    """The config of a run.
+
+    Raises:
+        GenerateError: it has none.
+    """
+    try:
+        config = RunConfig.from_json(read_spec(RunFolder(root).spec).config)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise GenerateError(f"its model is not known, for its run.json cannot be read ({reason})") from error
+    if not config.model:
+        raise GenerateError("its run.json names no model")
+    return config
+
+
+class TokenAsker:
+    """Asks about completions of one run; a context manager. A loaded model is kept until the end.
+
+    Args:
+        root: the run folder.
+        tell: called with what goes on, in words.
+        cancel: when set, the call under way ends with `CancelledError` and nothing is left running.
+        patience_s: how long an answer of the live run is waited for; None for as long as it lives.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        tell: Callable[[str], None] | None = None,
+        cancel: threading.Event | None = None,
+        patience_s: float | None = None,
+    ) -> None:
+        self._root, self._patience_s = root, patience_s
+        self._tell = tell or (lambda what: None)
+        self._cancel = cancel or threading.Event()
+        self._child: _TokenChild | None = None
+
+    def __enter__(self) -> TokenAsker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child is not None:
+            self._child.close()
+
+    def ask(self, row: Rollout, policy: Policy, *, base: bool = False) -> TokenScores:
+        """Look at one completion.
+
+        Args:
+            row: the completion.
+            policy: whose probabilities.
+            base: whether it shall be compared with the base; the live run is asked for the reference that
+                it has in memory.
+
+        Raises:
+            GenerateError: it cannot be looked at; `CancelledError` when the person had enough.
+        """
+        asked = {
+            "prompt": row.prompt,
+            "text": row.completion,
+            "truncated": bool(row.truncated),
+            "recorded": row.tokens,
+            "base": base,
+        }
+        try:
+            if policy.kind == "live":
+                return self._of_live({**asked, "group": row.group, "index": row.index})
+            return self._of_child({**asked, "do": "tokens", "checkpoint": policy.folder})
+        except ValueError as error:
+            raise GenerateError(str(error)) from error
+
+    def _of_child(self, request: dict[str, object]) -> TokenScores:
+        if self._child is None:
+            self._child = _TokenChild(
+                run_config(self._root), lambda progress: self._tell(progress.what), self._cancel
+            )
+        beside = read_status(self._root).live
+        return TokenScores.from_wire(self._child.ask({**request, "beside": beside}, lambda event: None))
+
+    def _of_live(self, args: dict[str, object]) -> TokenScores:
+        mailbox = Mailbox(RunFolder(self._root).commands)
+        try:
+            command = mailbox.submit("tokens", args)
+        except OSError as error:
+            raise GenerateError(f"the run's folder takes no command: {error.strerror}") from error
+        self._tell("waiting for the end of the step")
+        begun = looked = time.monotonic()
+        while (outcome := mailbox.outcome(command.id)) is None:
+            if self._cancel.wait(LOOK_S):
+                raise CancelledError("cancelled")
+            now = time.monotonic()
+            if self._patience_s is not None and now - begun > self._patience_s:
+                raise GenerateError(
+                    f"no answer within {self._patience_s:g} s; the run has not ended its step"
+                )
+            if now - looked > LIVE_AGAIN_S:
+                looked = now
+                if not read_status(self._root).live:
+                    raise GenerateError("the run has ended; ask a checkpoint instead")
+        if not outcome.applied:
+            raise GenerateError(outcome.reason)
+        return TokenScores.from_wire(outcome.result)

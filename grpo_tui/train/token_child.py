@@ -1,0 +1,191 @@
+"""The child that looks at tokens: `python -m grpo_tui.train.token_child FOLDER REQUESTS ANSWERS`.
+
+Loads the base model of a config, or one of its checkpoints (an adapter on its base), and renders the prompt
+as `GRPOTrainer` does. Reads requests, answers with events and a reply, a JSON object a line. It keeps what it
+has loaded until its parent has had enough. Knows no run folder.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.token_scores import TokenScores
+from grpo_tui.rewards.generate_child.answering import mixed_precision, prompt_ids
+from grpo_tui.rewards.generate_child.policy import Policy, load_policy, setting_of
+from grpo_tui.rewards.serving import Send, leave_with_parent, serve
+from grpo_tui.train.token_figures import (
+    TokensError,
+    end_token,
+    figures,
+    logits_of,
+    precision,
+    refuse_images,
+    refused,
+    tokenized,
+    tokens_of,
+)
+
+ADAPTER = "adapter_config.json"
+PATIENCE = 10
+"""Niceness beside a run, and the share of the processor's threads that is left to it (all but a quarter)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is looked at, as token ids."""
+
+    prompt: list[int]
+    ids: list[int]
+
+
+class Child:
+    """Serves one parent."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._loaded: dict[str, Policy] = {}
+
+    def tokens(
+        self,
+        config: Mapping[str, Any],
+        checkpoint: str,
+        prompt: Any,
+        text: str,
+        truncated: bool,
+        recorded: int | None,
+        base: bool,
+        beside: bool,
+    ) -> dict[str, Any]:
+        """Look at one completion.
+
+        Args:
+            config: that of the run.
+            checkpoint: a folder; empty for the model that the run began with.
+            prompt: a text or messages, as recorded.
+            text: the completion, as recorded.
+            truncated: whether it was cut off.
+            recorded: its recorded length in tokens.
+            base: whether it shall be compared with the model that the run began with.
+            beside: whether the run is going on, and needs the GPU and the processor.
+
+        Returns:
+            `TokenScores.to_wire`.
+        """
+        known = _prepared(RunConfig.from_json(config), beside)
+        refuse_images(prompt)
+        policy = self._policy(known, checkpoint)
+        template = setting_of(known)("chat_template_kwargs") or {}
+        try:
+            before = prompt_ids(policy, prompt, template)
+        except Exception as error:
+            raise TokensError(f"the prompt cannot be rendered: {refused(error)}") from error
+        end = None if truncated else end_token(policy.tokenizer, policy.ends)
+        found = tokenized(policy.tokenizer, text, end, recorded)
+        asked = _Asked(before, found.ids)
+        against = _short(known.model) if base and checkpoint else ""
+        self._tell("looking at the tokens")
+        start = time.monotonic()
+        logits = self._logits(policy, asked)
+        other = None
+        if against:
+            other = self._base_logits(known, checkpoint, policy, asked)
+        columns = figures(logits, asked.ids, other)
+        return TokenScores(
+            tokens=tokens_of(policy.tokenizer, before, asked.ids, columns),
+            policy=Path(checkpoint).name if checkpoint else _short(known.model),
+            base=against,
+            of=found.of,
+            recorded=recorded,
+            retokenized=bool(found.note),
+            note=found.note,
+            prompt=policy.tokenizer.decode(before),
+            prompt_tokens=len(before),
+            temperature=float(setting_of(known)("temperature")),
+            precision=precision(policy.model, policy.mixed),
+            device=policy.device,
+            seconds=time.monotonic() - start,
+        ).to_wire()
+
+    def _policy(self, config: RunConfig, checkpoint: str) -> Policy:
+        if checkpoint not in self._loaded:
+            self._tell(f"loading {Path(checkpoint).name if checkpoint else _short(config.model)}")
+            self._loaded[checkpoint] = _load(config, checkpoint)
+        return self._loaded[checkpoint]
+
+    def _base_logits(self, config: RunConfig, checkpoint: str, policy: Policy, asked: _Asked) -> Any:
+        if hasattr(policy.model, "disable_adapter"):
+            with policy.model.disable_adapter():
+                return self._logits(policy, asked)
+        base = self._policy(config, "")
+        self._tell("looking at the tokens with the base model")
+        return self._logits(base, asked)
+
+    def _logits(self, policy: Policy, asked: _Asked) -> Any:
+        import torch
+
+        try:
+            with mixed_precision(policy):
+                return logits_of(policy.model, asked.prompt, asked.ids, policy.model.device)
+        except torch.cuda.OutOfMemoryError as error:
+            raise TokensError(
+                f"{len(asked.prompt) + len(asked.ids):,} tokens do not fit into the memory of {policy.device}"
+            ) from error
+
+    def _tell(self, what: str) -> None:
+        self._send({"event": "at", "what": what})
+
+
+def _prepared(config: RunConfig, beside: bool) -> RunConfig:
+    """Take the run's environment over; beside a run that goes on, only the processor, and little of it."""
+    os.environ.update(config.env)  # before torch and transformers, which read it when they are imported
+    if not beside:
+        return config
+    import torch
+
+    os.nice(max(0, PATIENCE - os.nice(0)))
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // 4))
+    return replace(config, grpo={**config.grpo, "use_cpu": True})
+
+
+def _load(config: RunConfig, checkpoint: str) -> Policy:
+    if not checkpoint:
+        return load_policy(config)
+    if not (Path(checkpoint) / ADAPTER).exists():
+        return load_policy(replace(config, model=checkpoint))
+    from peft import PeftModel
+
+    policy = load_policy(config)
+    try:
+        model = PeftModel.from_pretrained(policy.model, checkpoint).eval()
+    except Exception as error:
+        raise TokensError(f"the adapter in {Path(checkpoint).name} cannot be loaded: {refused(error)}") from (
+            error
+        )
+    return replace(policy, model=model)
+
+
+def _short(model: str) -> str:
+    return f"the base model {os.path.basename(model.rstrip('/'))}"
+
+
+def main() -> None:
+    """Serve the parent, from its folder."""
+    folder, requests, answers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    leave_with_parent(os.getppid())
+    os.chdir(folder)
+    sys.path[0] = folder
+    try:
+        serve(requests, answers, Child)
+    finally:
+        os._exit(0)  # whatever threads a library left running
+
+
+if __name__ == "__main__":
+    main()

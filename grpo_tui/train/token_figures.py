@@ -1,0 +1,240 @@
+"""From a model and token ids to log-probability, entropy, rank and KL of each token; and from text to ids.
+
+One forward pass; softmax and sums in float32, at temperature 1. Serves the training process and the child
+that loads checkpoints. Knows no run folder.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_tui.core.text import one_line
+from grpo_tui.core.token_scores import MOST_TOKENS, Token
+
+ROWS_AT_ONCE = 128
+"""Positions whose distributions are held in float32 together."""
+MOST_PARTS = 4
+"""Tokens that one character can take, in bytes of UTF-8."""
+DIGITS = 6
+"""Decimals that are kept."""
+
+
+class TokensError(ValueError):
+    """The tokens cannot be looked at; the message is one sentence for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenized:
+    """A completion as token ids.
+
+    Attributes:
+        ids: the first `MOST_TOKENS` of them.
+        of: how many there are in all, the end token included.
+        note: why they cannot be those that were generated; empty when nothing speaks against it.
+    """
+
+    ids: list[int]
+    of: int
+    note: str
+
+
+def tokenized(tokenizer: Any, text: str, end: int | None, recorded: int | None) -> Tokenized:
+    """Turn a recorded completion back into token ids.
+
+    Args:
+        tokenizer: that of the run.
+        text: the completion as recorded, which is without special tokens.
+        end: the id of the end token when it ended by itself, None when it was cut off.
+        recorded: its length in tokens, as the run recorded it, the end token included.
+    """
+    ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    note = ""
+    if tokenizer.decode(ids, skip_special_tokens=True) != text:
+        note = "the recorded text does not come back from its tokens letter by letter"
+    if end is not None:
+        ids.append(end)
+    if recorded is not None and len(ids) != recorded:
+        note = f"the recorded text has {len(ids):,} tokens now; when it was generated it had {recorded:,}"
+    return Tokenized(ids[:MOST_TOKENS], len(ids), note)
+
+
+def end_token(tokenizer: Any, ends: Sequence[int]) -> int | None:
+    """The token that ends a completion: the tokenizer's own where the run knows it, else its first."""
+    own = tokenizer.eos_token_id
+    return own if own is not None and (own in ends or not ends) else (ends[0] if ends else None)
+
+
+def refuse_images(prompt: Any) -> None:
+    """Refuse a prompt of which the run has recorded only the text.
+
+    Raises:
+        TokensError: it has images.
+    """
+    for message in prompt if isinstance(prompt, list) else ():
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, dict) and part.get("type") == "image":
+                raise TokensError("the prompt has images, which the run does not record")
+
+
+def precision(model: Any, mixed: str) -> str:
+    """In which precision a model computes, in words; `mixed` is that of autocast, empty for none."""
+    kept = str(next(model.parameters()).dtype).removeprefix("torch.")
+    return f"{kept}, {mixed} autocast" if mixed else kept
+
+
+def refuse_long(model: Any, tokens: int) -> None:
+    """Refuse more tokens than the model's context holds.
+
+    Raises:
+        TokensError: there are more.
+    """
+    config = getattr(model, "config", None)
+    text = config.get_text_config() if config is not None and hasattr(config, "get_text_config") else config
+    context = getattr(text, "max_position_embeddings", None)
+    if context and tokens > context:
+        raise TokensError(
+            f"prompt and completion have {tokens:,} tokens, the model's context holds {context:,}"
+        )
+
+
+def logits_of(model: Any, prompt: Sequence[int], completion: Sequence[int], device: Any) -> Any:
+    """What the model says before each token of the completion.
+
+    Args:
+        model: in evaluation mode; called without gradients, in whatever precision the caller has set.
+        prompt: its token ids, at least one.
+        completion: its token ids.
+        device: where the ids go.
+
+    Returns:
+        (tokens, vocabulary) logits, in the model's precision.
+
+    Raises:
+        TokensError: prompt or completion is empty, or both are too long for the model.
+    """
+    import torch
+
+    if not prompt or not completion:
+        raise TokensError(f"the {'completion' if prompt else 'prompt'} has no tokens")
+    refuse_long(model, len(prompt) + len(completion))
+    ids = torch.tensor([[*prompt, *completion]], device=device)
+    keep = len(completion) + 1
+    options = {"logits_to_keep": keep} if _keeps_logits(model) else {}
+    with torch.no_grad():
+        logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **options).logits
+    return logits[0, -keep:-1]
+
+
+def _keeps_logits(model: Any) -> bool:
+    """Whether the model can leave out the logits of the prompt."""
+    inner = model.get_base_model() if hasattr(model, "peft_config") else model
+    try:
+        return "logits_to_keep" in inspect.signature(type(inner).forward).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def figures(logits: Any, ids: Sequence[int], base: Any = None) -> dict[str, list[Any]]:
+    """Log-probability, entropy and rank of each token, and its KL to a base.
+
+    Args:
+        logits: (tokens, vocabulary), from `logits_of`.
+        ids: (tokens,) the completion.
+        base: as `logits`, of the base model; None for none.
+
+    Returns:
+        Columns: `logprob`, `entropy` (nats), `rank` (from 1), `likeliest` (an id), `likeliest_logprob`,
+        `base_logprob` and `kl`: Σ p·(log p − log q) over the vocabulary, nats.
+    """
+    import torch
+
+    names = ("logprob", "entropy", "rank", "likeliest", "likeliest_logprob", "base_logprob", "kl")
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for start in range(0, len(ids), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        chosen = torch.tensor(list(ids[rows]), device=logits.device).unsqueeze(1)
+        logp = torch.log_softmax(logits[rows].float(), dim=-1)
+        p = logp.exp()
+        own = logp.gather(1, chosen)
+        top, place = logp.max(dim=-1)
+        columns["logprob"] += _rounded(own.squeeze(1))
+        columns["entropy"] += _rounded(-torch.where(p > 0, p * logp, 0.0).sum(dim=-1))
+        columns["rank"] += ((logp > own).sum(dim=-1) + 1).tolist()
+        columns["likeliest"] += place.tolist()
+        columns["likeliest_logprob"] += _rounded(top)
+        if base is None:
+            columns["base_logprob"] += [None] * len(p)
+            columns["kl"] += [None] * len(p)
+            continue
+        logq = torch.log_softmax(base[rows].to(logits.device).float(), dim=-1)
+        columns["base_logprob"] += _rounded(logq.gather(1, chosen).squeeze(1))
+        # Rounding can leave a sum of nothing a little below 0, which no KL is.
+        columns["kl"] += _rounded(torch.where(p > 0, p * (logp - logq), 0.0).sum(dim=-1).clamp(min=0.0))
+    return columns
+
+
+def _rounded(values: Any) -> list[float]:
+    return [round(value, DIGITS) for value in values.tolist()]
+
+
+def tokens_of(
+    tokenizer: Any, prompt: Sequence[int], ids: Sequence[int], columns: dict[str, list[Any]]
+) -> tuple[Token, ...]:
+    """Put texts and figures together.
+
+    Args:
+        tokenizer: that of the run.
+        prompt: token ids before the completion.
+        ids: the completion.
+        columns: what `figures` gave.
+    """
+    special = set(tokenizer.all_special_ids)
+    texts = token_texts(tokenizer, prompt, ids)
+    likeliest = {token: tokenizer.decode([token]) for token in set(columns["likeliest"])}
+    return tuple(
+        Token(
+            id=token,
+            text=texts[place],
+            special=token in special,
+            logprob=columns["logprob"][place],
+            entropy=columns["entropy"][place],
+            rank=columns["rank"][place],
+            likeliest=likeliest[columns["likeliest"][place]],
+            likeliest_logprob=columns["likeliest_logprob"][place],
+            base_logprob=columns["base_logprob"][place],
+            kl=columns["kl"][place],
+        )
+        for place, token in enumerate(ids)
+    )
+
+
+def token_texts(tokenizer: Any, before: Sequence[int], ids: Sequence[int]) -> list[str]:
+    """What each token adds to the text.
+
+    A character of several tokens stands with the last of them. Each is read behind the token before, for
+    some tokenizers leave out the blank of a first word.
+    """
+    texts: list[str] = []
+    whole = [*before[-1:], *ids]
+    start = first = len(whole) - len(ids)
+    for place in range(first, len(whole)):
+        ahead = tokenizer.decode(whole[start - 1 : start]) if start else ""
+        both = tokenizer.decode(whole[max(0, start - 1) : place + 1])
+        text = both[len(ahead) :] if both.startswith(ahead) else tokenizer.decode(whole[start : place + 1])
+        last = place == len(whole) - 1
+        if text.endswith("�") and not last and place - start < MOST_PARTS - 1:
+            texts.append("")
+            continue
+        texts.append(text)
+        start = place + 1
+    return texts
+
+
+def refused(error: Exception) -> TokensError:
+    """What a model's or a tokenizer's exception says, as a sentence."""
+    first = str(error).strip().partition("\n")[0]
+    return TokensError(one_line(f"{type(error).__name__}: {first}", 300))
