@@ -65,6 +65,7 @@ REWARDS: tuple[Action, ...] = (
            "Load the rewards and score again; saving a file does it too.", "rewards",
            footer=12, part="scored"),
     Action("rewards.copy", "y", "", "Copy the whole sample, over SSH too.", "rewards"),
+    Action("rewards.data", "D", "", "Look at the rows of the dataset as training will see them.", "rewards"),
     Action("probes.back", "escape", "back", "Back to the samples.", "probes", footer=1, shown="esc"),
     Action("probes.down", "j", "scroll", "A line on.", "probes", footer=2, shown="j k"),
     Action("probes.up", "k", "", "A line back.", "probes"),

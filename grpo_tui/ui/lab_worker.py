@@ -99,6 +99,11 @@ class LabWorker(Calling, Growing, Generating):
         """The file of the open config; None for functions alone."""
         return self._config.path if self._config is not None else None
 
+    @property
+    def config(self) -> RunConfig | None:
+        """The open config; None before one is read."""
+        return self._config
+
     def open(self, config: Callable[[], RunConfig], origin: Origin, title: str) -> None:
         """Load the rewards of a config and score samples from somewhere."""
         self._ask("open", lambda: self._open(config, origin, title), clear=True)

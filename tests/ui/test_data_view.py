@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,8 +25,11 @@ from grpo_tui.preflight.facts import (
 )
 from grpo_tui.preflight.gold_rewards import GoldReward
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.config_wish import ConfigWish
 from grpo_tui.ui.screens.data import DataScreen
+from grpo_tui.ui.screens.rewards import RewardsScreen
 from tests.ui.conftest import app_on, shown, until
+from tests.ui.recorded_run import NOW
 
 EVIL = "\x1b]52;c;aGk=\x07[/INST] [@click=app.bell]x"
 TOTAL = 30
@@ -262,3 +266,24 @@ async def test_leaving_ends_the_threads(answering: type[Answering]) -> None:
         await until(
             pilot, lambda: not [w for w in app.workers if w.group.startswith("data") and w.is_running]
         )
+
+
+@pytest.mark.parametrize(("pane", "key"), [("config", "d"), ("rewards", "D")])
+async def test_it_opens_over_the_panes_that_have_a_config(pane: str, key: str) -> None:
+    config = load_config(DEMO)
+    wish = ConfigWish(DEMO) if pane == "config" else None
+    app = GrpoApp([Path("runs")], None, config=wish, clock=lambda: NOW)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen: Any = app.screen
+        if pane == "config":
+            await until(pilot, lambda: screen.evaluation is not None)
+        else:
+            await pilot.press("3")
+            await until(pilot, lambda: isinstance(app.screen, RewardsScreen))
+            screen = app.screen
+            screen.worker = SimpleNamespace(config=config, stop=lambda: None)
+        await pilot.press(key)
+        await until(pilot, lambda: isinstance(app.screen, DataScreen))
+        await until(pilot, lambda: "row 1 of 30" in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is screen)

@@ -205,6 +205,19 @@ class SampleEditing(Shell):
         dialog = SourceDialog(folder.root if folder is not None else None, dataset=self.report.batch > 0)
         self._pane.app.push_screen(dialog, chosen)
 
+    def action_rewards_data(self) -> None:
+        """The rows of the config's dataset, over this pane."""
+        config = self.worker.config if self.worker is not None else None
+        if config is None or not config.model:
+            self._pane.app.notify(
+                "Functions alone have no rows; open a config: grpo-tui rewards CONFIG.yaml",
+                severity="warning", markup=False,
+            )  # fmt: skip
+            return
+        from grpo_tui.ui.screens.data import DataScreen
+
+        self._pane.app.push_screen(DataScreen(config.path or Path(config.cwd), config=config))
+
     # -- how -------------------------------------------------------------------------------------
 
     def _ask_for(self, title: str, sample: Sample, index: int, then: Any) -> None:
