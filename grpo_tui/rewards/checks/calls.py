@@ -36,6 +36,8 @@ def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> list[Find
         result: what it gave.
         samples: what it was given.
     """
+    if result.failure is not None and result.failure.kind == "skipped":
+        return []  # nobody called it
     found = []
     shape = _shape(result)
     if shape is not None:
