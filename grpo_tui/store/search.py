@@ -58,7 +58,9 @@ FIRST_BLOCK = 1_500
 SAMPLE = 40
 """Texts by which it is known which characters are rare."""
 SCANS = 4
-"""Most statements at once, each on a core of its own."""
+"""Most statements at once in this process, each on a core of its own."""
+CHILDREN = 8
+"""Most child processes, on up to half of the cores where there are many."""
 
 _PAIRS = "generation_group g CROSS JOIN completion c ON c.group_id = g.id"
 
@@ -86,7 +88,7 @@ class Search(RolloutQueries):
 
     Args:
         path: `run.db`.
-        scans: How many statements run at once; by default one for each of up to four cores.
+        scans: How many statements run at once; by default as many as cores, within `SCANS` and `CHILDREN`.
 
     Raises:
         RunDatabaseError: From the constructor, when there is no readable `run.db`.
@@ -94,10 +96,12 @@ class Search(RolloutQueries):
 
     def __init__(self, path: Path, scans: int | None = None) -> None:
         super().__init__(path)
-        count = min(SCANS, os.cpu_count() or 1) if scans is None else scans
+        cores = os.cpu_count() or 1
+        count = min(SCANS, cores) if scans is None else scans
+        children = min(CHILDREN, max(count, cores // 2)) if scans is None else scans
         if not os.access(path.parent, os.W_OK):
-            count = 1  # each connection may have to copy the file first
-        self._count = max(1, count)
+            count = children = 1  # each connection may have to copy the file first
+        self._count, self._most_children = max(1, count), max(1, children)
         self._direct: list[DirectScan] = []
         self._children: list[ChildScan] = []
         self._frequent: Counter[str] | None = None
@@ -142,10 +146,10 @@ class Search(RolloutQueries):
         job, counts = self._job(query, sort, superseded, after_group)
         state = _State(job, counts, began, on_part)
         cancel = cancel or threading.Event()
-        blocks = self._blocks(job.found, after_group)
-        scans = self._scans(in_children=job.heavy)
+        blocks = list(self._blocks(job.found, after_group))
+        scans = self._scans(len(blocks), in_children=job.heavy)
         by_step = bool(job.found.sort) and job.found.sort[0].field.name == "step"
-        trouble = state.run(blocks, scans, cancel, began + limit_s, limit if by_step else None)
+        trouble = state.run(iter(blocks), scans, cancel, began + limit_s, limit if by_step else None)
         for child in [child for child in self._children if child.ended]:
             self._children.remove(child)
             child.close()
@@ -250,14 +254,17 @@ class Search(RolloutQueries):
                 high -= groups
             size = min(BLOCK, 2 * size)
 
-    def _scans(self, *, in_children: bool) -> list[Scan]:
+    def _scans(self, blocks: int, *, in_children: bool) -> list[Scan]:
+        """Who runs the statements; never more of them than there are blocks, but one."""
         if in_children:
-            while len(self._children) < self._count:
+            count = max(1, min(self._most_children, blocks))
+            while len(self._children) < count:
                 self._children.append(ChildScan(self.path))
-            return list(self._children)
-        while len(self._direct) < self._count:
+            return list(self._children[:count])
+        count = max(1, min(self._count, blocks))
+        while len(self._direct) < count:
             self._direct.append(DirectScan(self.path))
-        return list(self._direct)
+        return list(self._direct[:count])
 
 
 class _State:
