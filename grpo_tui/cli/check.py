@@ -22,7 +22,7 @@ from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.preflight.report import PARTS, ChecklistItem, Preflight
 from grpo_tui.preflight.static import Source, Start
-from grpo_tui.present.formatting import plural
+from grpo_tui.present.formatting import plural, size
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import read_spec
 
@@ -196,11 +196,9 @@ def _item_lines(item: ChecklistItem, width: int) -> list[str]:
 
 def _plan_lines(plan: Any) -> list[str]:
     steps = plan.get("total_steps")
-    size, prompts = plan["generation_batch_size"], plan["prompts_per_step"]
-    counts = (
-        f"{plan['completions_per_step']} completions a step, {prompts:g} prompts; {size} are "
-        "generated at once"
-    )
+    batch, prompts = plan["generation_batch_size"], plan["prompts_per_step"]
+    counts = f"{plan['completions_per_step']} completions a step, {prompts:g} prompt{'s' * (prompts != 1)}"
+    counts += f"; {batch} are generated at once"
     length = f"{steps:,} steps" if steps is not None else "steps: not known without the data"
     precision = f"{plan['dtype']} weights" + (
         f", {plan['autocast']} autocast" if plan.get("autocast") else ""
@@ -209,19 +207,15 @@ def _plan_lines(plan: Any) -> list[str]:
     memory = plan.get("memory")
     if memory is not None:
         device = memory.get("device")
-        where = f" of {_gigabytes(device['memory_bytes'])} ({one_line(device['name'], 40)})" if device else ""
+        where = f" of {size(device['memory_bytes'])} ({one_line(device['name'], 40)})" if device else ""
         moment = WORDS[memory["peak_moment"]]
-        said.append(f"      about {_gigabytes(memory['peak_bytes'])}{where} at the peak, {moment}")
+        said.append(f"      about {size(memory['peak_bytes'])}{where} at the peak, {moment}")
     duration = plan.get("duration")
     if duration is not None and duration.get("total_s") is not None:
         from grpo_tui.present.formatting import duration as spoken
 
         said.append(f"      about {spoken(duration['total_s'])}, by {one_line(duration['run'], 40)}")
     return said
-
-
-def _gigabytes(count: float) -> str:
-    return f"{count / 1e9:.1f} GB"
 
 
 def verdict(result: Preflight) -> str:

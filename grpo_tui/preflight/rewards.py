@@ -73,7 +73,12 @@ def look_at_rewards(
             dataset = dataset_rows(lab, config, ROWS)
             samples = samples_from(lab, config, dataset, Origin("gold", ROWS))
             wish = Wish(tell=lambda name, what: say(f"{name}: {what}" if name else what))
-            found = report(lab, samples, dataset, wish)
+            models = [info for info in lab.functions if info.kind == "model"]
+            called = [info.index for info in lab.functions if info.kind != "model"]
+            if not called:
+                return RewardLook(tuple(_not_loaded(info, config, line_of) for info in models))
+            scored = lab.score(samples, only=called, tell=wish.tell)
+            found = report(lab, samples, dataset, wish, scored)
     except (LabError, SampleError) as error:
         if cancel.is_set():
             return RewardLook()
@@ -84,8 +89,23 @@ def look_at_rewards(
     results = found.scored.functions
     names = tuple(result.info.name for result in results if result.failure is None)
     infos = {result.info.name: result.info for result in results}
-    placed = tuple(_placed(f, infos.get(f.field or ""), config, line_of) for f in found.findings)
-    return RewardLook(placed, len(found.scored.samples), names, True)
+    skipped = {info.name for info in models}
+    placed = [
+        _placed(f, infos.get(f.field or ""), config, line_of)
+        for f in found.findings
+        if f.field not in skipped
+    ]
+    placed += [_not_loaded(info, config, line_of) for info in models]
+    return RewardLook(tuple(placed), len(found.scored.samples), names, True)
+
+
+def _not_loaded(info: FunctionInfo, config: RunConfig, line_of: LineOf | None) -> Finding:
+    """A reward model is as large as a policy, and a check loads no weights."""
+    key = _key_of(info, config)
+    message = (
+        f"the reward model {one_line(info.name, 80)} is not loaded by a check; `grpo-tui score` tries it"
+    )
+    return Finding("rewards.model", "info", key, line_of(key) if line_of is not None else None, message)
 
 
 def _placed(

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from grpo_tui.cli.launcher import launcher_words, world_size
-from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.demo import DEMO_CONFIG, DEMO_DIR, DEMO_MODEL
 from grpo_tui.preflight.run import QUICK, Children, check
 from grpo_tui.preflight.static import Source, Start
 from tests.preflight.machines import A100, machine, serving
@@ -183,3 +183,19 @@ def test_a_plain_config_on_the_demo_model_is_clean_with_its_rows(children: Child
     )
     found = check(Source(file), Start(root=tmp_path / "run"), children=children)
     assert [f for f in found.findings if f.severity != "info"] == []
+
+
+def test_a_reward_model_is_not_loaded_and_said_to_be_left_out(children: Children, tmp_path: Path) -> None:
+    text = (
+        DEMO_CONFIG.read_text()
+        .replace(": model ", f": {DEMO_MODEL} ")
+        .replace("source: ", f"source: {DEMO_DIR}/")
+    )
+    text = text.replace("dataset: task", f"dataset: {DEMO_DIR}/task")
+    file = tmp_path / "judged.yaml"
+    file.write_text(f"reward_model_name_or_path: {tmp_path}\n{text}")
+    found = check(Source(file), Start(root=tmp_path / "run"), children=children, parts=("static", "rewards"))
+    assert [f for f in found.findings if f.severity != "info"] == []
+    left = [f for f in found.advice if f.id == "rewards.model"]
+    assert [(f.field, f.line) for f in left] == [("reward_model_name_or_path", 1)]
+    assert [item.evidence for item in found.checklist][1].startswith("correctness, format, incremental: 8")
