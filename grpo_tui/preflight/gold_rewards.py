@@ -12,7 +12,7 @@ from grpo_tui.preflight.facts import RowView
 from grpo_tui.rewards.gold_forms import GoldForm, forms_for
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.samples import gold_and_wrong
-from grpo_tui.rewards.score_report import FunctionScore
+from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class GoldReward:
         wrong: for a wrong one.
         form: how the answer was written.
         failure: why it could not score; empty otherwise.
+        skipped: why it was not asked; empty otherwise.
     """
 
     name: str
@@ -34,6 +35,7 @@ class GoldReward:
     wrong: float | None
     form: str
     failure: str = ""
+    skipped: str = ""
 
 
 def gold_rewards(lab: Lab, row: RowView) -> tuple[GoldReward, ...]:
@@ -48,11 +50,24 @@ def gold_rewards(lab: Lab, row: RowView) -> tuple[GoldReward, ...]:
     samples = gold_and_wrong([{"prompt": row.prompt, "columns": row.columns}], forms, row.answer_column)
     if not samples:
         return ()
-    return tuple(_best(result, forms) for result in lab.score(samples, repeat_limit_s=0.0).functions)
+    asked = [info.index for info in lab.functions if info.kind != "model"]
+    if not asked:
+        return tuple(_unasked(info) for info in lab.functions)
+    return tuple(
+        _best(result, forms) for result in lab.score(samples, only=asked, repeat_limit_s=0.0).functions
+    )
+
+
+def _unasked(info: FunctionInfo) -> GoldReward:
+    """A reward model may be as large as the policy."""
+    skipped = "a reward model, which is not loaded for a look"
+    return GoldReward(info.name, info.weight, None, None, "", skipped=skipped)
 
 
 def _best(result: FunctionScore, forms: tuple[GoldForm, ...]) -> GoldReward:
     """The form that a function tells apart best, else the one that it likes best; samples come in pairs."""
+    if result.info.kind == "model":
+        return _unasked(result.info)
     name, weight = result.info.name, result.info.weight
     if result.failure is not None:
         return GoldReward(name, weight, None, None, "", result.failure.text)

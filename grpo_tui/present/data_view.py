@@ -122,6 +122,9 @@ def _gold_block(golds: Sequence[GoldReward] | None, waiting: str) -> Block:
         return Block(title, (), (Row("", waiting or "waiting for the lab …", "dim"),))
     rows = []
     for gold in golds:
+        if gold.skipped:
+            rows.append(Row(gold.name, gold.skipped, "dim"))
+            continue
         if gold.failure:
             rows.append(Row(gold.name, f"✗ {gold.failure}", "bad"))
             continue

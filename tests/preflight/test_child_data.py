@@ -165,6 +165,7 @@ CASES: list[tuple[Any, str, str, str, Any]] = [
     ),
     ("", "", "error data.unreadable", "is empty", None),
     ('{"prompt": "x"}\n{"prompt": \n', "", "error data.unreadable", "rows.jsonl:2", None),
+    (PLAIN, "filters: {drop_null: [hint]}", "error data.unusable", "drop_null names the column hint", None),
     (PLAIN, "columns: {prompt: quest}", "error data.unusable", "wants prompt from the column quest", None),
 ]  # fmt: skip
 

@@ -43,18 +43,16 @@ class Hub:
 
     def model(self, name: str, revision: str = "main") -> Whereabouts:
         """Say where a model is."""
-        folder = Path(name).expanduser()
-        if folder.is_dir():
-            return _in_folder(name, folder)
+        if os.path.isdir(name):
+            return _in_folder(name, Path(name))
         if _is_path(name):
             return Whereabouts(name, "missing", problem=f"there is no folder {name}")
         return self._once("model", name, revision, lambda: _cached_model(name, revision))
 
     def dataset(self, name: str, revision: str = "main") -> Whereabouts:
         """Say where a dataset is that is no file."""
-        folder = Path(name).expanduser()
-        if folder.is_dir():
-            return Whereabouts(name, "folder", str(folder), _size(folder, everything=True), 0)
+        if os.path.isdir(name):
+            return Whereabouts(name, "folder", name, _size(Path(name), everything=True), 0)
         if _is_path(name):
             return Whereabouts(name, "missing", problem=f"there is no file or folder {name}")
         return self._once("dataset", name, revision, lambda: _cached_dataset(name))

@@ -15,7 +15,7 @@ from typing import Any
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import AnswerSpec, Filters, Section
 from grpo_tui.core.answers import extract
-from grpo_tui.data.filters import is_missing, prompt_key
+from grpo_tui.data.filters import drop_nulls, is_missing, prompt_key
 from grpo_tui.data.load import split_off
 from grpo_tui.data.mapping import as_messages, map_rows, prompt_problem
 from grpo_tui.data.sources import DataError
@@ -77,8 +77,7 @@ def map_table(table: Table, config: RunConfig) -> Mapped:
     section = config.section
     prompt_source = section.columns.get("prompt", "prompt")
     raw = table.columns.get(prompt_source, [])
-    good = next((i for i, prompt in enumerate(raw) if prompt_problem(prompt) is None), 0)
-    names = _columns_after(table, section, good)
+    names = _columns_after(table, section)
     sources = {name: section.columns.get(name, name) for name in names}
     values = {name: table.columns[source] for name, source in sources.items() if source in table.columns}
     spec = section.answer
@@ -152,19 +151,18 @@ def hold_out(mapped: Mapped, config: RunConfig) -> str:
     return "" if split.kept else f"every row has the same prompt as one of the {count} held out"
 
 
-def _columns_after(table: Table, section: Section, place: int) -> list[str]:
-    """Column names after mapping, from mapping one row; the filters and the answer are looked at apart."""
+def _columns_after(table: Table, section: Section) -> list[str]:
+    """Column names after mapping, by mapping a row in which every value is the same text.
+
+    The filters and the answer are looked at apart.
+    """
     import datasets
 
-    bare = replace(section, filters=Filters(), answer=None)
-    row = table.row(place)
-    if prompt_problem(row.get(section.columns.get("prompt", "prompt"))) is not None:
-        row[section.columns.get("prompt", "prompt")] = "-"  # no row has one: the columns can still be mapped
-        if section.columns.get("prompt", "prompt") not in table.columns:
-            row.pop(section.columns.get("prompt", "prompt"))
-    one = datasets.Dataset.from_list([row])
-    mapped, _ = map_rows(one, bare, table.origin)
+    one = datasets.Dataset.from_list([dict.fromkeys(table.columns, "-")])
+    mapped, _ = map_rows(one, replace(section, filters=Filters(), answer=None), table.origin)
     names = list(mapped.column_names)
+    if section.filters.drop_null:
+        drop_nulls(mapped, section.filters, None, names, table.origin)  # a column that it names may be absent
     spec = section.answer
     if spec is not None:
         try:

@@ -7,6 +7,7 @@ is training's business. It knows the config's sources and no mapping.
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -167,5 +168,4 @@ def _hub_names(config: RunConfig) -> list[str]:
 
 
 def _is_local(name: str) -> bool:
-    path = Path(name)
-    return path.is_dir() or (path.is_file() and path.suffix.lower() in DATA_SUFFIXES)
+    return os.path.isdir(name) or (os.path.isfile(name) and name.lower().endswith(DATA_SUFFIXES))
