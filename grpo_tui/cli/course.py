@@ -14,8 +14,8 @@ from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import print_lines, terminal_width
 from grpo_tui.core.text import one_line, prompt_text
-from grpo_tui.present.course import course
-from grpo_tui.present.course_lines import course_lines, visit_lines
+from grpo_tui.present.course import course, probe_course
+from grpo_tui.present.course_lines import course_lines, probe_lines, visit_lines
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
@@ -37,14 +37,19 @@ def _run(parsed: Any, reader: RunReader) -> int:
     functions = reader.reward_functions()
     stretches = course(reader, [function.weight for function in functions], stretches=parsed.stretches)
     names = [function.name for function in functions]
+    probes = probe_course(reader, len(functions))
     if parsed.json:
         rows = [
             {**asdict(s), "mixed": s.mixed, "shares": dict(zip(names, s.shares, strict=False))}
             for s in stretches
         ]
-        print(json.dumps(finite_json({"stretches": rows}), ensure_ascii=False))
-    else:
-        print_lines(course_lines(stretches, names, terminal_width()))
+        asked = [{**asdict(p), "rewards": dict(zip(names, p.rewards, strict=True))} for p in probes]
+        print(json.dumps(finite_json({"stretches": rows, "probes": asked}), ensure_ascii=False))
+        return OK
+    print_lines(course_lines(stretches, names, terminal_width()))
+    if probes:
+        print("\nprobe prompts")
+        print_lines(probe_lines(probes, names, terminal_width()))
     return OK
 
 

@@ -78,9 +78,7 @@ def course(
         right, wrong = top.get(bucket.first), low.get(bucket.first)
         between = None if bucket.mean is None else max(0.0, bucket.mean - (right or 0) - (wrong or 0))
         groups = _picked(reader, bucket.first, bucket.last)
-        found.append(
-            _looked_into(groups, weights, bucket.first, bucket.last, (right, wrong, between))
-        )
+        found.append(_looked_into(groups, weights, bucket.first, bucket.last, (right, wrong, between)))
     return found
 
 
@@ -122,3 +120,45 @@ def _looked_into(
         worse_tokens=mean(c.tokens for c in completions if c.advantage < 0),
         shares=tuple(shares_of(sums, len(weights))) if sums else (),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeStep:
+    """What the probe prompts got at one step.
+
+    Attributes:
+        answered: completions.
+        total: their mean total, None when none was scored.
+        rewards: mean of each function, in order.
+        truncated: share that was cut off.
+    """
+
+    step: int
+    answered: int
+    total: float | None
+    rewards: tuple[float | None, ...]
+    truncated: float
+
+
+def probe_course(reader: RunReader, functions: int, *, most: int = STRETCHES) -> list[ProbeStep]:
+    """The probe prompts over the run: the first and the last time and others between, at most `most`.
+
+    Args:
+        reader: the run.
+        functions: how many reward functions it has.
+        most: steps at most.
+    """
+    steps = [stat.step for stat in reader.step_stats(mode="probe")]
+    if len(steps) > most:
+        steps = [steps[n * (len(steps) - 1) // (most - 1)] for n in range(most)]
+    found = []
+    for step in steps:
+        groups = reader.groups(first_step=step, last_step=step, mode="probe", limit=1_000)
+        done = [c for group in groups for c in group.completions]
+        if done:
+            rewards = tuple(
+                mean(c.rewards[k] if k < len(c.rewards) else None for c in done) for k in range(functions)
+            )
+            cut = sum(c.truncated for c in done) / len(done)
+            found.append(ProbeStep(step, len(done), mean(c.total for c in done), rewards, cut))
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.course import Stretch
+from grpo_tui.present.course import ProbeStep, Stretch
 from grpo_tui.present.formatting import compact, percent, within
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.train_view import Span
@@ -25,6 +25,8 @@ KINDS: tuple[tuple[str, str, str, str], ...] = (
 """Attribute, sign, colour and words of each kind, from the top of a column down."""
 
 Line = list[Span]
+_Figure = tuple[str, Sequence[float | None], Callable[[float | None], str], tuple[float, float] | None]
+"""Title, values over the run, how one is spelled, and the ends of the scale."""
 
 
 def course_lines(stretches: Sequence[Stretch], names: Sequence[str], width: int) -> list[Line]:
@@ -68,9 +70,7 @@ def _column(stretch: Stretch) -> list[tuple[str, str]]:
 
 
 def _figures(stretches: Sequence[Stretch], names: Sequence[str], width: int) -> list[Line]:
-    rows: list[
-        tuple[str, Sequence[float | None], Callable[[float | None], str], tuple[float, float] | None]
-    ] = [
+    rows: list[_Figure] = [
         ("different texts in a group", [s.distinct for s in stretches], percent, (0.0, 1.0)),
         ("repeated runs of 4 words", [s.repeated for s in stretches], percent, (0.0, 1.0)),
         ("tokens, advantage above 0", [s.better_tokens for s in stretches], compact, None),
@@ -79,6 +79,11 @@ def _figures(stretches: Sequence[Stretch], names: Sequence[str], width: int) -> 
     for number, name in enumerate(names):
         shares = [s.shares[number] if number < len(s.shares) else None for s in stretches]
         rows.append((f"share of {name}", shares, percent, (0.0, 1.0)))
+    return _rows(rows, width)
+
+
+def _rows(rows: Sequence[_Figure], width: int) -> list[Line]:
+    """A line for each figure: its first and last value, and a small curve."""
     label = 28 if width >= 70 else 20
     room = max(4, min(48, width - label - 24))
     lines: list[Line] = [[(f"  {'':{label}}{'first':>8}{'last':>9}   over the run", "dim")]]
@@ -94,6 +99,17 @@ def _figures(stretches: Sequence[Stretch], names: Sequence[str], width: int) -> 
             ]
         )
     return lines
+
+
+def probe_lines(steps: Sequence[ProbeStep], names: Sequence[str], width: int) -> list[Line]:
+    """How the probe prompts were answered over the run: the mean total and each function's mean."""
+    first, last = steps[0], steps[-1]
+    rows: list[_Figure] = [("mean total", [s.total for s in steps], compact, None)]
+    for number, name in enumerate(names):
+        rows.append((name, [s.rewards[number] for s in steps], compact, None))
+    rows.append(("cut off", [s.truncated for s in steps], percent, (0.0, 1.0)))
+    told = f"  {last.answered} answers at each of {len(steps)} steps, {first.step:,} to {last.step:,}"
+    return [[(told, "dim")], *_rows(rows, width)]
 
 
 def visit_lines(visits: Sequence[Visit], here: int, width: int) -> list[Line]:

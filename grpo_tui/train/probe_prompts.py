@@ -1,4 +1,4 @@
-"""Every so many steps the same prompts are answered and scored, and kept beside the training's groups.
+"""Before training and every so many steps the same prompts are answered, scored and kept beside the groups.
 
 At the safe point, so that no later number changes: random states, TRL's metrics and what rewards have
 learned stay as they were. The rewards are called where training calls them; asynchronous ones and reward
@@ -14,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from transformers import TrainerCallback
 
 from grpo_tui.core.records import Completion, GenerationBatch, Group, Record
 from grpo_tui.train import compat
@@ -160,6 +162,18 @@ class ProbePrompts:
         if sentence not in self._told:
             self._told.add(sentence)
             print(f"grpo-tui: {sentence}", file=sys.stderr, flush=True)
+
+
+class AskedAtFirst(TrainerCallback):
+    """Asks before the first step of a run, so that the untrained policy stands beside what it becomes."""
+
+    def __init__(self, probes: ProbePrompts) -> None:
+        self._probes = probes
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A resumed run was asked already."""
+        if state.global_step == 0:
+            self._probes.safe_point()
 
 
 def _callable_here(function: Any) -> bool:

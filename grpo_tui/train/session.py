@@ -112,8 +112,8 @@ class Session:
     def ask_while_training(
         self, rows: Sequence[Mapping[str, Any]], *, every: int, count: int, temperature: float | None
     ) -> None:
-        """Have prompts answered and scored every so many steps; call after `join`. See `ProbePrompts`."""
-        from grpo_tui.train.probe_prompts import ProbePrompts
+        """Have prompts answered and scored before training and every so many steps; call after `join`."""
+        from grpo_tui.train.probe_prompts import AskedAtFirst, ProbePrompts
 
         probes = ProbePrompts(
             self._trainer,
@@ -134,6 +134,7 @@ class Session:
             probes.safe_point()
 
         self.controller.on_safe_point = on_safe_point
+        self._trainer.add_callback(AskedAtFirst(probes))
 
     def _follow_folder(self) -> None:
         """Save where the run folder is now; when it was deleted, beside its name, which may be another's."""

@@ -10,10 +10,11 @@ from statistics import fmean
 import pytest
 
 from grpo_tui.cli.main import main
+from grpo_tui.core import records as r
 from grpo_tui.core.repetition import repeated_share
 from grpo_tui.core.statistics import kind_of_group
-from grpo_tui.present.course import course
-from grpo_tui.present.course_lines import HEIGHT, course_lines, visit_lines
+from grpo_tui.present.course import course, probe_course
+from grpo_tui.present.course_lines import HEIGHT, course_lines, probe_lines, visit_lines
 from grpo_tui.store.reader import RunReader
 from tests.ui.recorded_run import FUNCTIONS, GROUPS, RecordedRun
 
@@ -91,6 +92,28 @@ def test_steps_before_and_after(reader: RunReader) -> None:
     assert reader.groups_in_turn(second) == (first, second + GROUPS)
     assert reader.groups_in_turn(last)[1] is None
     assert reader.groups_in_turn(99_999) == (None, None)
+
+
+def test_probe_prompts_are_followed_from_before_training_on(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path)
+    for number, step in enumerate((0, 50, 100)):
+        done = tuple(
+            r.Completion(i, "x", (1.0 * number, None, 0.5), 2.0 * number, 0.0, 3, i == 0) for i in range(4)
+        )
+        group = r.Group(0, "held", {}, done)
+        run.write(r.GenerationBatch(1, 900 + number, 0, "probe", step, step, run.at(step), (group,)))
+    reader = RunReader(run.folder.database)
+    steps = probe_course(reader, 3)
+    assert [(p.step, p.answered, p.total, p.truncated) for p in steps] == [
+        (0, 4, 0.0, 0.25), (50, 4, 2.0, 0.25), (100, 4, 4.0, 0.25),
+    ]  # fmt: skip
+    assert steps[2].rewards == (2.0, None, 0.5)
+    assert [p.step for p in probe_course(reader, 3, most=2)] == [0, 100]
+    text = "\n".join("".join(part for part, _ in line) for line in probe_lines(steps, NAMES, 80))
+    assert "4 answers at each of 3 steps, 0 to 100" in text
+    assert [visit.mode for visit in reader.visits(reader.groups(mode="probe")[0].prompt_key)] == ["probe"] * 3
+    reader.close()
+    run.close()
 
 
 def test_the_command_says_the_same(run: RecordedRun, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ def test_no_later_number_changes(run: Any, tmp_path: Path) -> None:
 def test_the_answers_are_kept_with_their_rewards_in_a_mode_of_their_own(run: Any) -> None:
     reader = RunReader(RunFolder(run[2]).database)
     groups = reader.groups(mode="probe", limit=100)
-    assert [group.step for group in groups] == [2, 2, 2, 4, 4, 4]
+    assert [group.step for group in groups] == [0, 0, 0, 2, 2, 2, 4, 4, 4]
     assert [group.prompt for group in groups[:3]] == [row["prompt"] for row in ROWS]
     assert [group.columns for group in groups[:3]] == [{"answer": row["answer"]} for row in ROWS]
     assert {group.step for group in reader.groups(mode="train", limit=100)} == {1, 2, 3, 4}
@@ -96,9 +96,11 @@ def test_a_reward_that_fails_on_a_probe_abstains_and_the_run_goes_on(
     assert "picky_of_probes does not score probe prompts: ValueError: not that one" in said
     assert "a probe prompt cannot be asked: the prompt has" in said
     reader = RunReader(RunFolder(folder).database)
-    (group,) = reader.groups(mode="probe", limit=9)
-    assert group.completions[0].rewards[1] is None
-    assert group.completions[0].total == group.completions[0].rewards[0]
+    groups = reader.groups(mode="probe", limit=9)
+    assert [group.step for group in groups] == [0, 1]
+    for group in groups:
+        assert group.completions[0].rewards[1] is None
+        assert group.completions[0].total == group.completions[0].rewards[0]
     reader.close()
 
 

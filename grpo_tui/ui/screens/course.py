@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.course_lines import course_lines, visit_lines
+from grpo_tui.present.course_lines import course_lines, probe_lines, visit_lines
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
@@ -21,7 +21,7 @@ from grpo_tui.ui.widgets.footer import Footer
 from grpo_tui.ui.widgets.header import Header
 
 if TYPE_CHECKING:
-    from grpo_tui.present.course import Stretch
+    from grpo_tui.present.course import ProbeStep, Stretch
     from grpo_tui.present.group_card import GroupCard
     from grpo_tui.store.reader import Visit
 
@@ -33,6 +33,7 @@ class CourseLines(LineScroll):
         super().__init__(id="course-lines")
         self._names, self._card = tuple(names), card
         self.stretches: tuple[Stretch, ...] | None = None
+        self.probes: tuple[ProbeStep, ...] = ()
         self.visits: tuple[Visit, ...] = ()
 
     def lines(self, width: int) -> list[Line]:
@@ -42,6 +43,10 @@ class CourseLines(LineScroll):
             lines.append([Span("  Looking through the run …", "dim")])
         else:
             found = course_lines(self.stretches, self._names, width)
+            lines += [[Span(text, role) for text, role in line] for line in found]
+        if self.probes:
+            lines += [(), ruled([[Span("probe prompts", "title")]], width)]
+            found = probe_lines(self.probes, self._names, width)
             lines += [[Span(text, role) for text, role in line] for line in found]
         if self._card is not None:
             prompt = one_line(self._card.prompt.strip(), max(12, width - 40))
@@ -78,12 +83,15 @@ class CourseScreen(LeftOnce, Screen[None], Shell):
         self.query_one(Footer).show(self.shell.view)
         self._lines.focus()
 
-    def take(self, stretches: Sequence[Stretch] | None = None, visits: Sequence[Visit] | None = None) -> None:
-        """Show what was read."""
-        if stretches is not None:
-            self._lines.stretches = tuple(stretches)
-        if visits is not None:
-            self._lines.visits = tuple(visits)
+    def take_run(self, found: tuple[Sequence[Stretch], Sequence[ProbeStep]]) -> None:
+        """Show what was read of the run."""
+        stretches, probes = found
+        self._lines.stretches, self._lines.probes = tuple(stretches), tuple(probes)
+        self._lines.changed()
+
+    def take_visits(self, visits: Sequence[Visit]) -> None:
+        """Show what was read of the prompt."""
+        self._lines.visits = tuple(visits)
         self._lines.changed()
 
     def action_course_back(self) -> None:

@@ -253,6 +253,18 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
         else:
             self.app.push_screen(WhatIfScreen(self._folder.root, groups))
 
+    def action_generations_tokens(self) -> None:
+        """The tokens of the completion."""
+        from grpo_tui.ui.screens.tokens import TokensScreen
+
+        card, row = self.card, self.row
+        if self._folder is None or card is None or row is None:
+            self.app.notify("No completion is chosen.", severity="warning", markup=False)
+        else:
+            self.app.push_screen(
+                TokensScreen(self._folder.root, card.id, card.step, row.index, len(card.rows))
+            )
+
     def action_generations_newest(self) -> None:
         """The top of the list, where new ones come in."""
         self._focus("list")
@@ -269,7 +281,7 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
 
     def action_generations_course(self) -> None:
         """The run and the prompt over the steps."""
-        from grpo_tui.present.course import course
+        from grpo_tui.present.course import course, probe_course
         from grpo_tui.ui.screens.course import CourseScreen
 
         table, searches = self.query_one(CardTable), self.searches
@@ -278,8 +290,12 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
         weights = table.weights
         screen = CourseScreen(table.names, self.card)
         self.app.push_screen(screen)
-        screen.take(visits=self.visits)
-        searches.ask("course", lambda stores: course(stores.run, weights), screen.take)
+        screen.take_visits(self.visits)
+        searches.ask(
+            "course",
+            lambda stores: (course(stores.run, weights), probe_course(stores.run, len(weights))),
+            screen.take_run,
+        )
 
     # -- parts -----------------------------------------------------------------------------------
 
