@@ -6,13 +6,15 @@ It is given a lab. What is wrong with a reward is for `rewards.checks` to say.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from grpo_tui.config.batch import LineOf
+from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.trl_rewards import TRL_NAMES
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.lab import Lab, LabError
@@ -65,73 +67,89 @@ def look_at_rewards(
     """
     say = progress or (lambda what: None)
     cancel = cancel or threading.Event()
+    kept, keys, models = split_models(config)
+    left_out = tuple(_left_out(key, name, line_of) for key, name in models)
+    if not keys:
+        return RewardLook(left_out)
     try:
         with _ending(lab, cancel):
             say("loading the rewards")
-            lab.load(config)
+            lab.load(kept)
             say("reading rows for the rewards")
-            dataset = dataset_rows(lab, config, ROWS)
-            samples = samples_from(lab, config, dataset, Origin("gold", ROWS))
+            dataset = dataset_rows(lab, kept, ROWS)
+            samples = samples_from(lab, kept, dataset, Origin("gold", ROWS))
             wish = Wish(tell=lambda name, what: say(f"{name}: {what}" if name else what))
-            models = [info for info in lab.functions if info.kind == "model"]
-            called = [info.index for info in lab.functions if info.kind != "model"]
-            if not called:
-                return RewardLook(tuple(_not_loaded(info, config, line_of) for info in models))
-            scored = lab.score(samples, only=called, tell=wish.tell)
-            found = report(lab, samples, dataset, wish, scored)
+            found = report(lab, samples, dataset, wish)
     except (LabError, SampleError) as error:
         if cancel.is_set():
             return RewardLook()
         message = f"the rewards could not be tried: {one_line(str(error), 400)}"
         key = "grpo_tui.rewards" if config.section.rewards else "reward_funcs"
         line = line_of(key) if line_of is not None else None
-        return RewardLook((Finding("rewards.not-tried", "error", key, line, message),))
+        return RewardLook((Finding("rewards.not-tried", "error", key, line, message), *left_out))
     results = found.scored.functions
     names = tuple(result.info.name for result in results if result.failure is None)
     infos = {result.info.name: result.info for result in results}
-    skipped = {info.name for info in models}
-    placed = [
-        _placed(f, infos.get(f.field or ""), config, line_of)
-        for f in found.findings
-        if f.field not in skipped
+    placed = [_placed(f, infos.get(f.field or ""), keys, line_of) for f in found.findings]
+    return RewardLook((*placed, *left_out), len(found.scored.samples), names, True)
+
+
+def split_models(config: RunConfig) -> tuple[RunConfig, list[str], list[tuple[str, str]]]:
+    """Part the functions of a config from its reward models, which are as large as a policy.
+
+    Returns:
+        The config with its functions alone, the key of each of them, and key and name of each model.
+    """
+    keys, models, weights = [], [], []
+    given = config.grpo.get("reward_weights")
+    model = config.script.get("reward_model_name_or_path")
+    named = [("reward_model_name_or_path", str(model), True)] if model else []
+    named += [("reward_funcs", str(name), False) for name in config.script.get("reward_funcs") or ()]
+    named += [
+        (f"grpo_tui.rewards.{i}", entry.source, names_model(entry.source))
+        for i, entry in enumerate(config.section.rewards)
     ]
-    placed += [_not_loaded(info, config, line_of) for info in models]
-    return RewardLook(tuple(placed), len(found.scored.samples), names, True)
+    for index, (key, source, is_model) in enumerate(named):
+        if is_model:
+            models.append((key, source.rstrip("/").rpartition("/")[2]))
+            continue
+        keys.append(key)
+        if given is not None and index < len(given):
+            weights.append(given[index])
+    entries = tuple(e for e in config.section.rewards if not names_model(e.source))
+    grpo = config.grpo if given is None else {**config.grpo, "reward_weights": weights}
+    script = {name: value for name, value in config.script.items() if name != "reward_model_name_or_path"}
+    kept = replace(config, grpo=grpo, script=script, section=replace(config.section, rewards=entries))
+    return kept, keys, models
 
 
-def _not_loaded(info: FunctionInfo, config: RunConfig, line_of: LineOf | None) -> Finding:
-    """A reward model is as large as a policy, and a check loads no weights."""
-    key = _key_of(info, config)
-    message = (
-        f"the reward model {one_line(info.name, 80)} is not loaded by a check; `grpo-tui score` tries it"
-    )
+def names_model(source: str) -> bool:
+    """Whether a reward's source is a reward model: a folder or a name of the Hub, and no code."""
+    code = split_file_source(source) is not None or source in TRL_NAMES or ":" in source
+    dotted = "/" not in source and "." in source
+    return not code and not dotted and ("/" in source or Path(source).is_dir())
+
+
+def _left_out(key: str, name: str, line_of: LineOf | None) -> Finding:
+    message = f"the reward model {one_line(name, 80)} is not loaded by a check; `grpo-tui score` tries it"
     return Finding("rewards.model", "info", key, line_of(key) if line_of is not None else None, message)
 
 
 def _placed(
-    finding: Finding, info: FunctionInfo | None, config: RunConfig, line_of: LineOf | None
+    finding: Finding, info: FunctionInfo | None, keys: Sequence[str], line_of: LineOf | None
 ) -> Finding:
     """A finding of the playground, which stands in the reward's file, as one of the config that names it."""
     fix = finding.fix
     if fix is not None and fix.field == "grpo_tui.columns" and isinstance(fix.value, dict) and fix.value:
         wanted, column = next(iter(fix.value.items()))  # beside those that are mapped already
         fix = Fix(f"grpo_tui.columns.{wanted}", column)
-    key = _key_of(info, config) if info is not None else finding.field
+    key = keys[info.index] if info is not None else finding.field
     message = finding.message
     if info is not None and info.file is not None and finding.line is not None:
         place = f"{Path(info.file).name}:{finding.line}"
         message += f" ({place})" if place not in message else ""
     line = line_of(key) if line_of is not None and key is not None else None
     return replace(finding, field=key, line=line, message=message, fix=fix)
-
-
-def _key_of(info: FunctionInfo, config: RunConfig) -> str:
-    """The key that names a function: rewards stand in TRL's order, model, names, then the section."""
-    index = info.index - bool(config.script.get("reward_model_name_or_path"))
-    if index < 0:
-        return "reward_model_name_or_path"
-    named = len(config.script.get("reward_funcs") or ())
-    return "reward_funcs" if index < named else f"grpo_tui.rewards.{index - named}"
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight import run
@@ -16,7 +18,7 @@ from grpo_tui.preflight.checker import Checked, Checker
 from grpo_tui.preflight.facts import DataFacts, Facts
 from grpo_tui.preflight.memory import Memory
 from grpo_tui.preflight.report import Preflight
-from grpo_tui.preflight.rewards import RewardLook
+from grpo_tui.preflight.rewards import RewardLook, split_models
 from grpo_tui.preflight.run import Children, check
 from grpo_tui.preflight.static import Source, Start
 from tests.preflight.machines import A100, machine
@@ -140,3 +142,21 @@ def test_an_end_on_purpose_ends_the_real_processes(source: Source, tmp_path: Pat
         )
     assert "rewards" not in found.done
     assert "loading the rewards" in said
+
+
+def test_reward_models_are_parted_from_functions_with_their_weights() -> None:
+    entries = (
+        RewardEntry("right", "/x/own.py:right"),
+        RewardEntry("judge", "organisation/judge"),
+        RewardEntry("short", "my_package.rewards.short"),
+        RewardEntry("math", "accuracy_reward"),
+    )
+    script = {"reward_model_name_or_path": "models/rm", "reward_funcs": ["think_format_reward"]}
+    grpo = {"reward_weights": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]}
+    config = RunConfig(None, "m", grpo, {}, script, {}, Section(rewards=entries))
+    kept, keys, models = split_models(config)
+    assert keys == ["reward_funcs", "grpo_tui.rewards.0", "grpo_tui.rewards.2", "grpo_tui.rewards.3"]
+    assert models == [("reward_model_name_or_path", "rm"), ("grpo_tui.rewards.1", "judge")]
+    assert kept.grpo["reward_weights"] == [2.0, 3.0, 5.0, 6.0]
+    assert kept.reward_count == 4
+    assert split_models(kept)[0] == kept
