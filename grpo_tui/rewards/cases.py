@@ -230,8 +230,10 @@ def _case(path: Path, document: YamlDocument, number: int, entry: Any) -> Case:
     columns = entry.get("columns") or {}
     if not isinstance(columns, dict):
         raise CaseFileError(f"{place}: columns is a mapping of dataset columns to values")
-    expect = entry.get("expect") or {}
-    if not isinstance(expect, dict):
+    expect = entry.get("expect")
+    if expect is None:
+        expect = {}
+    elif not isinstance(expect, dict):
         expect = {TOTAL: expect}
     case = Case(
         name=str(entry.get("name") or f"case {number + 1}"),

@@ -99,3 +99,14 @@ def test_a_new_file_names_its_rewards(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("")
     add_case(tmp_path / "new.yaml", {"name": "a", "completion": "b", "expect": {"total": 1}}, "run.yaml")
     assert read_cases(tmp_path / "new.yaml").rewards == (str(tmp_path / "run.yaml"),)
+
+
+@pytest.mark.parametrize(("written", "wanted"), [("0", 0.0), ("0.0", 0.0), ("{total: 0}", 0.0), ("1", 1.0)])
+def test_a_bare_number_is_the_total_that_is_expected_nothing_among_them(
+    tmp_path: Path, written: str, wanted: float
+) -> None:
+    path = tmp_path / "cases.yaml"
+    path.write_text(f"rewards: [rewards.py:correct]\ncases:\n  - {{completion: x, expect: {written}}}\n")
+    (case,) = read_cases(path).cases
+    assert case.expect["total"].holds(wanted, 1e-6)
+    assert not case.expect["total"].holds(wanted + 0.5, 1e-6)
