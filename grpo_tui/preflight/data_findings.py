@@ -5,7 +5,7 @@ Pure; it asks nobody. The ids are listed in `checker`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from grpo_tui.core.findings import Finding, Fix, Severity
 from grpo_tui.core.text import one_line
@@ -17,6 +17,8 @@ from grpo_tui.present.formatting import percent, plural, size
 MOST_SHARE_OF_ONE = 0.5
 """Of rows with one and the same answer: above it a model that always gives it looks good."""
 LEAST_ROWS_TO_JUDGE = 20
+MOST_NAMES = 10
+"""Columns that a sentence names."""
 _LOST = ("completion", "completion_ids")
 _REPLACED = ("trainer_state", "log_extra", "log_metric", "environments")
 _STEP = 64
@@ -68,7 +70,9 @@ def _columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
         yield judged.found("data.preference-pairs", severity, judged.data_key, message)
     elif not has_prompt:
         near = likely_prompt(names)
-        message = f"{facts.short} has no column prompt, which GRPO reads; it has {', '.join(names)}"
+        message = (
+            f"{facts.short} has no column prompt, which GRPO reads; it has {_some(names)}{_separated(names)}"
+        )
         fix = Fix("grpo_tui.columns.prompt", near) if near is not None else None
         yield judged.found("data.no-prompt", "error", judged.data_key, message, fix)
     after = [name for name in names if name not in section.columns.values()] + list(section.columns)
@@ -90,6 +94,19 @@ def _columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             message = f"the column {name} reaches no reward: TRL puts its own {name} in its place; rename it"
             fix = Fix(f"grpo_tui.columns.my_{name}", name)
             yield judged.found("data.reserved-name", "warning", judged.data_key, message, fix)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Column names for a sentence, of many the first."""
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+def _separated(names: Sequence[str]) -> str:
+    """What one column with separators in its name tells of the file."""
+    sign = next((sign for sign in ";|\t" if len(names) == 1 and sign in names[0]), "")
+    told = {";": "semicolons", "|": "bars", "\t": "tabs"}
+    return f". Its columns are separated by {told[sign]}: a .csv wants commas, a .tsv tabs" if sign else ""
 
 
 def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
@@ -196,7 +213,7 @@ def _answers(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
     column = facts.column(facts.answer_column) if facts.answer_column else None
     if column is None:
         if len(facts.columns) > 1:
-            names = ", ".join(c.name for c in facts.columns if c.name != "prompt")
+            names = _some([c.name for c in facts.columns if c.name != "prompt"])
             message = f"no column is named like a right answer; those beside the prompt are {names}"
         else:
             message = f"{facts.short} has the prompt alone: rewards have no right answer to compare with"

@@ -209,6 +209,18 @@ def test_files_of_other_kinds_are_read_alike(name: str, text: str, tmp_path: Pat
     assert "row 2" in found.message
 
 
+def test_a_csv_with_other_separators_is_recognised(tmp_path: Path) -> None:
+    text = "prompt;answer\n" + "".join(f"{n};{n}\n" for n in range(9))
+    found = only(judged(session_of(tmp_path, text, name="rows.csv")), "data.no-prompt")
+    assert "separated by semicolons: a .csv wants commas" in found.message
+    assert found.fix is None
+
+
+def test_of_many_columns_the_first_are_named(tmp_path: Path) -> None:
+    rows = [{"prompt": "x", **{f"c{n}": n for n in range(40)}}] * 8
+    assert "c8, c9 and 30 more" in only(judged(session_of(tmp_path, rows)), "data.no-gold").message
+
+
 def test_rows_to_evaluate_on_that_are_trained_on_too(tmp_path: Path) -> None:
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*SUMS[4:6], *PLAIN[:1]]))
     with (tmp_path / "test.jsonl").open("a") as file:
