@@ -1,15 +1,19 @@
 """Rules about the mappings inside a config: keys that were renamed, are unknown, or say what another says.
 
 `model_init_kwargs`, `generation_kwargs`, `chat_template_kwargs`, `lr_scheduler_kwargs`, the checkpointing and
-accelerator mappings, continuous batching. FSDP and DeepSpeed are `rules_sharded`'s. It loads no model.
+accelerator mappings, continuous batching. FSDP and DeepSpeed are `rules_sharded`'s. It reads the chat
+template of a model that is here, and loads none.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
 from grpo_tui.config import source_names
+from grpo_tui.config.plan.model_shape import model_folder
 from grpo_tui.config.removed import nearest
 from grpo_tui.config.rules import REMOVE, Settings, yaml_said
 from grpo_tui.core.findings import Finding
@@ -191,20 +195,53 @@ def _generation(s: Settings) -> Iterator[Finding]:
                 f"{field} {value} searches for the likeliest text, while GRPO needs samples of the policy"
             )
             yield s.finding("nested.beams", "warning", field, message, (field, REMOVE))
-        elif not vllm and (known := source_names.generation_names()) and key not in known:
-            near = nearest(str(key), known)
-            hint = f". Did you mean {near}?" if near else ""
-            message = f"{field} is no setting of transformers' GenerationConfig, so nothing reads it{hint}"
-            fix = (f"generation_kwargs.{near}", value) if near else (field, REMOVE)
-            yield s.finding("nested.unknown-key", "error", field, message, fix)
+        else:
+            yield from _unknown_generation(s, str(key), value, vllm)
+
+
+def _unknown_generation(s: Settings, key: str, value: Any, vllm: bool) -> Iterator[Finding]:
+    """A setting that whoever generates does not have: vLLM raises, transformers keeps it and never looks."""
+    known = source_names.sampling_names() if vllm else source_names.generation_names()
+    if not known or key in known:
+        return
+    field, near = f"generation_kwargs.{key}", nearest(key, known, cutoff=0.7)
+    hint = f". Did you mean {near}?" if near else ""
+    owner = "vLLM's SamplingParams" if vllm else "transformers' GenerationConfig, so nothing reads it"
+    if vllm and key in source_names.generation_names():
+        owner = "vLLM's SamplingParams; it is one of transformers"
+    fix = (f"generation_kwargs.{near}", value) if near else (field, REMOVE)
+    message = f"{field} is no setting of {owner}{hint}"
+    yield s.finding("nested.unknown-key", "error", field, message, fix)
 
 
 def _template(s: Settings) -> Iterator[Finding]:
-    for key in s.mapping("chat_template_kwargs"):
+    given = s.mapping("chat_template_kwargs")
+    text = chat_template(str(s.get("model_name_or_path") or "")) if given else None
+    for key in given:
+        field = f"chat_template_kwargs.{key}"
         if key in _TEMPLATE_TAKEN:
-            field = f"chat_template_kwargs.{key}"
             message = f"{field} is given by TRL itself, so the first step fails with two values for {key}"
             yield s.finding("nested.taken", "error", field, message, (field, REMOVE))
+        elif text is not None and not re.search(rf"\b{re.escape(str(key))}\b", text):
+            message = f"{field} is not used: the chat template of this model does not name {key}"
+            yield s.finding("config.unused", "warning", field, message, (field, REMOVE))
+
+
+def chat_template(model: str) -> str | None:
+    """The chat template of a model that is on this machine, all of them where it has several; None else."""
+    folder = model_folder(model)
+    if folder is None:
+        return None
+    try:
+        return (folder / "chat_template.jinja").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        pass
+    try:
+        saved = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    found = saved.get("chat_template") if isinstance(saved, dict) else None
+    return json.dumps(found) if found else None
 
 
 def _scheduler(s: Settings) -> Iterator[Finding]:

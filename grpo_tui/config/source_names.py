@@ -20,6 +20,52 @@ def generation_names() -> frozenset[str]:
 
 
 @lru_cache(maxsize=1)
+def sampling_names() -> frozenset[str]:
+    """Settings of vLLM's SamplingParams: of the installed one, else those of the releases TRL takes."""
+    try:
+        body = parse_source("vllm", "sampling_params.py").body
+    except FieldsUnavailableError:
+        return _SAMPLING
+    found = next((n for n in body if isinstance(n, ast.ClassDef) and n.name == "SamplingParams"), None)
+    fields = found.body if found is not None else []
+    names = {n.target.id for n in fields if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+    return frozenset(name for name in names if not name.startswith("_")) or _SAMPLING
+
+
+_SAMPLING = frozenset(
+    {
+        "allowed_token_ids",
+        "bad_words",
+        "detokenize",
+        "extra_args",
+        "flat_logprobs",
+        "frequency_penalty",
+        "ignore_eos",
+        "include_stop_str_in_output",
+        "logit_bias",
+        "logprobs",
+        "max_tokens",
+        "min_p",
+        "min_tokens",
+        "n",
+        "output_kind",
+        "presence_penalty",
+        "prompt_logprobs",
+        "repetition_penalty",
+        "seed",
+        "skip_special_tokens",
+        "spaces_between_special_tokens",
+        "stop",
+        "stop_token_ids",
+        "structured_outputs",
+        "temperature",
+        "top_k",
+        "top_p",
+    }
+)
+
+
+@lru_cache(maxsize=1)
 def loading_names() -> frozenset[str]:
     """Arguments of `from_pretrained` that are not settings of the model's own config."""
     found = set(_popped("modeling_utils.py", "PreTrainedModel", "from_pretrained"))

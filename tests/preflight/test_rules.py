@@ -245,6 +245,24 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "error",
         "chat_template_kwargs.add_generation_prompt",
     ),
+    "a word that the template does not have": (
+        {"chat_template_kwargs": {"enable_thinking": False}},
+        "config.unused",
+        "warning",
+        "chat_template_kwargs.enable_thinking",
+    ),
+    "vLLM's key mistyped": (
+        {"use_vllm": True, "generation_kwargs": {"stop_tokens_ids": [1]}},
+        "nested.unknown-key",
+        "error",
+        "generation_kwargs.stop_tokens_ids",
+    ),
+    "transformers' key with vLLM": (
+        {"use_vllm": True, "generation_kwargs": {"no_repeat_ngram_size": 3}},
+        "nested.unknown-key",
+        "error",
+        "generation_kwargs.no_repeat_ngram_size",
+    ),
     "schedule key": (
         {"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"num_cycle": 1}},
         "nested.unknown-key",

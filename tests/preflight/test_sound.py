@@ -116,6 +116,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     },
     "continuous batching": {"use_transformers_continuous_batching": True},
     "thinking off": {"chat_template_kwargs": {"enable_thinking": False}},
+    "vLLM's settings": {"use_vllm": True, "generation_kwargs": {"stop": ["</answer>"], "min_tokens": 4}},
     "generation settings": {"generation_kwargs": {"suppress_tokens": [1], "no_repeat_ngram_size": 5}},
 }
 BASE: dict[str, Any] = {
