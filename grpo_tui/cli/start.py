@@ -19,6 +19,7 @@ from grpo_tui.cli.plain import has_screen
 from grpo_tui.cli.screen import show
 from grpo_tui.cli.summary import summary
 from grpo_tui.config.adapters import adapter_mismatch
+from grpo_tui.config.draft_file import DraftFileError, read_text
 from grpo_tui.config.resolve import inspect_config, load_config, reload_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.core.text import one_line, shell_word
@@ -91,6 +92,10 @@ def open_config(parsed: Any) -> int:
         from grpo_tui.ui.config_wish import ConfigWish
 
         launcher_words(parsed.launcher)
+        try:
+            read_text(parsed.config)
+        except DraftFileError as error:
+            raise CommandError(str(error)) from error
         wish = ConfigWish(parsed.config, tuple(parsed.overrides), parsed.run_dir, parsed.launcher)
         return show(None, config=wish)
     start = _anew_or_by_key(parsed)

@@ -157,6 +157,22 @@ async def test_the_text_is_typed_and_the_form_follows() -> None:
         assert screen.chosen_name() == "max_steps"
 
 
+async def test_line_ends_of_another_system_stay_as_they_are() -> None:
+    path = config_file()
+    path.write_bytes(CONFIG.replace("\n", "\r\n").encode())
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await on_field(pilot, "max_steps")
+        await pilot.press("tab", "end", "0", "escape")
+        screen.to_form("use_cpu")
+        await pilot.press("enter", "tab", "home", "enter", "ctrl+s")
+        await until(pilot, lambda: "● unsaved" not in shown(app))
+        text = path.read_bytes().decode()
+        assert "max_steps: 200\r\n" in text
+        assert "use_cpu: false\r\n" in text
+        assert text.count("\r\n") == text.count("\n") == CONFIG.count("\n") + 1
+
+
 async def test_text_that_is_no_yaml_stays_editable_and_says_where() -> None:
     app = app_with(config_file(CONFIG.replace("max_steps: 20", "max_steps: [20")))
     async with app.run_test(size=SIZE) as pilot:
