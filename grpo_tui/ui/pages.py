@@ -9,6 +9,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -91,7 +92,8 @@ class Pages:
         Args:
             kind: What the question is about.
             question: Asks the store, in the thread.
-            then: Gets the answer, in the thread of the screen; not called when the store cannot be read.
+            then: Gets the answer, in the thread of the screen; not called when the store cannot be read, nor
+                once `stop` was called: what it would show is another run's by then.
         """
         with self._changed:
             self._waiting.pop(kind, None)
@@ -116,9 +118,14 @@ class Pages:
                     self._stores.close()
                     continue
                 if not self._stopped:
-                    self._deliver(lambda then=then, answer=answer: then(answer))  # type: ignore[misc]
+                    self._deliver(partial(self._answer, then, answer))
         finally:
             self._stores.close()
+
+    def _answer(self, then: Callable[[Any], object], answer: Any) -> None:
+        """In the thread of the screen, which may have stopped this meanwhile."""
+        if not self._stopped:
+            then(answer)
 
     def _next(self) -> tuple[Callable[[Stores], Any], Callable[[Any], object]] | None:
         with self._changed:
