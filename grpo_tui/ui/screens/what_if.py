@@ -5,10 +5,12 @@ The lab works in a thread of its own; leaving the screen ends it. Knows the run,
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +37,41 @@ if TYPE_CHECKING:
 MOST_GROUPS = 400
 """Groups that are scored again; of more the newest are taken."""
 LOOK_S = 0.5
+STARTING = "starting the lab, which imports torch"
+
+
+class Attempt:
+    """One scoring, which can be given up from the screen's thread before its lab starts and afterwards.
+
+    Attributes:
+        weights: tried over the recorded scores; None for the rewards as they are now.
+    """
+
+    def __init__(self, weights: tuple[float, ...] | None) -> None:
+        self.weights = weights
+        self._lab: Lab | None = None
+        self._ended = False
+        self._turn = threading.Lock()
+
+    def begin(self, lab: Lab) -> None:
+        """In the thread: this lab is asked from now on.
+
+        Raises:
+            LabError: it was given up before.
+        """
+        from grpo_tui.rewards.lab import LabError
+
+        with self._turn:
+            if self._ended:
+                raise LabError("given up")
+            self._lab = lab
+
+    def give_up(self) -> None:
+        """End the lab soon; what it was asked fails."""
+        with self._turn:
+            self._ended = True
+            if self._lab is not None:
+                self._lab.interrupt()
 
 
 class WhatIfLines(LineScroll):
@@ -43,7 +80,7 @@ class WhatIfLines(LineScroll):
     def __init__(self, asked: str) -> None:
         super().__init__(id="what-if-lines")
         self._asked = asked
-        self.doing = "starting the lab, which imports torch"
+        self.doing = STARTING
         self.since = time.monotonic()
         self.trouble = ""
         self.found: WhatIf | None = None
@@ -72,11 +109,13 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
     PANE = "what-if"
 
     class Told(Message):
-        """Something goes on, went wrong, or is done."""
+        """Something goes on in an attempt, went wrong, or is done."""
 
-        def __init__(self, doing: str = "", trouble: str = "", found: WhatIf | None = None) -> None:
+        def __init__(
+            self, attempt: Attempt, doing: str = "", trouble: str = "", found: WhatIf | None = None
+        ) -> None:
             super().__init__()
-            self.doing, self.trouble, self.found = doing, trouble, found
+            self.attempt, self.doing, self.trouble, self.found = attempt, doing, trouble, found
 
     def __init__(self, root: Path, groups: Sequence[int]) -> None:
         super().__init__()
@@ -85,9 +124,7 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
         if len(groups) > MOST_GROUPS:
             asked = f"the newest {len(self._groups):,} of {len(groups):,} groups scored again"
         self._lines = WhatIfLines(asked)
-        self._lab: Lab | None = None
-        self._left = threading.Event()
-        self._weights: tuple[float, ...] | None = None
+        self._attempt = Attempt(None)
 
     def compose(self) -> ComposeResult:
         """Header, the lines, footer."""
@@ -101,25 +138,26 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
         self.query_one(Footer).show(self.shell.view)
         self._lines.focus()
         self.set_interval(LOOK_S, self._look)
-        self._start()
+        self._start(None)
 
     def on_unmount(self) -> None:
         """End the lab."""
-        self._left.set()
-        lab = self._lab
-        if lab is not None:
-            lab.interrupt()
+        self._attempt.give_up()
 
-    def _start(self) -> None:
+    def _start(self, weights: tuple[float, ...] | None) -> None:
+        """Try the rewards as they are now, or these weights, in place of what is being tried."""
+        self._attempt.give_up()
+        attempt = self._attempt = Attempt(weights)
+        self._lines.doing = STARTING
         self._lines.found, self._lines.trouble, self._lines.since = None, "", time.monotonic()
         self._lines.changed()
-        self.app.run_worker(self._score, thread=True, group="what if", exit_on_error=False)
+        self.app.run_worker(partial(self._score, attempt), thread=True, group="what if", exit_on_error=False)
 
     def _look(self) -> None:
         if self._lines.found is None and not self._lines.trouble:
             self._lines.changed()
 
-    def _score(self) -> None:
+    def _score(self, attempt: Attempt) -> None:
         """The thread: load the run's rewards, score, compare."""
         from grpo_tui.rewards.lab import Lab, LabError
         from grpo_tui.rewards.what_if import what_if
@@ -127,14 +165,14 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
         from grpo_tui.store.layout import RunFolder
         from grpo_tui.store.reader import RunReader
 
-        weights = self._weights
+        weights = attempt.weights
         try:
             config = rewards_of_run(self._root).config()
             with closing(RunReader(RunFolder(self._root).database)) as reader:
                 groups = reader.groups_by_id(self._groups)
                 functions = reader.reward_functions()
             with Lab() as lab:
-                self._lab = lab
+                attempt.begin(lab)
                 lab.load(config)
                 found = what_if(
                     lab,
@@ -142,21 +180,20 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
                     [function.name for function in functions],
                     weights=weights,
                     recorded_weights=None if weights is None else [f.weight for f in functions],
-                    tell=lambda name, what: self._tell(f"{name}: {what}" if name else what),
+                    tell=lambda name, what: self._tell(attempt, f"{name}: {what}" if name else what),
                 )
         except (LabError, RunDatabaseError, OSError, ValueError) as error:
-            if not self._left.is_set():
-                self.post_message(self.Told(trouble=str(error)))
+            self.post_message(self.Told(attempt, trouble=str(error) or type(error).__name__))
             return
-        finally:
-            self._lab = None
-        self.post_message(self.Told(found=found))
+        self.post_message(self.Told(attempt, found=found))
 
-    def _tell(self, doing: str) -> None:
-        self.post_message(self.Told(doing))
+    def _tell(self, attempt: Attempt, doing: str) -> None:
+        self.post_message(self.Told(attempt, doing))
 
     def on_what_if_screen_told(self, message: Told) -> None:
-        """Show it."""
+        """Show it, unless something else is tried by now."""
+        if message.attempt is not self._attempt:
+            return
         if message.found is not None or message.trouble:
             self._lines.found, self._lines.trouble = message.found, message.trouble
         elif message.doing:
@@ -179,8 +216,7 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
 
     def action_what_if_again(self) -> None:
         """The rewards as they are now."""
-        self._weights = None
-        self._start()
+        self._start(None)
 
     def action_what_if_weights(self) -> None:
         """Other weights over the recorded scores."""
@@ -197,8 +233,7 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
                 wanted = f"{plural(len(names), 'number')}, such as {now}"
                 self.app.notify(one_line(f"Weights are {wanted}.", 200), severity="warning", markup=False)
                 return
-            self._weights = weights
-            self._start()
+            self._start(weights)
 
         self.app.push_screen(WordsDialog("weights", now, hint), chosen)
 
@@ -206,6 +241,7 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
 def _numbers(text: str) -> tuple[float, ...] | None:
     """The numbers of a line, None when a word is none."""
     try:
-        return tuple(float(part) for part in text.replace(",", " ").split())
+        numbers = tuple(float(part) for part in text.replace(",", " ").split())
     except ValueError:
         return None
+    return numbers if all(map(math.isfinite, numbers)) else None
