@@ -10,13 +10,14 @@ from textual.widgets import Input
 
 from grpo_tui.core import records as r
 from grpo_tui.rewards.scoring import config_of_functions
+from grpo_tui.store.rollouts import Rollout
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.config_dialogs import PathDialog
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.rewards_dialogs import WordsDialog
-from grpo_tui.ui.screens.what_if import WhatIfLines, WhatIfScreen
+from grpo_tui.ui.screens.what_if import Attempt, WhatIfLines, WhatIfScreen
 from grpo_tui.ui.widgets.card_table import CardTable
 from grpo_tui.ui.widgets.group_table import GroupTable
 from grpo_tui.ui.widgets.reader import Reader
@@ -85,6 +86,11 @@ async def test_a_query_narrows_the_list_and_marks_what_it_found(run: RecordedRun
         await pilot.press("c")
         assert table.of_completions
         await until(pilot, lambda: table.selected is not None)
+        group = screen_of(app).found.group_of[-1]
+        screen_of(app).show_query("step<=10", group=group)
+        await until(pilot, lambda: screen_of(app).found.line == "step<=10" and table.selected is not None)
+        assert isinstance(table.selected, Rollout)
+        assert table.selected.group == group
         await pilot.press("escape", "escape")
         await until(pilot, lambda: screen_of(app).found.line == "")
         assert table.count == 57 * GROUPS * SIZE
@@ -318,6 +324,15 @@ async def test_what_if_scores_the_groups_of_the_list_again(
         assert len(lines.found.groups) == GROUPS
         assert lines.found.dead == GROUPS
         await until(pilot, lambda: "would teach nothing" in shown(app))
+        kept = lines.found
+        app.screen.on_what_if_screen_told(WhatIfScreen.Told(Attempt(None), trouble="of an earlier attempt"))  # type: ignore[attr-defined]
+        assert lines.found is kept
+        assert not lines.trouble
+        await pilot.press("o")
+        await until(pilot, lambda: isinstance(app.screen, WordsDialog))
+        app.screen.query_one(Input).value = "nan 0.5 0.5"
+        await pilot.press("enter")
+        await until(pilot, lambda: any(word.startswith("Weights are 3 numbers") for word in said(app)))
         await pilot.press("o")
         await until(pilot, lambda: isinstance(app.screen, WordsDialog))
         app.screen.query_one(Input).value = "2 0.5 0.5"

@@ -5,6 +5,7 @@ Knows what was read in a thread; reads nothing.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,8 @@ class CourseScreen(LeftOnce, Screen[None], Shell):
     def __init__(self, names: Sequence[str], card: GroupCard | None) -> None:
         super().__init__()
         self._lines = CourseLines(names, card)
+        self.left = threading.Event()
+        """Set once nobody looks any more."""
 
     def compose(self) -> ComposeResult:
         """Header, the lines, footer."""
@@ -82,6 +85,10 @@ class CourseScreen(LeftOnce, Screen[None], Shell):
         self.query_one(Header).show(self.shell.view)
         self.query_one(Footer).show(self.shell.view)
         self._lines.focus()
+
+    def on_unmount(self) -> None:
+        """Nobody waits for the rest."""
+        self.left.set()
 
     def take_run(self, found: tuple[Sequence[Stretch], Sequence[ProbeStep]]) -> None:
         """Show what was read of the run."""

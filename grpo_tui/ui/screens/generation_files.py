@@ -6,7 +6,7 @@ Mixed into the screen. Knows what is found and chosen; the rows are written in a
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import from_here, plural
@@ -18,8 +18,6 @@ from grpo_tui.ui.screens.generation_finding import Finding, order_words
 from grpo_tui.ui.screens.rewards_dialogs import WordsDialog
 
 if TYPE_CHECKING:
-    from textual.screen import Screen
-
     from grpo_tui.present.group_card import CardRow, GroupCard
     from grpo_tui.ui.pages import Stores
 
@@ -31,10 +29,6 @@ class Files(Finding):
     """Exports and saved views of a screen that finds."""
 
     card: GroupCard | None = None
-
-    @property
-    def _owner(self) -> Screen[Any]:
-        return cast("Screen[Any]", self)
 
     @property
     def part(self) -> str:
@@ -52,7 +46,7 @@ class Files(Finding):
         """Write what was found, the group, or the completion, by the part with the focus."""
         query, what = self._scope()
         if query is None and not self.found.ids:
-            self._owner.app.notify(
+            self._screen.app.notify(
                 "Nothing is found that could be written.", severity="warning", markup=False
             )
             return
@@ -63,7 +57,7 @@ class Files(Finding):
                 self._write(path, query, what)
 
         hint = "The ending decides: .jsonl loses nothing, .csv for tables, .md for an issue or a paper."
-        self._owner.app.push_screen(PathDialog(f"export {what} to", name, _wrong, hint), chosen)
+        self._screen.app.push_screen(PathDialog(f"export {what} to", name, _wrong, hint), chosen)
 
     def _scope(self) -> tuple[str | None, str]:
         """The query for what is written, None for all that was found; and what it is, in words."""
@@ -78,14 +72,16 @@ class Files(Finding):
         found, kind = self.found.ids, KINDS[path.suffix.lower()]
 
         def write(stores: Stores) -> str:
-            search = stores.search
-            ids = found if query is None else search.find(query, "index", superseded=True).ids
             try:
+                search = stores.search
+                ids = found if query is None else search.find(query, "index", superseded=True).ids
                 with path.open("x", encoding="utf-8", newline="") as out:
                     rows = search.iter_rows(ids)
                     write_rows(out, rows, search.all_function_names(), kind, everything=True)
             except OSError as error:
                 return f"Not written: {from_here(path)}: {error.strerror or error}"
+            except Exception as error:  # whatever the store says: a person waits for a word about the file
+                return f"Not written whole: {from_here(path)}: {error}"
             return ""
 
         def told(trouble: str) -> None:
@@ -96,7 +92,7 @@ class Files(Finding):
 
     def _say(self, words: str, *, wrong: bool = False) -> None:
         severity: Literal["warning", "information"] = "warning" if wrong else "information"
-        self._owner.app.notify(one_line(words, 300), severity=severity, markup=False)
+        self._screen.app.notify(one_line(words, 300), severity=severity, markup=False)
 
     # -- saved views -----------------------------------------------------------------------------
 
@@ -121,7 +117,7 @@ class Files(Finding):
             elif value == KEEP:
                 self._keep(views)
 
-        self._owner.app.push_screen(MenuDialog("queries by name", choices), chosen)
+        self._screen.app.push_screen(MenuDialog("queries by name", choices), chosen)
 
     def _keep(self, views: SavedViews) -> None:
         line, order = self.line, self.order
@@ -134,7 +130,7 @@ class Files(Finding):
             self._say(word, wrong=bool(trouble))
 
         dialog = WordsDialog("a name for the query", "", line)
-        self._owner.app.push_screen(dialog, named)
+        self._screen.app.push_screen(dialog, named)
 
 
 def _wrong(path: Path) -> str:

@@ -121,16 +121,16 @@ class Finding(Shell):
         state, table = self._screen.query_one(QueryState), self._screen.query_one(GroupTable)
         state.searching = False
         if isinstance(found, str):
-            state.trouble = found
+            state.trouble, self._goes_to = found, None
             self._show_state()
             return
         followed = self.follows
         self.found, state.trouble = found, found.trouble
-        table.totals = totals
+        table.measure(totals)
         nothing = "No completion is recorded yet." if not found.of else "Nothing is found by this query."
         table.waits = [(), [Span(f"   {nothing}", "dim")]]
         keys = self._keys()
-        go_to = self._goes_to
+        go_to = None if self._goes_to is None else self._line_of(self._goes_to)
         if go_to is None and followed and len(keys):
             go_to = keys[0]
         self._goes_to = None
@@ -140,6 +140,14 @@ class Finding(Shell):
 
     def _keys(self) -> Sequence[int]:
         return self.found.ids if self._as_completions else tuple(dict.fromkeys(self.found.group_of))
+
+    def _line_of(self, group: int) -> int | None:
+        """What stands for a group in the list: its number, or that of its first completion found."""
+        if not self._as_completions:
+            return group
+        return next(
+            (one for one, of in zip(self.found.ids, self.found.group_of, strict=True) if of == group), None
+        )
 
     def _show_state(self) -> None:
         state, heading = self._screen.query_one(QueryState), self._screen.query_one(GroupHeading)
@@ -211,11 +219,9 @@ class Finding(Shell):
         table = self._screen.query_one(GroupTable)
         chosen = table.selected
         self._as_completions = not self._as_completions
-        if isinstance(chosen, GroupCard):
-            at = next((n for n, g in enumerate(self.found.group_of) if g == chosen.id), None)
-            go_to = None if at is None else self.found.ids[at]
-        else:
-            go_to = chosen.group if chosen is not None else None
+        go_to = None
+        if chosen is not None:
+            go_to = self._line_of(chosen.id if isinstance(chosen, GroupCard) else chosen.group)
         self._screen.query_one(GroupTable).show(
             self._keys(), of_completions=self._as_completions, go_to=go_to
         )

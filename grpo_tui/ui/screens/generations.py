@@ -5,6 +5,7 @@ Knows the open run by its folder and asks its store in threads; waits for nothin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
@@ -26,9 +27,11 @@ from grpo_tui.ui.widgets.query_state import QueryState
 from grpo_tui.ui.widgets.reader import Reader, ReaderHeading
 
 if TYPE_CHECKING:
+    from grpo_tui.present.course import ProbeStep, Stretch
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.store.layout import RunFolder
     from grpo_tui.store.rollouts import Rollout
+    from grpo_tui.ui.pages import Stores
 
 NO_RUN: list[Line] = [
     (),
@@ -50,6 +53,8 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
         super().__init__()
         self._folder: RunFolder | None = None
         self._large = False
+        self._brings: int | None = None
+        """The group that is fetched to be shown; None once something else is shown."""
 
     def compose(self) -> ComposeResult:
         """Header, query, the list beside the card and the text, footer."""
@@ -114,6 +119,7 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
         self._close()
         self._folder = folder
         self.forget_found()
+        self._marked = None
         self.show_card(None, 0, frozenset())
         if folder is None:
             self.query_one(GroupTable).waits = NO_RUN
@@ -162,21 +168,30 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
     def _ask_card(self, group: int, index: int | None) -> None:
         """Fetch a group and show it."""
         totals = self.query_one(GroupTable).totals
+        self._brings = group
+
+        def take(cards: list[GroupCard]) -> None:
+            if cards and self._brings == group:
+                self._with_hits(cards[0], index)
+
         if self.pages is not None:
             self.pages.ask(
                 "card",
                 lambda s: [group_card(g, totals, s.search.absent()) for g in s.run.groups_by_id([group])],
-                lambda cards: self._with_hits(cards[0], index) if cards else None,
+                take,
             )
 
     def _with_hits(self, card: GroupCard, index: int | None) -> None:
         """Show a group with what the query has found in it."""
+        self._brings = None
         self.show_card(card, index, frozenset())
         if not self.line or self.pages is None:
             return
-        ids = [
-            one for one, group in zip(self.found.ids, self.found.group_of, strict=True) if group == card.id
-        ]
+        found = self.found
+
+        def look(stores: Stores) -> list[Rollout]:
+            pairs = zip(found.ids, found.group_of, strict=True)  # they may be a million
+            return stores.search.rows([one for one, group in pairs if group == card.id])
 
         def take(rows: list[Rollout]) -> None:
             if self.card is not None and self.card.id == card.id:
@@ -184,7 +199,7 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
                 first = min(hits, default=0) if index is None else None
                 self.show_card(card, first if self.query_one(CardTable).cursor == 0 else None, hits)
 
-        self.pages.ask("hits", lambda stores: stores.search.rows(ids), take)
+        self.pages.ask("hits", look, take)
 
     def go_to_group(self, group: int) -> None:
         """Show a group, in the list when it is there, else alone."""
@@ -291,11 +306,12 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
         screen = CourseScreen(table.names, self.card)
         self.app.push_screen(screen)
         screen.take_visits(self.visits)
-        searches.ask(
-            "course",
-            lambda stores: (course(stores.run, weights), probe_course(stores.run, len(weights))),
-            screen.take_run,
-        )
+
+        def look(stores: Stores) -> tuple[Sequence[Stretch], Sequence[ProbeStep]]:
+            stretches = course(stores.run, weights, given_up=screen.left.is_set)
+            return stretches, probe_course(stores.run, len(weights))
+
+        searches.ask("course", look, screen.take_run)
 
     # -- parts -----------------------------------------------------------------------------------
 

@@ -88,9 +88,15 @@ class GroupTable(CursorList, inherit_bindings=False):
         self._asked.clear()
         self.put(keys.index(wanted) if wanted is not None and wanted in keys else 0)
 
+    def measure(self, totals: tuple[float, float] | None) -> None:
+        """Hold totals against these ends of the run; kinds that were told by others are told anew."""
+        if totals != self.totals:
+            self.totals = totals
+            self._known.clear()
+
     def forget(self) -> None:
         """Another run: nothing that is known is good any more."""
-        self._keys = ()
+        self._keys, self.totals = (), None
         self._known.clear()
         self._asked.clear()
         self.cursor = 0
