@@ -33,7 +33,9 @@ def rewards(parsed: Any) -> int:
     from grpo_tui.ui.rewards_wish import RewardsWish
 
     origin = Origin("file", file=samples) if samples is not None else None
-    return show(None, rewards=RewardsWish(_title(parsed.sources), lambda: config, origin))
+    overrides = tuple(parsed.overrides)
+    wish = RewardsWish(_title(parsed.sources), lambda: config, origin, file=config.path, overrides=overrides)
+    return show(None, rewards=wish)
 
 
 def _title(sources: list[str]) -> str:

@@ -24,6 +24,7 @@ from textual.worker import Worker, WorkerState
 
 from grpo_tui.core.text import one_line
 from grpo_tui.ui.actions import bindings, on_pane, refusal
+from grpo_tui.ui.config_wish import ConfigWish
 from grpo_tui.ui.driver import PatientDriver
 from grpo_tui.ui.outward import OutwardApp
 from grpo_tui.ui.paint import COMPONENTS
@@ -33,7 +34,6 @@ from grpo_tui.ui.theme import DARK, NAMES, THEMES, first_theme
 
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
-    from grpo_tui.ui.config_wish import ConfigWish
     from grpo_tui.ui.messages import RunsListed
     from grpo_tui.ui.rewards_wish import RewardsWish
 
@@ -118,6 +118,8 @@ class GrpoApp(OutwardApp):
         self.rows_complete = False
         self.runs_signal: Signal[tuple[tuple[RunRow, ...], bool]] = Signal(self, "runs")
         self._roots, self._first_run = tuple(roots), run
+        if config is None and rewards is not None and rewards.file is not None:
+            config = ConfigWish(rewards.file, rewards.overrides, in_rewards=True)
         self._rewards_wish, self._config_wish = rewards, config
         self.before_leaving: Callable[[Callable[[], None]], bool] | None = None
         self._generations_wish: tuple[str, int | None] | None = None

@@ -15,9 +15,11 @@ class ConfigWish:
         overrides: `K=V` words of the command line.
         run_dir: folder of the run, when one was named.
         launcher: words put before the training process.
+        in_rewards: whether Rewards shows this file already.
     """
 
     path: Path
     overrides: tuple[str, ...] = ()
     run_dir: Path | None = None
     launcher: str | None = None
+    in_rewards: bool = False

@@ -21,12 +21,16 @@ class RewardsWish:
         config: reads the config, in the lab's thread; raises ValueError with a sentence.
         origin: where the samples come from; the usual place when None.
         run: the run whose rewards they are, None when a person named them.
+        file: the config they stand in, which Config shows too; None when it is another's or there is none.
+        overrides: `K=V` words that were given with it.
     """
 
     title: str
     config: Callable[[], RunConfig]
     origin: Origin | None = None
     run: Path | None = None
+    file: Path | None = None
+    overrides: tuple[str, ...] = ()
 
 
 def rewards_of_run(root: Path, group: int | None = None) -> RewardsWish:

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
+from grpo_tui.config.resolve import load_config
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.config_messages import ConfigEvaluated, DiskChanged, StartEnded
+from grpo_tui.ui.rewards_wish import RewardsWish
 from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.screens.config_dialogs import MenuDialog, ValueDialog
 from grpo_tui.ui.screens.config_diff import DiffScreen
@@ -377,6 +379,23 @@ async def test_rewards_shows_those_of_the_same_file() -> None:
         app._rewards_wish = None  # the lab need not start for this
         await pilot.press("3")
         await until(pilot, lambda: isinstance(app.screen, RewardsScreen))
+
+
+async def test_the_file_that_rewards_shows_is_the_one_of_config_too() -> None:
+    path = config_file()
+    wish = RewardsWish("toy.yaml", lambda: load_config(path), file=path)
+    app = GrpoApp([Path("runs")], None, rewards=wish, clock=lambda: NOW)
+    app.take_rewards_wish()  # the lab need not start for this
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("2")
+        screen = await looked_at(pilot)
+        assert screen.draft is not None
+        assert screen.draft.path == path
+        assert app.take_rewards_wish() is None  # what it shows stays there, with its samples
+        screen.to_form("max_steps")
+        await pilot.press("x", "w")
+        await until(pilot, lambda: "● unsaved" not in shown(app))
+        assert app.take_rewards_wish() is not None
 
 
 async def test_without_a_config_it_says_how_one_is_opened() -> None:

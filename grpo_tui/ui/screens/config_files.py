@@ -70,7 +70,8 @@ class ConfigFiles(ConfigFindings):
         self.worker.follow(draft.path if draft.saved_text is not None else None)
         self.query_one(YamlArea).load_text("")
         self.changed()
-        self.offer_rewards()
+        if not wish.in_rewards:
+            self.offer_rewards()
         self.query_one(ConfigForm).focus()
 
     def stop(self) -> None:
