@@ -9,18 +9,19 @@ from collections.abc import Iterator, Sequence
 
 from grpo_tui.config.rules import REMOVE, Settings
 from grpo_tui.core.findings import Finding
-from grpo_tui.preflight.machine import GpuFacts
+from grpo_tui.preflight.machine import GpuFacts, Machine
 
 AMPERE = (8, 0)
 """Compute capability from which bfloat16 and TF32 are in the hardware."""
 
 
-def hardware_findings(settings: Settings, gpus: Sequence[GpuFacts]) -> list[Finding]:
+def hardware_findings(settings: Settings, machine: Machine) -> list[Finding]:
     """Return what the chosen precision and processes ask of GPUs that are not there."""
     if settings.get("use_cpu"):
         return list(_on_cpu(settings))
+    gpus = machine.gpus
     if not gpus:
-        return list(_without_gpu(settings))
+        return [] if machine.other_device else list(_without_gpu(settings))
     found = list(_precision(settings, gpus))
     found += _attention(settings)
     found += _enough(settings, gpus)

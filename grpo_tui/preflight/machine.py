@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -172,6 +173,7 @@ class Machine:
 
     Attributes:
         gpus: those that a run may use, those of `CUDA_VISIBLE_DEVICES` where that names numbers.
+        other_device: whether there is a device that NVML does not know, so that no GPU does not mean none.
         accounts: services this person can log in to.
         environment: names and values of the environment, for switches such as `WANDB_MODE`.
         version: the installed version of a distribution.
@@ -181,6 +183,7 @@ class Machine:
     """
 
     gpus: tuple[GpuFacts, ...] = ()
+    other_device: bool = False
     accounts: frozenset[str] = frozenset()
     environment: Mapping[str, str] = field(default_factory=dict)
     version: Callable[[str], str | None] = version_of
@@ -196,7 +199,22 @@ def this_machine(env: Mapping[str, str] | None = None) -> Machine:
         env: what a config adds to the environment.
     """
     environment = {**os.environ, **(env or {})}
-    return Machine(_visible(read_gpus(), environment), accounts(environment), environment)
+    gpus = read_gpus()
+    return Machine(
+        _visible(gpus, environment),
+        other_device=not gpus and has_other_device(),
+        accounts=accounts(environment),
+        environment=environment,
+    )
+
+
+def has_other_device() -> bool:
+    """Whether a device for training is here that NVML does not tell of: ROCm, Apple, Gaudi, TPU, Ascend.
+
+    An NVIDIA device whose driver does not answer counts too.
+    """
+    named = ("kfd", "nvidia[0-9]*", "accel*", "hl[0-9]*", "davinci[0-9]*", "neuron[0-9]*")
+    return sys.platform == "darwin" or any(next(Path("/dev").glob(name), None) for name in named)
 
 
 def _visible(gpus: tuple[GpuFacts, ...], environment: Mapping[str, str]) -> tuple[GpuFacts, ...]:

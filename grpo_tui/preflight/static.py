@@ -124,7 +124,7 @@ def rule_findings(settings: Settings, start: Start, machine: Machine, file: Path
     found: list[Finding] = []
     for rules in RULES:
         found += rules(settings)
-    found += hardware_findings(settings, machine.gpus)
+    found += hardware_findings(settings, machine)
     found += version_findings(settings, machine)
     found += launch_findings(settings, start.launcher, machine)
     found += folder_findings(settings, start.root or run_root(settings, file), resume=start.resume)

@@ -43,12 +43,12 @@ def machine(
 
     return Machine(
         gpus,
-        frozenset(accounts),
-        env or {},
-        version(**versions),
-        lambda path: 1 << 40,
-        lambda port: port in taken,
-        ask,
+        accounts=frozenset(accounts),
+        environment=env or {},
+        version=version(**versions),
+        free=lambda path: 1 << 40,
+        port_taken=lambda port: port in taken,
+        ask=ask,
     )
 
 

@@ -390,6 +390,7 @@ def test_the_window_of_vllm_is_the_installed_trls() -> None:
     [
         ({"use_cpu": True, "bf16": False}, machine()),
         ({"fp16": True}, machine(T4)),
+        ({}, replace(machine(), other_device=True)),
         ({"report_to": "wandb"}, machine(A100, accounts=("wandb",))),
         ({"report_to": "wandb"}, machine(A100, env={"WANDB_MODE": "offline"})),
         ({"attn_implementation": "flash_attention_2"}, machine(A100, flash_attn=None, kernels="0.18.3")),
