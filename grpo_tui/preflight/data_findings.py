@@ -69,10 +69,9 @@ def _columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
         severity: Severity = "warning" if has_prompt else "error"
         yield judged.found("data.preference-pairs", severity, judged.data_key, message)
     elif not has_prompt:
-        near = likely_prompt(names)
-        message = (
-            f"{facts.short} has no column prompt, which GRPO reads; it has {_some(names)}{_separated(names)}"
-        )
+        separated = _separated(names)
+        near = likely_prompt(names) if not separated else None
+        message = f"{facts.short} has no column prompt, which GRPO reads; it has {_some(names)}{separated}"
         fix = Fix("grpo_tui.columns.prompt", near) if near is not None else None
         yield judged.found("data.no-prompt", "error", judged.data_key, message, fix)
     after = [name for name in names if name not in section.columns.values()] + list(section.columns)
