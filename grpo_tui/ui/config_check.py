@@ -34,6 +34,7 @@ class ConfigCheck:
     def __init__(self, post: Callable[[Message], object]) -> None:
         self._post = post
         self._cancel = threading.Event()
+        self._closed = False
         self._turn = threading.Lock()
         self._memory: Memory | None = None
         self._children: Children | None = None
@@ -51,6 +52,8 @@ class ConfigCheck:
         from grpo_tui.preflight.static import Source, Start
 
         with self._turn:
+            if self._closed:
+                return
             self._cancel.clear()
             if self._memory is None:
                 self._memory = Memory()
@@ -90,6 +93,7 @@ class ConfigCheck:
 
     def close(self) -> None:
         """End it, and the processes that are kept."""
+        self._closed = True
         self._cancel.set()
         with self._turn:
             if self._children is not None:

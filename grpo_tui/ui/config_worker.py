@@ -45,8 +45,8 @@ class ConfigWorker:
         self._changed = threading.Condition()
         self._ended = threading.Event()
         self._before: Evaluation | None = None
-        self._file: Path | None = None
-        self._stamp: Stamp = None
+        self._followed: tuple[Path | None, Stamp] = (None, None)
+        """The file and how it was last seen, exchanged as one by whichever thread."""
         self._machine: Machine | None = None
         self._shapes: dict[str, ModelShape | None] = {}
         self._rates: dict[str, tuple[Rate, ...]] = {}
@@ -70,8 +70,7 @@ class ConfigWorker:
 
     def follow(self, file: Path | None) -> None:
         """Look at this file from now on, as it is now; None for none."""
-        self._stamp = None if file is None else stamp_of(file)
-        self._file = file
+        self._followed = (file, None if file is None else stamp_of(file))
 
     def stop(self) -> None:
         """End both threads soon."""
@@ -92,12 +91,12 @@ class ConfigWorker:
     def watch(self) -> None:
         """Look at the file until stopped; each change is told once."""
         while not self._ended.wait(LOOK_S):
-            file, known = self._file, self._stamp
-            if file is None:
+            followed = self._followed
+            file, known = followed
+            if file is None or (now := stamp_of(file)) == known:
                 continue
-            now = stamp_of(file)
-            if now != known and file is self._file:
-                self._stamp = now
+            if self._followed is followed:
+                self._followed = (file, now)
                 self._post(DiskChanged(file, gone=now is None))
 
     def _next(self) -> Callable[[], None] | None:

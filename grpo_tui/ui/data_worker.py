@@ -91,7 +91,9 @@ class DataWorker:
             self._tell(DataBusy(""))
         finally:
             self._read.set()
-            self._rows.close()
+            for checker in (self._rows, self._full):  # the second one may wait to be changed over to
+                if checker is not None:
+                    checker.close()
 
     def _show(self, number: int | None) -> None:
         if self._config is None or self._rows is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from grpo_tui.config.resolve import load_config
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.config_messages import ConfigEvaluated, DiskChanged, StartEnded
+from grpo_tui.ui.config_wish import ConfigWish
 from grpo_tui.ui.rewards_wish import RewardsWish
 from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.screens.config_dialogs import MenuDialog, ValueDialog
@@ -338,6 +340,31 @@ async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch:
         screen.to_form("max_steps")
         await pilot.press("x")
         await until(pilot, lambda: "changed since the check" in shown(app) and "1 error" not in shown(app))
+
+
+async def test_a_check_that_ends_after_another_config_was_opened_tells_nothing_of_that_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from grpo_tui.core.findings import Finding
+
+    other = threading.Event()
+
+    def check(*args: Any, **more: Any) -> Preflight:
+        assert other.wait(20)
+        return Preflight(None, (Finding("data.nulls", "error", "dataset_name", 3, "3 prompts are empty"),))
+
+    monkeypatch.setattr("grpo_tui.preflight.run.check", check)
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        await pilot.press("c")
+        await until(pilot, lambda: bool(screen.busy_line()))
+        screen.open_wish(ConfigWish(config_file(name="other.yaml")))
+        other.set()
+        await until(pilot, lambda: not screen.busy_line())
+        await looked_at(pilot)
+        assert "other.yaml" in shown(app)
+        assert "3 prompts are empty" not in shown(app)
 
 
 async def test_the_memory_is_planned_for_a_card_that_is_chosen() -> None:

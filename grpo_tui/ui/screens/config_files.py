@@ -254,8 +254,6 @@ class ConfigFiles(ConfigFindings):
 
     def on_disk_changed(self, message: DiskChanged) -> None:
         """Take the file anew when nothing of one's own is lost, else ask."""
-        from grpo_tui.config.draft_file import DraftFileError
-
         draft = self.draft
         if draft is None or draft.path != message.file or not draft.changed_on_disk():
             return
@@ -271,16 +269,22 @@ class ConfigFiles(ConfigFindings):
                 self.app.notify(f"{name} was changed on disk; saving asks what to keep.",
                                 severity="warning", markup=False)  # fmt: skip
         else:
-            try:
-                draft.reload()
-            except DraftFileError as error:
-                self.app.notify(one_line(str(error), 300), severity="warning", markup=False)
-                return
-            self.app.notify(
-                f"{name} was changed on disk and is read anew; u brings yours back.", markup=False
-            )
-            self.changed()
-            self.offer_rewards()
+            self._reload(f"{name} was changed on disk and is read anew; u brings yours back.")
+
+    def _reload(self, word: str = "") -> None:
+        """Take what stands in the file now, or say why it cannot be read."""
+        from grpo_tui.config.draft_file import DraftFileError
+
+        assert self.draft is not None
+        try:
+            self.draft.reload()
+        except DraftFileError as error:
+            self.app.notify(one_line(str(error), 300), severity="warning", markup=False)
+            return
+        if word:
+            self.app.notify(word, markup=False)
+        self.changed()
+        self.offer_rewards()
 
     def _ask_disk(self, theirs: str | None, then: Callable[[], None] | None) -> None:
         draft = self.draft
@@ -304,8 +308,7 @@ class ConfigFiles(ConfigFindings):
             elif answer == "mine":
                 self.save(then, force=True)
             elif answer == "theirs":
-                draft.reload()
-                self.changed()
+                self._reload()
 
         what = "gone" if theirs is None else "changed on disk"
         title = f"{one_line(draft.path.name, 30)} is {what}"

@@ -119,17 +119,16 @@ class ConfigStart(ConfigFiles):
 
     def on_config_checked(self, message: ConfigChecked) -> None:
         """Show what is known by now; all of it in a screen of its own when nothing more comes."""
-        worker, draft = self.worker, self.draft
-        if worker is None or draft is None or message.snapshot.path != self.snapshot().path:
-            return
+        worker, wish = self.worker, self.wish
+        if message.whole or (self._check is not None and self._check.cancelled):
+            self._ended()
+        if worker is None or wish is None or message.snapshot.path != wish.path:
+            return  # another config was opened meanwhile
         worker.checked = (message.snapshot.text, message.found)
         if message.whole:
-            self._ended()
             self._checked_at = self.shell.clock()
             if self.app.screen is self:
                 self.app.push_screen(CheckScreen(message.found), self.chosen_finding)
-        elif self._check is not None and self._check.cancelled:
-            self._ended()
         self.changed(typed=True)
 
     def on_check_failed(self, message: CheckFailed) -> None:
