@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
@@ -18,11 +16,8 @@ from grpo_tui.cli.score import told
 from grpo_tui.core.text import safe
 from grpo_tui.present.token_lines import LEGEND, head_lines, heat_lines, surprising_lines
 from grpo_tui.rewards.model_child import GenerateError
-from grpo_tui.rewards.token_asking import Policy, TokenAsker, policies
+from grpo_tui.rewards.token_asking import Policy, TokenAsker, completion_of, policies
 from grpo_tui.store.connection import RunDatabaseError
-from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.rollouts import Rollout
-from grpo_tui.store.search import Search
 from grpo_tui.store.values import finite_json
 
 
@@ -30,9 +25,9 @@ def tokens(parsed: Any) -> int:
     """`grpo-tui tokens RUN --group N [--index I] [--from WHO] [--base] [--json]`."""
     root = run_folder(parsed.run)
     try:
-        row = _row(root, parsed.group, parsed.index)
+        row = completion_of(root, parsed.group, parsed.index)
         policy = _policy(policies(root), parsed.source)
-    except RunDatabaseError as error:
+    except (LookupError, RunDatabaseError) as error:
         raise CommandError(str(error)) from error
     try:
         with TokenAsker(root, lambda what: told("", what), patience_s=parsed.wait) as asker:
@@ -52,25 +47,13 @@ def tokens(parsed: Any) -> int:
         [
             *head_lines(found, width),
             [],
-            *heat_lines(found, width),
+            *([(" ", "text"), *line] for line in heat_lines(found, width - 1)),
             [(f" {LEGEND}", "dim")],
             [],
             *surprising_lines(found, width, parsed.limit),
         ]
     )
     return OK
-
-
-def _row(root: Path, group: int, index: int) -> Rollout:
-    with closing(Search(RunFolder(root).database)) as search:
-        ids = search.find(f"group=={group}", "index", superseded=True).ids
-        rows = search.rows(ids)
-    if not rows:
-        raise CommandError(f"--group: there is no group {group}; `grpo-tui completions RUN` numbers them")
-    row = next((row for row in rows if row.index == index), None)
-    if row is None:
-        raise CommandError(f"--index: group {group} has completions 0 to {len(rows) - 1}, not {index}")
-    return row
 
 
 def _policy(known: Sequence[Policy], wanted: str | None) -> Policy:

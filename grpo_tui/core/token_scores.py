@@ -5,6 +5,7 @@ Plain data. Knows no tokenizer and no model.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -112,6 +113,16 @@ class TokenScores:
         """Places of the least likely tokens, the most surprising first."""
         places = sorted(range(len(self.tokens)), key=lambda place: self.tokens[place].logprob)
         return places[:count]
+
+    def table(self) -> str:
+        """Tab-separated values with a heading, for a spreadsheet; texts as JSON writes them."""
+        names = ("text", "id", "logprob", "entropy", "rank", "base_logprob", "kl")
+        rows = ["\t".join(names)]
+        for token in self.tokens:
+            figures = [getattr(token, name) for name in names[1:]]
+            text = json.dumps(token.text, ensure_ascii=False)
+            rows.append("\t".join([text, *("" if value is None else str(value) for value in figures)]))
+        return "\n".join(rows)
 
     def to_json(self) -> dict[str, Any]:
         """One object per token, for other programs."""

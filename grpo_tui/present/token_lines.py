@@ -163,6 +163,9 @@ def surprising_lines(
             room = max(4, width - 2 - 7 - name_w - len(figures) - 11)
             other = one_line(visible(token.likeliest), room)
             line.append((f"  {other} {_probability(token.likeliest_logprob)}", "dim" + here))
+        if here:
+            used = sum(cell_len(text) for text, _ in line)
+            line.append((" " * max(0, width - used), "text" + here))
         lines.append(line)
     return lines
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ from grpo_tui.store.checkpoints import judge
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.rollouts import Rollout
+from grpo_tui.store.search import Search
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import read_status
 
@@ -90,6 +92,28 @@ def run_config(root: Path) -> RunConfig:
     if not config.model:
         raise GenerateError("its run.json names no model")
     return config
+
+
+def completion_of(root: Path, group: int, index: int) -> Rollout:
+    """One recorded completion of a run.
+
+    Args:
+        root: the run folder.
+        group: number of its group.
+        index: its place there, from 0.
+
+    Raises:
+        LookupError: there is none; the message is for a person.
+        RunDatabaseError: the run cannot be read.
+    """
+    with closing(Search(RunFolder(root).database)) as search:
+        rows = search.rows(search.find(f"group=={group}", "index", superseded=True).ids)
+    if not rows:
+        raise LookupError(f"there is no group {group}; `grpo-tui completions RUN` numbers them")
+    row = next((row for row in rows if row.index == index), None)
+    if row is None:
+        raise LookupError(f"group {group} has completions 0 to {len(rows) - 1}, not {index}")
+    return row
 
 
 class TokenAsker:

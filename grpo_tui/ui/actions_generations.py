@@ -1,4 +1,4 @@
-"""The keys of Generations, of the course of the run and of what would turn over it. Knows names and words."""
+"""The keys of Generations and of what opens over it: course, what if, tokens. Knows names and words."""
 
 from __future__ import annotations
 
@@ -54,6 +54,9 @@ GENERATIONS: tuple[Action, ...] = (
     Action("generations.what_if", "w", "what if",
            "Score the groups of the list again: the rewards as they are now, or other weights.",
            "generations", needs="open", footer=14),
+    Action("generations.tokens", "t", "tokens",
+           "How sure the policy, a checkpoint or the base model is of each token, and the rendered prompt.",
+           "generations", needs="open", footer=13, part="card,reader"),
     Action("generations.score", "greater_than_sign", "to Rewards",
            "Score the group in Rewards, with the reward file as it is now.", "generations",
            needs="open", footer=14, shown=">"),
@@ -75,4 +78,17 @@ GENERATIONS: tuple[Action, ...] = (
            "what-if", footer=3),
     Action("what_if.down", "j", "scroll", "A line on.", "what-if", footer=4, shown="j k"),
     Action("what_if.up", "k", "", "A line back.", "what-if"),
+    Action("tokens.back", "escape", "back", "End what runs, else back to the generations.", "tokens",
+           footer=1, shown="esc"),
+    Action("tokens.left", "left", "", "The completion before.", "tokens", shown="←"),
+    Action("tokens.right", "right", "completion", "The next completion of the group.", "tokens",
+           footer=3, shown="← →"),
+    Action("tokens.policy", "t", "policy", "Choose whose probabilities: live, a checkpoint, the base model.",
+           "tokens", footer=2),
+    Action("tokens.base", "b", "KL to base", "Compare with the base or reference model, or no more.",
+           "tokens", footer=4),
+    Action("tokens.prompt", "i", "prompt", "Show the input as the model gets it, or the tokens again.",
+           "tokens", footer=5),
+    Action("tokens.copy", "y", "copy", "Copy every token with its figures, over SSH too.", "tokens",
+           footer=6),
 )  # fmt: skip

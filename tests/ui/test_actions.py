@@ -19,6 +19,7 @@ from grpo_tui.ui.screens.overlay import OverlayScreen
 from grpo_tui.ui.screens.probes import ProbesScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.screens.runs import RunsScreen
+from grpo_tui.ui.screens.tokens import TokensScreen
 from grpo_tui.ui.screens.train import TrainScreen
 from grpo_tui.ui.screens.what_if import WhatIfScreen
 from grpo_tui.ui.screens.zooming import ZoomScreen
@@ -35,6 +36,7 @@ OWNERS: dict[str, type] = {
     "generations": GenerationsScreen,
     "course": CourseScreen,
     "what-if": WhatIfScreen,
+    "tokens": TokensScreen,
     "train": TrainScreen,
     "hardware": HardwareScreen,
     "zoom": ZoomScreen,

@@ -29,6 +29,7 @@ PANES = (
     ("generations", "5 Generations"),
     ("course", "the run over its steps"),
     ("what-if", "what would turn"),
+    ("tokens", "the tokens of a completion"),
     ("all", "everywhere"),
 )
 

@@ -1,0 +1,315 @@
+"""How sure a policy is of each token of a completion, over the pane Generations.
+
+A policy is asked in a thread; leaving the screen ends what was started for it. Knows the run, the group and
+the parts of the screen.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.message import Message
+from textual.screen import Screen
+
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import plural
+from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.opened import LeftOnce
+from grpo_tui.ui.screens.choosing import Choice, MenuDialog
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.widgets.footer import Footer
+from grpo_tui.ui.widgets.header import Header
+from grpo_tui.ui.widgets.token_parts import TokenList, TokensHead, TokensHeading, TokensHeat
+
+if TYPE_CHECKING:
+    from grpo_tui.core.token_scores import TokenScores
+    from grpo_tui.rewards.token_asking import Policy, TokenAsker
+
+LOOK_S = 0.5
+WORDS = {
+    "live": ("the live policy", "as it is now, asked at the end of the step; changes no later number"),
+    "checkpoint": ("", "saved by the run"),
+    "base": ("the base model", "what the run began with"),
+}
+
+
+class TokensScreen(LeftOnce, Screen[None], Shell):
+    """The tokens of one completion.
+
+    Args:
+        root: the run folder.
+        group: number of the group.
+        step: its step, for the title.
+        index: which of its completions.
+        count: how many it has.
+    """
+
+    BINDINGS = bindings("tokens")
+    PANE = "tokens"
+
+    class Told(Message):
+        """Something goes on, went wrong, or is done."""
+
+        def __init__(
+            self,
+            doing: str = "",
+            trouble: str = "",
+            scores: TokenScores | None = None,
+            known: Sequence[Policy] | None = None,
+        ) -> None:
+            super().__init__()
+            self.doing, self.trouble, self.scores, self.known = doing, trouble, scores, known
+
+    def __init__(self, root: Path, group: int, step: int, index: int, count: int) -> None:
+        super().__init__()
+        self._root, self._group, self._step, self._index, self._count = root, group, step, index, count
+        self._known: tuple[Policy, ...] = ()
+        self._policy: Policy | None = None
+        self._base = False
+        """Whether a checkpoint is compared with the base; the live run is with what it has in memory."""
+        self._asker: TokenAsker | None = None
+        self._busy = False
+        self._cancel = threading.Event()
+        self._left = False
+
+    def compose(self) -> ComposeResult:
+        """Header, what it comes to, the tokens beside the list or over it, footer."""
+        yield Header("generations")
+        yield TokensHead(id="tokens-head")
+        with Container(id="token-parts"):
+            yield TokensHeat(id="tokens-heat")
+            with Vertical(id="token-list-part"):
+                yield TokensHeading(id="tokens-heading")
+                yield TokenList(id="token-list")
+        yield Footer(self.PANE)
+
+    def on_mount(self) -> None:
+        """Look who can be asked."""
+        self.query_one(Header).show(self.shell.view)
+        self.query_one(Footer).show(self.shell.view)
+        self.query_one(TokenList).focus()
+        self.set_interval(LOOK_S, self._look)
+        self._entitle()
+        self._begin("looking who can be asked")
+        self.app.run_worker(self._find_policies, thread=True, group="tokens", exit_on_error=False)
+
+    def on_unmount(self) -> None:
+        """End the child."""
+        self._left = True
+        self._cancel.set()
+        if self._asker is not None and not self._busy:
+            self._asker.close()
+
+    def _entitle(self) -> None:
+        head = self.query_one(TokensHead)
+        head.title = f"completion {self._index + 1} of {self._count} of step {self._step:,}"
+        head.changed(layout=True)
+
+    def _begin(self, doing: str) -> None:
+        head = self.query_one(TokensHead)
+        self._busy, head.doing, head.trouble, head.since = True, doing, "", time.monotonic()
+        head.changed(layout=True)
+
+    def _look(self) -> None:
+        if self._busy:
+            self.query_one(TokensHead).changed()
+
+    # -- in the thread ---------------------------------------------------------------------------
+
+    def _find_policies(self) -> None:
+        from grpo_tui.rewards.model_child import GenerateError
+        from grpo_tui.rewards.token_asking import policies, run_config
+        from grpo_tui.store.connection import RunDatabaseError
+
+        try:
+            known = policies(self._root)
+            if not known:
+                run_config(self._root)  # says why
+        except (GenerateError, RunDatabaseError, OSError) as error:
+            self.post_message(self.Told(trouble=str(error)))
+            return
+        self.post_message(self.Told(known=known))
+
+    def _ask(self, policy: Policy, index: int, base: bool) -> None:
+        from grpo_tui.rewards.model_child import CancelledError, GenerateError
+        from grpo_tui.rewards.token_asking import TokenAsker, completion_of
+        from grpo_tui.store.connection import RunDatabaseError
+
+        if self._asker is None:
+            self._asker = TokenAsker(self._root, self._tell, self._cancel)
+        told = self.Told()
+        try:
+            row = completion_of(self._root, self._group, index)
+            told = self.Told(scores=self._asker.ask(row, policy, base=base))
+        except CancelledError:
+            told = self.Told(trouble="ended before its end; t asks again")
+        except (GenerateError, RunDatabaseError, LookupError, OSError) as error:
+            told = self.Told(trouble=str(error))
+        finally:
+            if self._left:
+                self._asker.close()
+        self.post_message(told)
+
+    def _tell(self, what: str) -> None:
+        self.post_message(self.Told(what))
+
+    # -- on the screen ---------------------------------------------------------------------------
+
+    def on_tokens_screen_told(self, message: Told) -> None:
+        """Show it."""
+        head = self.query_one(TokensHead)
+        if message.doing:
+            head.doing = message.doing
+            head.changed()
+            return
+        self._busy, head.doing, head.trouble = False, "", message.trouble
+        self._cancel.clear()
+        if message.known is not None:
+            self._known = tuple(message.known)
+            self.action_tokens_policy()
+        else:
+            self._show(message.scores)
+        head.changed(layout=True)
+
+    def _show(self, scores: TokenScores | None) -> None:
+        heat, heading, listed = (
+            self.query_one(TokensHeat), self.query_one(TokensHeading), self.query_one(TokenList),
+        )  # fmt: skip
+        self.query_one(TokensHead).scores = heat.scores = heading.scores = scores
+        listed.show(scores)
+        heat.chosen = listed.place
+        heat.scroll_to(y=0, animate=False, force=True)
+        heat.changed()
+        heading.changed()
+
+    def on_token_list_chosen(self, event: TokenList.Chosen) -> None:
+        """Mark it in the text."""
+        place = self.query_one(TokenList).place
+        if place is not None:
+            self.query_one(TokensHeat).show_place(place)
+
+    def _start(self) -> None:
+        policy = self._policy
+        if policy is None or self._waits():
+            return
+        base = policy.kind == "live" or self._base
+        self._begin("starting")
+        index = self._index
+        self.app.run_worker(
+            lambda: self._ask(policy, index, base), thread=True, group="tokens", exit_on_error=False
+        )
+
+    def _waits(self) -> bool:
+        if self._busy:
+            self.app.notify("The tokens are being looked at; esc ends it.", markup=False)
+        return self._busy
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def action_tokens_back(self) -> None:
+        """End what runs; else back to the pane."""
+        if self._busy and self._policy is not None and not self._cancel.is_set():
+            self._cancel.set()
+        else:
+            self.dismiss(None)
+
+    def action_tokens_policy(self) -> None:
+        """Choose whom to ask; the only one is asked at once."""
+        if self._waits():
+            return
+        if len(self._known) <= 1:
+            self._take(self._known[0] if self._known else None)
+            return
+        choices = []
+        for policy in self._known:
+            name, what = WORDS[policy.kind]
+            shown = name or one_line(policy.name, 40)
+            if policy.kind == "base":
+                what = f"{what}: {one_line(policy.name, 40)}"
+            elif policy.step is not None:
+                what = _apart(policy.step, self._step)
+            choices.append(Choice(shown, what, policy, key={"live": "l", "base": "b"}.get(policy.kind, "")))
+        if self._policy in self._known:
+            at = self._known.index(self._policy)
+        else:
+            at = nearest(self._known, self._step)
+        self.app.push_screen(MenuDialog("whose probabilities", choices, at=at), self._take)
+
+    def _take(self, policy: Policy | None) -> None:
+        if policy is not None:
+            self._policy = policy
+            self._start()
+        elif self._policy is None:
+            self.dismiss(None)
+
+    def action_tokens_base(self) -> None:
+        """With the base beside it, or without."""
+        policy = self._policy
+        if policy is None or self._waits():
+            return
+        if policy.kind == "base":
+            self.app.notify("The base model is what is shown; t chooses another policy.", markup=False)
+            return
+        if policy.kind == "live":
+            self.app.notify(
+                "The live policy is compared with the reference that the run has in memory, if it has one; "
+                "a checkpoint can be compared with the base model.",
+                markup=False,
+            )
+            return
+        self._base = not self._base
+        self._start()
+
+    def action_tokens_left(self) -> None:
+        """The completion before."""
+        self._move(-1)
+
+    def action_tokens_right(self) -> None:
+        """The next completion."""
+        self._move(1)
+
+    def _move(self, by: int) -> None:
+        index = self._index + by
+        if self._waits() or not 0 <= index < self._count:
+            return
+        self._index = index
+        self._entitle()
+        self._start()
+
+    def action_tokens_prompt(self) -> None:
+        """The prompt as the model gets it, or the tokens again."""
+        heat = self.query_one(TokensHeat)
+        heat.shows_prompt = not heat.shows_prompt
+        heat.scroll_to(y=0, animate=False, force=True)
+        heat.changed()
+
+    def action_tokens_copy(self) -> None:
+        """Copy the figures of every token, or the prompt that is shown."""
+        scores = self.query_one(TokensHead).scores
+        if scores is None:
+            self.app.notify("There is nothing to copy yet.", severity="warning", markup=False)
+        elif self.query_one(TokensHeat).shows_prompt:
+            self.shell.copy("the prompt as the model gets it", scores.prompt)
+        else:
+            self.shell.copy(f"{len(scores.tokens):,} tokens with their figures", scores.table())
+
+
+def nearest(known: Sequence[Policy], step: int) -> int:
+    """Where the menu begins: the live policy, else the checkpoint nearest to the step of the completion."""
+    steps = [
+        (abs(policy.step - step), place) for place, policy in enumerate(known) if policy.step is not None
+    ]
+    return 0 if known[0].kind == "live" or not steps else min(steps)[1]
+
+
+def _apart(saved: int, step: int) -> str:
+    """How far a checkpoint is from the completion."""
+    if saved == step:
+        return "saved after the step of the completion"
+    return f"{plural(abs(saved - step), 'step')} {'after' if saved > step else 'before'} the completion"

@@ -1,0 +1,201 @@
+"""The tokens of a completion in the pane: asked, shown with signs and colours, cancelled, refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from grpo_tui.config import load_config
+from grpo_tui.core.commands import Outcome
+from grpo_tui.core.token_scores import Token, TokenScores
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.present.token_lines import heat_lines, row_of, sign_of, surprising_lines, visible
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.spec import RunSpec
+from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.screens.choosing import MenuDialog
+from grpo_tui.ui.screens.generations import GenerationsScreen
+from grpo_tui.ui.screens.tokens import TokensScreen
+from grpo_tui.ui.widgets.token_parts import TokenList, TokensHeat
+from tests.ui.conftest import app_on, opened, sent, shown, until
+from tests.ui.recorded_run import HOSTILE, RecordedRun
+
+
+def token(text: str, surprise: float, **changes: Any) -> Token:
+    values: dict[str, Any] = {
+        "id": 5, "text": text, "special": False, "logprob": -surprise, "entropy": 0.5, "rank": 1,
+        "likeliest": "the", "likeliest_logprob": -0.1, "base_logprob": -surprise - 0.5, "kl": 0.25,
+    }  # fmt: skip
+    return Token(**{**values, **changes})
+
+
+def scores(*tokens: Token, **changes: Any) -> TokenScores:
+    values: dict[str, Any] = {
+        "tokens": tokens, "policy": "the policy at step 57", "base": "the reference model",
+        "of": len(tokens), "recorded": len(tokens), "retokenized": False, "note": "",
+        "prompt": "<|user|>What is 3 + 4?<|end|>", "prompt_tokens": 9, "temperature": 0.9,
+        "precision": "float32", "device": "cpu", "seconds": 0.2,
+    }  # fmt: skip
+    return TokenScores(**{**values, **changes})
+
+
+ODD = scores(
+    token("plain", 0.1), token(" two", 1.2), token("\n\n", 5.0), token(HOSTILE, 12.0, rank=9000),
+    token("", 0.2), token("日本", 3.0), token("\u0301", 3.0), token("x" * 300, 2.0), token("<|end|>", 0.0),
+    token("שלום", 2.5), token("\t", 0.9), token("[bold]no[/]", 0.0, likeliest="\x1b[2J", rank=2),
+)  # fmt: skip
+
+
+# -- lines -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [20, 78, 118])
+def test_no_line_is_wider_than_its_place_and_nothing_hostile_gets_through(width: int) -> None:
+    heat = heat_lines(ODD, width)
+    for line in heat:
+        assert sum(cell_len(text) for text, _ in line) <= width
+        assert all(text.isprintable() for text, _ in line)
+    assert len(heat) % 2 == 0
+    whole = "".join(text for line in heat[::2] for text, _ in line)
+    assert whole.count("│") == len(ODD.tokens), "every token ends at a sign"
+    for line in surprising_lines(ODD, max(width, 78), 20)[1:]:
+        assert all(text.isprintable() for text, _ in line)
+        assert sum(cell_len(text) for text, _ in line) <= max(width, 78)
+
+
+def test_each_sign_stands_below_the_first_cell_of_its_token() -> None:
+    above, below = heat_lines(scores(token("ab", 0.1), token("日本", 3.0), token("c", 12.0)), 40)
+    assert "".join(text for text, _ in above) == "ab│日本│c│"
+    assert "".join(text for text, _ in below).rstrip() == "   3    +"
+    assert [role for text, role in above if text != "│"] == ["dim", "attention", "bad"]
+
+
+@pytest.mark.parametrize(
+    ("surprise", "sign"),
+    [(0.0, " "), (0.49, " "), (0.5, "1"), (2.4, "2"), (9.4, "9"), (9.5, "+"), (math.inf, "+")],
+)
+def test_surprise_is_one_sign(surprise: float, sign: str) -> None:
+    assert sign_of(token("x", surprise)) == sign
+
+
+@pytest.mark.parametrize(("text", "expected"), [(" ", "·"), ("", "◌"), ("\u0301", "◌\u0301"), (" a", " a")])
+def test_no_token_is_without_a_cell(text: str, expected: str) -> None:
+    assert visible(text) == expected
+
+
+def test_a_marked_token_is_found_in_its_row() -> None:
+    assert row_of(ODD, 78, 0) == 0
+    assert row_of(ODD, 78, 3) == 2, "after the line break"
+    assert any("selected" in role for _, role in heat_lines(ODD, 78, 3)[2])
+
+
+def test_figures_travel_whole() -> None:
+    assert TokenScores.from_wire(json.loads(json.dumps(ODD.to_wire()))) == ODD
+    with pytest.raises(ValueError, match="something else"):
+        TokenScores.from_wire({"tokens": {"id": [1]}})
+
+
+# -- the screen --------------------------------------------------------------------------------------
+
+
+async def asked(pilot: Any, run: RecordedRun) -> Mailbox:
+    """Open the tokens of the first completion, and wait until the run was asked."""
+    await opened(pilot)
+    await pilot.press("5")
+    await until(pilot, lambda: pilot.app.screen.card is not None)
+    await pilot.press("enter", "t")
+    await until(pilot, lambda: bool(sent(run)))
+    return Mailbox(run.folder.commands)
+
+
+def decide(box: Mailbox, outcome: Outcome) -> None:
+    box.finish(box.pending()[-1], outcome)
+
+
+def head_of(app: GrpoApp) -> str:
+    return "\n".join(shown(app).splitlines()[:8])
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_the_live_policy_is_asked_and_its_tokens_shown(run: RecordedRun, size: tuple[int, int]) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=size) as pilot:
+        box = await asked(pilot, run)
+        assert "waiting for the end of the step" in shown(app)
+        kind, args = sent(run)[0]
+        card = next(s for s in app.screen_stack if isinstance(s, GenerationsScreen)).card
+        assert card is not None
+        assert (kind, args["group"], args["index"], args["base"]) == ("tokens", card.id, 0, True)
+        assert args["text"] == card.rows[0].text
+        found = scores(
+            *ODD.tokens, retokenized=True, note="the recorded text has 12 tokens now; it had 9", of=3000
+        )
+        decide(box, Outcome(True, 57, "", found.to_wire()))
+        await until(pilot, lambda: "the policy at step 57" in head_of(app))
+        body = shown(app)
+        assert "plain│ two│⏎⏎│" in body
+        assert "the run samples at 0.9" in body
+        assert "these are not quite the tokens" in head_of(app)
+        assert "only the first 2,048 of 3,000" in head_of(app)
+        listed = app.screen.query_one(TokenList)
+        assert listed.place == 3, "the least likely first"
+        assert "KL" in body
+        await pilot.press("down")
+        assert app.screen.query_one(TokensHeat).chosen == listed.place == 2
+        await pilot.press("i")
+        await pilot.pause()
+        assert "<|user|>What is 3 + 4?<|end|>" in shown(app)
+        await pilot.press("right")
+        await until(pilot, lambda: len(sent(run)) == 2)
+        assert sent(run)[1][1]["index"] == 1
+        decide(box, Outcome(False, 58, "the prompt has images, which the run does not record"))
+        await until(pilot, lambda: "which the run does not record" in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, GenerationsScreen))
+
+
+async def test_escape_ends_the_asking_and_then_leaves(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await asked(pilot, run)
+        await pilot.press("t")
+        await pilot.pause()
+        assert any("esc ends it" in notice.message for notice in app._notifications)
+        await pilot.press("escape")
+        await until(pilot, lambda: "ended before its end" in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, GenerationsScreen))
+
+
+async def test_several_policies_are_chosen_from_a_menu(run: RecordedRun) -> None:
+    RunSpec(config=load_config(DEMO_CONFIG).to_json()).write(run.folder.spec)
+    for step, whole in ((20, True), (40, True), (50, False)):
+        folder = Path(run.folder.root) / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "grpo_tui.json").write_text(json.dumps({"files": {} if whole else {"model": 1}}))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("5")
+        await until(pilot, lambda: isinstance(app.screen, GenerationsScreen) and app.screen.card is not None)
+        await pilot.press("enter", "t")
+        await until(pilot, lambda: isinstance(app.screen, MenuDialog))
+        body = shown(app)
+        for word in (
+            "the live policy",
+            "checkpoint-40",
+            "checkpoint-20",
+            "the base model",
+            "17 steps before",
+        ):
+            assert word in body
+        assert "checkpoint-50" not in body, "it was not saved whole"
+        assert not sent(run)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, GenerationsScreen))
+        assert not any(isinstance(screen, TokensScreen) for screen in app.screen_stack)
