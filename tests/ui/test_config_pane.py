@@ -19,8 +19,9 @@ from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.config_messages import ConfigEvaluated, DiskChanged, StartEnded
 from grpo_tui.ui.config_wish import ConfigWish
 from grpo_tui.ui.rewards_wish import RewardsWish
+from grpo_tui.ui.screens.choosing import MenuDialog
 from grpo_tui.ui.screens.config import ConfigScreen
-from grpo_tui.ui.screens.config_dialogs import MenuDialog, ValueDialog
+from grpo_tui.ui.screens.config_dialogs import ValueDialog
 from grpo_tui.ui.screens.config_diff import DiffScreen
 from grpo_tui.ui.screens.config_finding import CheckScreen, FindingsScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
@@ -223,6 +224,33 @@ async def test_saving_writes_the_file_and_what_leaves_unsaved_asks() -> None:
         await pilot.press("q")
         await pilot.pause()
     assert app.return_value is not None
+
+
+async def test_changes_survive_a_terminal_that_hangs_up() -> None:
+    path = config_file()
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        await on_field(pilot, "max_steps")
+        await pilot.press("x")
+        app.leave_now()  # as SIGHUP does
+    assert path.read_text() == CONFIG
+    for key, left in (("escape", CONFIG), ("t", CONFIG.replace("max_steps: 20\n", ""))):
+        app = app_with(path)
+        async with app.run_test(size=SIZE) as pilot:
+            await until(pilot, lambda: "changes that were not saved" in shown(app))
+            await pilot.press(key)
+            await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
+            screen = pane(app)
+            assert screen.draft is not None
+            assert screen.draft.text == left
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "changes that were not saved" in shown(app))
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        await looked_at(pilot)
 
 
 async def test_a_file_changed_on_disk_is_read_anew_or_asked_for() -> None:

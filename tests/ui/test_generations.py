@@ -13,10 +13,9 @@ from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.rollouts import Rollout
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.screens.config_dialogs import PathDialog
+from grpo_tui.ui.screens.choosing import PathDialog, WordsDialog
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.generations import GenerationsScreen
-from grpo_tui.ui.screens.rewards_dialogs import WordsDialog
 from grpo_tui.ui.screens.what_if import Attempt, WhatIfLines, WhatIfScreen
 from grpo_tui.ui.widgets.card_table import CardTable
 from grpo_tui.ui.widgets.group_table import GroupTable

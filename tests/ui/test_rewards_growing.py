@@ -17,9 +17,10 @@ from grpo_tui.rewards.samples import read_jsonl
 from grpo_tui.rewards.templates import Task
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.rewards_wish import RewardsWish
+from grpo_tui.ui.screens.choosing import WordsDialog
 from grpo_tui.ui.screens.reward_growing import NewFileDialog, NextRewardScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
-from grpo_tui.ui.screens.rewards_dialogs import SaveDialog, WordsDialog
+from grpo_tui.ui.screens.rewards_dialogs import SaveDialog
 from tests.ui.conftest import app_on, shown, until
 from tests.ui.recorded_run import NOW
 from tests.ui.test_rewards_pane import app_for, scored

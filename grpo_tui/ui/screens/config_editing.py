@@ -16,7 +16,8 @@ from textual.screen import Screen
 from grpo_tui.core.text import one_line
 from grpo_tui.present.config_view import FieldRow, GroupRow
 from grpo_tui.ui.config_worker import ConfigWorker
-from grpo_tui.ui.screens.config_dialogs import Choice, MenuDialog, ValueDialog
+from grpo_tui.ui.screens.choosing import Choice, MenuDialog
+from grpo_tui.ui.screens.config_dialogs import ValueDialog
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.config_form import ORIGIN_W, WIDEST_VALUE, ConfigForm
 from grpo_tui.ui.widgets.form_field import FormField

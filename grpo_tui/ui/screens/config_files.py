@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import from_here
+from grpo_tui.present.formatting import from_here, moment
+from grpo_tui.ui import config_unsaved
 from grpo_tui.ui.config_messages import DiskChanged
 from grpo_tui.ui.config_wish import ConfigWish
 from grpo_tui.ui.config_worker import ConfigWorker
-from grpo_tui.ui.screens.config_dialogs import Choice, MenuDialog, PathDialog
+from grpo_tui.ui.screens.choosing import Choice, MenuDialog, PathDialog
 from grpo_tui.ui.screens.config_diff import DiffScreen
 from grpo_tui.ui.screens.config_finding import ConfigFindings
 from grpo_tui.ui.widgets.config_form import ConfigForm
@@ -32,6 +33,9 @@ MOST_RUNS = 40
 
 class ConfigFiles(ConfigFindings):
     """What a screen needs to open and save its draft."""
+
+    _thrown_away = False
+    """Whether a person wants none of the changes that are not saved."""
 
     def start_threads(self) -> None:
         """Begin to read what TRL knows, while a person decides what to open."""
@@ -61,11 +65,41 @@ class ConfigFiles(ConfigFindings):
             self.app.notify(one_line(str(error), 300), severity="error", timeout=15, markup=False)
             return
         self.take_draft(draft, wish)
+        self._offer_kept(draft, wish.path)
+
+    def _offer_kept(self, draft: Draft, path: Path) -> None:
+        """Ask what becomes of changes that were not saved when the screen was taken away."""
+        found = config_unsaved.kept(path)
+        if found is None or found.text == draft.text:
+            config_unsaved.forget(path)
+            return
+        choices = [
+            Choice("take them", "u brings back what stands in the file", "take", "t"),
+            Choice("throw them away", "", "drop", "d"),
+            Choice("show the difference", "the file against the changes", "diff", "v"),
+        ]
+
+        def answered(answer: str | None) -> None:
+            if answer == "take":
+                draft.replace_text(found.text)
+                self.changed()
+            elif answer == "diff":
+                from grpo_tui.present.config_compare import texts
+
+                mine = Draft(found.text, path)
+                self.app.push_screen(DiffScreen(texts(draft.text, "the file", mine)), lambda _: self._offer_kept(draft, path))
+            elif answer == "drop":
+                config_unsaved.forget(path)
+
+        from grpo_tui.config.draft import Draft
+
+        said = f"The screen was taken away {moment(found.at, self.shell.clock())}, before they were saved."
+        self.app.push_screen(MenuDialog("changes that were not saved", choices, [said]), answered)
 
     def take_draft(self, draft: Draft, wish: ConfigWish) -> None:
         """Show a draft."""
         assert self.worker is not None
-        self.draft, self.wish, self.evaluation = draft, wish, None
+        self.draft, self.wish, self.evaluation, self._thrown_away = draft, wish, None, False
         self.worker.run_dir, self.worker.checked = wish.run_dir, None
         self.worker.follow(draft.path if draft.saved_text is not None else None)
         self.query_one(YamlArea).load_text("")
@@ -75,7 +109,10 @@ class ConfigFiles(ConfigFindings):
         self.query_one(ConfigForm).focus()
 
     def stop(self) -> None:
-        """End the threads."""
+        """End the threads; what was not saved is kept, unless somebody threw it away."""
+        draft = self.draft
+        if draft is not None and draft.path is not None and draft.edited and not self._thrown_away:
+            config_unsaved.keep(draft.path, draft.text)
         if self.worker is not None:
             self.worker.stop()
 
@@ -193,6 +230,7 @@ class ConfigFiles(ConfigFindings):
         assert draft.path is not None
         assert self.worker is not None
         self.worker.follow(draft.path)
+        config_unsaved.forget(draft.path)
         self.app.notify(f"Saved {one_line(from_here(draft.path), 60)}.", markup=False)
         self.changed()
         self.offer_rewards()
@@ -333,11 +371,17 @@ class ConfigFiles(ConfigFindings):
             if answer == "save":
                 self.save(then=go_on)
             elif answer == "drop":
+                self._throw_away()
                 go_on()
 
         name = one_line(self.view.title if self.view is not None else "the config", 40)
         sentences = [f"{name} has changes that are not saved."]
         self.app.push_screen(MenuDialog("unsaved changes", choices, sentences), answered)
+
+    def _throw_away(self) -> None:
+        if self.draft is not None and self.draft.path is not None:
+            config_unsaved.forget(self.draft.path)
+        self._thrown_away = True
 
     def before_leaving(self, leave: Callable[[], None]) -> bool:
         """Whether leaving waits for an answer; the answer leaves, or stays."""

@@ -16,7 +16,7 @@ from grpo_tui.present.formatting import clock, duration, from_here, plural
 from grpo_tui.ui.config_check import ConfigCheck
 from grpo_tui.ui.config_messages import CheckAt, CheckFailed, ConfigChecked, StartEnded
 from grpo_tui.ui.paint import Line, Span
-from grpo_tui.ui.screens.config_dialogs import Choice, MenuDialog
+from grpo_tui.ui.screens.choosing import Choice, MenuDialog
 from grpo_tui.ui.screens.config_files import ConfigFiles
 from grpo_tui.ui.screens.config_finding import CheckScreen
 

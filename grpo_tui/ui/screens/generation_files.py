@@ -13,9 +13,8 @@ from grpo_tui.present.formatting import from_here, plural
 from grpo_tui.present.rollout_export import write_rows
 from grpo_tui.store.saved_views import SavedView, SavedViews
 from grpo_tui.ui.preferences import config_folder
-from grpo_tui.ui.screens.config_dialogs import Choice, MenuDialog, PathDialog
+from grpo_tui.ui.screens.choosing import Choice, MenuDialog, PathDialog, WordsDialog
 from grpo_tui.ui.screens.generation_finding import Finding, order_words
-from grpo_tui.ui.screens.rewards_dialogs import WordsDialog
 
 if TYPE_CHECKING:
     from grpo_tui.present.group_card import CardRow, GroupCard

@@ -229,7 +229,7 @@ class Finding(Shell):
 
     def action_generations_sort(self) -> None:
         """Choose the order."""
-        from grpo_tui.ui.screens.config_dialogs import Choice, MenuDialog
+        from grpo_tui.ui.screens.choosing import Choice, MenuDialog
 
         names = self._screen.query_one(CardTable).names
         fields = [

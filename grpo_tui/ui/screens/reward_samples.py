@@ -101,7 +101,7 @@ class SampleEditing(Shell):
     def action_rewards_tags(self) -> None:
         """Give the sample tags, or take some away."""
         from grpo_tui.rewards.samples import tags_of
-        from grpo_tui.ui.screens.rewards_dialogs import WordsDialog
+        from grpo_tui.ui.screens.choosing import WordsDialog
 
         index = self.chosen_sample()
         if index is None:
@@ -127,7 +127,7 @@ class SampleEditing(Shell):
 
     def action_rewards_filter(self) -> None:
         """Show only the samples that hold some words."""
-        from grpo_tui.ui.screens.rewards_dialogs import WordsDialog
+        from grpo_tui.ui.screens.choosing import WordsDialog
 
         hint = "Words in completion, prompt or kind; #hard is a tag. Empty shows all."
 

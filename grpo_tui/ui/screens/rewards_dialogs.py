@@ -113,41 +113,6 @@ class WeightDialog(LeftOnce, ModalScreen[float]):
         self.dismiss(None)
 
 
-class WordsDialog(LeftOnce, ModalScreen[str]):
-    """Some words on one line; empty ones are an answer too.
-
-    Args:
-        title: what they are for.
-        words: to begin with.
-        hint: a sentence under the field.
-    """
-
-    BINDINGS: ClassVar[list[BindingType]] = CLOSE
-
-    def __init__(self, title: str, words: str, hint: str) -> None:
-        super().__init__()
-        self._title, self._words, self._hint = title, one_line(words), one_line(hint)
-
-    def compose(self) -> ComposeResult:
-        """A field."""
-        with Vertical(classes="dialog"):
-            yield DialogTitle(self._title, "enter apply   esc back")
-            yield Input(value=self._words, id="words")
-            yield DialogText([[Span(f" {self._hint}", "dim")]])
-
-    def on_mount(self) -> None:
-        """Ready to type."""
-        self.query_one(Input).focus()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Hand the words back."""
-        self.dismiss(event.value)
-
-    def action_close(self) -> None:
-        """Change nothing."""
-        self.dismiss(None)
-
-
 class SaveDialog(LeftOnce, ModalScreen[Path]):
     """The name of a file to write; one that is there is replaced after a second enter."""
 

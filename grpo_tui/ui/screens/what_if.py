@@ -25,7 +25,7 @@ from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
 from grpo_tui.ui.rewards_wish import rewards_of_run
-from grpo_tui.ui.screens.rewards_dialogs import WordsDialog
+from grpo_tui.ui.screens.choosing import WordsDialog
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.footer import Footer
 from grpo_tui.ui.widgets.header import Header
