@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,6 +42,8 @@ Tell = Callable[[Preflight], None]
 Progress = Callable[[str], None]
 """Called with one line on what is done now."""
 
+WAIT_S = 0.1
+"""How often it is looked whether somebody has had enough."""
 LOADING: tuple[Part, ...] = ("model", "data", "rewards")
 """The parts that start a process of their own."""
 QUICK: tuple[Part, ...] = ("static", "plan")
@@ -151,6 +152,7 @@ class _Flight:
     rewards: RewardLook | None = None
     done: list[Part] = field(default_factory=lambda: ["static"])
     made: tuple[Facts, Plan] | None = None
+    trouble: Exception | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def say(self) -> None:
@@ -208,35 +210,46 @@ def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
     """Look at model, data and rewards, which takes processes of their own, side by side."""
     memory, cancel = asking.memory, asking.cancel
     key = memory.key(config, flight.start.world_size)
-    rewards: Future[RewardLook] | None = None
-    with ThreadPoolExecutor(1, thread_name_prefix="preflight-rewards") as beside:
-        known = memory.rewards(key)
-        if "rewards" in flight.parts and known is None:
-            asking.children.lab = asking.children.lab or Lab(limit_s=LIMIT_S)
-            lab = asking.children.lab
-            rewards = beside.submit(
-                look_at_rewards, config, lab, cancel, asking.progress, flight.settings.line
-            )
-            rewards.add_done_callback(lambda done: _rewards_done(flight, done, cancel))
-        elif "rewards" in flight.parts and known is not None:
-            flight.rewards = known
-            flight.done.append("rewards")
-        try:
-            if "model" in flight.parts or "data" in flight.parts:
-                _facts(flight, config, asking, key)
-        except BaseException:
-            cancel.set()  # leaving waits for what runs beside, which must end now
-            raise
-    if rewards is not None and not cancel.is_set() and rewards.result().looked:
-        memory.keep_rewards(key, rewards.result())
+    known = memory.rewards(key)
+    beside: threading.Thread | None = None
+    if "rewards" in flight.parts and known is not None:
+        flight.rewards = known
+        flight.done.append("rewards")
+    elif "rewards" in flight.parts:
+        lab = asking.children.lab = asking.children.lab or Lab(limit_s=LIMIT_S)
+        beside = threading.Thread(target=_rewards, args=(flight, config, lab, asking, key), daemon=True)
+        beside.start()
+    try:
+        if "model" in flight.parts or "data" in flight.parts:
+            _facts(flight, config, asking, key)
+        while beside is not None and beside.is_alive() and not cancel.is_set():
+            beside.join(WAIT_S)
+    except BaseException:
+        cancel.set()
+        raise
+    finally:
+        if cancel.is_set() and beside is not None and beside.is_alive():
+            asking.children.lab = None  # it may take seconds to start still; its thread ends it
+    if flight.trouble is not None:
+        raise flight.trouble
 
 
-def _rewards_done(flight: _Flight, done: Future[RewardLook], cancel: threading.Event) -> None:
-    if cancel.is_set() or done.exception() is not None:
-        return
-    flight.rewards = done.result()
-    flight.done.append("rewards")
-    flight.say()
+def _rewards(flight: _Flight, config: RunConfig, lab: Lab, asking: _Asking, key: str) -> None:
+    """Look at the rewards, in a thread of its own; what nobody waits for any more is ended here."""
+    try:
+        found = look_at_rewards(config, lab, asking.cancel, asking.progress, flight.settings.line)
+        if asking.cancel.is_set():
+            return
+        if found.looked:
+            asking.memory.keep_rewards(key, found)
+        flight.rewards = found
+        flight.done.append("rewards")
+        flight.say()
+    except Exception as error:  # raised again by who waits
+        flight.trouble = error
+    finally:
+        if asking.cancel.is_set():
+            lab.close()
 
 
 def _facts(flight: _Flight, config: RunConfig, asking: _Asking, key: str) -> None:
