@@ -8,7 +8,6 @@ has loaded until its parent has had enough. Knows no run folder.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.token_scores import TokenScores
 from grpo_tui.rewards.generate_child.answering import mixed_precision, prompt_ids
 from grpo_tui.rewards.generate_child.policy import Policy, load_policy, setting_of
-from grpo_tui.rewards.serving import Send, leave_with_parent, serve
+from grpo_tui.rewards.serving import Send, serve_alone
 from grpo_tui.train.token_figures import (
     TokensError,
     end_token,
@@ -172,20 +171,8 @@ def _load(config: RunConfig, checkpoint: str) -> Policy:
 
 
 def _short(model: str) -> str:
-    return f"the base model {os.path.basename(model.rstrip('/'))}"
-
-
-def main() -> None:
-    """Serve the parent, from its folder."""
-    folder, requests, answers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    leave_with_parent(os.getppid())
-    os.chdir(folder)
-    sys.path[0] = folder
-    try:
-        serve(requests, answers, Child)
-    finally:
-        os._exit(0)  # whatever threads a library left running
+    return f"the base model, {os.path.basename(model.rstrip('/'))}"
 
 
 if __name__ == "__main__":
-    main()
+    serve_alone(Child)

@@ -161,6 +161,8 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume(run: 
         lambda: state(run, "paused").phase_s > 25, "a pause longer than the time-out of the collectives", 60
     )
     assert len(command(run, "sample", "3+4=?", "--count", "2")["result"]["completions"]) == 2
+    looked_at = command(run, "tokens", "--group", "1", "--from", "live")
+    assert len(looked_at["tokens"]) == looked_at["of"] > 1
     assert command(run, "set", "temperature=1.2", "learning_rate=1e-4")["applied"]
     assert command(run, "checkpoint")["applied"]
     assert (run / f"checkpoint-{held.step}" / "grpo_tui_state_1.pt").exists()
