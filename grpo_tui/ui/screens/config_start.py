@@ -17,8 +17,8 @@ from grpo_tui.ui.config_check import ConfigCheck
 from grpo_tui.ui.config_messages import CheckAt, CheckFailed, ConfigChecked, StartEnded
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.screens.choosing import Choice, MenuDialog
-from grpo_tui.ui.screens.config_files import ConfigFiles
 from grpo_tui.ui.screens.config_finding import CheckScreen
+from grpo_tui.ui.screens.config_opening import ConfigOpening
 
 if TYPE_CHECKING:
     from grpo_tui.config.plan import Device
@@ -28,7 +28,7 @@ MOST_TOLD = 4
 """Errors that the question before a start names."""
 
 
-class ConfigStart(ConfigFiles):
+class ConfigStart(ConfigOpening):
     """What a screen needs to check and start its config."""
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class ConfigStart(ConfigFiles):
         self.app.push_screen(MenuDialog("save first?", choices, sentences), self._answered)
 
     def _ask_errors(self, errors: tuple[Finding, ...], config: RunConfig | None) -> None:
-        told = [f"✗ {f.field or 'config'}: {f.message}" for f in errors[:MOST_TOLD]]
+        told = [f"✗ {_placed(finding)}" for finding in errors[:MOST_TOLD]]
         if len(errors) > MOST_TOLD:
             told.append(f"and {len(errors) - MOST_TOLD} more")
         choices = [Choice("mend them", "list what was found", "list", "F")]
@@ -285,3 +285,9 @@ class ConfigStart(ConfigFiles):
         from grpo_tui.ui.screens.data import DataScreen
 
         self.app.push_screen(DataScreen(evaluation.snapshot.path, config=config))
+
+
+def _placed(finding: Finding) -> str:
+    """A finding's sentence, its field before it unless it says that itself."""
+    field = finding.field
+    return finding.message if field is None or field in finding.message else f"{field}: {finding.message}"
