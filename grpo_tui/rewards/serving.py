@@ -1,6 +1,7 @@
 """How a child process serves its parent: a JSON object a line in, events and replies out.
 
-For the lab's child and the one that generates. It knows neither's requests; imports nothing of the ML stack.
+For the lab's child, the checker's, and those that hold a model. It knows no request; imports nothing of the
+ML stack.
 """
 
 from __future__ import annotations
@@ -52,6 +53,22 @@ def serve(requests: int, answers: int, child_of: Callable[[Send], Any]) -> None:
         except Exception as error:
             traceback.print_exc()
             send({"refused": message_of(error), "type": type(error).__name__})
+
+
+def serve_alone(child_of: Callable[[Send], Any]) -> None:
+    """Be the child that `lab_pipe.ModuleStarter` starts: `python -m MODULE FOLDER REQUESTS ANSWERS`.
+
+    Args:
+        child_of: as in `serve`.
+    """
+    folder, requests, answers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    leave_with_parent(os.getppid())
+    os.chdir(folder)
+    sys.path[0] = folder
+    try:
+        serve(requests, answers, child_of)
+    finally:
+        os._exit(0)  # whatever threads a library left running
 
 
 def leave_with_parent(parent: int) -> None:

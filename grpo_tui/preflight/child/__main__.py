@@ -8,7 +8,6 @@ last config, and judges nothing.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +18,7 @@ from grpo_tui.preflight.child.looking import Looking
 from grpo_tui.preflight.child.session import Session, data_key
 from grpo_tui.preflight.exchange import plain
 from grpo_tui.preflight.facts import RowView
-from grpo_tui.rewards.serving import Send, leave_with_parent, serve
+from grpo_tui.rewards.serving import Send, serve_alone
 
 
 class Child:
@@ -105,17 +104,5 @@ class Child:
         self._send({"event": "at", "what": what})
 
 
-def main() -> None:
-    """Serve the parent, from its folder."""
-    folder, requests, answers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    leave_with_parent(os.getppid())
-    os.chdir(folder)
-    sys.path[0] = folder
-    try:
-        serve(requests, answers, Child)
-    finally:
-        os._exit(0)  # whatever threads a library left running
-
-
 if __name__ == "__main__":
-    main()
+    serve_alone(Child)

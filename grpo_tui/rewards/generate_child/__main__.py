@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -24,7 +23,7 @@ from grpo_tui.rewards.generate_child.policy import (
     load_policy,
     setting_of,
 )
-from grpo_tui.rewards.serving import Send, leave_with_parent, serve
+from grpo_tui.rewards.serving import Send, serve_alone
 
 
 class Child:
@@ -112,17 +111,5 @@ def _short(model: str) -> str:
     return f"the model in {os.path.basename(model)}/" if os.path.isabs(model) else model
 
 
-def main() -> None:
-    """Serve the parent, from its folder."""
-    folder, requests, answers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    leave_with_parent(os.getppid())
-    os.chdir(folder)
-    sys.path[0] = folder
-    try:
-        serve(requests, answers, Child)
-    finally:
-        os._exit(0)  # whatever threads a library left running
-
-
 if __name__ == "__main__":
-    main()
+    serve_alone(Child)
