@@ -11,7 +11,7 @@ from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.look import run_folder
-from grpo_tui.cli.plain import terminal_width
+from grpo_tui.cli.plain import print_lines, terminal_width
 from grpo_tui.cli.score import told, wanted_config, weights_of
 from grpo_tui.core.text import one_line
 from grpo_tui.present.what_if_lines import what_if_lines
@@ -53,8 +53,7 @@ def show_what_if(parsed: Any) -> int:
     if parsed.json:
         print(json.dumps(finite_json(found.to_json()), ensure_ascii=False))
         return OK
-    for line in what_if_lines(found, terminal_width(), parsed.limit):
-        print("".join(text for text, _ in line).rstrip())
+    print_lines(what_if_lines(found, terminal_width(), parsed.limit))
     return OK
 
 

@@ -20,6 +20,10 @@ from grpo_tui.store.reader import StoredGroup
 SAME = 1e-6
 """Scores that differ by less are one: TRL keeps them in float32."""
 ADVANTAGE_SAME = 1e-3
+IN_PART = (
+    "TRL scales over a whole batch here, and of a batch only the groups chosen are looked at: advantages may "
+    "turn where no total does"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,10 @@ def what_if(
         scored = lab.score(samples, tell=tell, repeat_limit_s=0.0)
     else:
         scored = Scored(tuple(samples), _recorded(groups, names, recorded_weights))
-    totals, advantages = _aggregated(lab, groups, scored, weights)
+    mode = Aggregation.of(lab.config) if lab.config is not None else Aggregation()
+    alone = mode.scale_rewards != "batch" and mode.multi_objective_aggregation == "sum_then_normalize"
+    batches = None if alone else [(group.attempt, group.batch) for group in groups]
+    totals, advantages = _aggregated(lab, groups, scored, weights, mode, batches)
     turns = _groups(groups, totals, advantages)
     old = [c.advantage for group in groups for c in group.completions]
     return WhatIf(
@@ -137,24 +144,30 @@ def what_if(
         alive=sum(turn.fate == "alive" for turn in turns),
         dead=sum(turn.fate == "dead" for turn in turns),
         correlation=rank_correlation(old, advantages),
-        notes=tuple(
-            f"{f.info.name} gives no scores: {f.failure.text}"
-            for f in scored.functions
-            if f.failure is not None
+        notes=(
+            *(
+                f"{f.info.name} gives no scores: {f.failure.text}"
+                for f in scored.functions
+                if f.failure is not None
+            ),
+            *(() if alone else (IN_PART,)),
         ),
     )
 
 
 def _aggregated(
-    lab: Lab, groups: Sequence[StoredGroup], scored: Scored, weights: Sequence[float] | None
+    lab: Lab,
+    groups: Sequence[StoredGroup],
+    scored: Scored,
+    weights: Sequence[float] | None,
+    mode: Aggregation,
+    batches: Sequence[tuple[int, int]] | None,
 ) -> tuple[list[float | None], list[float]]:
-    """Totals and advantages, batch by batch where TRL scales over the batch."""
-    mode = Aggregation.of(lab.config) if lab.config is not None else Aggregation()
-    alone = mode.scale_rewards != "batch" and mode.multi_objective_aggregation == "sum_then_normalize"
+    """Totals and advantages; batch by batch where TRL scales over the batch of each group, else at once."""
     places: dict[tuple[int, int], list[int]] = {}
     at = 0
-    for group in groups:
-        batch = (0, 0) if alone else (group.attempt, group.batch)
+    for number, group in enumerate(groups):
+        batch = (0, 0) if batches is None else batches[number]
         places.setdefault(batch, []).extend(range(at, at + len(group.completions)))
         at += len(group.completions)
     totals: list[float | None] = [None] * at

@@ -18,7 +18,7 @@ from grpo_tui.present.what_if_lines import what_if_lines
 from grpo_tui.rewards.lab import Aggregation, Lab, LabError
 from grpo_tui.rewards.samples import samples_of_groups
 from grpo_tui.rewards.scoring import config_of_functions
-from grpo_tui.rewards.what_if import WhatIf, _reordered, rank_correlation, what_if
+from grpo_tui.rewards.what_if import IN_PART, WhatIf, _reordered, rank_correlation, what_if
 from grpo_tui.store.reader import RunReader, StoredGroup
 from tests.rewards.labs import write
 from tests.ui.recorded_run import RecordedRun
@@ -114,7 +114,7 @@ def test_weights_alone_need_no_function(run: RecordedRun, lab: Lab, tmp_path: Pa
     groups = reader.groups()
     reader.close()
     same = what_if(lab, groups, NAMES, recorded_weights=WEIGHTS)
-    assert (same.changed, same.correlation) == (0, pytest.approx(1.0))
+    assert (same.changed, same.correlation, same.notes) == (0, pytest.approx(1.0), ())
     mute = what_if(lab, groups, NAMES, weights=(-1.0, 0.5), recorded_weights=WEIGHTS)
     assert [turn.fate for turn in mute.groups if turn.prompt == "3 + 3?"] == [""]
     assert mute.reordered == 1
@@ -178,6 +178,7 @@ def test_scale_over_the_batch_is_taken_batch_by_batch(run: RecordedRun, lab: Lab
     one = what_if(lab, groups, NAMES, recorded_weights=WEIGHTS)
     half = [g.advantages_now for g in sorted(both.groups, key=lambda g: g.group)][::2]
     assert sorted(half) == sorted(g.advantages_now for g in one.groups)
+    assert one.notes == (IN_PART,)
 
 
 def test_the_command(run: RecordedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
