@@ -82,7 +82,7 @@ class SectionValues:
         if value is None:
             return None
         number = numbers_in_text(value)
-        if number is not None and number == int(number):
+        if number is not None and number.is_integer():
             self.info(path, f"{dotted(path)} was the text '{value}'; read as {int(number)}")
             value = int(number)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:

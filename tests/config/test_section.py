@@ -125,6 +125,8 @@ def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
         ("sistem_prompt: x", 4, "Did you mean system_prompt"),
         ("holdout: -1", 4, "0 or more"),
         ("holdout: many", 4, "whole number"),
+        ("holdout: 1e999", 4, "whole number"),
+        ("filters: {min_prompt_tokens: .inf}", 4, "whole number"),
         ("chat: maybe", 4, "true or false"),
         ("chat: false\nsystem_prompt: x", 4, "nothing would use system_prompt"),
         ("columns: [a]", 4, "must map"),
