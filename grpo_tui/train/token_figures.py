@@ -131,7 +131,13 @@ def logits_of(model: Any, prompt: Sequence[int], completion: Sequence[int], devi
 
 def _keeps_logits(model: Any) -> bool:
     """Whether the model can leave out the logits of the prompt."""
-    inner = model.get_base_model() if hasattr(model, "peft_config") else model
+    import torch
+
+    inner = model
+    while isinstance(getattr(inner, "module", None), torch.nn.Module):
+        inner = inner.module
+    if hasattr(inner, "peft_config"):
+        inner = inner.get_base_model()
     try:
         return "logits_to_keep" in inspect.signature(type(inner).forward).parameters
     except (TypeError, ValueError):

@@ -88,23 +88,22 @@ def _figures(
 ) -> tuple[str, dict[str, list[Any]]]:
     """Name of the reference, and the columns."""
     import torch
-    from trl.models import unwrap_model_for_generation
 
-    device, accelerator = trainer.accelerator.device, trainer.accelerator
+    # Through the model as TRL takes it for log-probabilities: what is sharded gathers itself, layer by layer.
+    model, device = trainer.model, trainer.accelerator.device
     name, reference = compat.reference(trainer) if wanted else ("", None)
     try:
         with (
             unchanged_randomness(),
-            evaluating(trainer.model),
-            unwrap_model_for_generation(trainer.model_wrapped, accelerator) as model,
-            accelerator.autocast(),
+            evaluating(model),
+            trainer.accelerator.autocast(),
         ):
             logits = logits_of(model, before, ids, device)
             other = None
             if reference is not None:
                 other = logits_of(reference, before, ids, device)
             elif name:
-                with compat.without_adapter(model):
+                with compat.without_adapter(trainer.accelerator.unwrap_model(model)):
                     other = logits_of(model, before, ids, device)
             return name, figures(logits, ids, other)
     except torch.cuda.OutOfMemoryError as error:

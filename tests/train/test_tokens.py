@@ -16,6 +16,8 @@ from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
 from grpo_tui.core.token_scores import TokenScores
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.demo.rewards import correctness
+from grpo_tui.demo.task import train_rows
 from grpo_tui.rewards.model_child import CancelledError, GenerateError
 from grpo_tui.rewards.token_asking import Policy, TokenAsker, policies
 from grpo_tui.store.layout import RunFolder
@@ -24,6 +26,7 @@ from grpo_tui.store.rollouts import Rollout
 from grpo_tui.store.search import Search
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.train.token_figures import figures, token_texts, tokenized
+from grpo_tui.train.token_live import live_tokens
 from tests.train.tiny import run_recorded
 
 pytestmark = pytest.mark.slow
@@ -185,6 +188,35 @@ def test_an_adapter_is_read_on_its_base(ran: Ran, asker: TokenAsker, tmp_path: P
     logp, ids = direct(model, ran.row.prompt, ran.row.completion, ended=True)
     logq, _ = direct(loaded(DEMO_MODEL), ran.row.prompt, ran.row.completion, ended=True)
     same(found, logp, ids, logq)
+    assert found.mean_kl is not None
+    assert found.mean_kl > 0.01
+
+
+def test_the_reference_of_a_live_adapter_is_the_model_below_it(ran: Ran, tmp_path: Path) -> None:
+    import torch
+    from peft import LoraConfig
+    from trl import GRPOConfig, GRPOTrainer
+
+    torch.manual_seed(4)
+    trainer = GRPOTrainer(
+        model=loaded(DEMO_MODEL),
+        reward_funcs=correctness,
+        args=GRPOConfig(
+            output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none", num_generations=2
+        ),
+        train_dataset=train_rows(),
+        peft_config=LoraConfig(
+            r=2, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM"
+        ),
+    )
+    trainer.model.train()
+    asked = {"prompt": ran.prompt, "text": TEXT, "truncated": False, "recorded": None}
+    found = TokenScores.from_wire(live_tokens(trainer, asked))
+    assert trainer.model.training
+    logq, ids = direct(loaded(DEMO_MODEL), ran.prompt, TEXT, ended=True)
+    logp, _ = direct(trainer.model.eval(), ran.prompt, TEXT, ended=True)
+    same(found, logp, ids, logq)
+    assert found.base == "the base model"
     assert found.mean_kl is not None
     assert found.mean_kl > 0.01
 
