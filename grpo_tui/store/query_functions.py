@@ -17,8 +17,10 @@ from grpo_tui.store.query_values import as_text, compare, holds, parsed, part
 from grpo_tui.store.values import to_column, to_json
 
 
-def register(connection: sqlite3.Connection, matches: Callable[[int, str], bool] | None = None) -> None:
-    """Make the functions known to a connection; `matches` gets the number of a pattern and a text."""
+def register(
+    connection: sqlite3.Connection, matches: Callable[[int, str | None], bool] | None = None
+) -> None:
+    """Make the functions known to a connection; `matches` gets the number of a pattern and a text or None."""
     for name, count, function in (
         ("prompt_words", 1, prompt_words),
         ("json_part", 2, _part),
@@ -29,9 +31,7 @@ def register(connection: sqlite3.Connection, matches: Callable[[int, str], bool]
     ):
         connection.create_function(name, count, function, deterministic=True)
     if matches is not None:
-        connection.create_function(
-            "matches", 2, lambda number, text: text is not None and matches(number, text), deterministic=True
-        )
+        connection.create_function("matches", 2, matches, deterministic=True)
 
 
 @functools.lru_cache(maxsize=4)

@@ -179,6 +179,13 @@ PLAIN: dict[str, Callable[[Rollout], bool]] = {
     r'text ~ "b wait|22"': lambda c: re.search("b wait|22", c.completion) is not None,
     r'text ~ "(?i)KELVIN \w"': lambda c: re.search(r"(?i)KELVIN \w", c.completion) is not None,
     r'text ~ "\w+@|,\s"': lambda c: found_in(r"\w+@|,\s", c.completion),
+    **{
+        f"text ~ '{pattern}'": lambda c, pattern=pattern: re.search(pattern, c.completion) is not None
+        for pattern in (
+            r"[A-Z]{3}", r"^[A-Z]\w+,", r"\d{2}\Z", r"(?<=[+=] )\d{2}", r"(?<!\d)\d\s", r"(?s)t.w", r"t.w",
+            r"(?i)[\u017fk]", r"(\w)\1x", r"(\d)\1(?!<)", r"\W{2}", r"[^ -~]{2}",
+        )
+    },
     r'text !~ "[a-z]"': lambda c: re.search("[a-z]", c.completion) is None,
     r'"wait" or text ~ "x{3}" truncated': (
         lambda c: has(c.completion, "wait") or ("xxx" in c.completion and c.truncated)
