@@ -7,7 +7,8 @@ Knows figures and cells; computes none. What leaves here is safe to show.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len, chop_cells
 
@@ -52,49 +53,58 @@ def visible(text: str) -> str:
     return shown if cell_len(shown) else NOTHING + shown
 
 
-def heat_lines(scores: TokenScores, width: int, chosen: int | None = None) -> list[Line]:
-    """Two lines for each row of tokens: the tokens, and their surprise.
+@dataclass(frozen=True, slots=True)
+class HeatRow:
+    """A row of tokens.
 
-    Args:
-        scores: the completion.
-        width: cells of a line.
-        chosen: the place of a token that is marked; None for none.
+    Attributes:
+        pieces: text, role, and the place of the token; -1 for a boundary.
+        signs: the surprise of each below its first cell.
     """
-    return [line for pair in _rows(scores, max(8, width), chosen) for line in pair[:2]]
+
+    pieces: list[tuple[str, str, int]]
+    signs: Line
+
+    def lines(self, chosen: int | None = None) -> list[Line]:
+        """The tokens, the one at the place `chosen` marked, and their surprise."""
+        tokens = [
+            (text, f"{role} selected" if place == chosen else role) for text, role, place in self.pieces
+        ]
+        return [tokens, self.signs]
 
 
-def row_of(scores: TokenScores, width: int, place: int) -> int:
-    """In which line of `heat_lines` a token begins."""
-    for number, (_, _, places) in enumerate(_rows(scores, max(8, width), None)):
-        if place in places:
-            return 2 * number
-    return 0
-
-
-def _rows(scores: TokenScores, width: int, chosen: int | None) -> list[tuple[Line, Line, Collection[int]]]:
-    rows: list[tuple[Line, Line, set[int]]] = [([], [], set())]
+def heat_rows(scores: TokenScores, width: int) -> list[HeatRow]:
+    """The tokens in rows of at most `width` cells; a line break begins a row, a wider token is cut."""
+    width = max(8, width)
+    rows = [HeatRow([], [])]
     used = 0
     for place, token in enumerate(scores.tokens):
         text, role = visible(token.text), role_of(token)
-        here = f"{role} selected" if place == chosen else role
         parts = chop_cells(text, width - 1) if cell_len(text) > width - 1 else [text]
         for number, part in enumerate(parts):
             cells = cell_len(part)
             if used and used + cells + 1 > width:
-                rows.append(([], [], set()))
+                rows.append(HeatRow([], []))
                 used = 0
-            line, signs, places = rows[-1]
-            ends = number == len(parts) - 1
-            line += [(part, here), ("│" if ends else " ", "rule")]
+            rows[-1].pieces.append((part, role, place))
+            rows[-1].pieces.append(("│" if number == len(parts) - 1 else " ", "rule", -1))
             sign = sign_of(token) if number == 0 else " "
-            signs.append((sign + " " * cells, role))
-            if number == 0:
-                places.add(place)
+            rows[-1].signs.append((sign + " " * cells, role))
             used += cells + 1
         if "\n" in token.text:
-            rows.append(([], [], set()))
+            rows.append(HeatRow([], []))
             used = 0
-    return [row for row in rows if row[2] or row[0]]
+    return [row for row in rows if row.pieces]
+
+
+def heat_lines(scores: TokenScores, width: int) -> list[Line]:
+    """Two lines for each row of tokens: the tokens, and their surprise."""
+    return [line for row in heat_rows(scores, width) for line in row.lines()]
+
+
+def line_of(rows: Sequence[HeatRow], place: int) -> int:
+    """In which line of the rows a token begins, from 0."""
+    return next((2 * n for n, row in enumerate(rows) if any(at == place for _, _, at in row.pieces)), 0)
 
 
 def head_lines(scores: TokenScores, width: int) -> list[Line]:

@@ -14,7 +14,7 @@ from grpo_tui.config import load_config
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.token_scores import Token, TokenScores
 from grpo_tui.demo import DEMO_CONFIG
-from grpo_tui.present.token_lines import heat_lines, row_of, sign_of, surprising_lines, visible
+from grpo_tui.present.token_lines import heat_lines, heat_rows, line_of, sign_of, surprising_lines, visible
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
@@ -89,9 +89,10 @@ def test_no_token_is_without_a_cell(text: str, expected: str) -> None:
 
 
 def test_a_marked_token_is_found_in_its_row() -> None:
-    assert row_of(ODD, 78, 0) == 0
-    assert row_of(ODD, 78, 3) == 2, "after the line break"
-    assert any("selected" in role for _, role in heat_lines(ODD, 78, 3)[2])
+    rows = heat_rows(ODD, 78)
+    assert line_of(rows, 0) == 0
+    assert line_of(rows, 3) == 2, "after the line break"
+    assert ["selected" in role for _, role in rows[1].lines(3)[0]][:2] == [True, False]
 
 
 def test_figures_travel_whole() -> None:

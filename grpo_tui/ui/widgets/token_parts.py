@@ -17,9 +17,10 @@ from grpo_tui.present.reading import laid_out
 from grpo_tui.present.token_lines import (
     LEGEND,
     LISTED,
+    HeatRow,
     head_lines,
-    heat_lines,
-    row_of,
+    heat_rows,
+    line_of,
     surprising_lines,
 )
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
@@ -72,6 +73,13 @@ class TokensHeat(LineScroll):
         self.scores: TokenScores | None = None
         self.chosen: int | None = None
         self.shows_prompt = False
+        self._rows: tuple[TokenScores, int, list[HeatRow]] | None = None
+
+    def _laid(self, scores: TokenScores, width: int) -> list[HeatRow]:
+        """The rows, kept, so that moving the mark lays out nothing."""
+        if self._rows is None or self._rows[0] is not scores or self._rows[1] != width:
+            self._rows = (scores, width, heat_rows(scores, width))
+        return self._rows[2]
 
     def lines(self, width: int) -> list[Line]:
         """All of it."""
@@ -84,15 +92,17 @@ class TokensHeat(LineScroll):
             lines: list[Line] = [ruled([[Span("prompt", "title")], [Span(title, "dim")]], width)]
             found = laid_out([(scores.prompt, "text")], room)
             return [*lines, *([Span(" "), *spans(line)] for line in found)]
-        lines = [[Span(" "), *spans(line)] for line in heat_lines(scores, room, self.chosen)]
+        rows = self._laid(scores, room)
+        lines = [[Span(" "), *spans(line)] for row in rows for line in row.lines(self.chosen)]
         return [*lines, (), *([Span(" "), *spans(line)] for line in laid_out([(LEGEND, "dim")], room))]
 
     def show_place(self, place: int) -> None:
         """Mark a token and bring it into sight."""
         self.chosen = place
         if self.scores is not None and not self.shows_prompt:
-            width = self.scrollable_content_region.width
-            row, top, height = row_of(self.scores, width - 2, place), self.scroll_offset.y, self.size.height
+            room = max(8, self.scrollable_content_region.width - 2)
+            row = line_of(self._laid(self.scores, room), place)
+            top, height = self.scroll_offset.y, self.size.height
             if not top <= row < top + height - 1:
                 self.scroll_to(y=max(0, row - height // 2), animate=False, force=True)
         self.changed()
