@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from textual.widgets import Input
 
 from grpo_tui.core import records as r
 from grpo_tui.rewards.scoring import config_of_functions
+from grpo_tui.store.found import Found
 from grpo_tui.store.rollouts import Rollout
+from grpo_tui.store.search import Search
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.choosing import PathDialog, WordsDialog
@@ -93,6 +96,37 @@ async def test_a_query_narrows_the_list_and_marks_what_it_found(run: RecordedRun
         await pilot.press("escape", "escape")
         await until(pilot, lambda: screen_of(app).found.line == "")
         assert table.count == 57 * GROUPS * SIZE
+
+
+async def test_the_first_page_comes_before_the_search_is_done(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.store.search.FIRST_BLOCK", 20)
+    monkeypatch.setattr("grpo_tui.store.search.BLOCK", 20)
+    find, goes_on = Search.find, threading.Event()
+
+    def held(search: Search, *args: Any, on_part: Any = None, **options: Any) -> Found:
+        def tell(found: Found) -> None:
+            on_part(found)
+            goes_on.wait(20)
+
+        return find(search, *args, on_part=on_part and tell, **options)
+
+    monkeypatch.setattr(Search, "find", held)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=WIDE) as pilot:
+        await at_generations(pilot)
+        screen = screen_of(app)
+        part = screen.found
+        assert not part.complete
+        assert 0 < part.searched < part.of
+        assert screen.query_one(GroupTable).count == part.groups
+        assert "searching" in shown(app)
+        goes_on.set()
+        await until(pilot, lambda: screen.found.complete)
+        assert screen.found.count == 57 * GROUPS * SIZE
+        assert screen.query_one(GroupTable).count == screen.found.groups
+        assert "searching" not in shown(app)
 
 
 async def test_a_query_that_is_not_understood_says_where_and_changes_nothing(run: RecordedRun) -> None:

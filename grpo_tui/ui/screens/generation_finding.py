@@ -34,6 +34,16 @@ REST = 25
 """A list that follows a live run rests so many times as long as the last search took."""
 
 
+_Answer = tuple[Found | str, Sequence[int], tuple[float, float] | None]
+"""What was found or why not, its groups, the ends of the run's totals."""
+
+
+def _answer(found: Found | str, stores: Stores) -> _Answer:
+    """In the thread that searches: of 100,000 completions the groups take some milliseconds."""
+    groups = () if isinstance(found, str) else tuple(dict.fromkeys(found.group_of))
+    return found, groups, stores.search.total_range()
+
+
 class Finding(Shell):
     """What a screen with a query, its state and a list can do."""
 
@@ -46,6 +56,8 @@ class Finding(Shell):
     """The newest group of the run."""
     order = ""
     """As `found.read_sort` reads it; empty for the newest first."""
+    _groups: Sequence[int] = ()
+    """Those of what was found, each once."""
     _as_completions = False
     _cancel = threading.Event()
     _asked_at = 0.0
@@ -63,7 +75,7 @@ class Finding(Shell):
     def forget_found(self) -> None:
         """Another run."""
         self._cancel.set()
-        self.found, self.newest = Found(), 0
+        self.found, self._groups, self.newest = Found(), (), 0
         self._screen.query_one(GroupTable).forget()
 
     @property
@@ -81,7 +93,7 @@ class Finding(Shell):
             return
         rest = self._asked_at + max(AGAIN_S, REST * self.found.seconds) - time.monotonic()
         if rest <= 0:
-            self.find()
+            self.find(again=True)
         elif not self._looks_again:
             self._looks_again = True
             self._screen.set_timer(rest, self._rested)
@@ -90,8 +102,14 @@ class Finding(Shell):
         self._looks_again = False
         self.look_again()
 
-    def find(self) -> None:
-        """Look for what the query asks; what is found comes later, a search that runs is given up."""
+    def find(self, *, again: bool = False) -> None:
+        """Look for what the query asks; what is found comes later, a search that runs is given up.
+
+        At the top of a list that begins with the newest, the first page comes before the search is done.
+
+        Args:
+            again: Whether the list shows what was found by the same query a moment ago.
+        """
         pages = self.searches
         if pages is None:
             return
@@ -99,33 +117,46 @@ class Finding(Shell):
         cancel = self._cancel = threading.Event()
         self._asked_at = time.monotonic()
         line, sort = self.line, self.order
+        in_parts = not again and not sort and self._goes_to is None
 
-        def look(stores: Stores) -> tuple[Found | str, tuple[float, float] | None]:
+        def look(stores: Stores) -> _Answer:
+            def tell(found: Found) -> None:
+                if found.searched < found.of:
+                    self._screen.call_later(take_part, _answer(found, stores))
+
             try:
                 found: Found | str = stores.search.find(
-                    line, read_sort(sort) if sort else NEWEST, cancel=cancel
+                    line,
+                    read_sort(sort) if sort else NEWEST,
+                    cancel=cancel,
+                    on_part=tell if in_parts else None,
                 )
             except QueryError as error:
                 found = error.sentence
-            return found, stores.search.total_range()
+            return _answer(found, stores)
 
-        def take(answer: tuple[Found | str, tuple[float, float] | None]) -> None:
+        def take_part(answer: _Answer) -> None:
+            if cancel is self._cancel and not cancel.is_set() and self.follows:
+                self._take(answer, whole=False)
+
+        def take(answer: _Answer) -> None:
             if cancel is self._cancel:
-                self._take(*answer)
+                self._take(answer)
 
         pages.ask("find", look, take)
         self._screen.query_one(QueryState).searching = True
         self._show_state()
 
-    def _take(self, found: Found | str, totals: tuple[float, float] | None) -> None:
+    def _take(self, answer: _Answer, *, whole: bool = True) -> None:
+        found, groups, totals = answer
         state, table = self._screen.query_one(QueryState), self._screen.query_one(GroupTable)
-        state.searching = False
+        state.searching = not whole
         if isinstance(found, str):
             state.trouble, self._goes_to = found, None
             self._show_state()
             return
         followed = self.follows
-        self.found, state.trouble = found, found.trouble
+        self.found, self._groups, state.trouble = found, groups, found.trouble
         table.measure(totals)
         nothing = "No completion is recorded yet." if not found.of else "Nothing is found by this query."
         table.waits = [(), [Span(f"   {nothing}", "dim")]]
@@ -139,7 +170,7 @@ class Finding(Shell):
         self.show_chosen()
 
     def _keys(self) -> Sequence[int]:
-        return self.found.ids if self._as_completions else tuple(dict.fromkeys(self.found.group_of))
+        return self.found.ids if self._as_completions else self._groups
 
     def _line_of(self, group: int) -> int | None:
         """What stands for a group in the list: its number, or that of its first completion found."""

@@ -262,7 +262,7 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
         """The groups of the list scored again."""
         from grpo_tui.ui.screens.what_if import WhatIfScreen
 
-        groups = tuple(dict.fromkeys(self.found.group_of))
+        groups = tuple(self._groups)
         if self._folder is None or not groups:
             self.app.notify("No group is found that could be scored again.", severity="warning", markup=False)
         else:

@@ -86,7 +86,7 @@ class GroupTable(CursorList, inherit_bindings=False):
             self._known.clear()
         self._keys, self.of_completions = keys, of_completions
         self._asked.clear()
-        self.put(keys.index(wanted) if wanted is not None and wanted in keys else 0)
+        self.put(_place(keys, wanted) or 0)
 
     def measure(self, totals: tuple[float, float] | None) -> None:
         """Hold totals against these ends of the run; kinds that were told by others are told anew."""
@@ -126,9 +126,10 @@ class GroupTable(CursorList, inherit_bindings=False):
 
     def go_to(self, key: int) -> bool:
         """Put the cursor on it; False when it is not in the list."""
-        if key not in self._keys:
+        place = _place(self._keys, key)
+        if place is None:
             return False
-        self.put(self._keys.index(key))
+        self.put(place)
         self.moved()
         return True
 
@@ -176,6 +177,14 @@ class GroupTable(CursorList, inherit_bindings=False):
             return [head, *completion_spans(one, width - 1, tail)]
 
         return LazyLines(len(keys), line)
+
+
+def _place(keys: Sequence[int], wanted: int | None) -> int | None:
+    """Where a number stands among up to a million, None where it does not."""
+    try:
+        return None if wanted is None else keys.index(wanted)
+    except ValueError:
+        return None
 
 
 def group_spans(card: GroupCard, totals: tuple[float, float] | None, width: int, tail: str) -> list[Span]:

@@ -30,7 +30,7 @@ class QueryState(LinePane):
             return [[Span(" ✗ ", "bad"), Span(one_line(self.trouble, max(1, width - 4)), "bad")]]
         found = self.found
         parts: list[tuple[int, Line]] = []
-        if self.searching and found.seconds > 0.3:
+        if self.searching and (found.seconds > 0.3 or found.searched < found.of):
             parts.append((1, [Span("◌ searching", "attention")]))
         if self.newer:
             parts.append((1, [Span("newer ones: home", "attention", "screen.generations_newest")]))
