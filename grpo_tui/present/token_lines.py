@@ -123,11 +123,17 @@ def head_lines(scores: TokenScores, width: int) -> list[Line]:
     lines += [[(f" {row}", "dim")] for row in _sentences(how, width)]
     if scores.of > len(scores.tokens):
         cut = f"only the first {MOST_TOKENS:,} of {scores.of:,} tokens were looked at"
-        lines += [[(f" ⚠ {row}", "attention")] for row in _sentences(cut, width - 2)]
+        lines += _warning(cut, width)
     if scores.retokenized:
         why = f"these are not quite the tokens that were generated: {scores.note}"
-        lines += [[(f" ⚠ {row}", "attention")] for row in _sentences(why, width - 2)]
+        lines += _warning(why, width)
     return lines
+
+
+def _warning(text: str, width: int) -> list[Line]:
+    """A sentence with its sign, in as many lines as it takes."""
+    rows = _sentences(text, width - 2)
+    return [[(f" {'⚠' if number == 0 else ' '} {row}", "attention")] for number, row in enumerate(rows)]
 
 
 def _sentences(text: str, width: int) -> list[str]:

@@ -32,8 +32,8 @@ from grpo_tui.train.token_figures import (
 )
 
 ADAPTER = "adapter_config.json"
-PATIENCE = 10
-"""Niceness beside a run, and the share of the processor's threads that is left to it (all but a quarter)."""
+NICENESS = 10
+"""Beside a run, as `nice` counts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +146,14 @@ def _prepared(config: RunConfig, beside: bool) -> RunConfig:
     os.environ.update(config.env)  # before torch and transformers, which read it when they are imported
     if not beside:
         return config
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a quantized model would go there whatever it is told
     import torch
 
-    os.nice(max(0, PATIENCE - os.nice(0)))
+    os.nice(max(0, NICENESS - os.nice(0)))
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // 4))
-    return replace(config, grpo={**config.grpo, "use_cpu": True})
+    given = config.grpo.get("model_init_kwargs") or {}
+    placed = {name: value for name, value in given.items() if name != "device_map"}
+    return replace(config, grpo={**config.grpo, "use_cpu": True, "model_init_kwargs": placed})
 
 
 def _load(config: RunConfig, checkpoint: str) -> Policy:
