@@ -12,4 +12,5 @@ from grpo_tui.rewards.lab import Lab
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
     with Lab(limit_s=60) as warm:
+        warm.start()  # while it lives, every other lab of this process starts at once
         yield warm
