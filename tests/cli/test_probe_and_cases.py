@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from grpo_tui.cli import main
+from grpo_tui.rewards.lab import Lab
 
 REWARDS = '''\
 import re
@@ -35,6 +37,14 @@ cases:
     expect: {tagged: 0}
     below: right
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nursery() -> Iterator[None]:
+    """A lab that lives makes every other start at once."""
+    with Lab() as lab:
+        lab.start()
+        yield
 
 
 @pytest.fixture
