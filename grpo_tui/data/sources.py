@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.paths import DATA_SUFFIXES, split_file_source
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import one_line
 from grpo_tui.core.user_code import UserCodeError, load_from_file
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
+_LONGEST_REASON = 300
 _READERS = {".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 
 
@@ -83,9 +85,12 @@ def _from_file(path: Path) -> Dataset:
     suffix = path.suffix.lower()
     options = {"delimiter": "\t"} if suffix == ".tsv" else {}
     try:
-        return datasets.load_dataset(_READERS[suffix], data_files=_escaped(path), split="train", **options)
+        found = datasets.load_dataset(_READERS[suffix], data_files=_escaped(path), split="train", **options)
+        if _READERS[suffix] == "json":
+            found.data.validate(full=True)  # its reader takes bytes that are no UTF-8, and a row fails later
     except Exception as error:
         raise DataError(_why_unreadable(path, error)) from error
+    return found
 
 
 def _escaped(path: Path) -> str:
@@ -94,28 +99,37 @@ def _escaped(path: Path) -> str:
 
 
 def _why_unreadable(path: Path, error: Exception) -> str:
-    """Find the first line that is no JSON, since the reader's own message has no line."""
+    """Find the first line that is no text or no JSON, since the reader's own message has no line."""
     if not path.stat().st_size:
         return f"{path} is empty"
-    if path.suffix.lower() == ".jsonl":
-        with path.open(encoding="utf-8", errors="replace") as lines:
+    if path.suffix.lower() != ".parquet":
+        with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except ValueError as problem:
-                    return f"{path}:{number}: this line is no JSON: {problem}"
-                if not isinstance(row, dict):
-                    return (
-                        f'{path}:{number}: this line is no row; a row is a JSON object, as {{"prompt": "…"}}'
-                    )
+                wrong = _wrong_line(line, is_row=path.suffix.lower() == ".jsonl")
+                if wrong:
+                    return f"{path}:{number}: {wrong}"
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
-    return (
-        f"{path} cannot be read: {str(cause).strip().splitlines()[0] if str(cause) else type(cause).__name__}"
-    )
+    if "corresponds to no data" in str(cause):
+        return f"{path} has no rows"
+    return f"{path} cannot be read: {_first_line(cause)}"
+
+
+def _wrong_line(line: bytes, *, is_row: bool) -> str:
+    try:
+        text = line.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        return f"not UTF-8 text (byte 0x{line[problem.start]:02x}); save the file as UTF-8"
+    if not is_row or not text.strip():
+        return ""
+    try:
+        row = json.loads(text)
+    except ValueError as problem:
+        return f"this line is no JSON: {problem}"
+    except RecursionError:
+        return "this line is nested too deeply to be read"
+    return "" if isinstance(row, dict) else 'this line is no row; a row is a JSON object, as {"prompt": "…"}'
 
 
 def _from_function(file: str, name: str) -> Any:
@@ -127,10 +141,11 @@ def _from_function(file: str, name: str) -> Any:
         raise DataError(f"{file}: {name} is no function; it must give the rows when called without arguments")
     try:
         return function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
         line = f":{frames[-1].lineno}" if frames else ""
-        raise DataError(f"{file}{line}: {name}() failed: {type(error).__name__}: {error}") from error
+        why = one_line(f"{type(error).__name__}: {error}", _LONGEST_REASON)
+        raise DataError(f"{file}{line}: {name}() failed: {why}") from error
 
 
 def _mixture(config: RunConfig) -> Any:
@@ -163,9 +178,9 @@ def _named(config: RunConfig, name: str) -> Any:
         raise DataError(f"dataset_name {name}: {_first_line(error)}{hint}") from error
 
 
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return one_line(lines[0], _LONGEST_REASON) if lines else type(error).__name__
 
 
 def _split(found: Any, train_split: str, test_split: str, origin: str) -> Rows:

@@ -189,6 +189,8 @@ def test_a_function_of_ones_own_may_give_rows_in_any_usual_form(tmp_path: Path, 
     ("source", "word"),
     [
         ("def rows():\n    x = 1\n    return 1 / 0\n", r"mine\.py:3: rows\(\) failed: ZeroDivisionError"),
+        ("def rows():\n    raise SystemExit(3)\n", r"mine\.py:2: rows\(\) failed: SystemExit: 3"),
+        ("def rows():\n    raise ValueError('x' * 9999)\n", r"failed: ValueError: x{200,300}…$"),
         ("def rows():\n    return 3\n", "gave int; it must give"),
         ("def rows():\n    return ['a']\n", "row 1 is 'a'"),
         ("def row():\n    return []\n", "Did you mean row"),
@@ -241,11 +243,15 @@ def test_rows_that_cannot_be_used_are_refused_with_row_and_fix(
     [
         ('{"prompt": "a"}\n{"prompt": \n', r"rows\.jsonl:2: this line is no JSON"),
         ("", r"rows\.jsonl is empty"),
+        ("\n\n", r"rows\.jsonl has no rows"),
+        (b'{"prompt": "a"}\n{"prompt": "caf\xe9"}\n', r"rows\.jsonl:2: not UTF-8 text \(byte 0xe9\)"),
+        ('{"prompt": "a"}\n'.encode("utf-16"), r"rows\.jsonl:1: not UTF-8 text \(byte 0xff\)"),
+        ('{"prompt": ' + "[" * 3000 + "]" * 3000 + "}\n", r"rows\.jsonl:1: this line is nested too deeply"),
         ('{"prompt": "a"}\n3\n', r"rows\.jsonl:2: this line is no row"),
     ],
 )
-def test_a_broken_file_is_refused_with_the_line(tmp_path: Path, text: str, word: str) -> None:
-    (tmp_path / "rows.jsonl").write_text(text)
+def test_a_broken_file_is_refused_with_the_line(tmp_path: Path, text: str | bytes, word: str) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(DataError, match=word):
         load(tmp_path, "dataset: rows.jsonl")
 

@@ -105,7 +105,8 @@ def read_table(config: RunConfig, hub: Hub, tell: Callable[[str], None]) -> Tabl
 
 def _as_written(rows: Rows, columns: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:
     """Values of the columns that `datasets` keeps as JSON, being of several kinds, as a file has them."""
-    mixed = [name for name in columns if type(rows.train.features[name]).__name__ == "Json"]
+    features = rows.train.features  # a copy of every column's description, each time
+    mixed = [name for name in columns if type(features[name]).__name__ == "Json"]
     if not mixed or not rows.origin.lower().endswith(".jsonl"):
         return {}
     try:
@@ -120,11 +121,14 @@ def columns_of(rows: Any, numbers: Sequence[int]) -> dict[str, list[Any]]:
     """Return the values of some rows of a dataset by column."""
     if len(numbers) < len(rows):
         rows = rows.select([number - 1 for number in numbers])
-    found = {}
-    for name in rows.column_names:
-        kind = type(rows.features[name]).__name__
-        found[name] = [f"<{kind}>"] * len(numbers) if kind in _SEEN else list(rows[name])
-    return found
+    # `rows.features` and `rows[name]` copy the description of every column: once, not for each of thousands.
+    kinds = {name: type(feature).__name__ for name, feature in rows.features.items()}
+    unread = [name for name, kind in kinds.items() if kind in _SEEN]
+    read = (rows.remove_columns(unread) if unread else rows)[:]
+    return {
+        name: [f"<{kinds[name]}>"] * len(numbers) if name in unread else list(read[name])
+        for name in rows.column_names
+    }
 
 
 def _of_stream(rows: Rows, where: Whereabouts | None, not_here: bool) -> Table:
