@@ -6,13 +6,13 @@ Knows files, run folders and how things are printed; what a field means is `conf
 from __future__ import annotations
 
 import json
-import shutil
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.plain import terminal_width
 from grpo_tui.config.advice import advice_on
 from grpo_tui.config.coerce import CoerceError
 from grpo_tui.config.config_diff import Diff, Side, diff, unified
@@ -152,7 +152,7 @@ def _fields(parsed: Any) -> int:
 
 def _field_lines_short(value: FieldValue) -> Iterator[str]:
     """One field of a list: name, value and what we advise, over two lines on a narrow terminal."""
-    width = max(60, shutil.get_terminal_size().columns) - 1
+    width = max(60, terminal_width()) - 1
     shown = f"{_shown(value.value, 30)} ({value.origin})" if value.origin != "default" else value.default
     advice = advice_on(value.name)
     about = advice.choose if advice is not None else value.info.help
@@ -165,7 +165,7 @@ def _field_lines_short(value: FieldValue) -> Iterator[str]:
 
 def field_lines(value: FieldValue) -> Iterator[str]:
     """All that is known of one field, as lines."""
-    width = min(100, max(60, shutil.get_terminal_size().columns - 2))
+    width = min(100, max(60, terminal_width() - 2))
     group = next(group.title for group in GROUPS if group.id == value.group)
     yield f"{value.name}: {value.kind}  ·  {group}"
     yield f"  default  {one_line(value.default, width)}"
