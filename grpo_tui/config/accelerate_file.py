@@ -13,7 +13,6 @@ import yaml
 
 COUNTS = ("--num_processes", "--num-processes", "--nproc_per_node", "--nproc-per-node")
 _FILE = ("--config_file", "--config-file")
-_DEEPSPEED = ("zero_stage", "deepspeed_config_file", "offload_optimizer_device", "offload_param_device")
 
 
 class AccelerateFileError(ValueError):

@@ -59,7 +59,6 @@ _TEMPLATE_TAKEN = (
 _CHECKPOINT_NAMES = frozenset(
     {"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"}
 )
-_NO_OPTIONS = ("constant", "constant_with_warmup", "linear")
 
 
 def nested_findings(settings: Settings) -> list[Finding]:

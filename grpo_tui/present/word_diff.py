@@ -38,13 +38,6 @@ def word_diff(before: str, after: str) -> list[Piece]:
     return _merged(_pieces(before, after))
 
 
-def differing_share(pieces: Sequence[Piece]) -> float:
-    """Share of the characters of both texts that are not common: 0 for equal texts, 1 for strangers."""
-    changed = sum(len(piece.text) for piece in pieces if piece.kind != "same")
-    whole = changed + 2 * sum(len(piece.text) for piece in pieces if piece.kind == "same")
-    return changed / whole if whole else 0.0
-
-
 def _pieces(before: str, after: str) -> Iterator[Piece]:
     first, second = _WORDS.findall(before), _WORDS.findall(after)
     start = _shared_start(first, second)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from grpo_tui.present.word_diff import MOST_LINES, MOST_WORDS, Piece, differing_share, word_diff
+from grpo_tui.present.word_diff import MOST_LINES, MOST_WORDS, Piece, word_diff
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,3 @@ def test_long_texts_are_compared_too(one: str, other: str) -> None:
     pieces = word_diff(one, other)
     assert (_spell(pieces, "new"), _spell(pieces, "gone")) == (one, other)
     assert len(pieces) > 1
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "share"), [("ab", "ab", 0.0), ("ab", "cd", 1.0), ("a b", "a c", 1 / 3)]
-)
-def test_the_share_that_differs(one: str, other: str, share: float) -> None:
-    assert differing_share(word_diff(one, other)) == pytest.approx(share)
