@@ -48,7 +48,7 @@ LIMIT_S = 20.0
 """A search ends after so long, with what it has."""
 LOOK_S = 0.02
 """How often it is looked whether the search shall end."""
-PART_S = 0.1
+PART_S = 0.5
 """How often `on_part` is told at most, after the first time."""
 LATE_S = 0.3
 """When it is told first in an order of which the first page is not known before the end."""
