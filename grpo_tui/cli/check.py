@@ -15,16 +15,14 @@ from typing import Any
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.launcher import launcher_words, world_size
 from grpo_tui.cli.plain import terminal_width
+from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config.plan.memory_plan import WORDS
-from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import FieldsUnavailableError
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.preflight.report import PARTS, ChecklistItem, Preflight
 from grpo_tui.preflight.static import Source, Start
 from grpo_tui.present.formatting import plural, size
-from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.spec import read_spec
 
 _MARKS = {"yes": "✓", "no": "✗", "idle": "·"}
 _PLAIN_MARKS = {"yes": "+", "no": "x", "idle": "-"}
@@ -69,14 +67,7 @@ def _wanted(parsed: Any) -> tuple[Source, Start]:
 
 def _of_run(path: Path, overrides: tuple[str, ...], parsed: Any) -> tuple[Source, Start]:
     """A run's own config, as `train RUN --resume` would take it."""
-    folder = RunFolder(path.absolute())
-    if not folder.spec.exists():
-        raise CommandError(f"{path}: no run here (it has no run.json); give a TRL YAML config")
-    try:
-        spec = read_spec(folder.spec)
-        saved = RunConfig.from_json(spec.config)
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise CommandError(f"{folder.spec} cannot be read: {error}") from error
+    folder, spec, saved = saved_run(path)
     size = parsed.world_size or world_size(spec.launcher)
     root = parsed.run_dir or folder.root
     return Source(path, saved=saved, overrides=overrides), Start(

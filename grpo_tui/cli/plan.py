@@ -12,6 +12,7 @@ from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.launcher import accelerate_config, launcher_words, world_size
+from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config.plan import Device, Plan, PlanSettings, Surroundings, plan, read_shape
 from grpo_tui.config.plan.cards import CARDS, card
 from grpo_tui.config.resolve import inspect_config, reload_config
@@ -24,8 +25,6 @@ from grpo_tui.preflight.shape import shape_of_facts
 from grpo_tui.preflight.static import Source, Start
 from grpo_tui.present.known_rates import known_rates, measured
 from grpo_tui.present.plan_text import plan_list
-from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.spec import read_spec
 
 
 def plan_config(parsed: Any) -> int:
@@ -100,16 +99,12 @@ def _config(parsed: Any) -> tuple[RunConfig, tuple[str, ...]]:
     """The config of a file or of a run, and the words of its launcher."""
     path: Path = parsed.config
     if path.is_dir():
-        folder = RunFolder(path.absolute())
+        _, spec, saved = saved_run(path)
         try:
-            spec = read_spec(folder.spec)
-            saved = RunConfig.from_json(spec.config)
             if parsed.overrides:
                 saved = reload_config(saved, parsed.overrides, world_size=None)
         except ConfigError as error:
             raise CommandError(str(error)) from error
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CommandError(f"{folder.spec} cannot be read: {error}") from error
         return saved, spec.launcher
     found = inspect_config(path, parsed.overrides, world_size=None)
     if found.config is None:

@@ -16,6 +16,7 @@ from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.gpus import placed
 from grpo_tui.cli.launcher import launcher_words, world_size
 from grpo_tui.cli.plain import has_screen
+from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.cli.screen import show
 from grpo_tui.cli.summary import summary
 from grpo_tui.config.adapters import adapter_mismatch
@@ -241,18 +242,13 @@ def _config(parsed: Any, size: int | None) -> tuple[RunConfig, RunFolder | None]
     """The config of a YAML file or of a run folder, and the run folder if it was one."""
     path, overrides = parsed.config, parsed.overrides
     if path.is_dir():
-        folder = RunFolder(path.absolute())
-        if not folder.spec.exists():
-            raise CommandError(f"{path}: no run here (it has no run.json); give a TRL YAML config")
+        folder, _, saved = saved_run(path)
         try:
-            saved = RunConfig.from_json(read_spec(folder.spec).config)
             if overrides:
                 saved = reload_config(saved, overrides, world_size=size)
-            return _told_already(saved), folder
         except ConfigError as error:
             raise CommandError(str(error)) from error
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            raise CommandError(f"{folder.spec} cannot be read: {error}") from error
+        return _told_already(saved), folder
     return _load(path, overrides, size, force=getattr(parsed, "force", False)), None
 
 

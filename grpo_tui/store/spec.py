@@ -90,7 +90,7 @@ def read_spec(path: Path) -> RunSpec:
         ValueError: It is no run specification.
     """
     body = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(body, dict) or "config" not in body:
+    if not isinstance(body, dict) or not isinstance(body.get("config"), dict):
         raise ValueError(f"{path} is no run specification")
     return RunSpec(
         config=body["config"],

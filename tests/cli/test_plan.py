@@ -109,7 +109,7 @@ def test_the_plan_as_json_has_the_documented_shape(cache: Path, capsys: pytest.C
     [
         (["plan", str(DEMO_CONFIG), "--gpu", "abacus"], "write its memory, as 80GB"),
         (["plan", "no such.yaml"], "there is no file"),
-        (["plan", "."], "cannot be read"),
+        (["plan", "."], "no run here"),
     ],
 )
 def test_a_plan_that_cannot_be_made_says_why(
