@@ -198,7 +198,7 @@ def explain(
             f"{key} is no key of TRL, and its keys are flat: move {', '.join(nested)} to the left margin, "
             f"without {key}"
         )
-        return message, Fix(nested[0], value[nested[0]])
+        return message, Fix(*next(iter(nested.items())))
     if key in OTHER_NAMES and OTHER_NAMES[key] in known:
         return f"{key} is no key of TRL; it is called {OTHER_NAMES[key]} there", Fix(OTHER_NAMES[key], value)
     near = nearest(underscored, known)
@@ -213,8 +213,15 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     return found[0] if found else None
 
 
-def _nested(value: Any, known: Iterable[str]) -> list[str]:
-    if not isinstance(value, dict):
-        return []
+def _nested(value: Any, known: Iterable[str]) -> dict[str, Any]:
+    """Known keys at any depth of a mapping, with their values."""
+    found: dict[str, Any] = {}
     allowed = set(known)
-    return [str(key) for key in value if isinstance(key, str) and key in allowed]
+    waiting = [value] if isinstance(value, dict) else []
+    while waiting:
+        for key, inner in waiting.pop(0).items():
+            if isinstance(key, str) and key in allowed:
+                found.setdefault(key, inner)
+            elif isinstance(inner, dict):
+                waiting.append(inner)
+    return found

@@ -36,9 +36,22 @@ def folder_findings(settings: Settings, root: Path, *, resume: bool) -> list[Fin
         message = f"{root} is a file, and a run is a folder"
         return [settings.finding("folder.file", "error", "output_dir", message)]
     found = list(_incomplete(settings, folder)) if folder.checkpoints() else []
-    if not resume and (folder.exists() or folder.checkpoints()):
+    asked = settings.get("resume_from_checkpoint")
+    if asked is True and not (folder.exists() and is_live(folder.root)):
+        if newest_usable(folder)[0] is None:
+            found.append(_nothing_to_resume(settings, folder))
+    elif not resume and not asked and (folder.exists() or folder.checkpoints()):
         found.append(_taken(settings, folder))
     return found
+
+
+def _nothing_to_resume(s: Settings, folder: RunFolder) -> Finding:
+    message = (
+        f"resume_from_checkpoint is true, and {folder.root} holds no complete checkpoint to go on from; "
+        "leave it out to start anew"
+    )
+    key = "resume_from_checkpoint"
+    return s.finding("folder.no-checkpoint", "error", key, message, (key, None))
 
 
 def _taken(s: Settings, folder: RunFolder) -> Finding:

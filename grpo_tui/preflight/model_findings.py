@@ -5,6 +5,8 @@ Pure; it asks nobody. The ids are listed in `checker`.
 
 from __future__ import annotations
 
+import difflib
+
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts
@@ -65,13 +67,15 @@ def _lora(facts: ModelFacts, judged: Judged) -> list[Finding]:
     if lora.problem:
         return [judged.found("model.lora-targets", "error", key, lora.problem, _lora_fix(facts))]
     if lora.unmatched:
-        names = ", ".join(dict.fromkeys(kind.name for kind in facts.linears if kind.part != "head"))
+        names = list(dict.fromkeys(kind.name for kind in facts.linears if kind.part != "head"))
+        others = f"({plural(lora.matched, 'module')} match the others)"
         message = (
             f"lora_target_modules {', '.join(lora.unmatched)} matches nothing and is left out without a word "
-            f"({plural(lora.matched, 'module')} match the others); the model's Linear modules: {names}"
+            f"{others}; the model's Linear modules: {', '.join(names)}"
         )
-        rest = [target for target in lora.targets if target not in lora.unmatched]
-        return [judged.found("model.lora-unmatched", "warning", key, message, Fix(key, rest))]
+        near = {t: difflib.get_close_matches(t, names, n=1) for t in lora.unmatched}
+        meant = list(dict.fromkeys(name for t in lora.targets for name in near.get(t, [t])))
+        return [judged.found("model.lora-unmatched", "warning", key, message, Fix(key, meant))]
     return []
 
 

@@ -73,6 +73,12 @@ def test_all_faults_are_reported_at_once_with_line_and_fix(tmp_path) -> None:
     assert "reward_funcs" in found
 
 
+def test_a_key_of_trl_at_any_depth_of_an_unknown_one_is_told_to_stand_at_the_margin(tmp_path: Path) -> None:
+    found = errors(tmp_path, "training: {args: {beta: 0.1}, other: [1]}\n")["training"]
+    assert "move beta to the left margin" in found.message
+    assert found.fix.to_json() == {"field": "beta", "value": 0.1}
+
+
 @pytest.mark.parametrize(
     ("line", "now"),
     [

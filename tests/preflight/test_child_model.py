@@ -180,12 +180,22 @@ def test_lora_targets_match_as_they_do_in_peft(
         assert facts.lora_parameters(4) == sum(p.numel() for p in made.parameters() if p.requires_grad)
 
 
-def test_a_target_that_is_left_out_is_told_with_the_rest_as_the_fix(saved: Any, tmp_path: Path) -> None:
-    overrides = ("use_peft=true", "lora_target_modules=[q_proj, nowhere]")
+@pytest.mark.parametrize(
+    ("targets", "fix"),
+    [
+        ("[q_proj, nowhere]", ["q_proj"]),
+        ("[q_proj, v_prj]", ["q_proj", "v_proj"]),
+        ("[q_proj, q_prj]", ["q_proj"]),
+    ],
+)
+def test_a_target_that_is_left_out_is_told_with_the_nearest_as_the_fix(
+    saved: Any, tmp_path: Path, targets: str, fix: list[str]
+) -> None:
+    overrides = ("use_peft=true", f"lora_target_modules={targets}")
     (found,) = findings_of(saved(grouped)[0], tmp_path, *overrides)
     assert (found.id, found.severity) == ("model.lora-unmatched", "warning")
     assert found.fix is not None
-    assert found.fix.value == ["q_proj"]
+    assert found.fix.value == fix
 
 
 @pytest.mark.parametrize(

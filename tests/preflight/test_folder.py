@@ -1,0 +1,47 @@
+"""A config that asks to go on with a run, and what its folder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.preflight.static import Source, Start, static_check
+
+
+def ids_of(folder: Path, line: str) -> dict[str, object]:
+    """What `check` finds of the run folder, with its fix."""
+    file = folder / "c.yaml"
+    file.write_text(f"model_name_or_path: m\n{line}\n")
+    found = static_check(Source(file), Start(root=folder / "run")).findings
+    return {f.id: f.fix and f.fix.to_json() for f in found if f.id.startswith("folder.")}
+
+
+def with_run(folder: Path, *, complete: bool) -> Path:
+    """A run folder with one checkpoint."""
+    checkpoint = folder / "run" / "checkpoint-4"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "model.safetensors").write_bytes(b"")
+    if complete:
+        (checkpoint / "trainer_state.json").write_text('{"global_step": 4}')
+    return checkpoint
+
+
+@pytest.mark.parametrize("made", ["nothing", "incomplete"])
+def test_nothing_to_resume_is_an_error_before_the_start(tmp_path: Path, made: str) -> None:
+    if made == "incomplete":
+        with_run(tmp_path, complete=False)
+    found = ids_of(tmp_path, "resume_from_checkpoint: true")
+    assert found["folder.no-checkpoint"] == {"field": "resume_from_checkpoint", "value": None}
+    assert "folder.run" not in found
+    assert "folder.no-checkpoint" not in ids_of(tmp_path, "resume_from_checkpoint: false")
+
+
+def test_a_run_is_no_obstacle_to_a_config_that_goes_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_run(tmp_path, complete=True)
+    assert "folder.run" in ids_of(tmp_path, "max_steps: 3")
+    best = ("grpo_tui.preflight.folder.newest_usable", lambda folder: (type("C", (), {"step": 4}), ()))
+    monkeypatch.setattr(*best)
+    assert not {"folder.run", "folder.no-checkpoint"} & set(ids_of(tmp_path, "resume_from_checkpoint: true"))
