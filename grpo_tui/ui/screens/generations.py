@@ -305,7 +305,8 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
         weights = table.weights
         screen = CourseScreen(table.names, self.card)
         self.app.push_screen(screen)
-        screen.take_visits(self.visits)
+        if (card := self.card) is not None:
+            searches.ask("visits", lambda stores: stores.run.visits(card.prompt_key), screen.take_visits)
 
         def look(stores: Stores) -> tuple[Sequence[Stretch], Sequence[ProbeStep]]:
             stretches = course(stores.run, weights, given_up=screen.left.is_set)

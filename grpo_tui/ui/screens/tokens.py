@@ -75,6 +75,8 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         """Whether a checkpoint is compared with the base; the live run is with what it has in memory."""
         self._asker: TokenAsker | None = None
         self._busy = False
+        self._working = threading.Lock()
+        """Held while the asker works."""
         self._cancel = threading.Event()
         self._left = False
 
@@ -103,7 +105,12 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         """End the child."""
         self._left = True
         self._cancel.set()
-        if self._asker is not None and not self._busy:
+        if self._working.acquire(blocking=False):  # else the thread closes it, which looks after it is done
+            self._close_asker()
+            self._working.release()
+
+    def _close_asker(self) -> None:
+        if self._asker is not None:
             self._asker.close()
 
     def _entitle(self) -> None:
@@ -141,19 +148,20 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         from grpo_tui.rewards.token_asking import TokenAsker, completion_of
         from grpo_tui.store.connection import RunDatabaseError
 
-        if self._asker is None:
-            self._asker = TokenAsker(self._root, self._tell, self._cancel)
         told = self.Told()
-        try:
-            row = completion_of(self._root, self._group, index)
-            told = self.Told(scores=self._asker.ask(row, policy, base=base))
-        except CancelledError:
-            told = self.Told(trouble="ended before its end; t asks again")
-        except (GenerateError, RunDatabaseError, LookupError, OSError) as error:
-            told = self.Told(trouble=str(error))
-        finally:
-            if self._left:
-                self._asker.close()
+        with self._working:
+            if self._asker is None:
+                self._asker = TokenAsker(self._root, self._tell, self._cancel)
+            try:
+                row = completion_of(self._root, self._group, index)
+                told = self.Told(scores=self._asker.ask(row, policy, base=base))
+            except CancelledError:
+                told = self.Told(trouble="ended before its end; t asks again")
+            except (GenerateError, RunDatabaseError, LookupError, OSError) as error:
+                told = self.Told(trouble=str(error))
+        if self._left:
+            with self._working:
+                self._close_asker()
         self.post_message(told)
 
     def _tell(self, what: str) -> None:
