@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.config.draft_file import DraftFileError, write_text
 from grpo_tui.config.export_script import write_script
 from grpo_tui.config.export_sources import NoSourceError
 from grpo_tui.config.resolve import load_config, reload_config
@@ -35,9 +36,9 @@ def export(parsed: Any) -> int:
         sys.stdout.write(text)
         return OK
     try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{target}: {error.strerror}") from error
+        write_text(target, text)
+    except DraftFileError as error:
+        raise CommandError(str(error)) from error
     print(f"{target}: {len(text.splitlines())} lines; `python {shell_word(target)}` trains")
     return OK
 

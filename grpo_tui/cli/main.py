@@ -52,6 +52,8 @@ def _sentence(error: Exception) -> str:
         if error.errno == errno.ENAMETOOLONG:
             return f"{name}: the name is too long for this file system; choose a shorter one"
         return f"{name}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        return f"what was to be written does not fit: {error.strerror}"
     message = str(error).splitlines()[0] if str(error) else "no message"
     return f"{type(error).__name__}: {safe(message)} (--debug shows where)"
 

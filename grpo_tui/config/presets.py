@@ -13,6 +13,7 @@ It knows the files as texts and starts nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,7 +91,8 @@ def copy_preset(preset: Preset, target: Path) -> list[Path]:
         What was written, the config first. A file that is there already with the same text is left out.
 
     Raises:
-        PresetError: the config is there already, or another file of the name of one it needs.
+        PresetError: the config is there already, or another file of the name of one it needs, or one of
+            them cannot be written; then none is left.
     """
     if target.exists():
         raise PresetError(f"{target} is there already and stays as it is; name another file")
@@ -109,12 +111,22 @@ def copy_preset(preset: Preset, target: Path) -> list[Path]:
                 "folder of its own"
             )
     new = {place: content for place, content in beside.items() if not place.exists()}
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(_adjusted(preset, target), encoding="utf-8")
-    for place, content in new.items():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content)
+    _write_all({target: _adjusted(preset, target).encode(), **new})
     return [target, *new]
+
+
+def _write_all(files: Mapping[Path, bytes]) -> None:
+    """Write all of some new files or none."""
+    made: list[Path] = []
+    try:
+        for place, content in files.items():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            made.append(place)
+            place.write_bytes(content)
+    except OSError as error:
+        for place in made:
+            place.unlink(missing_ok=True)
+        raise PresetError(f"{error.filename or made[-1]} cannot be written: {error.strerror}") from error
 
 
 def companions(preset: Preset) -> list[Path]:
