@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import statistics
 import sys
 import tempfile
@@ -130,7 +131,8 @@ def _hits(terminal: Terminal, line: str) -> tuple[float, float]:
 
     def said() -> str:
         beside = next((text for text in terminal.shown().split("\n") if line in text), "")
-        return beside.split(line, 1)[-1].strip()
+        number = re.search(r"([\d,]+) of ", beside.split(line, 1)[-1])
+        return number[1] if number else ""
 
     before, last = said(), ""
     changes: list[float] = []
@@ -138,7 +140,7 @@ def _hits(terminal: Terminal, line: str) -> tuple[float, float]:
     terminal.type(b"\r")
     while time.perf_counter() - (begun + (changes[-1] if changes else PATIENCE_S)) < SETTLED_S:
         now = said()
-        if " of " in now and now not in (before, last):
+        if now and now not in (before, last):  # what was found before stands there until then
             changes.append(time.perf_counter() - begun)
             last = now
         time.sleep(0.01)
