@@ -114,8 +114,8 @@ def read_status(root: Path, reader: RunReader | None = None) -> Status:
     own = reader is None
     try:
         reader = reader or RunReader(folder.database)
-    except RunDatabaseError:
-        return _before_database(folder, heartbeat, rank)
+    except RunDatabaseError as error:
+        return _before_database(folder, heartbeat, rank, error)
     try:
         return _from_database(folder, reader, heartbeat, rank)
     finally:
@@ -131,7 +131,9 @@ def is_live(root: Path) -> bool:
         return False
 
 
-def _before_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: RankState | None) -> Status:
+def _before_database(
+    folder: RunFolder, heartbeat: Heartbeat | None, rank: RankState | None, unreadable: RunDatabaseError
+) -> Status:
     if rank is not None and rank.phase != "load" and not folder.database.exists() and rank.alive:
         return _without_database(folder, heartbeat, rank)
     if heartbeat is not None and heartbeat.supervisor_alive:
@@ -144,6 +146,8 @@ def _before_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: RankS
         )
     if not folder.exists():
         raise RunDatabaseError(f"{folder.root}: no run here. `grpo-tui runs` lists the runs it can find.")
+    if folder.database.exists() and folder.database.stat().st_size:
+        raise unreadable  # something is there: a newer version's, or no database any more
     error = {"type": "", "message": "the run ended before it recorded anything", "cause": f"see {folder.log}"}
     return Status(state="crashed", error=error)
 

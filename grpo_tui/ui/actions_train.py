@@ -56,7 +56,7 @@ TRAIN: tuple[Action, ...] = (
     Action("groups.score", "greater_than_sign", "",
            "Score the completions of the chosen group in Rewards.", "train", needs="open", shown=">"),
     Action("groups.inspect", "G", "inspect", "Show the chosen group in Generations.", "train",
-           needs="open", footer=5, part="groups", shown="G"),
+           needs="open", footer=11),
     Action("hardware.back", "escape", "back", "Back to the run.", "hardware", footer=1, shown="esc"),
     Action("hardware.down", "j", "scroll", "A line on.", "hardware", footer=2, shown="j k"),
     Action("hardware.up", "k", "", "A line back.", "hardware"),

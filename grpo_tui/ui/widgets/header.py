@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 
 PANES = (
-    ("runs", "1", "Runs"),
-    ("config", "2", "Config"),
-    ("rewards", "3", "Rewards"),
-    ("train", "4", "Train"),
-    ("generations", "5", "Generations"),
+    ("runs", "1", "Runs", "Runs"),
+    ("config", "2", "Config", "Conf"),
+    ("rewards", "3", "Rewards", "Rew"),
+    ("train", "4", "Train", "Train"),
+    ("generations", "5", "Generations", "Gen"),
 )
+"""Mode, key, name, and the name in short."""
 TIGHT = 100
-"""Below this width the panes stand closer, so that the run keeps its name."""
+"""Below this width the other panes' names are short, so that the run keeps its own and its step."""
 
 
 class Header(LinePane):
@@ -44,10 +45,11 @@ class Header(LinePane):
     def lines(self, width: int, height: int) -> list[Line]:
         """Panes at the left, the run at the right."""
         left: list[Span] = []
-        for pane, key, label in PANES:
-            role = "here" if pane == self._pane else "dim"
-            gap = "" if width < TIGHT else " "
-            left.append(Span(f" {key} {label}{gap}", role, f"app.pane_{pane}"))
+        for pane, key, label, short in PANES:
+            here = pane == self._pane
+            name = short if width < TIGHT and not here else label
+            gap = " " if width >= TIGHT or here else ""
+            left.append(Span(f" {key} {name}{gap}", "here" if here else "dim", f"app.pane_{pane}"))
         return [spread(left, self._run(width - width_of(left) - 2), width)]
 
     def _run(self, width: int) -> Line:
