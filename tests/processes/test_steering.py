@@ -135,6 +135,6 @@ def test_status_prints_the_documented_shape(run: Path) -> None:
     body = json.loads(grpo_tui("status", run, "--json").stdout)
     assert set(body) == {
         "state", "step", "total_steps", "phase", "phase_s", "reward_func", "heartbeat_age_s", "pid", "ranks",
-        "attempt", "metrics", "dropped", "checkpoints", "error", "alerts", "hardware",
+        "attempt", "metrics", "dropped", "checkpoints", "error", "alerts", "hardware", "forced",
     }  # fmt: skip
     assert (body["state"], body["step"], body["total_steps"], body["dropped"]) == ("finished", 2, 2, 0)
