@@ -28,7 +28,8 @@ def grpo_tui(
     """Run one command without a terminal; a start checks its config alone, unless it says `--full-check`."""
     said = [str(word) for word in words]
     if said[:1] == ["train"]:
-        said = [w for w in said if w != "--full-check"] if "--full-check" in said else [*said, "--quick-check"]
+        full = "--full-check" in said
+        said = [w for w in said if w != "--full-check"] if full else [*said, "--quick-check"]
     done = subprocess.run(
         [sys.executable, "-m", "grpo_tui", *said],
         capture_output=True,
