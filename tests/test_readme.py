@@ -356,7 +356,7 @@ def test_the_run_page_names_every_file_of_a_run() -> None:
 
 def test_the_status_shape_of_the_run_page_is_the_real_one() -> None:
     told = next(json.loads(block) for block in blocks(RUN_PAGE, "json") if '"phase_s"' in block)
-    assert set(told) == set(Status(state="training").to_json())
+    assert set(told) == {*Status(state="training").to_json(), "forced"}
 
 
 def test_the_run_page_names_every_state() -> None:
