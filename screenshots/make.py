@@ -214,7 +214,7 @@ def gone_well() -> None:
         change = ("--run-dir", slower, "--set", "learning_rate=5.0e-5")
         subprocess.run(grpo_tui("train", first, "--headless", *change), stdout=subprocess.DEVNULL, check=True)
         take(None, OVERLAY)
-    training = demo(second, 120, "--seed", "7")
+    training = demo(second, 240, "--seed", "7")  # longer than it takes to take all pictures
     try:
         wait_for(second, lambda look: look.step >= SET_AT)
         subprocess.run(grpo_tui("set", second, "learning_rate=1e-4"), check=True)
