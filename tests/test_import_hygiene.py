@@ -5,6 +5,7 @@ Import contracts read the source and cannot tell a deferred import from an eager
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -85,6 +86,19 @@ def test_the_first_paint_needs_neither_the_store_nor_the_view_of_a_run() -> None
         "grpo_tui.config", "psutil", "sqlite3", "yaml", "ruamel",
     }  # fmt: skip
     assert not loaded & later
+
+
+@pytest.mark.parametrize("package", ["grpo_tui.config", "grpo_tui.config.plan"])
+def test_a_package_of_which_threads_import_parts_imports_none_itself(package: str) -> None:
+    # Two threads that first import different parts of one that does may find it half made.
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW_LOADED, package], capture_output=True, text=True, check=True
+    )
+    assert not [name for name in json.loads(done.stdout) if name.startswith(f"{package}.")]
+    module = importlib.import_module(package)
+    assert all(getattr(module, name) is not None for name in module.__all__)
+    with pytest.raises(AttributeError, match="nothing_of_that_name"):
+        _ = module.nothing_of_that_name
 
 
 def test_the_probe_sees_what_is_loaded() -> None:

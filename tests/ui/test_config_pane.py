@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -546,9 +544,3 @@ async def test_while_letters_are_text_the_footer_names_no_letter() -> None:
             assert "esc" in shown(app).splitlines()[-1]
             await pilot.press("escape")
             await until(pilot, lambda: "q leave" in shown(app))
-
-
-def test_packages_that_threads_import_parts_of_are_whole_before_they_begin() -> None:
-    told = "import sys, grpo_tui.ui.screens.config; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    assert {"grpo_tui.config.resolve", "grpo_tui.config.plan.making"} <= set(done.stdout.split())

@@ -6,11 +6,15 @@ the data or a GPU.
 
 from __future__ import annotations
 
-from grpo_tui.config.plan.making import Plan, Surroundings, plan
-from grpo_tui.config.plan.memory_plan import Device, MemoryPart, MemoryPlan
-from grpo_tui.config.plan.model_shape import ModelShape, read_shape
-from grpo_tui.config.plan.settings import PlanSettings
-from grpo_tui.config.plan.time import Duration, Rate
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from grpo_tui.config.plan.making import Plan, Surroundings, plan
+    from grpo_tui.config.plan.memory_plan import Device, MemoryPart, MemoryPlan
+    from grpo_tui.config.plan.model_shape import ModelShape, read_shape
+    from grpo_tui.config.plan.settings import PlanSettings
+    from grpo_tui.config.plan.time import Duration, Rate
 
 __all__ = [
     "Device",
@@ -25,3 +29,20 @@ __all__ = [
     "plan",
     "read_shape",
 ]
+
+_HOMES = {
+    "making": ("Plan", "Surroundings", "plan"),
+    "memory_plan": ("Device", "MemoryPart", "MemoryPlan"),
+    "model_shape": ("ModelShape", "read_shape"),
+    "settings": ("PlanSettings",),
+    "time": ("Duration", "Rate"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Only when asked for: of a package whose first file imports its parts, two threads that first import
+    # different parts at once may find one half made.
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__} has no attribute {name}")

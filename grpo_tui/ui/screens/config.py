@@ -14,9 +14,6 @@ from textual.css.query import QueryType
 from textual.widget import Widget
 from textual.widgets import Input
 
-# Whole before any thread begins: of a package whose first file imports its parts, two threads that import
-# different parts at once may find one half made (CPython would rather do that than wait for ever).
-import grpo_tui.config.plan  # noqa: F401
 from grpo_tui.present.config_view import FieldRow, GroupRow, form_rows, notes
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.config_messages import ConfigEvaluated
