@@ -47,6 +47,8 @@ def test_what_matches_is_let_through(pattern: str) -> None:
         (r"\d+\.\d+", "1. 2 .3", False),
         (r"\d+\.\d+", "12.5", True),
         (r"\d+\.\d+", "é", True),
+        (r"[a-c]\d+x", "a12x", True),  # how far apart they stand is not known
+        (r"[a-c]\d{1,3}x", "a123x", True),
         (r"\bzebra\b", "a zebr", False),
         (r"(?:x|yy)[ab]{2}c", "abac", True),  # what stands before the branch is not known
         (r"(?:x|yy)[ab]{2}c", "ab c", False),
