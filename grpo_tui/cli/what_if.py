@@ -16,11 +16,10 @@ from grpo_tui.cli.score import told, wanted_config, weights_of
 from grpo_tui.core.text import one_line
 from grpo_tui.present.what_if_lines import what_if_lines
 from grpo_tui.rewards.lab import Lab, LabError
-from grpo_tui.rewards.what_if import what_if
+from grpo_tui.rewards.what_if import what_if_of_run
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.query_ast import QueryError
-from grpo_tui.store.reader import StoredGroup
 from grpo_tui.store.search import Search
 from grpo_tui.store.values import finite_json
 
@@ -35,18 +34,10 @@ def show_what_if(parsed: Any) -> int:
     try:
         with closing(Search(RunFolder(root).database)) as search:
             groups = _groups(search, parsed)
-            functions = search.reward_functions()
         with Lab(limit_s=parsed.timeout) as lab:
             told("", "starting the lab, which imports torch")
             lab.load(config)
-            found = what_if(
-                lab,
-                groups,
-                [function.name for function in functions],
-                weights=weights,
-                recorded_weights=[f.weight for f in functions] if parsed.recorded else None,
-                tell=told,
-            )
+            found = what_if_of_run(lab, root, groups, weights=weights, recorded=parsed.recorded, tell=told)
     except (LabError, RunDatabaseError) as error:
         raise CommandError(str(error)) from error
     told("", "")
@@ -57,8 +48,8 @@ def show_what_if(parsed: Any) -> int:
     return OK
 
 
-def _groups(search: Search, parsed: Any) -> list[StoredGroup]:
-    """The newest groups that hold what the query finds."""
+def _groups(search: Search, parsed: Any) -> list[int]:
+    """The numbers of the newest groups that hold what the query finds."""
     try:
         found = search.find(parsed.where)
     except QueryError as error:
@@ -68,4 +59,4 @@ def _groups(search: Search, parsed: Any) -> list[StoredGroup]:
         raise CommandError(
             "no completion is found; `grpo-tui completions RUN --count` says how many there are"
         )
-    return search.groups_by_id(groups[: parsed.groups])
+    return groups[: parsed.groups]

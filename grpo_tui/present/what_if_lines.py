@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
+from grpo_tui.core.statistics import mean
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import MISSING, compact, fixed, plural, within
 from grpo_tui.present.train_view import Span
@@ -90,5 +91,4 @@ def _groups(found: WhatIf, width: int, most: int) -> list[Line]:
 
 
 def _mean(totals: tuple[float | None, ...]) -> str:
-    known = [total for total in totals if total is not None]
-    return compact(sum(known) / len(known)) if known else MISSING
+    return compact(mean(totals))

@@ -216,11 +216,11 @@ def found_samples(run: Path, where: str) -> tuple[list[Sample], int]:
             raise SampleError(found.trouble or f"no completion is found by: {one_line(where, 200)}")
         wanted = set(newest)
         ids = [one for one, group in zip(found.ids, found.group_of, strict=True) if group in wanted]
-        hits = {(row.group, row.index) for row in search.iter_rows(ids)}
+        hits = {(row.attempt, row.batch, row.group_index, row.index) for row in search.iter_rows(ids)}
         samples = []
-        for group in search.groups_by_id(newest):
+        for group in search.whole_groups(newest):
             for completion, sample in zip(group.completions, samples_of_groups([group]), strict=True):
-                hit = (group.id, completion.index) in hits
+                hit = (group.attempt, group.batch, group.index, completion.index) in hits
                 samples.append(replace(sample, tags=(FOUND,)) if hit else sample)
         return samples, found.groups
     except QueryError as error:

@@ -6,8 +6,11 @@ groups as recorded and the lab; picks no groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.statistics import is_flat, is_number, mean
@@ -15,7 +18,9 @@ from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.rewards.lab import Aggregation, Lab, LabError, Scored
 from grpo_tui.rewards.samples import samples_of_groups
 from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import StoredGroup
+from grpo_tui.store.rollouts import RolloutQueries, distinct_names
 
 SAME = 1e-6
 """Scores that differ by less are one: TRL keeps them in float32."""
@@ -99,10 +104,39 @@ class WhatIf:
         return {**asdict(self), "groups": [asdict(group) for group in turned]}
 
 
+def what_if_of_run(
+    lab: Lab,
+    root: Path,
+    groups: Sequence[int],
+    *,
+    weights: Sequence[float] | None = None,
+    recorded: bool = False,
+    tell: Callable[[str, str], None] | None = None,
+) -> WhatIf:
+    """Score groups of a run again; see `what_if`.
+
+    Args:
+        lab: with the config loaded whose rewards are tried.
+        root: the run folder.
+        groups: their numbers in the run; the parts of a group on other ranks are looked at with it.
+        weights: as `what_if` has them.
+        recorded: weigh the recorded scores anew and call no function.
+        tell: as `what_if` has it.
+
+    Raises:
+        LabError: nothing can be scored, or the weights do not fit.
+        RunDatabaseError: the run cannot be read.
+    """
+    with closing(RolloutQueries(RunFolder(root).database)) as run:
+        whole, names = run.whole_groups(groups), run.function_names()
+        own = [function.weight for function in run.reward_functions()]
+    return what_if(lab, whole, names, weights=weights, recorded_weights=own if recorded else None, tell=tell)
+
+
 def what_if(
     lab: Lab,
     groups: Sequence[StoredGroup],
-    names: Sequence[str],
+    names: Mapping[int, Sequence[str]],
     *,
     weights: Sequence[float] | None = None,
     recorded_weights: Sequence[float] | None = None,
@@ -112,23 +146,25 @@ def what_if(
 
     Args:
         lab: with the config loaded whose rewards are tried.
-        groups: as recorded, at least one.
-        names: the run's reward functions, in order.
+        groups: as recorded, at least one; whole, whatever ranks their parts were recorded on.
+        names: the run's reward functions by attempt, in order, each name once.
         weights: one per function of the config, or of the run with `recorded_weights`; its own when None.
-        recorded_weights: the run's own; when given, no function is called and the recorded scores are weighed
-            anew.
+        recorded_weights: those of the newest attempt; when given, no function is called and the recorded
+            scores are weighed anew.
         tell: called with a function's name and what is done with it.
 
     Raises:
         LabError: nothing can be scored, or the weights do not fit.
     """
-    samples = samples_of_groups(groups)
+    # By its number: superseded groups can have step, batch and place in common with those that count.
+    samples = [replace(s, group=str(group.id)) for group in groups for s in samples_of_groups([group])]
     if not samples:
         raise LabError("there are no completions to score")
     if recorded_weights is None:
         scored = lab.score(samples, tell=tell, repeat_limit_s=0.0)
     else:
-        scored = Scored(tuple(samples), _recorded(groups, names, recorded_weights))
+        newest = names[max(names)] if names else ()
+        scored = Scored(tuple(samples), _recorded(groups, names, newest, recorded_weights))
     mode = Aggregation.of(lab.config) if lab.config is not None else Aggregation()
     alone = mode.scale_rewards != "batch" and mode.multi_objective_aggregation == "sum_then_normalize"
     batches = None if alone else [(group.attempt, group.batch) for group in groups]
@@ -187,29 +223,41 @@ def _aggregated(
 
 
 def _recorded(
-    groups: Sequence[StoredGroup], names: Sequence[str], weights: Sequence[float]
+    groups: Sequence[StoredGroup],
+    names: Mapping[int, Sequence[str]],
+    newest: Sequence[str],
+    weights: Sequence[float],
 ) -> tuple[FunctionScore, ...]:
-    """The scores of the record, as if the functions had given them now."""
-    rows = [completion.rewards for group in groups for completion in group.completions]
+    """The scores of the record, as if the functions of the newest attempt had given them now."""
+    rows = _by_name(groups, names)
     return tuple(
         FunctionScore(
-            FunctionInfo(k, name, weight, "function", "as recorded"),
-            tuple(row[k] if k < len(row) else None for row in rows),
+            FunctionInfo(k, name, weight, "function", "as recorded"), tuple(row.get(name) for row in rows)
         )
-        for k, (name, weight) in enumerate(zip(names, weights, strict=True))
+        for k, (name, weight) in enumerate(zip(newest, weights, strict=True))
     )
 
 
+def _by_name(
+    groups: Sequence[StoredGroup], names: Mapping[int, Sequence[str]]
+) -> list[dict[str, float | None]]:
+    """What each completion got; a resume may name other functions, or the same in another order."""
+    return [
+        dict(zip(names.get(group.attempt, ()), completion.rewards, strict=False))
+        for group in groups
+        for completion in group.completions
+    ]
+
+
 def _functions(
-    groups: Sequence[StoredGroup], names: Sequence[str], results: Sequence[FunctionScore]
+    groups: Sequence[StoredGroup], names: Mapping[int, Sequence[str]], results: Sequence[FunctionScore]
 ) -> tuple[FunctionTurn, ...]:
-    rows = [completion.rewards for group in groups for completion in group.completions]
-    before: dict[str, list[float | None]] = {
-        name: [row[k] if k < len(row) else None for row in rows] for k, name in enumerate(names)
-    }
+    rows = _by_name(groups, names)
+    known = dict.fromkeys(name for row in rows for name in row)
+    before: dict[str, list[float | None]] = {name: [row.get(name) for row in rows] for name in known}
     found = []
-    for result in results:
-        name, now = result.info.name, list(result.scores)
+    for name, result in zip(distinct_names(f.info.name for f in results), results, strict=True):
+        now = list(result.scores)
         then = before.pop(name, None)
         failed = result.failure.text if result.failure is not None else ""
         old = then or [None] * len(now)
@@ -255,24 +303,19 @@ def _same(one: float | None, other: float | None) -> bool:
 
 
 def _reordered(before: Sequence[float | None], now: Sequence[float | None]) -> bool:
-    """Whether a completion that was better than another one is now worse."""
-    pairs = [(a, b) for a, b in zip(before, now, strict=True) if is_number(a) and is_number(b)]
+    """Whether a completion that was better than another one is now worse; noise makes no order."""
+    both = zip(before, now, strict=True)
+    pairs = [(a, b) for a, b in both if a is not None and b is not None and is_number(a) and is_number(b)]
     pairs.sort()  # by the total before; those that were alike may fall in any order
     best_below: float | None = None
-    last: float | None = None
-    waiting: float | None = None
-    for then, value in pairs:
-        if then != last:
-            best_below, last = _larger(best_below, waiting), then
-        if best_below is not None and value is not None and value < best_below - SAME:
+    best = first = pairs[0] if pairs else (0.0, 0.0)
+    for pair in pairs:
+        if not _same(pair[0], first[0]):
+            best_below, first = best[1], pair
+        if best_below is not None and pair[1] < best_below and not _same(pair[1], best_below):
             return True
-        waiting = _larger(waiting, value)
+        best = max(best, pair, key=itemgetter(1))
     return False
-
-
-def _larger(one: float | None, other: float | None) -> float | None:
-    known = [value for value in (one, other) if value is not None]
-    return max(known, default=None)
 
 
 def _moved(turn: GroupTurn) -> bool:

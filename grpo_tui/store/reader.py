@@ -7,8 +7,8 @@ what was recorded, not how it will be shown.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo_tui.core.commands import Command, Outcome
@@ -19,6 +19,7 @@ from grpo_tui.core.records import (
     RewardFunctionInfo,
     SettingChanged,
 )
+from grpo_tui.core.statistics import mean, std
 from grpo_tui.store.group_stats import StepStat
 from grpo_tui.store.series import Point, SeriesStart
 from grpo_tui.store.stretches import SeriesBucket
@@ -163,6 +164,28 @@ class RunReader(VisitQueries):
             found |= {row["id"]: _group(row, completions.get(row["id"], [])) for row in rows}
         return [found[one] for one in ids if one in found]
 
+    def whole_groups(self, ids: Sequence[int]) -> list[StoredGroup]:
+        """The groups of these numbers, each with its parts on all ranks, whichever of them are asked for.
+
+        Where a rank gets fewer completions than a group has, TRL divides the group, and each rank records
+        its part. A whole group has the number and the rank of its first part.
+        """
+        wanted: dict[int, None] = {}
+        for start in range(0, len(ids), 500):
+            page = ids[start : start + 500]
+            marks = ",".join("?" * len(page))
+            rows = self._all(
+                "SELECT g.id, p.id FROM generation_group g CROSS JOIN generation_group p"
+                " ON p.attempt = g.attempt AND p.batch = g.batch AND p.idx = g.idx"
+                f" WHERE g.id IN ({marks}) ORDER BY p.rank",
+                *page,
+            )
+            parts: dict[int, list[int]] = {}
+            for group, part in rows:
+                parts.setdefault(group, []).append(part)
+            wanted |= {part: None for group in page for part in parts.get(group, ())}
+        return joined_parts(self.groups_by_id(list(wanted)))
+
     def older_groups(self, group: int, limit: int = 100) -> list[StoredGroup]:
         """The training groups that come after one when the newest batch is first, in that order.
 
@@ -274,19 +297,25 @@ class RunReader(VisitQueries):
         whole = sum(row["total"] for row in rows)
         return {row["phase"]: row["total"] / whole for row in rows} if whole > 0 else {}
 
-    def reward_call_seconds(self, calls: int = 200) -> dict[int, float]:
-        """Mean seconds per call of each reward function, over the newest calls."""
-        rows = self._all(
-            "SELECT function, avg(duration_s) AS mean_s FROM (SELECT function, duration_s FROM reward_call"
-            " ORDER BY id DESC LIMIT ?) GROUP BY function",
-            calls,
-        )
-        return {row["function"]: row["mean_s"] for row in rows}
-
     def log(self, limit: int = 500) -> list[LogLine]:
         """The newest lines of output, oldest first."""
         rows = self._all("SELECT * FROM (SELECT * FROM log ORDER BY id DESC LIMIT ?) ORDER BY id", limit)
         return [LogLine(at=r["at"], text=r["text"], level=r["level"]) for r in rows]
+
+
+def joined_parts(groups: Iterable[StoredGroup]) -> list[StoredGroup]:
+    """Groups of which parts were recorded on several ranks, as one each, in the order of their first part."""
+    parts: dict[tuple[int, int, int], list[StoredGroup]] = {}
+    for group in groups:
+        parts.setdefault((group.attempt, group.batch, group.index), []).append(group)
+    return [found[0] if len(found) == 1 else _joined(found) for found in parts.values()]
+
+
+def _joined(parts: Sequence[StoredGroup]) -> StoredGroup:
+    first = min(parts, key=lambda part: part.rank)
+    completions = sorted((c for part in parts for c in part.completions), key=lambda c: c.index)
+    totals = [completion.total for completion in completions]
+    return replace(first, mean=mean(totals), std=std(totals), completions=tuple(completions))
 
 
 def _group(row: sqlite3.Row, completions: Sequence[Completion]) -> StoredGroup:

@@ -5,7 +5,7 @@ Knows rows; knows nothing of how they were found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,9 +75,8 @@ class RolloutQueries(RunReader):
         """Names of the reward functions by attempt, each once: a second one of a name is `name#2`."""
         found: dict[int, list[str]] = {}
         for row in self._all("SELECT attempt, idx, name FROM reward_function ORDER BY attempt, idx"):
-            names = found.setdefault(row["attempt"], [])
-            names.append(_distinct(row["name"], names))
-        return {attempt: tuple(names) for attempt, names in found.items()}
+            found.setdefault(row["attempt"], []).append(row["name"])
+        return {attempt: distinct_names(names) for attempt, names in found.items()}
 
     def all_function_names(self) -> tuple[str, ...]:
         """Names of the reward functions over all attempts, for the columns of a table."""
@@ -129,12 +128,16 @@ class RolloutQueries(RunReader):
         return {row["id"]: _rollout(row, rewards.get(row["id"], []), names, absent) for row in rows}
 
 
-def _distinct(name: str, taken: Sequence[str]) -> str:
-    number, found = 1, name
-    while found in taken:
-        number += 1
-        found = f"{name}#{number}"
-    return found
+def distinct_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of reward functions, each once: a second one of a name is `name#2`."""
+    taken: list[str] = []
+    for name in names:
+        number, found = 1, name
+        while found in taken:
+            number += 1
+            found = f"{name}#{number}"
+        taken.append(found)
+    return tuple(taken)
 
 
 def _rollout(

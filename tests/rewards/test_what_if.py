@@ -18,12 +18,13 @@ from grpo_tui.present.what_if_lines import what_if_lines
 from grpo_tui.rewards.lab import Aggregation, Lab, LabError
 from grpo_tui.rewards.samples import samples_of_groups
 from grpo_tui.rewards.scoring import config_of_functions
-from grpo_tui.rewards.what_if import IN_PART, WhatIf, _reordered, rank_correlation, what_if
+from grpo_tui.rewards.what_if import IN_PART, WhatIf, _reordered, rank_correlation, what_if, what_if_of_run
 from grpo_tui.store.reader import RunReader, StoredGroup
 from tests.rewards.labs import write
 from tests.ui.recorded_run import RecordedRun
 
 NAMES = ("right", "short")
+BY_ATTEMPT = {2: NAMES}
 WEIGHTS = (2.0, 0.5)
 REWARDS = """
 def right(completions, answer, **kwargs):
@@ -78,7 +79,7 @@ def _tried(run: RecordedRun, lab: Lab, file: Path, weights: Sequence[float] = WE
     lab.load(config_of_functions([f"{file}:{name}" for name in NAMES]))
     reader = RunReader(run.folder.database)
     try:
-        return what_if(lab, reader.groups(), NAMES, weights=weights)
+        return what_if(lab, reader.groups(), BY_ATTEMPT, weights=weights)
     finally:
         reader.close()
 
@@ -113,15 +114,15 @@ def test_weights_alone_need_no_function(run: RecordedRun, lab: Lab, tmp_path: Pa
     reader = RunReader(run.folder.database)
     groups = reader.groups()
     reader.close()
-    same = what_if(lab, groups, NAMES, recorded_weights=WEIGHTS)
+    same = what_if(lab, groups, BY_ATTEMPT, recorded_weights=WEIGHTS)
     assert (same.changed, same.correlation, same.notes) == (0, pytest.approx(1.0), ())
-    mute = what_if(lab, groups, NAMES, weights=(-1.0, 0.5), recorded_weights=WEIGHTS)
+    mute = what_if(lab, groups, BY_ATTEMPT, weights=(-1.0, 0.5), recorded_weights=WEIGHTS)
     assert [turn.fate for turn in mute.groups if turn.prompt == "3 + 3?"] == [""]
     assert mute.reordered == 1
     with pytest.raises(LabError, match="3 weights for 2"):
-        what_if(lab, groups, NAMES, weights=(1, 1, 1), recorded_weights=WEIGHTS)
+        what_if(lab, groups, BY_ATTEMPT, weights=(1, 1, 1), recorded_weights=WEIGHTS)
     with pytest.raises(LabError, match="no completions"):
-        what_if(lab, [], NAMES)
+        what_if(lab, [], BY_ATTEMPT)
 
 
 def test_a_function_that_fails_is_a_note_and_new_and_gone_ones_are_told(
@@ -137,7 +138,7 @@ def extra(completions, **kwargs):
     file = write(tmp_path, text, "other.py")
     lab.load(config_of_functions([f"{file}:right", f"{file}:extra"]))
     reader = RunReader(run.folder.database)
-    found = what_if(lab, reader.groups(), NAMES)
+    found = what_if(lab, reader.groups(), BY_ATTEMPT)
     reader.close()
     assert [turn.name for turn in found.functions] == ["right", "extra", "short"]
     assert "no" in found.functions[0].failure
@@ -174,11 +175,51 @@ def test_scale_over_the_batch_is_taken_batch_by_batch(run: RecordedRun, lab: Lab
     other = [StoredGroup(**{f: getattr(g, f) for f in g.__slots__} | {"batch": 2}) for g in groups]
     assert lab.config is not None
     lab.config = replace(lab.config, grpo={**lab.config.grpo, "scale_rewards": "batch"})
-    both = what_if(lab, [*groups, *other], NAMES, recorded_weights=WEIGHTS)
-    one = what_if(lab, groups, NAMES, recorded_weights=WEIGHTS)
+    both = what_if(lab, [*groups, *other], BY_ATTEMPT, recorded_weights=WEIGHTS)
+    one = what_if(lab, groups, BY_ATTEMPT, recorded_weights=WEIGHTS)
     half = [g.advantages_now for g in sorted(both.groups, key=lambda g: g.group)][::2]
     assert sorted(half) == sorted(g.advantages_now for g in one.groups)
     assert one.notes == (IN_PART,)
+
+
+def test_a_group_of_two_ranks_is_told_as_one(run: RecordedRun, lab: Lab) -> None:
+    """TRL divides a group where a rank gets fewer completions: each part alone can be flat."""
+    parts = [("6", 2.5), ("66666", 2.0), ("7", 0.5), ("77777", 0.0)]
+    for rank in range(2):
+        rows = tuple(
+            r.Completion(2 * rank + n, text, (float(total >= 2), total % 2 * 2), total, 0.0, 3, False)
+            for n, (text, total) in enumerate(parts[2 * rank : 2 * rank + 2])
+        )
+        group = r.Group(0, "3 + 3?", {"answer": "6"}, rows)
+        run.write(r.GenerationBatch(2, 2, rank, "train", 2, 2, run.at(2), (group,)))
+    reader = RunReader(run.folder.database)
+    ids = [group.id for group in reader.groups(first_step=2)]
+    whole = reader.whole_groups(ids[1:])
+    both = reader.whole_groups([*ids, *ids])
+    reader.close()
+    assert len(ids) == 2
+    assert [[c.index for c in group.completions] for group in whole] == [[0, 1, 2, 3]]
+    assert (whole[0].id, whole[0].mean) == (ids[0], 1.25)
+    assert both == whole
+    # With the first function alone each rank's part is flat, and the group is not.
+    found = what_if_of_run(lab, run.folder.root, ids, weights=(1.0, 0.0), recorded=True)
+    assert [(turn.fate, turn.now) for turn in found.groups] == [("", (1.0, 1.0, 0.0, 0.0))]
+
+
+def test_scores_go_by_the_names_of_their_own_attempt(run: RecordedRun, lab: Lab) -> None:
+    """A resume had the functions in another order."""
+    reader = RunReader(run.folder.database)
+    groups = reader.groups()
+    reader.close()
+    names = {2: NAMES, 3: NAMES[::-1]}
+    found = what_if(lab, groups, names, recorded_weights=WEIGHTS[::-1])
+    assert (found.changed, found.correlation) == (0, pytest.approx(1.0))
+
+
+def test_noise_is_no_order() -> None:
+    assert not _reordered((1.0, 1.0 + 1e-9), (2.0, 1.0))
+    assert not _reordered((1.0, 2.0), (300.00001, 300.0))
+    assert _reordered((1.0, 1.1), (2.0, 1.0))
 
 
 def test_the_command(run: RecordedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

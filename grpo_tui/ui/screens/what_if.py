@@ -9,7 +9,6 @@ import math
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -160,26 +159,21 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
     def _score(self, attempt: Attempt) -> None:
         """The thread: load the run's rewards, score, compare."""
         from grpo_tui.rewards.lab import Lab, LabError
-        from grpo_tui.rewards.what_if import what_if
+        from grpo_tui.rewards.what_if import what_if_of_run
         from grpo_tui.store.connection import RunDatabaseError
-        from grpo_tui.store.layout import RunFolder
-        from grpo_tui.store.reader import RunReader
 
         weights = attempt.weights
         try:
             config = rewards_of_run(self._root).config()
-            with closing(RunReader(RunFolder(self._root).database)) as reader:
-                groups = reader.groups_by_id(self._groups)
-                functions = reader.reward_functions()
             with Lab() as lab:
                 attempt.begin(lab)
                 lab.load(config)
-                found = what_if(
+                found = what_if_of_run(
                     lab,
-                    groups,
-                    [function.name for function in functions],
+                    self._root,
+                    self._groups,
                     weights=weights,
-                    recorded_weights=None if weights is None else [f.weight for f in functions],
+                    recorded=weights is not None,
                     tell=lambda name, what: self._tell(attempt, f"{name}: {what}" if name else what),
                 )
         except (LabError, RunDatabaseError, OSError, ValueError) as error:
