@@ -6,9 +6,11 @@ Imports `datasets` (and TRL for a mixture) inside its functions. It knows the co
 from __future__ import annotations
 
 import json
+import os
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,8 @@ from grpo_tui.core.user_code import UserCodeError, load_from_file
 if TYPE_CHECKING:
     from datasets import Dataset
 
+MOST_DRAWN = 500_000
+"""Rows that are taken from a generator, of which nobody knows whether it ends."""
 _LONGEST_REASON = 300
 _READERS = {".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 
@@ -59,7 +63,7 @@ def load_rows(config: RunConfig) -> Rows:
     if not name:
         raise DataError("no dataset: set dataset_name, datasets, or grpo_tui.dataset")
     path = Path(str(name))
-    if path.is_file() and path.suffix.lower() in DATA_SUFFIXES:
+    if os.path.isfile(path) and path.suffix.lower() in DATA_SUFFIXES:
         return _split(read_source(str(name)), train_split, test_split, str(name))
     return _split(_named(config, str(name)), train_split, test_split, str(name))
 
@@ -80,7 +84,7 @@ def read_source(source: str) -> Any:
 def _from_file(path: Path) -> Dataset:
     import datasets
 
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise DataError(f"there is no file {path}")
     suffix = path.suffix.lower()
     options = {"delimiter": "\t"} if suffix == ".tsv" else {}
@@ -163,7 +167,9 @@ def _named(config: RunConfig, name: str) -> Any:
     import datasets
 
     folder = Path(name)
-    if folder.is_dir() and any((folder / mark).is_file() for mark in ("dataset_dict.json", "state.json")):
+    if os.path.isdir(folder) and any(
+        (folder / mark).is_file() for mark in ("dataset_dict.json", "state.json")
+    ):
         return datasets.load_from_disk(name)
     try:
         return datasets.load_dataset(
@@ -173,7 +179,7 @@ def _named(config: RunConfig, name: str) -> Any:
         )
     except Exception as error:
         hint = ""
-        if not folder.is_dir() and name.lower().endswith(DATA_SUFFIXES):
+        if not os.path.isdir(folder) and name.lower().endswith(DATA_SUFFIXES):
             hint = f" There is no file {folder.absolute()}."
         raise DataError(f"dataset_name {name}: {_first_line(error)}{hint}") from error
 
@@ -213,11 +219,7 @@ def as_dataset(found: Any, origin: str) -> Dataset:
         if isinstance(found, Mapping):
             return datasets.Dataset.from_dict(dict(found))
         if isinstance(found, Iterable) and not isinstance(found, (str, bytes)):
-            rows = list(found)
-            for number, row in enumerate(rows, 1):
-                if not isinstance(row, Mapping):
-                    raise DataError(f"{origin}: row {number} is {row!r}; a row is a mapping of columns")
-            return datasets.Dataset.from_list([dict(row) for row in rows])
+            return datasets.Dataset.from_list(_rows_of(found, origin))
     except DataError:
         raise
     except Exception as error:
@@ -225,3 +227,19 @@ def as_dataset(found: Any, origin: str) -> Dataset:
     raise DataError(
         f"{origin} gave {type(found).__name__}; it must give a Dataset, a list of rows or a mapping"
     )
+
+
+def _rows_of(found: Iterable[Any], origin: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    most = MOST_DRAWN if isinstance(found, Iterator) else None
+    for number, row in enumerate(islice(found, most), 1):
+        if not isinstance(row, Mapping):
+            said = one_line(repr(row), _LONGEST_REASON)
+            raise DataError(f"{origin}: row {number} is {said}; a row is a mapping of columns")
+        rows.append(dict(row))
+    if most is not None and len(rows) == most:
+        raise DataError(
+            f"{origin} goes on after {most:,} rows: all of them are read before training begins. Let it "
+            "end, or give datasets.IterableDataset.from_generator(…) with max_steps"
+        )
+    return rows

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config import load_config
+from grpo_tui.data import sources
 from grpo_tui.data.load import DataError, Prompts, load_prompts
 
 ROWS = [{"question": f"{n}+1?", "answer": f"It is\n#### {n + 1}", "level": n % 3} for n in range(20)]
@@ -202,6 +203,18 @@ def test_a_function_that_fails_is_told_with_file_and_line(tmp_path: Path, source
     (tmp_path / "mine.py").write_text(source)
     with pytest.raises(DataError, match=word):
         load(tmp_path, "dataset: mine.py:rows")
+
+
+def test_a_generator_without_an_end_is_left_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "MOST_DRAWN", 5)
+    source = "import itertools\ndef rows(): return ({'prompt': str(n)} for n in itertools.%s)\n"
+    (tmp_path / "mine.py").write_text(source % "count()")
+    with pytest.raises(DataError, match=r"mine\.py:rows goes on after 5 rows.*Let it end"):
+        load(tmp_path, "dataset: mine.py:rows")
+    (tmp_path / "mine.py").write_text(source % "islice(itertools.count(), 4)")
+    assert load(tmp_path, "dataset: mine.py:rows").train["prompt"] == ["0", "1", "2", "3"]
 
 
 @pytest.mark.parametrize(
