@@ -12,7 +12,8 @@ from typing import Any
 from grpo_tui.config import yaml_lines
 from grpo_tui.core.findings import Finding
 
-MOST_BYTES = 4_000_000
+MOST_BYTES = 1_000_000
+"""A config is a few kilobytes; the reader takes some seconds for a text of this size."""
 
 
 class UnreadableError(ValueError):
