@@ -164,7 +164,7 @@ def _coerce_text(info: FieldInfo, value: Any, kinds: frozenset[str]) -> Coerced:
             f"{info.name} must be text; it is {_said(value)}{_choices_hint(info)}", _default(info)
         )
     if isinstance(value, (dict, list)):
-        raise CoerceError(f"{info.name} must be one text; it is a {_kind(value)}", _default(info))
+        raise CoerceError(f"{info.name} must be one text; it is a {kind_of(value)}", _default(info))
     note = None
     if not isinstance(value, str):
         note, value = f"{info.name} was {_said(value)}; read as the text '{value}'", str(value)
@@ -183,7 +183,7 @@ def _coerce_list(info: FieldInfo, value: Any, list_kind: str, kinds: frozenset[s
         if isinstance(value, list) and all(isinstance(item, dict) for item in value):
             return Coerced(value)
         raise CoerceError(
-            f"{info.name} must be a list of datasets, each with `path:`; it is a {_kind(value)}"
+            f"{info.name} must be a list of datasets, each with `path:`; it is a {kind_of(value)}"
         )
     note = None
     if isinstance(value, dict):
@@ -279,7 +279,8 @@ def _default(info: FieldInfo) -> Any:
     return None if isinstance(info.default, NoDefault) else info.default
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Return what YAML calls the kind of a value."""
     return {
         dict: "mapping",
         list: "list",

@@ -6,6 +6,7 @@ here, on this machine or at all. It knows the values, not the data or the model.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ from grpo_tui.config.section import Section
 from grpo_tui.config.trl_fields import FieldInfo
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.core.findings import Finding, Fix
+from grpo_tui.core.text import one_line
+
+MOST_SHOWN = 120
+"""Characters of a name in a message."""
+LONGEST_HUB_NAME = 193
+"""`owner/name`, 96 characters each at most."""
 
 Parts = Mapping[str, Mapping[str, Any]]
 
@@ -88,16 +95,17 @@ def _local_model_findings(model_args: Mapping[str, Any], document: YamlDocument)
     path = Path(name).expanduser()
     if not name:
         return []
-    if path.is_dir():
-        if any((path / file).is_file() for file in ("config.json", "adapter_config.json")):
+    shown = one_line(name, MOST_SHOWN)
+    if os.path.isdir(path):
+        if any(os.path.isfile(path / file) for file in ("config.json", "adapter_config.json")):
             return []
-        message = f"the folder {name} holds no model (it has no config.json)"
-    elif path.is_file():
-        message = f"model_name_or_path is the file {name}; it takes a folder with config.json, or a Hub id"
+        message = f"the folder {shown} holds no model (it has no config.json)"
+    elif os.path.isfile(path):
+        message = f"model_name_or_path is the file {shown}; it takes a folder with config.json, or a Hub id"
     elif name.startswith(("/", "./", "../", "~")):
-        message = f"there is no folder {name}"
-    elif name.count("/") > 1 or " " in name:
-        message = f"'{name}' is no folder here, and no name a model of the Hub can have"
+        message = f"there is no folder {shown}"
+    elif name.count("/") > 1 or " " in name or len(name) > LONGEST_HUB_NAME:
+        message = f"'{shown}' is no folder here, and no name a model of the Hub can have"
     else:
         return []
     line = document.line("model_name_or_path")

@@ -1,11 +1,13 @@
 """Where a name in a config points on this machine: files and folders made absolute, the rest left alone.
 
 A key of TRL means what it means to TRL, so the working folder comes first and the config's own folder
-second; a key of the section `grpo_tui:` is looked up beside the config first. It opens no file.
+second; a key of the section `grpo_tui:` is looked up beside the config first. It opens no file, and a name
+that no file can have, too long for the file system, is one that is not there.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +34,7 @@ class Places:
         """Return the absolute path of a file in the section: beside the config, or in the working folder."""
         path = Path(value).expanduser()
         beside, here = self.folder / path, self.cwd / path
-        return here if not beside.exists() and here.exists() else beside
+        return here if not os.path.exists(beside) and os.path.exists(here) else beside
 
     def model_path(self, value: str) -> str:
         """Return a model's folder as an absolute path, or the value unchanged when it is none (a Hub id).
@@ -41,13 +43,13 @@ class Places:
         taken for a run folder of the same name.
         """
         path = Path(value).expanduser()
-        if (self.cwd / path).is_dir():
+        if os.path.isdir(self.cwd / path):
             return str(self.cwd / path)
         beside = self.folder / path
-        return str(beside) if any((beside / name).is_file() for name in _MODEL_FILES) else value
+        return str(beside) if any(os.path.isfile(beside / name) for name in _MODEL_FILES) else value
 
     def existing_path(self, value: str) -> str:
         """Return an existing file or folder as an absolute path; the value unchanged when there is none."""
         path = Path(value).expanduser()
-        found = next((place / path for place in (self.cwd, self.folder) if (place / path).exists()), None)
+        found = next((p / path for p in (self.cwd, self.folder) if os.path.exists(p / path)), None)
         return str(found) if found is not None else value

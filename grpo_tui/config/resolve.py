@@ -7,6 +7,7 @@ data or rewards, and imports neither torch nor TRL.
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -245,7 +246,7 @@ class _Resolver:
 
     def _anchored(self, key: str, written: str, found: str) -> str:
         """Tell when a name is taken from beside the config, where TRL itself would not have looked."""
-        if found != written and not (self.places.cwd / Path(written).expanduser()).exists():
+        if found != written and not os.path.exists(self.places.cwd / Path(written).expanduser()):
             self._add("config.beside", "info", key, f"{key} is {written} beside the config: {found}", None)
         return found
 

@@ -14,6 +14,7 @@ from typing import Any
 from grpo_tui.config.removed import nearest
 from grpo_tui.config.rules import REMOVE, Settings, yaml_said
 from grpo_tui.core.findings import Finding
+from grpo_tui.core.text import one_line
 
 FSDP_NAMES = frozenset(
     {
@@ -167,11 +168,13 @@ def _deepspeed(s: Settings) -> Iterator[Finding]:
         try:
             body = json.loads(Path(value).expanduser().read_text(encoding="utf-8"))
         except OSError as error:
-            message = f"deepspeed names the file {value}, which cannot be read: {error.strerror}"
+            message = (
+                f"deepspeed names the file {one_line(value, 120)}, which cannot be read: {error.strerror}"
+            )
             yield s.finding("sharded.deepspeed-file", "error", "deepspeed", message)
             return
         except ValueError as error:
-            message = f"deepspeed names the file {value}, which is no JSON: {error}"
+            message = f"deepspeed names the file {one_line(value, 120)}, which is no JSON: {error}"
             yield s.finding("sharded.deepspeed-file", "error", "deepspeed", message)
             return
     if not isinstance(body, dict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -83,7 +84,7 @@ def _placed(values: SectionValues, value: Any) -> Any:
         return [_placed(values, inner) for inner in value]
     parts = split_file_source(value) if isinstance(value, str) else None
     file = values.places.beside_config(parts[0]) if parts is not None else None
-    return f"{file}:{parts[1]}" if parts is not None and file is not None and file.is_file() else value
+    return f"{file}:{parts[1]}" if parts is not None and file is not None and os.path.isfile(file) else value
 
 
 def _numbers(values: SectionValues, path: KeyPath, params: dict[str, Any]) -> dict[str, Any]:

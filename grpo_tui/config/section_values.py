@@ -6,14 +6,16 @@ It knows no key: `section_reader`, `section_rewards` and `section_start` say whi
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.config.coerce import numbers_in_text
+from grpo_tui.config.coerce import kind_of, numbers_in_text
 from grpo_tui.config.paths import Places
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.core.findings import Finding, Fix
+from grpo_tui.core.text import one_line
 
 ROOT = "grpo_tui"
 
@@ -68,7 +70,7 @@ class SectionValues:
         if isinstance(value, (bool, int, float)):
             self.info(path, f"{dotted(path)} was {value!r}; read as the text '{value}'")
             return str(value)
-        self.error("section.type", path, f"{dotted(path)} must be text; it is a {type(value).__name__}")
+        self.error("section.type", path, f"{dotted(path)} must be text; it is a {kind_of(value)}")
         return None
 
     def whole_number(self, path: KeyPath, value: Any, of: str) -> int | None:
@@ -124,9 +126,13 @@ class SectionValues:
     def file(self, path: KeyPath, name: str) -> Path:
         """Return the absolute path of a file beside the config, with an error when there is none."""
         found = self.places.beside_config(name)
-        if not found.is_file():
-            names = sorted(p.name for p in found.parent.iterdir()) if found.parent.is_dir() else []
+        if not os.path.isfile(found):
+            names = sorted(os.listdir(found.parent)) if os.path.isdir(found.parent) else []
             near = difflib.get_close_matches(found.name, names, n=1)
             hint = f". Did you mean {near[0]}?" if near else ""
-            self.error("section.missing-file", path, f"{dotted(path)}: there is no file {found}{hint}")
+            self.error(
+                "section.missing-file",
+                path,
+                f"{dotted(path)}: there is no file {one_line(str(found), 200)}{hint}",
+            )
         return found

@@ -28,15 +28,15 @@ def files_of(config: RunConfig, *, rewards: bool = True) -> Iterator[Path]:
         file = Path(parts[0] if parts is not None else source)
         if file.suffix == ".py" and rewards:
             yield from sorted(file.parent.glob("*.py"))
-        elif file.is_dir():
+        elif os.path.isdir(file):
             yield from sorted(child for child in file.iterdir() if child.is_file())
-        elif file.is_file():
+        elif os.path.isfile(file):
             yield file
     for name in (config.script.get("dataset_name"), config.model):
         folder = Path(str(name or ""))
-        if name and folder.is_dir():
+        if name and os.path.isdir(folder):
             yield from sorted(file for file in folder.iterdir() if file.is_file())
-        elif name and folder.is_file():
+        elif name and os.path.isfile(folder):
             yield folder
 
 

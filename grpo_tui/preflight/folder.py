@@ -10,7 +10,7 @@ from pathlib import Path
 
 from grpo_tui.config.rules import Settings
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.text import shell_word
+from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.store.checkpoints import judge, newest_usable
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import is_live
@@ -32,6 +32,14 @@ def folder_findings(settings: Settings, root: Path, *, resume: bool) -> list[Fin
         resume: whether it goes on with the run that is there.
     """
     folder = RunFolder(root.absolute())
+    try:
+        if root.exists():
+            next(root.iterdir(), None)
+    except NotADirectoryError:
+        pass
+    except OSError as error:
+        message = f"{one_line(str(root), 120)} cannot be used: {error.strerror}; choose another folder"
+        return [settings.finding("folder.unusable", "error", "output_dir", message)]
     if root.exists() and not root.is_dir():
         message = f"{root} is a file, and a run is a folder"
         return [settings.finding("folder.file", "error", "output_dir", message)]

@@ -5,6 +5,7 @@ It is given a lab. What is wrong with a reward is for `rewards.checks` to say.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -127,7 +128,7 @@ def names_model(source: str) -> bool:
     """Whether a reward's source is a reward model: a folder or a name of the Hub, and no code."""
     code = split_file_source(source) is not None or source in TRL_NAMES or ":" in source
     dotted = "/" not in source and "." in source
-    return not code and not dotted and ("/" in source or Path(source).is_dir())
+    return not code and not dotted and ("/" in source or os.path.isdir(source))
 
 
 def _left_out(key: str, name: str, line_of: LineOf | None) -> Finding:

@@ -142,7 +142,9 @@ def test_the_error_reads_as_a_line_with_file_and_place_and_a_fix(tmp_path) -> No
         ("beta: 1\nbeta: 2\n", "run.yaml:2: the key beta stands twice"),
         ("grpo_tui:\n\tholdout: 1\n", "run.yaml:2: a tab"),
         ("just text\n", "run.yaml:1: the file must be a mapping"),
+        ("a: " + "x" * 1_000_000, "larger than 1 MB, which no config is"),
     ],
+    ids=["key twice", "tab", "no mapping", "large"],
 )
 def test_a_file_that_is_no_config_is_refused_with_its_line(tmp_path, text: str, word: str) -> None:
     with pytest.raises(ConfigError, match=word):
@@ -154,6 +156,15 @@ def test_a_missing_file_and_a_folder_are_refused_in_a_sentence(tmp_path) -> None
         load_config(tmp_path / "none.yaml")
     with pytest.raises(ConfigError, match="is a folder"):
         load_config(tmp_path)
+
+
+def test_a_name_too_long_for_a_file_hides_no_other_fault(tmp_path) -> None:
+    long = "x" * 5000
+    text = f"model_name_or_path: {long}\ndataset_name: {long}\ndeepspeed: {long}\nlearning_rate: fast\n"
+    text += f"grpo_tui:\n  rewards:\n    - source: {long}.py:f\n"
+    found = errors(tmp_path, text)
+    assert {"model_name_or_path", "learning_rate", "grpo_tui.rewards.0.source"} <= set(found)
+    assert all(len(finding.message) < 400 for finding in found.values())
 
 
 def test_overrides_are_yaml_may_be_dotted_and_have_no_line(tmp_path) -> None:

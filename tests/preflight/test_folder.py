@@ -37,6 +37,13 @@ def test_nothing_to_resume_is_an_error_before_the_start(tmp_path: Path, made: st
     assert "folder.no-checkpoint" not in ids_of(tmp_path, "resume_from_checkpoint: false")
 
 
+def test_a_folder_that_no_file_system_takes_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("model_name_or_path: m\nlearning_rate: fast\n")
+    found = static_check(Source(file), Start(root=tmp_path / ("x" * 300))).findings
+    assert {"folder.unusable", "config.type"} <= {f.id for f in found}
+
+
 def test_a_run_is_no_obstacle_to_a_config_that_goes_on_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,10 +107,10 @@ def model_folder(model: str) -> Path | None:
     if not model:
         return None
     folder = Path(model).expanduser()
-    if (folder / "config.json").is_file():
+    if os.path.isfile(folder / "config.json"):
         return folder
     adapter = folder / "adapter_config.json"
-    if adapter.is_file():
+    if os.path.isfile(adapter):
         try:
             base = str(json.loads(adapter.read_text(encoding="utf-8"))["base_model_name_or_path"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -127,7 +127,7 @@ def _cached(model: str) -> Path | None:
     try:
         revision = (root / "refs" / "main").read_text(encoding="utf-8").strip()
         found = root / "snapshots" / revision
-        return found if (found / "config.json").is_file() else None
+        return found if os.path.isfile(found / "config.json") else None
     except OSError:
         return None
 
