@@ -1,4 +1,4 @@
-"""No test reads or writes the preferences of the person who runs it."""
+"""No test reads or writes the preferences of the person who runs it, or depends on the width of a terminal."""
 
 from __future__ import annotations
 
@@ -11,3 +11,14 @@ def preferences_of_their_own(
 ) -> None:
     """An empty folder for preferences, also for the programs a test starts."""
     monkeypatch.setenv("GRPO_TUI_CONFIG_DIR", str(tmp_path_factory.mktemp("preferences")))
+
+
+PRINTING = ("cli", "rewards")
+"""Folders whose tests read what a command prints."""
+
+
+@pytest.fixture(autouse=True)
+def wide_lines(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a command prints is as wide as without a terminal, wherever the tests run."""
+    if request.path.parent.name in PRINTING:
+        monkeypatch.setenv("COLUMNS", "120")

@@ -14,9 +14,3 @@ def lab() -> Iterator[Lab]:
     with Lab(limit_s=60) as warm:
         warm.start()  # while it lives, every other lab of this process starts at once
         yield warm
-
-
-@pytest.fixture(autouse=True)
-def wide_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a command prints is as wide as without a terminal, wherever the tests run."""
-    monkeypatch.setenv("COLUMNS", "120")
