@@ -1,4 +1,4 @@
-"""No test reads or writes the preferences of the person who runs it, or depends on the width of a terminal."""
+"""No test depends on the preferences of the person who runs it, or on the width of a terminal."""
 
 from __future__ import annotations
 
