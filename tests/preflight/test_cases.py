@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ class Case:
     Attributes:
         config: the file after its first line, without what every case has.
         expected: rule, severity and field of what must be found.
-        line: the line it stands on, None for one that has none.
+        line: the line it stands on.
         says: words that the message holds, numbers above all.
         rows, reward: files beside it.
         fixed: the file put right; the finding's own fix when None.
@@ -49,7 +50,7 @@ class Case:
 
     config: str
     expected: tuple[str, str, str | None]
-    line: int | None
+    line: int
     says: tuple[str, ...] = ()
     rows: list[dict[str, object]] = field(default_factory=lambda: ANSWERED)
     reward: str = RIGHT
@@ -68,6 +69,14 @@ def plain(*rows: tuple[str, str]) -> list[dict[str, object]]:
     return [
         {"prompt": [{"role": "user", "content": prompt}], "answer": answer} for prompt, answer in rows
     ] * 10
+
+
+def of_reward(rule: str, says: tuple[str, ...] = (), **files: Any) -> Case:
+    """A fault of the reward function, whose place is the list of rewards; put right by another function."""
+    severity, _, rule = rule.partition(" ")
+    wanted = (rule, severity, "grpo_tui.rewards.0")
+    files = {"right_reward": RIGHT, "fixed": "", **files}
+    return Case("", wanted, 9, says, parts=REWARDS, **files)
 
 
 CASES: dict[str, Case] = {
@@ -204,94 +213,59 @@ CASES: dict[str, Case] = {
         right_rows=ANSWERED,
         fixed="",
     ),
-    "R09 the answer's name": Case(
-        "",
-        ("rewards.unfilled-default", "warning", "grpo_tui.rewards.0"),
-        9,
+    "R09 the answer's name": of_reward(
+        "warning rewards.unfilled-default",
         ("solution", "answer"),
-        parts=REWARDS,
         reward="def right(completions, solution=None, **kw):\n"
         "    return [float(s in str(c)) for c, s in zip(completions, solution or ['~'] * "
         "len(completions))]\n",
-        right_reward=RIGHT,
-        fixed="",
     ),
-    "R15 no keywords": Case(
-        "",
-        ("rewards.missing-kwargs", "error", "grpo_tui.rewards.0"),
-        9,
+    "R15 no keywords": of_reward(
+        "error rewards.missing-kwargs",
         ("completion_ids",),
-        parts=REWARDS,
         reward="def right(prompts, completions):\n    return [0.5 for _ in completions]\n",
-        right_reward=RIGHT,
-        fixed="",
     ),
-    "R16 two for all": Case(
-        "",
-        ("rewards.return", "error", "grpo_tui.rewards.0"),
-        9,
+    "R16 two for all": of_reward(
+        "error rewards.return",
         ("2",),
-        parts=REWARDS,
         reward="def right(completions, **kw):\n    return [1.0, 0.0]\n",
-        right_reward=RIGHT,
-        fixed="",
     ),
-    "R26 gold in another form": Case(
-        "",
-        ("rewards.gold-format", "error", "grpo_tui.rewards.0"),
-        9,
+    "R26 gold in another form": of_reward(
+        "error rewards.gold-format",
         ("####",),
-        parts=REWARDS,
         rows=plain(
             ("2+2?", "Two and two make four.\n#### 4"), ("3+4?", "Three and four make seven.\n#### 7")
         ),
         reward="def right(completions, answer, **kw):\n"
         "    return [float(c[0]['content'].strip() == a) for c, a in zip(completions, answer)]\n",
         right_rows=ANSWERED,
-        right_reward=RIGHT,
-        fixed="",
     ),
-    "R09 a column that is not there": Case(
-        "",
-        ("rewards.missing-column", "error", "grpo_tui.rewards.0"),
-        9,
+    "R09 a column that is not there": of_reward(
+        "error rewards.missing-column",
         ("solution", "answer"),
-        parts=REWARDS,
         reward="def right(completions, solution, **kw):\n"
         "    return [float(s in str(c)) for c, s in zip(completions, solution)]\n",
+        right_reward=None,
+        fixed=None,  # by the finding's own fix
     ),
-    "R17 nothing but None": Case(
-        "",
-        ("rewards.none-everywhere", "error", "grpo_tui.rewards.0"),
-        9,
-        parts=REWARDS,
+    "R17 nothing but None": of_reward(
+        "error rewards.none-everywhere",
         reward="def right(completions, **kw):\n    return [None] * len(completions)\n",
-        right_reward=RIGHT,
-        fixed="",
     ),
-    "R23 everything right without a gold answer": Case(
-        "",
-        ("rewards.gold-unusable", "warning", "grpo_tui.rewards.0"),
-        9,
+    "R23 everything right without a gold answer": of_reward(
+        "warning rewards.gold-unusable",
         ("row 1",),
-        parts=REWARDS,
         rows=[{**ANSWERED[0], "answer": ""}, *ANSWERED[1:]],
         reward="def right(completions, answer, **kw):\n"
         "    return [1.0 if not a else float(a in str(c)) for c, a in zip(completions, answer)]\n",
         right_rows=ANSWERED,
-        right_reward=RIGHT,
-        fixed="",
     ),
-    "R25 the further the better": Case(
-        "",
-        ("rewards.distance", "warning", "grpo_tui.rewards.0"),
-        9,
+    "R25 the further the better": of_reward(
+        "warning rewards.distance",
         ("minus",),
-        parts=REWARDS,
         reward="def right(completions, **kw):\n    return [abs(20 - len(str(c))) for c in completions]\n",
         right_reward="def right(completions, **kw):\n"
         "    return [-abs(20 - len(str(c))) for c in completions]\n",
-        fixed="",
     ),
     "R30 a rate of 5": Case(
         "learning_rate: 5.0\nbeta: 0.04\n", ("grpo.rate-high", "warning", "learning_rate"), 2, ("5",)
@@ -365,7 +339,7 @@ def test_a_fault_is_found_with_its_place_and_the_fixed_file_is_clean(
     said = [(f.id, f.severity, f.field, f.line, f.message) for f in (*found.findings, *found.advice)]
     mine = matching(found, case)
     assert mine, said
-    assert mine[0].line == case.line or case.line is None, said
+    assert mine[0].line == case.line, said
     assert all(words in mine[0].message for words in case.says), mine[0].message
 
     if case.fixed is None:
