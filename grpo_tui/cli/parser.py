@@ -11,6 +11,7 @@ from grpo_tui.cli.parser_check import add_check_command, add_start_check
 from grpo_tui.cli.parser_completions import add_completions_command, add_course_command
 from grpo_tui.cli.parser_config import add_config_command
 from grpo_tui.cli.parser_data import add_data_command
+from grpo_tui.cli.parser_examples import add_examples
 from grpo_tui.cli.parser_export import add_export_command
 from grpo_tui.cli.parser_new import add_new_command
 from grpo_tui.cli.parser_plan import add_placing, add_plan_commands
@@ -53,6 +54,7 @@ def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argpar
     add_new_command(commands)
     add_config_command(commands)
     add_export_command(commands)
+    add_examples(commands)
     return parser
 
 

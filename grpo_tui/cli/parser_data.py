@@ -18,8 +18,8 @@ def add_data_command(commands: Commands) -> None:
         "data",
         help="the rows of a config as training will see them, and what is wrong with them",
         epilog=(
-            "Example: grpo-tui data configs/gsm8k.yaml --search fraction. Without an option: all rows in "
-            "figures. Exit 0: nothing stops a run; 1: an error was found. See docs/config.md."
+            "Without an option: all rows in figures. Exit 0: nothing stops a run; 1: an error was found. "
+            "See docs/config.md."
         ),
         formatter_class=argparse.HelpFormatter,
     )

@@ -90,7 +90,9 @@ def _probe_commands(commands: Commands) -> None:
     run = verbs.add_parser(
         "run",
         help="score the cases of a file",
-        epilog="Exit 0: all of them hold; 1: one does not. See docs/rewards.md for the form of the file.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="examples:\n  grpo-tui cases run my.cases.yaml\n"
+        "Exit 0: all of them hold; 1: one does not. See docs/rewards.md for the form of the file.",
     )
     run.add_argument("files", type=Path, nargs="+", metavar="FILE", help="YAML of cases")
     run.add_argument(

@@ -1,0 +1,41 @@
+"""Every command's help has an example, and every example is one that the program understands."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from grpo_tui.cli.parser import build_parser
+from grpo_tui.cli.parser_completions import joined
+
+
+def commands(parser: argparse.ArgumentParser, words: str = "grpo-tui") -> Iterator[tuple[str, str]]:
+    """The words of each command, and what its help ends with."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield f"{words} {name}", inner.epilog or ""
+                yield from commands(inner, f"{words} {name}")
+
+
+HELP = dict(commands(build_parser()))
+LINES = [
+    re.split(r" {2,}| [|>] ", line.strip())[0]  # without what it does, and where it goes
+    for said in HELP.values()
+    for line in said.splitlines()
+    if line.startswith("  grpo-tui ")
+]
+
+
+@pytest.mark.parametrize("words", HELP)
+def test_a_commands_help_has_an_example_of_it(words: str) -> None:
+    assert f"  {words}" in HELP[words]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_example_is_understood(line: str) -> None:
+    assert build_parser().parse_args(joined(shlex.split(line)[1:])).command
