@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -38,17 +39,17 @@ def completions(parsed: Any) -> int:
         return _list(views)
     if parsed.run is None:
         raise CommandError("completions: name a run; `grpo-tui runs` lists them. --views needs none")
-    query, sort = _asked(parsed, views)
-    if parsed.save_view:
-        trouble = views.save(SavedView(parsed.save_view, parsed.where, parsed.sort or ""))
-        if trouble:
-            raise CommandError(trouble)
     root = readable_folder(parsed.run)
     try:
         search = Search(RunFolder(root).database)
     except RunDatabaseError as error:
         raise CommandError(str(error)) from error
     with closing(search):
+        query, sort = _asked(parsed, views, search.all_function_names())
+        if parsed.save_view:
+            trouble = views.save(SavedView(parsed.save_view, parsed.where, parsed.sort or ""))
+            if trouble:
+                raise CommandError(trouble)
         try:
             found = search.find(
                 query,
@@ -86,8 +87,13 @@ def _list(views: SavedViews) -> int:
     return OK
 
 
-def _asked(parsed: Any, views: SavedViews) -> tuple[Query, tuple[SortKey, ...]]:
+def _asked(parsed: Any, views: SavedViews, functions: Sequence[str]) -> tuple[Query, tuple[SortKey, ...]]:
     """The query and the order that all the words of the command make together.
+
+    Args:
+        parsed: the words.
+        views: the saved ones.
+        functions: names of the run's reward functions.
 
     Raises:
         CommandError: One of them is not understood.
@@ -98,9 +104,9 @@ def _asked(parsed: Any, views: SavedViews) -> tuple[Query, tuple[SortKey, ...]]:
         view = views.named(parsed.view)
         if view is None:
             raise CommandError(f"--view: no view is named {one_line(parsed.view, 60)}; --views lists them")
-        parts.append(_read("--view", view.query))
+        parts.append(_read("--view", view.query, functions))
         sort = sort or view.sort
-    parts.append(_read("--where", parsed.where))
+    parts.append(_read("--where", parsed.where, functions))
     first, last = parsed.step
     if (first, last) != (None, None):
         parts.append(Between(Field("step"), first, last))
@@ -113,14 +119,14 @@ def _asked(parsed: Any, views: SavedViews) -> tuple[Query, tuple[SortKey, ...]]:
             raise CommandError(f"--regex: {error}") from error
         parts.append(Matches(COMPLETION, parsed.regex))
     try:
-        return And(tuple(parts)), read_sort(sort) if sort else OLDEST
+        return And(tuple(parts)), read_sort(sort, functions) if sort else OLDEST
     except QueryError as error:
         raise CommandError(f"--sort, {one_line(error.sentence, 300)}") from error
 
 
-def _read(option: str, line: str) -> Query:
+def _read(option: str, line: str, functions: Sequence[str]) -> Query:
     try:
-        return read_query(line)
+        return read_query(line, functions)
     except QueryError as error:
         raise CommandError(f"{option}, {one_line(error.sentence, 300)}") from error
 

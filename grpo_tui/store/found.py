@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo_tui.store.query_ast import EVERYTHING, Field, Query, QueryError
@@ -32,8 +32,12 @@ NEWEST = (SortKey(Field("step"), descending=True),)
 OLDEST = (SortKey(Field("step")),)
 
 
-def read_sort(text: str) -> tuple[SortKey, ...]:
+def read_sort(text: str, functions: Collection[str] = ()) -> tuple[SortKey, ...]:
     """Keys as typed: `reward`, `-advantage`, `step,-rewards.format`; empty for the newest first.
+
+    Args:
+        text: as typed.
+        functions: names of the run's reward functions, which may stand without `rewards.` before them.
 
     Raises:
         QueryError: A key is no field.
@@ -47,7 +51,7 @@ def read_sort(text: str) -> tuple[SortKey, ...]:
         place = at + part.index(word)
         at += len(part) + 1
         try:
-            keys.append(SortKey(read_field(word.lstrip("+-")), word.startswith("-")))
+            keys.append(SortKey(read_field(word.lstrip("+-"), functions), word.startswith("-")))
         except QueryError as error:
             offset = len(word) - len(word.lstrip("+-"))
             raise QueryError(str(error), text, place + offset + error.at) from None

@@ -3,20 +3,22 @@ r"""Read a query over completions from the line that a person types.
     reward<0.2 and tokens>400        numbers: < <= > >= == !=, ranges as in `step 40..60`, `40..`, `..60`
     truncated, not zero_std          flags; also all_right all_wrong mixed duplicate superseded
     rewards.format == 0              a reward function; `rewards."my reward"` when the name has blanks or dots
+    format == 0                      the same, where the run has such a function and there is no such field
     rewards.format is none           it abstained; `is nan`, `is not none`
     extra.x == "23", column.answer == "22"   what `log_extra` and the dataset gave
     "wait a moment"                  in the completion, in any case; `prompt has "x"`, `column.answer has "x"`
     text ~ "\bwait\b", !~              Python's regular expressions
     and or not ( )                   what stands side by side is joined by `and`
 
-In quotes a backslash stands for itself, except before the quote. Knows the language; knows no run: whether a
-reward function of that name exists is asked later.
+In quotes a backslash stands for itself, except before the quote. Knows the language and, when told, the names
+of a run's reward functions; whether what stands behind `rewards.` exists is asked later.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -74,15 +76,19 @@ class _Token:
     end: int
 
 
-def read_query(line: str) -> Query:
+def read_query(line: str, functions: Collection[str] = ()) -> Query:
     """The query that a line asks; an empty line asks for everything.
+
+    Args:
+        line: as typed.
+        functions: names of the run's reward functions, which may stand without `rewards.` before them.
 
     Raises:
         QueryError: It is not understood; the error says where and what may have been meant.
     """
     if len(line) > LONGEST:
         raise QueryError(f"a query has at most {LONGEST:,} characters, this one {len(line):,}", line[:80])
-    reader = _Reader(line, _tokens(line))
+    reader = _Reader(line, _tokens(line), functions)
     if reader.now.kind == "end":
         return EVERYTHING
     query = reader.either()
@@ -91,13 +97,13 @@ def read_query(line: str) -> Query:
     return query
 
 
-def read_field(text: str) -> Field:
-    """A field alone, as a key to sort by.
+def read_field(text: str, functions: Collection[str] = ()) -> Field:
+    """A field alone, as a key to sort by; for `functions` see `read_query`.
 
     Raises:
         QueryError: It is none, or something stands behind it.
     """
-    reader = _Reader(text, _tokens(text))
+    reader = _Reader(text, _tokens(text), functions)
     field = reader.field()
     if reader.now.kind != "end":
         raise reader.error(f"{reader.now.text} does not belong to the name of a field")
@@ -145,8 +151,9 @@ def _wants_key(found: list[_Token], position: int) -> bool:
 class _Reader:
     """Goes through the tokens once, from left to right."""
 
-    def __init__(self, line: str, tokens: list[_Token]) -> None:
+    def __init__(self, line: str, tokens: list[_Token], functions: Collection[str]) -> None:
         self._line = line
+        self._functions = functions
         self._rest = tokens
         self._place = 0
         self._depth = 0
@@ -246,9 +253,9 @@ class _Reader:
             what = "the query ends where" if token.kind == "end" else f"{token.text} stands where"
             raise self.error(f"{what} a field is expected, such as reward<0.2 or truncated", token)
         if not is_known(name):
-            near = difflib.get_close_matches(name, all_names(), 1, 0.5)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise self.error(f"there is no field {token.text}{meant} (text to find stands in quotes)", token)
+            if token.text in self._functions:
+                return Field("rewards", token.text, token.at)
+            raise self.error(self._no_field(token.text), token)
         name = ALIASES.get(name, name)
         if name not in FAMILIES:
             return Field(name, None, token.at)
@@ -262,6 +269,13 @@ class _Reader:
         if self.now.text == "." and self.now.at == key.end:
             raise self.error(f'a name with dots stands in quotes: {name}."{text}.…"')
         return Field(name, text, token.at)
+
+    def _no_field(self, text: str) -> str:
+        known = {name.lower(): str(Field("rewards", name)) for name in self._functions}
+        known |= {name.lower(): name for name in all_names()}
+        near = difflib.get_close_matches(text.lower(), known, 1, 0.5)
+        meant = f"; did you mean {known[near[0]]}?" if near else ""
+        return f"there is no field {text}{meant} (text to find stands in quotes)"
 
     def comparison(self, field: Field, op: Operator, sign: _Token) -> Query:
         token = self.take()

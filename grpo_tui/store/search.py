@@ -12,7 +12,7 @@ reader does). Give it `on_part` to be told what was found so far, in that thread
 the first page of a part is already that of the end. It is ended from any other thread by setting the
 `threading.Event` that it was given as `cancel`, within some 20 ms, also in the middle of a regular
 expression; it then returns what it has, with `complete` False. It never runs longer than `limit_s`. A query
-that is not understood raises `QueryError` before anything is read; `read_query` and `read_sort` tell so
+that is not understood raises `QueryError` before any completion is read; `read_query` and `read_sort` tell so
 without a run.
 
 Nothing of a run is kept but the numbers of what was found (eight bytes each). A run that goes on is searched
@@ -195,8 +195,9 @@ class Search(RolloutQueries):
         self, query: str | Query, sort: str | Sequence[SortKey], superseded: bool, after_group: int
     ) -> tuple[_Job, Counter[int]]:
         line = query if isinstance(query, str) else ""
-        asked = read_query(query) if isinstance(query, str) else query
-        keys = tuple(read_sort(sort) if isinstance(sort, str) else sort)
+        known = self.all_function_names()
+        asked = read_query(query, known) if isinstance(query, str) else query
+        keys = tuple(read_sort(sort, known) if isinstance(sort, str) else sort)
         names = self.run_names()
         wanted: Condition = condition(asked, names, line, superseded=superseded)
         columns = ["c.id", "g.step", "g.id"]

@@ -123,6 +123,22 @@ def test_what_is_not_understood_is_said_in_a_sentence_with_its_column(
         assert caught.value.marked().splitlines() == [line, " " * (column - 1) + "^"]
 
 
+def test_a_reward_function_needs_no_rewards_before_it() -> None:
+    names = ("correctness", "Form", "step", "org/model")
+    assert without_places(read_query("correctness<1 and Form is none", names)) == And(
+        (Comparison(Field("rewards", "correctness"), "<", 1.0), Is(Field("rewards", "Form"), "none"))
+    )
+    assert without_places(read_query("step 1..2", names)) == Between(Field("step"), 1, 2)
+    assert [str(key) for key in read_sort("-correctness", names)] == ["-rewards.correctness"]
+    for line, meant in (
+        ("corectness<1", "rewards.correctness"),
+        ("stp>3", "step"),
+        ("form<1", "rewards.Form"),
+    ):
+        with pytest.raises(QueryError, match=f"did you mean {meant}\\?"):
+            read_query(line, names)
+
+
 @pytest.mark.parametrize("text", ["plain", 'a "quoted" one', "it's", "both ' and \"", "back\\slash"])
 def test_a_quoted_text_is_read_back(text: str) -> None:
     assert [leaf.text for leaf in leaves(read_query(quoted(text)))] == [text]  # type: ignore[union-attr]
