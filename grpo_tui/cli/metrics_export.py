@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
 from grpo_tui.core.metrics import is_computed
-from grpo_tui.core.text import safe
+from grpo_tui.core.text import csv_text
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.series import TOKENS_PER_SECOND
 from grpo_tui.store.values import finite_json
@@ -27,11 +27,11 @@ def write_csv(
     """A header and a line per logged row; what a row did not log is empty, `nan` and `inf` are words."""
     several = len(readers) > 1
     table = csv.writer(out, lineterminator="\n")
-    table.writerow([*(["run"] if several else []), "step", "at", *map(safe, keys)])
+    table.writerow([*(["run"] if several else []), "step", "at", *map(csv_text, keys)])
     for name, reader in readers.items():
         for step, at, values in rows(reader, keys, steps, every):
             cells = [_cell(values.get(key)) for key in keys]
-            table.writerow([*([safe(name)] if several else []), step, f"{at:.3f}", *cells])
+            table.writerow([*([csv_text(name)] if several else []), step, f"{at:.3f}", *cells])
 
 
 def write_jsonl(
@@ -98,4 +98,4 @@ def _by_step(reader: RunReader, keys: Sequence[str], steps: Steps) -> Iterator[R
 
 
 def _cell(value: Any) -> Any:
-    return "" if value is None else safe(value) if isinstance(value, str) else value
+    return "" if value is None else csv_text(value) if isinstance(value, str) else value

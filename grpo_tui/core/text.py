@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 _TABLE: dict[int, str] = {code: chr(0x2400 + code) for code in range(0x20) if code not in (0x09, 0x0A)}
 _TABLE[0x7F] = "\u2421"
 _TABLE.update({code: f"\u241b{chr(code - 0x40)}" for code in range(0x80, 0xA0)})
@@ -61,6 +62,21 @@ def _joiner(found: re.Match[str]) -> str:
     ):
         return ""
     return f"<U+{ord(found[0]):04X}>"
+
+
+def csv_text(text: str) -> str:
+    """A text as a cell of CSV: as `safe` has it, and with `'` before it where it would be a formula.
+
+    Spreadsheets calculate what begins so (OWASP, CSV Injection). A number is no formula.
+    """
+    shown = safe(text)
+    if not shown.startswith(_FORMULA):
+        return shown
+    try:
+        float(shown)
+    except ValueError:
+        return f"'{shown}"
+    return shown
 
 
 def one_line(text: str, width: int | None = None) -> str:

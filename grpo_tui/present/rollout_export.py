@@ -1,7 +1,7 @@
 """Write completions as JSON lines, CSV or Markdown, one after another, so that their number costs no memory.
 
-JSON lines lose nothing. CSV and Markdown make control characters visible. Knows rows and formats; which rows
-was decided before.
+JSON lines lose nothing. CSV and Markdown make control characters visible, and no cell of CSV is a formula.
+Knows rows and formats; which rows was decided before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
-from grpo_tui.core.text import one_line, safe
+from grpo_tui.core.text import csv_text, one_line, safe
 from grpo_tui.present.formatting import compact, plural
 from grpo_tui.store.found import Found
 from grpo_tui.store.query_values import as_text
@@ -39,7 +39,7 @@ def write_csv(out: TextIO, rows: Iterable[Rollout], names: Sequence[str], *, eve
     """
     table = csv.writer(out, lineterminator="\n")
     header = [key for key in (KEYS + MORE_KEYS if everything else KEYS) if key != "rewards"]
-    table.writerow([*header, *(safe(f"rewards.{name}") for name in names)])
+    table.writerow([*header, *(csv_text(f"rewards.{name}") for name in names)])
     for row in rows:
         values = row.to_json(everything=everything)
         rewards = values["rewards"]
@@ -49,12 +49,12 @@ def write_csv(out: TextIO, rows: Iterable[Rollout], names: Sequence[str], *, eve
 
 
 def _cell(value: Any) -> Any:
-    """A cell; nothing is empty, truth is a word, what is no plain value is JSON."""
+    """A cell; nothing is empty, truth is a word, what is no plain value is JSON; no text is a formula."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    return value if isinstance(value, int | float) else safe(as_text(value))
+    return value if isinstance(value, int | float) else csv_text(as_text(value))
 
 
 def write_markdown(out: TextIO, rows: Iterable[Rollout], *, everything: bool) -> None:

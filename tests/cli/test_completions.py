@@ -119,7 +119,7 @@ def test_csv_comes_back_through_a_reader_of_csv(run: Path, capsys: pytest.Captur
         "rewards.my reward",
     ]
     assert [row["completion"] for row in table if row["index"] == "0"] == ["3 0 0", "3 1 0"]
-    assert table[1]["completion"] == HOSTILE.translate(
+    assert table[1]["completion"] == "'" + HOSTILE.translate(  # which begins as a formula does
         {0x1B: "\u241b", 0x07: "\u2407", 0x9B: "\u241b[", 0x202E: "<U+202E>"}
     )
     assert json.loads(table[0]["prompt"]) == [{"role": "user", "content": "say `3`"}]

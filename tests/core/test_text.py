@@ -6,6 +6,7 @@ import pytest
 
 from grpo_tui.core.text import (
     completion_text,
+    csv_text,
     one_line,
     prompt_text,
     safe,
@@ -91,3 +92,24 @@ def test_a_chat_is_read_though_its_dataset_gave_every_block_every_key() -> None:
     assert prompt_text(chat) == completion_text(chat) == "<image>q"
     assert whole_text(chat) == "s\n<image>q"
     assert (completion_text([]), whole_text([]), completion_text("t"), whole_text("t")) == ("", "", "t", "t")
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
+        ("+1+cmd", "'+1+cmd"),
+        ("- a list", "'- a list"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("\t=1", "'\t=1"),
+        ("\n=1", "'\n=1"),
+        ("＝1+1", "'＝1+1"),
+        ("-5", "-5"),
+        ("+1.5e3", "+1.5e3"),
+        ("a=b", "a=b"),
+        ("", ""),
+        ("\r=1", "\u240d=1"),
+    ],
+)
+def test_no_cell_of_csv_is_a_formula(text: str, cell: str) -> None:
+    assert csv_text(text) == cell
