@@ -49,7 +49,7 @@ def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
     """
     machine = this_machine()
     device = _device(parsed.gpu) if parsed.gpu else device_of(config, machine)
-    root = Path(config.grpo.get("output_dir") or "outputs")
+    root = config.run_root
     facts = _counted(config, words, parsed) if parsed.count else Facts()
     data = facts.data if facts.data is not None and not facts.data.problem else None
     lengths = data.prompt_tokens if data is not None else None

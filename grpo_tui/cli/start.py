@@ -156,7 +156,7 @@ def _anew_or_by_key(parsed: Any) -> Start:
 def _new(parsed: Any) -> Start:
     launcher = _launcher(parsed)
     config, source = _config(parsed, world_size(launcher))
-    root = parsed.run_dir or (source.root if source is not None else _default_root(config))
+    root = parsed.run_dir or (source.root if source is not None else config.run_root)
     spec = placed(RunSpec(config.to_json(), launcher=launcher), config, parsed.gpus)
     if config.grpo.get("resume_from_checkpoint"):
         return Start(RunFolder(root.absolute()), spec, config)
@@ -175,14 +175,14 @@ def _root(parsed: Any) -> Path:
     if parsed.run_dir is not None:
         return Path(parsed.run_dir).absolute()
     config, source = _config(parsed, None)
-    return (source.root if source is not None else _default_root(config)).absolute()
+    return (source.root if source is not None else config.run_root).absolute()
 
 
 def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     earlier = _earlier(parsed.config if parsed.config.is_dir() else parsed.run_dir)
     launcher = launcher_words(parsed.launcher) or earlier.launcher or _launcher(parsed)
     config, source = _config(parsed, world_size(launcher))
-    folder = source or RunFolder((parsed.run_dir or _default_root(config)).absolute())
+    folder = source or RunFolder((parsed.run_dir or config.run_root).absolute())
     if parsed.run_dir is not None and source is not None and parsed.run_dir.absolute() != folder.root:
         raise CommandError("--resume continues a run in its own folder; leave --run-dir out")
     verdict, notes = _checkpoint(folder, asked, by_key)
@@ -267,12 +267,6 @@ def _load(path: Path, overrides: list[str], size: int | None = 1, *, force: bool
         return load_config(path, overrides, world_size=size)
     except ConfigError as error:
         raise CommandError(str(error)) from error
-
-
-def _default_root(config: RunConfig) -> Path:
-    output_dir = config.grpo.get("output_dir")
-    name = config.path.stem if config.path is not None else "run"
-    return Path(output_dir) if output_dir else Path("outputs") / name
 
 
 def _fresh(root: Path) -> RunFolder:

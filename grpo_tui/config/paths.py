@@ -23,6 +23,11 @@ def split_file_source(source: str) -> tuple[str, str] | None:
     return (match["path"], match["name"]) if match else None
 
 
+def run_root(output_dir: object, file: Path | None) -> Path:
+    """Where a run is kept unless a person says otherwise: the config's `output_dir`, else `outputs/NAME`."""
+    return Path(str(output_dir)) if output_dir else Path("outputs", file.stem if file is not None else "run")
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
     """Where names are looked up: the config file's folder and the working folder of the run."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.paths import run_root
 from grpo_tui.config.section import Section
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.text import safe
@@ -82,6 +83,11 @@ class RunConfig:
             + len(self.section.rewards)
         )
 
+    @property
+    def run_root(self) -> Path:
+        """The folder of its run unless a person names another."""
+        return run_root(self.grpo.get("output_dir"), self.path)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain data for `json.dumps` and `from_json`; it may hold tokens, see `to_record`."""
         return {
@@ -107,8 +113,20 @@ class RunConfig:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any] | str) -> RunConfig:
-        """Rebuild a config from what `to_json` gave, or from its text."""
-        data: Mapping[str, Any] = json.loads(saved) if isinstance(saved, str) else saved
+        """Rebuild a config from what `to_json` gave, or from its text.
+
+        Raises:
+            ValueError: it is no config; a run.json that somebody edited may hold anything.
+        """
+        try:
+            return cls._rebuilt(json.loads(saved) if isinstance(saved, str) else saved)
+        except KeyError as error:
+            raise ValueError(f"its config has no {error.args[0]}") from error
+        except (TypeError, AttributeError) as error:
+            raise ValueError(f"its config is none: {error}") from error
+
+    @classmethod
+    def _rebuilt(cls, data: Mapping[str, Any]) -> RunConfig:
         return cls(
             path=Path(data["path"]) if data["path"] is not None else None,
             model=data["model"],

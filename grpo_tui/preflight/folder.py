@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from grpo_tui.config.paths import run_root
 from grpo_tui.config.rules import Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line, shell_word
@@ -16,11 +17,9 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import is_live
 
 
-def run_root(settings: Settings, file: Path | None) -> Path:
+def root_of(settings: Settings, file: Path | None) -> Path:
     """Where the run of a config is kept unless a person says otherwise."""
-    output = settings.get("output_dir")
-    name = file.stem if file is not None else "run"
-    return Path(str(output)) if settings.written("output_dir") and output else Path("outputs") / name
+    return run_root(settings.parts.get("GRPOConfig", {}).get("output_dir"), file)
 
 
 def folder_findings(settings: Settings, root: Path, *, resume: bool) -> list[Finding]:

@@ -20,7 +20,7 @@ from grpo_tui.preflight.advice import advice
 from grpo_tui.preflight.checker import CheckCancelledError, Checked, Checker
 from grpo_tui.preflight.checklist import checklist
 from grpo_tui.preflight.facts import Facts
-from grpo_tui.preflight.folder import run_root
+from grpo_tui.preflight.folder import root_of
 from grpo_tui.preflight.known_model import facts_findings
 from grpo_tui.preflight.machine import Machine, this_machine
 from grpo_tui.preflight.memory import Memory
@@ -87,7 +87,7 @@ def check(
     if not inspected.fields:
         return first
     settings = Settings.of(inspected, start.world_size)
-    root = start.root or run_root(settings, inspected.file)
+    root = start.root or root_of(settings, inspected.file)
     flight = _Flight(first, settings, start, machine, root, tuple(parts), tell or (lambda so_far: None))
     flight.say()
     flight.reached = tuple(reach_findings(settings, start, machine))

@@ -25,7 +25,7 @@ from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
 from grpo_tui.preflight.advice import advice
 from grpo_tui.preflight.facts import Facts
-from grpo_tui.preflight.folder import folder_findings, run_root
+from grpo_tui.preflight.folder import folder_findings, root_of
 from grpo_tui.preflight.hardware import hardware_findings
 from grpo_tui.preflight.launching import launch_findings
 from grpo_tui.preflight.machine import Machine, this_machine
@@ -127,7 +127,7 @@ def rule_findings(settings: Settings, start: Start, machine: Machine, file: Path
     found += hardware_findings(settings, machine)
     found += version_findings(settings, machine)
     found += launch_findings(settings, start.launcher, machine)
-    found += folder_findings(settings, start.root or run_root(settings, file), resume=start.resume)
+    found += folder_findings(settings, start.root or root_of(settings, file), resume=start.resume)
     return found
 
 

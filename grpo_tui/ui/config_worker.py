@@ -158,7 +158,7 @@ class ConfigWorker:
         """The plan on this machine, with what a full check has counted."""
         from grpo_tui.config.rules import Settings
         from grpo_tui.preflight.facts import Facts
-        from grpo_tui.preflight.folder import run_root
+        from grpo_tui.preflight.folder import root_of
         from grpo_tui.preflight.planning import plan_of
 
         config, machine = inspected.config, self._machine
@@ -170,7 +170,7 @@ class ConfigWorker:
             config,
             facts if same_model else replace(facts, model=None),
             machine,
-            self.run_dir or run_root(Settings.of(inspected, ranks.count), snapshot.path),
+            self.run_dir or root_of(Settings.of(inspected, ranks.count), snapshot.path),
             world_size=ranks.count,
             launcher=ranks.launcher,
             shape=None if same_model else self._shapes.get(config.model),

@@ -208,11 +208,7 @@ class ConfigStart(ConfigOpening):
     def run_folder_of(self, config: RunConfig) -> Path:
         """Where the run would go."""
         wish = self.wish
-        if wish is not None and wish.run_dir is not None:
-            return wish.run_dir
-        written = config.grpo.get("output_dir")
-        name = config.path.stem if config.path is not None else "run"
-        return Path(written) if written else Path("outputs") / name
+        return wish.run_dir if wish is not None and wish.run_dir is not None else config.run_root
 
     def _answered(self, answer: str | None) -> None:
         if answer == "save":
