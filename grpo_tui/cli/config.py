@@ -13,6 +13,7 @@ from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.plain import terminal_width
+from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config.advice import advice_on
 from grpo_tui.config.coerce import CoerceError
 from grpo_tui.config.config_diff import Diff, Side, diff, unified
@@ -23,7 +24,7 @@ from grpo_tui.config.field_search import search_fields
 from grpo_tui.config.origins import FieldValue, all_fields, top_field
 from grpo_tui.config.presets import presets
 from grpo_tui.config.removed import explain
-from grpo_tui.config.run_config import RunConfig, describe
+from grpo_tui.config.run_config import describe
 from grpo_tui.config.section import SECTION_KEYS
 from grpo_tui.config.trl_fields import FieldsUnavailableError
 from grpo_tui.config.yaml_edit import EditError
@@ -82,7 +83,7 @@ def _side(name: str) -> Side:
     if name.startswith(_PRESET):
         path = _preset(name.removeprefix(_PRESET))
     elif path.is_dir():
-        return Side.run(name, _run_config(path))
+        return Side.run(name, saved_run(path)[2])
     return Side.of(_opened(path), name)
 
 
@@ -99,16 +100,6 @@ def _preset(name: str) -> Path:
     if name not in found:
         raise CommandError(f"there is no preset {name}; there are {', '.join(found)}")
     return found[name]
-
-
-def _run_config(folder: Path) -> RunConfig:
-    from grpo_tui.store.layout import RunFolder
-    from grpo_tui.store.spec import read_spec
-
-    try:
-        return RunConfig.from_json(read_spec(RunFolder(folder).spec).config)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CommandError(f"{folder} holds no run that was started with a config") from error
 
 
 def _opened(path: Path) -> Draft:

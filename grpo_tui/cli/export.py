@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config.draft_file import DraftFileError, write_text
 from grpo_tui.config.export_script import write_script
 from grpo_tui.config.export_sources import NoSourceError
 from grpo_tui.config.resolve import load_config, reload_config
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core.text import shell_word
-from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.spec import read_spec
 
 
 def export(parsed: Any) -> int:
@@ -47,12 +46,9 @@ def _config(path: Path, overrides: list[str]) -> RunConfig:
     try:
         if not path.is_dir():
             return load_config(path, overrides, world_size=None)
-        saved = RunConfig.from_json(read_spec(RunFolder(path.absolute()).spec).config)
-        return reload_config(saved, overrides, world_size=None)
+        return reload_config(saved_run(path)[2], overrides, world_size=None)
     except ConfigError as error:
         raise CommandError(str(error)) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CommandError(f"{path}: no run here with a config to read; give a TRL YAML config") from error
 
 
 def _versions() -> dict[str, str]:

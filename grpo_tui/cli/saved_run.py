@@ -22,5 +22,5 @@ def saved_run(path: Path) -> tuple[RunFolder, RunSpec, RunConfig]:
     try:
         spec = read_spec(folder.spec)
         return folder, spec, RunConfig.from_json(spec.config)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise CommandError(f"{folder.spec} cannot be read: {error}") from error

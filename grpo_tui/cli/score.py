@@ -14,6 +14,7 @@ from typing import Any
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.look import run_folder
 from grpo_tui.cli.plain import terminal_width
+from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.config.run_config import describe
 from grpo_tui.core.text import one_line
@@ -30,8 +31,6 @@ from grpo_tui.rewards.sources import (
     samples_from,
 )
 from grpo_tui.store.connection import RunDatabaseError
-from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.spec import read_spec
 
 
 def score(parsed: Any) -> int:
@@ -95,13 +94,11 @@ def wanted_config(sources: Sequence[str], overrides: Sequence[str], run: Path | 
 
 
 def _config_of_run(run: Path) -> RunConfig:
-    folder = RunFolder(run_folder(run))
+    folder = run_folder(run)
     try:
-        return RunConfig.from_json(read_spec(folder.spec).config)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CommandError(
-            f"{run}: its config is not known ({error}); name the rewards: file.py:function"
-        ) from error
+        return saved_run(folder)[2]
+    except CommandError as error:
+        raise CommandError(f"{error}\nor name the rewards: file.py:function") from error
 
 
 def _require_samples(config: RunConfig, parsed: Any) -> None:

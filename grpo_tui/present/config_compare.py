@@ -48,8 +48,6 @@ def against(what: str | Path, draft: Draft) -> Compared:
     Raises:
         OSError: a run's config cannot be read.
         ValueError: a file or a run's config cannot be understood.
-        KeyError: a run's config lacks a part.
-        TypeError: a run's config is of another shape.
     """
     if isinstance(what, Path):
         config = RunConfig.from_json(read_spec(RunFolder(what).spec).config)

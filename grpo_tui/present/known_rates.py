@@ -125,7 +125,7 @@ def trial_rates(trials: Iterable[TrialFigures], model: str) -> tuple[Rate, ...]:
 def _rate(folder: RunFolder, model: str) -> Rate | None:
     try:
         config = RunConfig.from_json(read_spec(folder.spec).config)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError):
         return None
     if config.model != model:
         return None

@@ -86,7 +86,7 @@ def run_config(root: Path) -> RunConfig:
     """
     try:
         config = RunConfig.from_json(read_spec(RunFolder(root).spec).config)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise GenerateError(f"its model is not known, for its run.json cannot be read ({reason})") from error
     if not config.model:

@@ -92,14 +92,17 @@ def read_spec(path: Path) -> RunSpec:
     body = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(body, dict) or not isinstance(body.get("config"), dict):
         raise ValueError(f"{path} is no run specification")
-    return RunSpec(
-        config=body["config"],
-        resume=body.get("resume"),
-        compare_prompts=int(body.get("compare_prompts") or 0),
-        notes=tuple(body.get("notes") or ()),
-        launcher=tuple(body.get("launcher") or ()),
-        overridden=tuple(body.get("overridden") or ()),
-        forced=tuple(str(error) for error in body.get("forced") or ()),
-        gpus=tuple(str(gpu) for gpu in body.get("gpus") or ()),
-        smoke=bool(body.get("smoke")),
-    )
+    try:
+        return RunSpec(
+            config=body["config"],
+            resume=body.get("resume"),
+            compare_prompts=int(body.get("compare_prompts") or 0),
+            notes=tuple(body.get("notes") or ()),
+            launcher=tuple(body.get("launcher") or ()),
+            overridden=tuple(body.get("overridden") or ()),
+            forced=tuple(str(error) for error in body.get("forced") or ()),
+            gpus=tuple(str(gpu) for gpu in body.get("gpus") or ()),
+            smoke=bool(body.get("smoke")),
+        )
+    except TypeError as error:  # somebody edited it
+        raise ValueError(f"{path} is no run specification: {error}") from error

@@ -43,7 +43,7 @@ def rewards_of_run(root: Path, group: int | None = None) -> RewardsWish:
 
         try:
             return RunConfig.from_json(read_spec(RunFolder(root).spec).config)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ValueError(
                 f"the rewards of this run are not known, for its run.json cannot be read ({reason}); name "

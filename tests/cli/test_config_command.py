@@ -103,7 +103,7 @@ def test_diff_against_the_defaults_a_preset_a_file_and_a_run(
     [
         (("diff", "none.yaml"), "cannot be read"),
         (("diff", "my.yaml", "preset:none"), "there is no preset none"),
-        (("diff", "my.yaml", "."), "holds no run"),
+        (("diff", "my.yaml", "."), "no run here"),
         (("diff", "broken.yaml"), "broken.yaml: line 2"),
         (("fields", "--config", "none.yaml"), "cannot be read"),
         ((), "config what?"),

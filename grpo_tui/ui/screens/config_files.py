@@ -332,7 +332,7 @@ class ConfigFiles(ConfigFindings):
             return
         try:
             compared = against(with_, draft)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             self.app.notify(one_line(str(error), 300), severity="warning", timeout=15, markup=False)
             return
         self.app.push_screen(DiffScreen(compared))
