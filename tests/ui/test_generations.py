@@ -80,7 +80,7 @@ async def test_a_query_narrows_the_list_and_marks_what_it_found(run: RecordedRun
     app = app_on(run.folder.root)
     async with app.run_test(size=WIDE) as pilot:
         await at_generations(pilot)
-        await asked(pilot, "rewards.format_reward is none and step<=10")
+        await asked(pilot, "format_reward is none and step<=10")
         await until(pilot, lambda: "10 of 1,824" in shown(app))
         table = screen_of(app).query_one(GroupTable)
         assert table.count == 10

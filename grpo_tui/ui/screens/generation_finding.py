@@ -72,6 +72,11 @@ class Finding(Shell):
         """Show what is under the cursor of the list."""
         raise NotImplementedError
 
+    def _functions(self) -> list[str]:
+        """Names of the run's reward functions, which a query may have alone."""
+        view = self.shell.view
+        return [function.name for function in view.functions] if view is not None else []
+
     def forget_found(self) -> None:
         """Another run."""
         self._cancel.set()
@@ -221,7 +226,7 @@ class Finding(Shell):
         """Say at once where a query is not understood."""
         state = self._screen.query_one(QueryState)
         try:
-            read_query(event.value)
+            read_query(event.value, self._functions())
             state.trouble = ""
         except QueryError as error:
             state.trouble = error.sentence
@@ -230,7 +235,7 @@ class Finding(Shell):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Find."""
         try:
-            read_query(event.value)
+            read_query(event.value, self._functions())
         except QueryError as error:
             self._screen.app.notify(one_line(error.sentence, 300), severity="warning", markup=False)
             return
