@@ -59,6 +59,12 @@ class Settings:
             return False
         return bool(self.parts[info.owner][name] != info.default)
 
+    @property
+    def checkpointing(self) -> bool:
+        """Whether gradients are checkpointed; the older name is read where the newer one is not set."""
+        newer = self.get("activation_checkpointing")
+        return bool(self.get("gradient_checkpointing") if newer is None else newer)
+
     def mapping(self, name: str) -> Mapping[str, Any]:
         """The value of a key that takes a mapping; empty for none, for a path and for other values."""
         value = self.get(name)

@@ -119,9 +119,7 @@ def _fsdp_config(s: Settings, given: Mapping[str, Any]) -> Iterator[Finding]:
             yield s.finding(
                 "sharded.fsdp-value", "error", field, message, (field, nearest(str(value), known) or known[0])
             )
-    checkpointing = s.get("activation_checkpointing")
-    checkpointing = s.get("gradient_checkpointing") if checkpointing is None else checkpointing
-    if given.get("activation_checkpointing") and checkpointing:
+    if given.get("activation_checkpointing") and s.checkpointing:
         message = (
             "activation checkpointing is on twice: in fsdp_config and by gradient_checkpointing, "
             "TRL's default"

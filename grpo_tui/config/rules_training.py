@@ -303,10 +303,8 @@ def _checkpointing(s: Settings) -> Iterator[Finding]:
                 "one counts",
                 (old, REMOVE),
             )
-    enabled = s.get("activation_checkpointing")
-    enabled = s.get("gradient_checkpointing") if enabled is None else enabled
     for name in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
-        if not enabled and s.mapping(name):
+        if not s.checkpointing and s.mapping(name):
             yield s.finding(
                 "config.unused",
                 "warning",

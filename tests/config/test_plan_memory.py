@@ -27,6 +27,7 @@ QWEN = {
     "tie_word_embeddings": True,
 }
 """Qwen2.5-0.5B, whose 494,032,768 parameters hold 27,648 biases and no gap beside."""
+FSDP_OWN = {"activation_checkpointing": True}
 CARD = Device("a card", 80_000_000_000)
 
 
@@ -165,6 +166,20 @@ def test_checkpointing_keeps_one_layer() -> None:
     assert part(on, "activations") == tokens * 24 * 896 * 4 + masks
     assert part(off, "activations") > 10 * part(on, "activations")
     assert part(on, "layer") > part(off, "layer")
+
+
+@pytest.mark.parametrize(
+    ("grpo", "wanted"),
+    [
+        ({}, True),
+        ({"activation_checkpointing": False}, False),
+        ({"gradient_checkpointing": False, "activation_checkpointing": True}, True),
+        ({"gradient_checkpointing": False}, False),
+        ({"gradient_checkpointing": False, "fsdp": "full_shard", "fsdp_config": FSDP_OWN}, True),
+    ],
+)
+def test_the_newer_name_of_checkpointing_wins_as_in_transformers(grpo: dict[str, Any], wanted: bool) -> None:
+    assert PlanSettings(grpo, {}).checkpointing is wanted
 
 
 def test_eager_attention_keeps_scores() -> None:

@@ -183,7 +183,7 @@ def _casts(load: Load) -> MemoryPart | None:
         return None
     linear = max(0, load.shape.parameters - load.shape.embedding_parameters)
     moments: tuple[Moment, ...] = () if trained.is_adapter else ("generate", "loss")
-    if not load.settings.flag("gradient_checkpointing"):
+    if not load.settings.checkpointing:
         moments = (*moments[:1], "loss", "layers")
     if not moments:
         return None
@@ -203,7 +203,7 @@ def _activations(load: Load) -> MemoryPart:
     """
     shape, widths = load.shape, load.trained.widths
     tokens = load.batches.per_device * load.length
-    if load.settings.flag("gradient_checkpointing"):
+    if load.settings.checkpointing:
         each, text = shape.hidden * widths.weights, f"inputs of {shape.layers} layers"
         scores = 0
     else:
@@ -226,7 +226,7 @@ def _layer(load: Load) -> MemoryPart:
     tokens = load.batches.per_device * load.length
     each, text = working_bytes(shape, widths), "gradients within one layer"
     scores = 0
-    if load.settings.flag("gradient_checkpointing"):
+    if load.settings.checkpointing:
         each += layer_bytes(shape, widths, load.trained.adapted)
         text, scores = "one layer computed again, and its gradients", _scores(load)
     return MemoryPart("layer", "a layer", tokens * each + scores, ("layers", "backward"), text)

@@ -72,6 +72,18 @@ class PlanSettings:
         return self(name) is True
 
     @property
+    def checkpointing(self) -> bool:
+        """Whether layers are computed again in the backward pass.
+
+        `gradient_checkpointing` is the older name of `activation_checkpointing`, read where the newer one is
+        not set (`TrainingArguments.__post_init__`); FSDP has a switch of its own.
+        """
+        newer, fsdp = self("activation_checkpointing"), self("fsdp_config")
+        given = fsdp if self("fsdp") and isinstance(fsdp, Mapping) else {}
+        own = given.get("activation_checkpointing") or given.get("fsdp_activation_checkpointing")
+        return bool(own) or (self("gradient_checkpointing") if newer is None else newer) is True
+
+    @property
     def optim(self) -> str:
         """The optimizer's name."""
         return str(self("optim") or OPTIM)
