@@ -7,9 +7,10 @@ has loaded until its parent has had enough. Knows no run folder.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from grpo_tui.core.token_scores import TokenScores
 from grpo_tui.rewards.generate_child.answering import mixed_precision, prompt_ids
 from grpo_tui.rewards.generate_child.policy import Policy, load_policy, setting_of
 from grpo_tui.rewards.serving import Send, serve_alone
+from grpo_tui.store.search_scan import stand_back
 from grpo_tui.train.token_figures import (
     TokensError,
     end_token,
@@ -32,8 +34,6 @@ from grpo_tui.train.token_figures import (
 )
 
 ADAPTER = "adapter_config.json"
-NICENESS = 10
-"""Beside a run, as `nice` counts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ class Child:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._loaded: dict[str, Policy] = {}
+        """By checkpoint, the base model under an empty name: it, and the checkpoint that was asked last."""
+        self._beside = False
 
     def tokens(
         self,
@@ -77,6 +79,9 @@ class Child:
         Returns:
             `TokenScores.to_wire`.
         """
+        if beside and not self._beside:
+            self._forget(list(self._loaded))  # what was loaded while the run stood still can be on its GPU
+        self._beside = beside
         known = _prepared(RunConfig.from_json(config), beside)
         refuse_images(prompt)
         policy = self._policy(known, checkpoint)
@@ -114,9 +119,18 @@ class Child:
 
     def _policy(self, config: RunConfig, checkpoint: str) -> Policy:
         if checkpoint not in self._loaded:
+            if checkpoint:
+                self._forget([name for name in self._loaded if name])
             self._tell(f"loading {Path(checkpoint).name if checkpoint else _short(config.model)}")
             self._loaded[checkpoint] = _load(config, checkpoint)
         return self._loaded[checkpoint]
+
+    def _forget(self, names: Sequence[str]) -> None:
+        """Let go of models before the next one is loaded; they hold themselves in circles."""
+        for name in names:
+            del self._loaded[name]
+        if names:
+            gc.collect()
 
     def _base_logits(self, config: RunConfig, checkpoint: str, policy: Policy, asked: _Asked) -> Any:
         if hasattr(policy.model, "disable_adapter"):
@@ -149,7 +163,7 @@ def _prepared(config: RunConfig, beside: bool) -> RunConfig:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # a quantized model would go there whatever it is told
     import torch
 
-    os.nice(max(0, NICENESS - os.nice(0)))
+    stand_back()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // 4))
     given = config.grpo.get("model_init_kwargs") or {}
     placed = {name: value for name, value in given.items() if name != "device_map"}
