@@ -12,7 +12,8 @@ GENERATION: Mapping[str, Advice] = {
         "A completion is judged against its group. With a success rate p a group of G is flat, and teaches "
         "nothing, with p^G + (1 − p)^G: at p = 0.1 that is 66 % for 4, 43 % for 8, 19 % for 16.",
         when="More for hard questions (frac_reward_zero_std high), less for easy ones: filter those out.",
-        cost="Generation and training grow with it; the batch must hold whole groups.",
+        cost="In the same batch there are fewer prompts; with as many prompts generation and training grow "
+        "with it. The batch must hold whole groups.",
         value=8,
     ),
     "max_completion_length": Advice(
@@ -93,7 +94,8 @@ OPTIMISATION: Mapping[str, Advice] = {
     ),
     "per_device_train_batch_size": Advice(
         "What memory allows, a divisor or multiple of num_generations; it counts completions, not prompts.",
-        "Logits (completions × length × vocabulary) are what fills memory first.",
+        "Activations grow with completions × length, and are what fills memory first; TRL 1.16 makes logits "
+        "in tiles, never all at once.",
         when="Out of memory: halve it and double gradient_accumulation_steps, which changes nothing else.",
         older="The common 1 × 4 with num_generations 8 is refused now: a generation batch of 4 holds "
         "no whole "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from grpo_tui.config.batch import generation_batch_size
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.rules_training import save_interval
 from grpo_tui.core.findings import Finding
@@ -66,12 +67,14 @@ def _inside(steps: int) -> int:
 def _group(s: Settings) -> Iterator[Finding]:
     group = s.get("num_generations")
     if is_number(group) and group > max(FIRST_GROUPS):
+        batch = generation_batch_size(s.get, s.world_size or 1)
+        whole = next((first for first in reversed(FIRST_GROUPS) if batch % first == 0), None)
         message = (
-            f"num_generations is {group}: begin with 4 or 8, which takes {group // 8 or 1} times less "
-            "generation a step, "
-            "and scale up once the reward rises"
+            f"num_generations is {group}: begin with 4 or 8, so that the same batch holds more prompts, and "
+            "scale up once the reward rises"
         )
-        yield s.finding("advice.group", "info", "num_generations", message, ("num_generations", 8))
+        fix = ("num_generations", whole) if whole is not None else None
+        yield s.finding("advice.group", "info", "num_generations", message, fix)
 
 
 def _rows(s: Settings, data: DataFacts) -> Iterator[Finding]:
