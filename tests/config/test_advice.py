@@ -13,7 +13,6 @@ from grpo_tui.config.coerce import coerce
 from grpo_tui.config.field_groups import GROUPS
 from grpo_tui.config.origins import all_fields
 from grpo_tui.config.removed import OTHER_NAMES, REMOVED
-from grpo_tui.config.section_fields import SECTION
 from grpo_tui.config.trl_fields import source_root
 
 CHOSEN = [
@@ -50,10 +49,8 @@ def test_every_loss_has_its_formula_and_its_source() -> None:
 
 @pytest.mark.parametrize("name", [name for name, advice in ADVICE.items() if advice.value is not None])
 def test_a_value_to_begin_with_is_one_that_the_field_takes(name: str) -> None:
-    info = all_fields()[name]
-    if info.owner != SECTION:
-        coerced = coerce(info, ADVICE[name].value)
-        assert (coerced.value, coerced.note) == (ADVICE[name].value, None)
+    coerced = coerce(all_fields()[name], ADVICE[name].value)
+    assert (coerced.value, coerced.note) == (ADVICE[name].value, None)
 
 
 @pytest.mark.parametrize("name", ADVICE)
