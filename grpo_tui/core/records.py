@@ -14,9 +14,6 @@ Mode = Literal["train", "eval", "probe"]
 Prompt = str | list[dict[str, Any]]
 """A prompt as the dataset gives it: a string, or a list of chat messages."""
 
-PHASES = ("load", "generate", "reward", "update", "save", "eval", "wait")
-"""Every phase a rank can be in; `wait` is a pause."""
-
 
 @dataclass(frozen=True, slots=True)
 class AttemptStarted:

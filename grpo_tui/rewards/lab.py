@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.closing import Closing
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe
 from grpo_tui.rewards.nursery import Nursery, NurseryError
@@ -54,7 +54,7 @@ class _Progress:
         self.function, self.what = None, "starting"
 
 
-class Lab:
+class Lab(Closing):
     """Owns one child process at a time; a context manager.
 
     Args:
@@ -71,14 +71,6 @@ class Lab:
         self._interrupted = False
         self._loaded = False
         self._stamps: dict[str, tuple[int, int]] = {}
-
-    def __enter__(self) -> Lab:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def start(self) -> None:
         """Start the child when there is none, and wait until its imports are done.

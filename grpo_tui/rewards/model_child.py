@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.closing import Closing
 from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe, ModuleStarter
 from grpo_tui.rewards.nursery import NurseryError
 
@@ -60,7 +60,7 @@ class Progress:
 Tell = Callable[[Progress], None]
 
 
-class ModelChild:
+class ModelChild(Closing):
     """Owns one child; a context manager.
 
     Args:
@@ -83,14 +83,6 @@ class ModelChild:
         self.tell: Tell = tell or (lambda progress: None)
         self._cancel = cancel or threading.Event()
         self._pipe: ChildPipe | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the child and everything it started."""

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.closing import Closing
 from grpo_tui.core.token_scores import TokenScores
 from grpo_tui.rewards.model_child import CancelledError, GenerateError, ModelChild
 from grpo_tui.store.checkpoints import judge
@@ -116,7 +116,7 @@ def completion_of(root: Path, group: int, index: int) -> Rollout:
     return row
 
 
-class TokenAsker:
+class TokenAsker(Closing):
     """Asks about completions of one run; a context manager. A loaded model is kept until the end.
 
     Args:
@@ -137,14 +137,6 @@ class TokenAsker:
         self._tell = tell or (lambda what: None)
         self._cancel = cancel or threading.Event()
         self._child: _TokenChild | None = None
-
-    def __enter__(self) -> TokenAsker:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the child."""
