@@ -16,8 +16,9 @@ from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config.draft_file import DraftFileError, write_text
 from grpo_tui.config.export_script import write_script
 from grpo_tui.config.export_sources import NoSourceError
-from grpo_tui.config.resolve import load_config, reload_config
+from grpo_tui.config.resolve import inspect_config, inspect_saved
 from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import shell_word
 
 
@@ -43,12 +44,15 @@ def export(parsed: Any) -> int:
 
 
 def _config(path: Path, overrides: list[str]) -> RunConfig:
-    try:
-        if not path.is_dir():
-            return load_config(path, overrides, world_size=None)
-        return reload_config(saved_run(path)[2], overrides, world_size=None)
-    except ConfigError as error:
-        raise CommandError(str(error)) from error
+    """The config; a package that is not on this machine may be where the script will run."""
+    if path.is_dir():
+        found = inspect_saved(saved_run(path)[2], overrides, world_size=None)
+    else:
+        found = inspect_config(path, overrides, world_size=None)
+    wrong = [error for error in errors_of(found.findings) if error.id != "config.not-installed"]
+    if found.config is None or wrong:
+        raise CommandError(str(ConfigError(wrong, found.file)))
+    return found.config
 
 
 def _versions() -> dict[str, str]:

@@ -73,7 +73,7 @@ def add_data(script: Script, config: RunConfig) -> None:
     test = str(config.script.get("dataset_test_split", "test"))
     source, by_split = _source(script, config)
     lines = [f"    found = {source}"]
-    one_of = f'found["{split}"] if isinstance(found, Mapping) else found' if by_split else "found"
+    one_of = f"found[{literal(split)}] if isinstance(found, Mapping) else found" if by_split else "found"
     if by_split:
         script.imports.add(("collections.abc", "Mapping"))
     lines.append("    rows = " + prepared.format(one_of))
@@ -87,14 +87,15 @@ def add_data(script: Script, config: RunConfig) -> None:
     elif section.eval_dataset is not None:
         found, by_split = _named_in_section(script, section.eval_dataset)
         lines.append(f"    found = {found}")
-        pick = f'found.get("{test}", found) if isinstance(found, Mapping) else found' if by_split else "found"
+        named = f"found.get({literal(test)}, found) if isinstance(found, Mapping) else found"
+        pick = named if by_split else "found"
         if by_split:
             script.imports.add(("collections.abc", "Mapping"))
         lines.append(f"    return rows, {prepared.format(pick)}")
     else:
         other = "held_out" if section.holdout else "None"
         if by_split:
-            lines.append(f'    test = found.get("{test}") if isinstance(found, Mapping) else None')
+            lines.append(f"    test = found.get({literal(test)}) if isinstance(found, Mapping) else None")
             lines.append(f"    return rows, {other} if test is None else {prepared.format('test')}")
         else:
             lines.append(f"    return rows, {other}")

@@ -13,6 +13,8 @@ from typing import Any
 from grpo_tui.config.export_data import add_data
 from grpo_tui.config.export_rewards import add_rewards
 from grpo_tui.config.export_text import Script, arguments, literal
+from grpo_tui.config.rules import Settings
+from grpo_tui.config.rules_vllm import server_command
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
 
@@ -62,7 +64,7 @@ def _docstring(
         f"Written by grpo-tui{f' for {written}' if written else ''}. It needs TRL and what the rewards need.",
     ]
     if config.grpo.get("use_vllm") and config.grpo.get("vllm_mode") == "server":
-        lines.append("The server comes first: trl vllm-serve --model " + config.model)
+        lines.append(f"The server comes first: {server_command(Settings.of_config(config))}")
     if secret:
         lines.append(f"Left out, for they are keys: {', '.join(secret)}.")
     safe = (one_line(line, 300).replace("\\", "/").replace('"""', "'''") for line in lines)
@@ -73,7 +75,7 @@ def _main(script: Script, config: RunConfig) -> str:
     script.imports |= {("trl", "GRPOConfig"), ("trl", "GRPOTrainer")}
     settings = {key: value for key, value in config.grpo.items() if value != _LEFT_OUT}
     resume = settings.pop("resume_from_checkpoint", None)
-    settings.setdefault("output_dir", f"outputs/{config.path.stem if config.path is not None else 'run'}")
+    settings.setdefault("output_dir", str(config.run_root))
     weights = [1.0 if entry.weight is None else entry.weight for entry in config.section.rewards]
     if "reward_weights" not in settings and any(weight != 1.0 for weight in weights):
         before = config.reward_count - len(weights)

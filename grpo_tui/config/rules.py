@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_tui.config.resolve import Inspected
+from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import Section
-from grpo_tui.config.trl_fields import FieldInfo, NoDefault
+from grpo_tui.config.trl_fields import FieldInfo, NoDefault, load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.core.findings import Finding, Fix, Severity
 
@@ -41,6 +42,17 @@ class Settings:
     def of(cls, inspected: Inspected, world_size: int | None) -> Settings:
         """Return what rules see of an inspected config."""
         return cls(inspected.parts, inspected.section, inspected.fields, inspected.document, world_size)
+
+    @classmethod
+    def of_config(cls, config: RunConfig, world_size: int | None = None) -> Settings:
+        """Return what rules see of a checked config, without lines."""
+        parts = {
+            "GRPOConfig": config.grpo,
+            "ModelConfig": config.model_args,
+            "GRPOScriptArguments": config.script,
+            "DatasetMixtureConfig": config.mixture,
+        }
+        return cls(parts, config.section, load_fields(), YamlDocument({}), world_size)
 
     def get(self, name: str) -> Any:
         """The value of a key, its default when it is not written; None where the default is computed."""

@@ -248,3 +248,26 @@ def test_the_command_prints_writes_and_refuses(tmp_path: Path, capsys: pytest.Ca
     assert "is there already" in capsys.readouterr().err
     assert main(["export", str(tmp_path), "--format", "script"]) == 2
     assert "no run here" in capsys.readouterr().err
+
+
+def test_what_this_machine_lacks_is_no_obstacle_to_a_script(capsys: pytest.CaptureFixture[str]) -> None:
+    preset = next(each for each in presets() if each.name == "vllm_server")
+    assert main(["export", str(preset.path), "--format", "script"]) == 0
+    printed = capsys.readouterr().out
+    assert "The server comes first: trl vllm-serve --model Qwen/Qwen2.5-1.5B-Instruct --host" in printed
+    assert main(["export", str(preset.path), "--format", "script", "--set", "learning_rate=fast"]) == 2
+    assert "learning_rate must be a number" in capsys.readouterr().err
+
+
+def test_a_split_of_any_name_is_written_as_python_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "my.yaml"
+    split = "dataset_train_split: 'a\"b'\ndataset_test_split: 'c\"d'\neval_strategy: steps\n"
+    file.write_text(f"model_name_or_path: m\nreward_funcs: [accuracy_reward]\ndataset_name: d\n{split}")
+    config = inspect_config(file, world_size=None).config
+    assert config is not None
+    told = [
+        node.value
+        for node in ast.walk(ast.parse(write_script(config, tmp_path / "t.py")))
+        if isinstance(node, ast.Constant)
+    ]
+    assert {'a"b', 'c"d'} <= set(told)
