@@ -23,13 +23,16 @@ SMALL = ("per_device_train_batch_size=16", "num_generations=4", "save_steps=1000
 
 
 def grpo_tui(
-    *words: str | Path, check: int | None = 0, timeout_s: float = 120, cwd: Path | None = None
+    *words: str | Path,
+    check: int | None = 0,
+    timeout_s: float = 120,
+    cwd: Path | None = None,
+    full_check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command without a terminal; a start checks its config alone, unless it says `--full-check`."""
+    """Run one command without a terminal; a start checks its config alone, unless all is to be checked."""
     said = [str(word) for word in words]
-    if said[:1] == ["train"]:
-        full = "--full-check" in said
-        said = [w for w in said if w != "--full-check"] if full else [*said, "--quick-check"]
+    if said[:1] == ["train"] and not full_check:
+        said.append("--quick-check")
     done = subprocess.run(
         [sys.executable, "-m", "grpo_tui", *said],
         capture_output=True,

@@ -26,7 +26,7 @@ def test_errors_stop_a_start_unless_forced_and_the_record_says_so(run: Path, tmp
     assert "fix: remove_unused_columns: false" in refused.stderr
     assert not run.exists()
 
-    forced = grpo_tui("train", *words, "--force", cwd=tmp_path)
+    forced = grpo_tui("train", *words, "--force", cwd=tmp_path, full_check=True)
     assert "finished at step 2" in forced.stdout
     shown = json.loads(grpo_tui("status", run, "--json").stdout)
     assert [error.partition(":")[0] for error in shown["forced"]] == ["training.columns-removed"]
@@ -43,6 +43,6 @@ def test_a_reward_that_raises_is_found_before_the_run_begins(run: Path, tmp_path
         f"model_name_or_path: {DEMO_MODEL}\nuse_cpu: true\nbf16: false\nmax_completion_length: 20\n"
         f"grpo_tui:\n  dataset: {DEMO_DIR / 'task.py'}:train_rows\n  rewards: [own.py:score]\n"
     )
-    refused = grpo_tui("train", config, "--run-dir", run, "--headless", "--full-check", check=2)
+    refused = grpo_tui("train", config, "--run-dir", run, "--headless", check=2, full_check=True)
     assert "RuntimeError: no key" in refused.stderr.replace("\n  ", " ")
     assert not run.exists()
