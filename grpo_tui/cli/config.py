@@ -67,7 +67,8 @@ def diff_lines(found: Diff) -> Iterator[str]:
     if found.same:
         yield f"{here} and {there} start the same run"
         return
-    yield f"{plural(len(found.rows), 'value')} of {here} differ from {there}"
+    differ = "differs" if len(found.rows) == 1 else "differ"
+    yield f"{plural(len(found.rows), 'value')} of {here} {differ} from {there}"
     width = max(len(row.field) for row in found.rows)
     for row in found.rows:
         mine, theirs = _shown(row.here), _shown(row.there)

@@ -113,7 +113,7 @@ class Splicer:
         """Take out the first entry of a mapping that begins behind a dash: the next one moves up."""
         at = following.start if holder.keys else self._dash(holder, 1)
         if self.text[end:at].strip():
-            return self._cut(start, end, "").replace(" " + self.newline, self.newline, 0)
+            return self._cut(start, end, "")
         return self._cut(start, at, "")
 
     def _without_lines(self, start: int, end: int) -> str:

@@ -185,5 +185,6 @@ def step_sum(steps: Steps, batches: Batches) -> str:
             return f"{steps.total:,} steps; {steps.reason or 'an epoch has no known length'}"
         return steps.reason
     prompts = f"{batches.prompts_per_generation:,} prompt{'' if batches.prompts_per_generation == 1 else 's'}"
-    rest = f", {steps.dropped_rows:,} rows left over" if steps.dropped_rows else ""
+    rows = f"{steps.dropped_rows:,} row{'' if steps.dropped_rows == 1 else 's'}"
+    rest = f", {rows} left over" if steps.dropped_rows else ""
     return f"{steps.rows:,} rows ÷ {prompts} a generation: {steps.per_epoch:,} steps an epoch{rest}"
