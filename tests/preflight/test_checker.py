@@ -149,10 +149,11 @@ def test_nothing_is_left_running_after_a_cancel(tmp_path: Path) -> None:
         cancel.set()
 
     threading.Thread(target=watch, daemon=True).start()
-    with Checker(cancel=cancel) as alone, pytest.raises(CheckCancelledError):
-        alone.check(config)
-    pid = int((tmp_path / "pid").read_text().rstrip("."))
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    with Checker(cancel=cancel) as alone:
+        with pytest.raises(CheckCancelledError):
+            alone.check(config)
+        pid = int((tmp_path / "pid").read_text().rstrip("."))
+        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_what_the_data_lacks_is_one_sentence(checker: Checker, tmp_path: Path) -> None:

@@ -132,13 +132,19 @@ def test_samples_are_chosen_by_their_tags(
     assert "there are: hard, odd" in capsys.readouterr().err
 
 
-def test_a_recorded_run_is_scored_by_other_functions(
-    tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A run of three steps that has ended."""
     run = RecordedRun(tmp_path / "run")
-    run.advance(2)
+    run.advance(3)
     run.close()
-    words = ["score", f"{file}:short", "--run", str(tmp_path / "run"), "--step", "best", "--json"]
+    return tmp_path / "run"
+
+
+def test_a_recorded_run_is_scored_by_other_functions(
+    recorded: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["score", f"{file}:short", "--run", str(recorded), "--step", "best", "--json"]
     assert main(words) == 0
     body = json.loads(capsys.readouterr().out)
     assert len(body["groups"]) == 1
@@ -146,12 +152,9 @@ def test_a_recorded_run_is_scored_by_other_functions(
 
 
 def test_what_a_query_finds_comes_in_whole_groups_with_the_found_ones_tagged(
-    tmp_path: Path, file: Path, capsys: pytest.CaptureFixture[str]
+    recorded: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = RecordedRun(tmp_path / "run")
-    run.advance(3)
-    run.close()
-    words = ["score", f"{file}:short", "--run", str(tmp_path / "run"), "--json"]
+    words = ["score", f"{file}:short", "--run", str(recorded), "--json"]
     assert main([*words, "--where", "advantage>0 and step>=2"]) == 0
     samples = json.loads(capsys.readouterr().out)["samples"]
     assert {tuple(s["tags"]) for s in samples} == {(), ("found",)}
