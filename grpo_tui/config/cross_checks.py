@@ -13,6 +13,7 @@ from typing import Any
 
 from grpo_tui.config.batch import BATCH_KEYS, batch_findings
 from grpo_tui.config.packages import package_findings
+from grpo_tui.config.paths import LONGEST_HUB_NAME
 from grpo_tui.config.ranges import range_findings
 from grpo_tui.config.section import Section
 from grpo_tui.config.trl_fields import FieldInfo
@@ -22,8 +23,6 @@ from grpo_tui.core.text import one_line
 
 MOST_SHOWN = 120
 """Characters of a name in a message."""
-LONGEST_HUB_NAME = 193
-"""`owner/name`, 96 characters each at most."""
 
 Parts = Mapping[str, Mapping[str, Any]]
 

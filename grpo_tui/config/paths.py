@@ -14,6 +14,8 @@ from pathlib import Path
 
 _FILE_SOURCE = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_][\w.]*)")
 DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+LONGEST_HUB_NAME = 193
+"""`owner/name`, 96 characters each at most."""
 _MODEL_FILES = ("config.json", "adapter_config.json")
 
 

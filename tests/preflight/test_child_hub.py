@@ -144,6 +144,12 @@ def test_offline_is_said_without_asking(asked: Hub, monkeypatch: pytest.MonkeyPa
     assert "HF_HUB_OFFLINE is set" in where.problem
 
 
+def test_a_name_too_long_for_the_hub_is_told_and_not_looked_up(asked: Hub) -> None:
+    for where in (asked.model("x" * 5000), asked.dataset("x" * 5000)):
+        assert where.place == "missing"
+        assert len(where.problem) < 200
+
+
 def test_what_is_cached_whole_needs_no_hub(asked: Hub, tmp_path: Path) -> None:
     snapshot = tmp_path / "hub" / "models--some--cached" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)

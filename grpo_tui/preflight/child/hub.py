@@ -16,6 +16,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from grpo_tui.config.paths import LONGEST_HUB_NAME
+from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Whereabouts
 
 T = TypeVar("T")
@@ -47,6 +49,8 @@ class Hub:
             return _in_folder(name, Path(name))
         if _is_path(name):
             return Whereabouts(name, "missing", problem=f"there is no folder {name}")
+        if len(name) > LONGEST_HUB_NAME:
+            return Whereabouts(name, "missing", problem=_no_name(one_line(name, 80)))
         return self._once("model", name, revision, lambda: _cached_model(name, revision))
 
     def dataset(self, name: str, revision: str = "main") -> Whereabouts:
@@ -55,6 +59,8 @@ class Hub:
             return Whereabouts(name, "folder", name, _size(Path(name), everything=True), 0)
         if _is_path(name):
             return Whereabouts(name, "missing", problem=f"there is no file or folder {name}")
+        if len(name) > LONGEST_HUB_NAME:
+            return Whereabouts(name, "missing", problem=_no_name(one_line(name, 80)))
         return self._once("dataset", name, revision, lambda: _cached_dataset(name))
 
     def _once(
