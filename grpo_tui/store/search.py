@@ -22,6 +22,7 @@ Knows queries and runs; knows no screen.
 
 from __future__ import annotations
 
+import itertools
 import os
 import queue
 import threading
@@ -278,9 +279,12 @@ class _State:
         self._counts = counts
         self._began = began
         self._on_part = on_part
-        by_step = bool(job.found.sort) and job.found.sort[0].field.name == "step"
-        self._tell_at = 0.0 if by_step else began + LATE_S
+        self._by_step = bool(job.found.sort) and job.found.sort[0].field.name == "step"
+        self._tell_at = 0.0 if self._by_step else began + LATE_S
         self._hits: list[Any] = []
+        self._early: dict[int, list[Any]] = {}
+        """Hits of blocks that came back before one that stands before them in the order by step."""
+        self._taken = 0
         self._slow = 0
         self._groups_done = 0
 
@@ -296,19 +300,20 @@ class _State:
         free: queue.SimpleQueue[Scan] = queue.SimpleQueue()
         for scan in scans:
             free.put(scan)
-        running: set[Future[_Answer]] = set()
+        numbers = itertools.count()
+        running: dict[Future[_Answer], int] = {}
         trouble: str | None = None
         with ThreadPoolExecutor(len(scans), "search") as threads:
             while True:
                 full = enough is not None and len(self._hits) >= enough
                 while not full and len(running) < len(scans) and (block := next(blocks, None)) is not None:
-                    running.add(threads.submit(self._scan, free, block))
+                    running[threads.submit(self._scan, free, block)] = next(numbers)
                 if not running:  # the blocks that were begun are the first ones, without a gap
                     return "" if full and next(blocks, None) is not None else None
-                done, running = wait(running, LOOK_S, FIRST_COMPLETED)
-                for future in done:
+                for future in wait(running, LOOK_S, FIRST_COMPLETED).done:
+                    number = running.pop(future)
                     try:
-                        self._take(future.result())
+                        self._take(number, future.result())
                     except ScanFailed as error:
                         trouble = str(error)
                     except ScanStopped:
@@ -330,9 +335,15 @@ class _State:
         finally:
             free.put(scan)
 
-    def _take(self, answer: _Answer) -> None:
+    def _take(self, number: int, answer: _Answer) -> None:
         rows, slow, groups = answer
-        self._hits += rows
+        if self._by_step:
+            self._early[number] = rows
+            while self._taken in self._early:
+                self._hits += self._early.pop(self._taken)
+                self._taken += 1
+        else:
+            self._hits += rows
         self._slow += slow
         self._groups_done += groups
 
@@ -357,6 +368,8 @@ class _State:
 
     def result(self, trouble: str | None) -> Found:
         """What was found; `trouble` as `run` gave it."""
+        while self._early:
+            self._hits += self._early.popitem()[1]
         found = replace(self._gathered(), complete=trouble is None, trouble=trouble or "")
         if trouble is None and self._slow:
             found = replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -22,6 +23,7 @@ from grpo_tui.store.found import Found
 from grpo_tui.store.query_ast import QueryError
 from grpo_tui.store.rollouts import Rollout
 from grpo_tui.store.search import Search
+from grpo_tui.store.search_scan import DirectScan
 from grpo_tui.store.writer import Writer
 
 NAN, INF = math.nan, math.inf
@@ -429,6 +431,31 @@ def test_parts_are_told_on_the_way_and_the_last_one_is_the_whole(search: Search)
     assert all(list(part.ids) == list(whole.ids)[: part.count] for part in parts)
     assert whole.complete
     assert not parts[0].complete
+
+
+@pytest.mark.parametrize("sort", ["step", "-step"])
+def test_a_part_of_a_later_block_waits_for_those_before_it(
+    sort: str, search: Search, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The block that holds the first page comes back last."""
+    rows, others, lock, calls = DirectScan.rows, threading.Event(), threading.Lock(), itertools.count()
+
+    def late(scan: DirectScan, *args: Any) -> tuple[list[Any], int]:
+        with lock:
+            call = next(calls)
+        if call == 0:
+            assert others.wait(10)
+        found = rows(scan, *args)
+        if call == 2:  # begun when the one before it had been taken
+            others.set()
+        return found
+
+    whole = search.find("", sort)
+    monkeypatch.setattr(DirectScan, "rows", late)
+    parts: list[Found] = []
+    assert list(search.find("", sort, on_part=parts.append).ids) == list(whole.ids)
+    assert others.is_set()
+    assert all(list(part.ids) == list(whole.ids)[: part.count] for part in parts)
 
 
 @pytest.mark.parametrize("line", ["", '"wait"', 'text ~ "wait"'])
