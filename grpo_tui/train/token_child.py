@@ -79,17 +79,11 @@ class Child:
         Returns:
             `TokenScores.to_wire`.
         """
-        if beside and not self._beside:
-            self._forget(list(self._loaded))  # what was loaded while the run stood still can be on its GPU
-        self._beside = beside
+        self._stand(beside)
         known = _prepared(RunConfig.from_json(config), beside)
         refuse_images(prompt)
         policy = self._policy(known, checkpoint)
-        template = setting_of(known)("chat_template_kwargs") or {}
-        try:
-            before = prompt_ids(policy, prompt, template)
-        except Exception as error:
-            raise TokensError(f"the prompt cannot be rendered: {refused(error)}") from error
+        before = _rendered(policy, prompt, setting_of(known)("chat_template_kwargs") or {})
         end = None if truncated else end_token(policy.tokenizer, policy.ends)
         found = tokenized(policy.tokenizer, text, end, recorded)
         asked = _Asked(before, found.ids)
@@ -116,6 +110,12 @@ class Child:
             device=policy.device,
             seconds=time.monotonic() - start,
         ).to_wire()
+
+    def _stand(self, beside: bool) -> None:
+        """Where the run went on since the last question, let go of what can be on its GPU."""
+        if beside and not self._beside:
+            self._forget(list(self._loaded))
+        self._beside = beside
 
     def _policy(self, config: RunConfig, checkpoint: str) -> Policy:
         if checkpoint not in self._loaded:
@@ -185,6 +185,13 @@ def _load(config: RunConfig, checkpoint: str) -> Policy:
             error
         )
     return replace(policy, model=model)
+
+
+def _rendered(policy: Policy, prompt: Any, template: Mapping[str, Any]) -> list[int]:
+    try:
+        return prompt_ids(policy, prompt, template)
+    except Exception as error:
+        raise TokensError(f"the prompt cannot be rendered: {refused(error)}") from error
 
 
 def _short(model: str) -> str:
