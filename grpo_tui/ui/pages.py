@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from grpo_tui.core.text import one_line
 from grpo_tui.store.log_reader import LogReader
 from grpo_tui.store.reader import RunReader
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from grpo_tui.store.search import Search
 
 T = TypeVar("T")
+_Failed = Callable[[str], object]
+_Asked = tuple[Callable[["Stores"], Any], Callable[[Any], object], _Failed | None]
 
 
 class Stores:
@@ -82,11 +85,17 @@ class Pages:
 
     def __init__(self, database: Path, deliver: Callable[[Callable[[], object]], object]) -> None:
         self._stores, self._deliver = Stores(database), deliver
-        self._waiting: dict[str, tuple[Callable[[Stores], Any], Callable[[Any], object]]] = {}
+        self._waiting: dict[str, _Asked] = {}
         self._changed = threading.Condition()
         self._stopped = False
 
-    def ask(self, kind: str, question: Callable[[Stores], T], then: Callable[[T], object]) -> None:
+    def ask(
+        self,
+        kind: str,
+        question: Callable[[Stores], T],
+        then: Callable[[T], object],
+        failed: _Failed | None = None,
+    ) -> None:
         """Have a question answered; an older one of the same kind that still waits is given up.
 
         Args:
@@ -94,10 +103,11 @@ class Pages:
             question: Asks the store, in the thread.
             then: Gets the answer, in the thread of the screen; not called when the store cannot be read, nor
                 once `stop` was called: what it would show is another run's by then.
+            failed: Gets a sentence in the place of the answer, when the store cannot be read.
         """
         with self._changed:
             self._waiting.pop(kind, None)
-            self._waiting[kind] = (question, then)
+            self._waiting[kind] = (question, then, failed)
             self._changed.notify()
 
     def stop(self) -> None:
@@ -110,13 +120,15 @@ class Pages:
         """Answer until stopped."""
         try:
             while (asked := self._next()) is not None:
-                question, then = asked
+                question, then, failed = asked
                 try:
                     self._stores.refresh()
                     answer = question(self._stores)
-                except Exception:  # the poller says what is wrong with the file; the next question may do
+                except Exception as error:  # whatever is in the file; the next question may do
                     self._stores.close()
-                    continue
+                    if failed is None:  # the poller says what is wrong with the file
+                        continue
+                    then, answer = failed, _sentence(error)
                 if not self._stopped:
                     self._deliver(partial(self._answer, then, answer))
         finally:
@@ -127,10 +139,17 @@ class Pages:
         if not self._stopped:
             then(answer)
 
-    def _next(self) -> tuple[Callable[[Stores], Any], Callable[[Any], object]] | None:
+    def _next(self) -> _Asked | None:
         with self._changed:
             while not self._waiting and not self._stopped:
                 self._changed.wait()
             if self._stopped:
                 return None
             return self._waiting.pop(next(iter(self._waiting)))
+
+
+def _sentence(error: Exception) -> str:
+    """What keeps a question from its answer, for the person."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no run.db any more"
+    return f"run.db cannot be read: {one_line(str(error) or type(error).__name__, 300)}"

@@ -36,11 +36,14 @@ class CourseLines(LineScroll):
         self.stretches: tuple[Stretch, ...] | None = None
         self.probes: tuple[ProbeStep, ...] = ()
         self.visits: tuple[Visit, ...] = ()
+        self.trouble = ""
 
     def lines(self, width: int) -> list[Line]:
         """As far as it is read."""
         lines: list[Line] = [ruled([[Span("the run over its steps", "title")]], width)]
-        if self.stretches is None:
+        if self.trouble:
+            lines.append([Span(f"  ✗ {one_line(self.trouble, max(20, width - 6))}", "bad")])
+        elif self.stretches is None:
             lines.append([Span("  Looking through the run …", "dim")])
         else:
             found = course_lines(self.stretches, self._names, width)
@@ -94,6 +97,11 @@ class CourseScreen(LeftOnce, Screen[None], Shell):
         """Show what was read of the run."""
         stretches, probes = found
         self._lines.stretches, self._lines.probes = tuple(stretches), tuple(probes)
+        self._lines.changed()
+
+    def take_trouble(self, why: str) -> None:
+        """Say why the run is not shown."""
+        self._lines.trouble = why
         self._lines.changed()
 
     def take_visits(self, visits: Sequence[Visit]) -> None:

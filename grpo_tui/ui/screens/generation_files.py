@@ -55,7 +55,7 @@ class Files(Finding):
             if path is not None:
                 self._write(path, query, what)
 
-        hint = "The ending decides: .jsonl loses nothing, .csv for tables, .md for an issue or a paper."
+        hint = "The ending decides: .jsonl loses nothing, .csv, .md for an issue."
         self._screen.app.push_screen(PathDialog(f"export {what} to", name, _wrong, hint), chosen)
 
     def _scope(self) -> tuple[str | None, str]:
@@ -87,7 +87,7 @@ class Files(Finding):
             self._say(trouble or f"Wrote {what} to {from_here(path)}.", wrong=bool(trouble))
 
         if self.searches is not None:
-            self.searches.ask("export", write, told)
+            self.searches.ask("export", write, told, lambda why: told(f"Not written: {why}."))
 
     def _say(self, words: str, *, wrong: bool = False) -> None:
         severity: Literal["warning", "information"] = "warning" if wrong else "information"

@@ -63,6 +63,8 @@ class Finding(Shell):
     _asked_at = 0.0
     _goes_to: int | None = None
     _looks_again = False
+    _unanswered = False
+    """Whether the store could not be read for the query in force."""
 
     @property
     def _screen(self) -> Screen[Any]:
@@ -119,7 +121,8 @@ class Finding(Shell):
         if pages is None:
             return
         self._cancel.set()
-        cancel = self._cancel = threading.Event()
+        cancel, self._unanswered = threading.Event(), False
+        self._cancel = cancel
         self._asked_at = time.monotonic()
         line, sort = self.line, self.order
         in_parts = not again and not sort and self._goes_to is None
@@ -148,7 +151,14 @@ class Finding(Shell):
             if cancel is self._cancel:
                 self._take(answer)
 
-        pages.ask("find", look, take)
+        def failed(why: str) -> None:
+            if cancel is self._cancel:
+                self._unanswered = True
+                self._screen.query_one(QueryState).searching, self._goes_to = False, None
+                self._screen.query_one(GroupTable).waits = [(), [Span(f"   ✗ {why}", "bad")]]
+                self.cannot_read(why)
+
+        pages.ask("find", look, take, failed)
         self._screen.query_one(QueryState).searching = True
         self._show_state()
 
@@ -161,7 +171,7 @@ class Finding(Shell):
             self._show_state()
             return
         followed = self.follows
-        self.found, self._groups, state.trouble = found, groups, found.trouble
+        self.found, self._groups, state.trouble, state.unread = found, groups, found.trouble, ""
         table.measure(totals)
         nothing = "No completion is recorded yet." if not found.of else "Nothing is found by this query."
         table.waits = [(), [Span(f"   {nothing}", "dim")]]
@@ -213,8 +223,35 @@ class Finding(Shell):
         def take(brought: Sequence[GroupCard | Rollout]) -> None:
             if event.of_completions == table.of_completions:
                 table.take(brought)
+                if not table.unread:
+                    self.cannot_read("")
 
-        self.pages.ask(f"lines {keys[0]}", look, take)
+        def failed(why: str) -> None:
+            if event.of_completions != table.of_completions:
+                return
+            if len(keys) > 1:  # one that is spoilt does not keep the others away
+                for key in keys:
+                    self.on_group_table_wanted(GroupTable.Wanted((key,), of_completions=event.of_completions))
+                return
+            table.fail(keys[0], why)
+            self.cannot_read(why)
+            if keys[0] == table.key:
+                self.show_chosen()
+
+        self.pages.ask(f"lines {keys[0]}", look, take, failed)
+
+    def read_again(self) -> None:
+        """Ask anew for what could not be read; the file may have come back."""
+        if self._unanswered:
+            self.find()
+        self._screen.query_one(GroupTable).ask_again()
+
+    def cannot_read(self, why: str) -> None:
+        """Say beside the query what of the run cannot be read; an empty sentence when all can."""
+        state = self._screen.query_one(QueryState)
+        state.unread = why
+        state.changed()
+        self._screen.query_one(GroupTable).changed()
 
     # -- keys ------------------------------------------------------------------------------------
 

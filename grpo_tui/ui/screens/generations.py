@@ -107,6 +107,7 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
         self._open(self.shell.run_folder)
         self._name_keys()
         self._take_names(view)
+        self.read_again()
         newest = max((group.id for group in view.groups), default=0) if view is not None else 0
         if newest > self.newest:
             self.newest = newest
@@ -156,7 +157,8 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
         """Show what is under the cursor of the list."""
         chosen = self.query_one(GroupTable).selected
         if chosen is None:
-            if self.query_one(GroupTable).key is None:
+            table = self.query_one(GroupTable)
+            if table.key is None or table.key in table.unread:
                 self.show_card(None, 0, frozenset())
         elif isinstance(chosen, GroupCard):
             self._with_hits(chosen, None)
@@ -179,6 +181,7 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
                 "card",
                 lambda s: [group_card(g, totals, s.search.absent()) for g in s.run.groups_by_id([group])],
                 take,
+                self.cannot_read,
             )
 
     def _with_hits(self, card: GroupCard, index: int | None) -> None:
@@ -199,7 +202,7 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
                 first = min(hits, default=0) if index is None else None
                 self.show_card(card, first if self.query_one(CardTable).cursor == 0 else None, hits)
 
-        self.pages.ask("hits", look, take)
+        self.pages.ask("hits", look, take, self.cannot_read)
 
     def go_to_group(self, group: int) -> None:
         """Show a group, in the list when it is there, else alone."""
@@ -229,7 +232,7 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
             else:
                 self.go_to_group(group)
 
-        self.pages.ask("step", lambda stores: stores.run.groups_in_turn(card.id), take)
+        self.pages.ask("step", lambda stores: stores.run.groups_in_turn(card.id), take, self.cannot_read)
 
     def action_generations_group_before(self) -> None:
         """A line up in the list."""
@@ -312,7 +315,7 @@ class GenerationsScreen(Screen[None], CompletionReading, Files):
             stretches = course(stores.run, weights, given_up=screen.left.is_set)
             return stretches, probe_course(stores.run, len(weights))
 
-        searches.ask("course", look, screen.take_run)
+        searches.ask("course", look, screen.take_run, screen.take_trouble)
 
     # -- parts -----------------------------------------------------------------------------------
 

@@ -55,6 +55,8 @@ class GroupTable(CursorList, inherit_bindings=False):
         self._keys: Sequence[int] = ()
         self._known: OrderedDict[int, GroupCard | Rollout] = OrderedDict()
         self._asked: set[int] = set()
+        self.unread: dict[int, str] = {}
+        """Why lines that were asked for were not brought."""
         self.of_completions = False
         self.totals: tuple[float, float] | None = None
         self.waits: list[Line] = []
@@ -86,6 +88,7 @@ class GroupTable(CursorList, inherit_bindings=False):
             self._known.clear()
         self._keys, self.of_completions = keys, of_completions
         self._asked.clear()
+        self.unread.clear()
         self.put(_place(keys, wanted) or 0)
 
     def measure(self, totals: tuple[float, float] | None) -> None:
@@ -99,6 +102,7 @@ class GroupTable(CursorList, inherit_bindings=False):
         self._keys, self.totals = (), None
         self._known.clear()
         self._asked.clear()
+        self.unread.clear()
         self.cursor = 0
         self.changed()
 
@@ -109,6 +113,7 @@ class GroupTable(CursorList, inherit_bindings=False):
             self._known[one.id] = one
             self._known.move_to_end(one.id)
             self._asked.discard(one.id)
+            self.unread.pop(one.id, None)
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
         self.changed()
@@ -123,6 +128,16 @@ class GroupTable(CursorList, inherit_bindings=False):
         if wanted:
             self._asked.update(wanted)
             self.post_message(self.Wanted(wanted, of_completions=self.of_completions))
+
+    def fail(self, key: int, why: str) -> None:
+        """Say in its line why it was not brought."""
+        self.unread[key] = why
+        self.changed()
+
+    def ask_again(self) -> None:
+        """Ask anew for what could not be brought."""
+        self._asked -= self.unread.keys()
+        self.ask()
 
     def go_to(self, key: int) -> bool:
         """Put the cursor on it; False when it is not in the list."""
@@ -163,7 +178,7 @@ class GroupTable(CursorList, inherit_bindings=False):
         if not self._keys:
             return self.waits
         # All that a line depends on stands still here: lines are compared with what they were before.
-        keys, known, totals = self._keys, dict(self._known), self.totals
+        keys, known, unread, totals = self._keys, dict(self._known), dict(self.unread), self.totals
         cursor, focused = self.cursor, self.has_focus
 
         def line(number: int) -> Line:
@@ -171,7 +186,9 @@ class GroupTable(CursorList, inherit_bindings=False):
             tail = " selected" if number == cursor and focused else ""
             head = Span("❙" if number == cursor else " ", "accent" + tail)
             if one is None:
-                return [head, Span(pad("…", width - 1), "dim" + tail)]
+                why = unread.get(keys[number])
+                word, role = ("…", "dim") if why is None else (f"✗ {why}", "bad")
+                return [head, Span(pad(word, width - 1), role + tail)]
             if isinstance(one, GroupCard):
                 return [head, *group_spans(one, totals, width - 1, tail)]
             return [head, *completion_spans(one, width - 1, tail)]

@@ -20,14 +20,16 @@ class QueryState(LinePane):
     found = Found()
     line = ""
     trouble = ""
+    unread = ""
+    """What of the run cannot be read."""
     searching = False
     newer = False
     """Whether the run has moved on while a person reads further down."""
 
     def lines(self, width: int, height: int) -> list[Line]:
         """Right beside the query."""
-        if self.trouble:
-            return [[Span(" ✗ ", "bad"), Span(one_line(self.trouble, max(1, width - 4)), "bad")]]
+        if trouble := self.trouble or self.unread:
+            return [[Span(" ✗ ", "bad"), Span(one_line(trouble, max(1, width - 4)), "bad")]]
         found = self.found
         parts: list[tuple[int, Line]] = []
         if self.searching and (found.seconds > 0.3 or found.searched < found.of):
