@@ -17,10 +17,9 @@ from grpo_tui.rewards.samples import read_jsonl
 from grpo_tui.rewards.templates import Task
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.rewards_wish import RewardsWish
-from grpo_tui.ui.screens.choosing import WordsDialog
+from grpo_tui.ui.screens.choosing import PathDialog, WordsDialog
 from grpo_tui.ui.screens.reward_growing import NewFileDialog, NextRewardScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
-from grpo_tui.ui.screens.rewards_dialogs import SaveDialog
 from tests.ui.conftest import app_on, shown, until
 from tests.ui.recorded_run import NOW
 from tests.ui.test_rewards_pane import app_for, scored
@@ -116,6 +115,9 @@ async def test_tags_are_given_shown_found_written_and_kept(tmp_path: Path) -> No
         await until(pilot, lambda: isinstance(app.screen, WordsDialog))
         await pilot.press(*"#hard, odd", "enter")
         await until(pilot, lambda: "wrong #hard #odd" in shown(app))
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "wrong# " in shown(app))
+        await pilot.resize_terminal(120, 40)
         assert screen.report.scored.functions[0].scores == scores
         await pilot.press("slash")
         await until(pilot, lambda: isinstance(app.screen, WordsDialog))
@@ -127,12 +129,12 @@ async def test_tags_are_given_shown_found_written_and_kept(tmp_path: Path) -> No
         await pilot.press("escape")
         await until(pilot, lambda: "by prompt" in shown(app))
         await pilot.press("w")
-        await until(pilot, lambda: isinstance(app.screen, SaveDialog))
+        await until(pilot, lambda: isinstance(app.screen, PathDialog))
         app.screen.query_one(Input).value = str(tmp_path / "s.jsonl")
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is screen)
         await pilot.press("w")
-        await until(pilot, lambda: isinstance(app.screen, SaveDialog))
+        await until(pilot, lambda: isinstance(app.screen, PathDialog))
         app.screen.query_one(Input).value = str(tmp_path / "s.jsonl")
         await pilot.press("enter")
         await until(pilot, lambda: "enter once more replaces s.jsonl" in shown(app))

@@ -235,18 +235,30 @@ class PathDialog(LeftOnce, ModalScreen[Path]):
         value: the name to begin with.
         check: why a path will not do, empty when it will.
         hint: a sentence below the field.
+        does: what enter does, in a word.
+        replaces: whether a file that is there is replaced, after a second enter.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = CLOSE
 
-    def __init__(self, title: str, value: str, check: Callable[[Path], str], hint: str = "") -> None:
+    def __init__(
+        self,
+        title: str,
+        value: str,
+        check: Callable[[Path], str],
+        hint: str = "",
+        *,
+        does: str = "write",
+        replaces: bool = False,
+    ) -> None:
         super().__init__()
         self._title, self._value, self._check, self._hint = title, value, check, hint
+        self._does, self._replaces, self._warned = does, replaces, ""
 
     def compose(self) -> ComposeResult:
         """A field."""
         with Vertical(classes="dialog"):
-            yield DialogTitle(one_line(self._title, 50), "enter choose   esc back")
+            yield DialogTitle(one_line(self._title, 50), f"enter {self._does}   esc back")
             yield Input(value=to_edit(self._value), id="path", select_on_focus=False)
             yield DialogText([[Span(f" {self._hint}", "dim")]], id="word")
 
@@ -260,12 +272,19 @@ class PathDialog(LeftOnce, ModalScreen[Path]):
         path = Path(text).expanduser()
         wrong = self._check(path) if text else "type the name of a file"
         if wrong:
-            room = max(20, min(self.app.size.width, 76) - 8)
-            lines: list[Line] = [[Span(f" ✗ {row}" if n == 0 else f"   {row}", "bad")]
-                                 for n, row in enumerate(wrapped(one_line(wrong), room))]  # fmt: skip
-            self.query_one("#word", DialogText).tell(lines)
+            self._say("✗", wrong, "bad")
+        elif self._replaces and path.exists() and self._warned != text:
+            self._warned = text
+            word = f"it is there already; enter once more replaces {one_line(path.name, 24)}"
+            self._say("⚠", word, "attention")
         else:
             self.dismiss(path)
+
+    def _say(self, sign: str, word: str, role: str) -> None:
+        room = max(20, min(self.app.size.width, 76) - 8)
+        rows = wrapped(one_line(word), room)
+        lines: list[Line] = [[Span(f" {' ' if n else sign} {row}", role)] for n, row in enumerate(rows)]
+        self.query_one("#word", DialogText).tell(lines)
 
     def action_close(self) -> None:
         """Choose nothing."""

@@ -173,7 +173,8 @@ class ConfigFiles(ConfigFindings):
 
         begin = from_here(draft.path if draft.path is not None else wish.path)
         hint = "names in the config are looked up beside it"
-        self.app.push_screen(PathDialog("save as", begin, config_paths.not_writable, hint), given)
+        dialog = PathDialog("save as", begin, config_paths.not_writable, hint, does="save")
+        self.app.push_screen(dialog, given)
 
     def _write_as(self, path: Path, then: Callable[[], None] | None, *, force: bool) -> None:
         from grpo_tui.config.draft import ChangedOnDiskError

@@ -75,7 +75,7 @@ class ConfigOpening(ConfigFiles):
 
         if file == Path():
             self.app.push_screen(
-                PathDialog("open a config", "", config_paths.not_readable), self._chosen_file
+                PathDialog("open a config", "", config_paths.not_readable, does="open"), self._chosen_file
             )
         else:
             self.open_wish(ConfigWish(file))

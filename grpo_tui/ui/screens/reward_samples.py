@@ -144,7 +144,7 @@ class SampleEditing(Shell):
     def action_rewards_write(self) -> None:
         """Write the samples to a JSONL file, tags and all."""
         from grpo_tui.rewards.samples import save_jsonl
-        from grpo_tui.ui.screens.rewards_dialogs import SaveDialog
+        from grpo_tui.ui.screens.choosing import PathDialog
 
         if self.chosen_sample() is None:
             return
@@ -163,7 +163,11 @@ class SampleEditing(Shell):
 
         origin = self.origin
         name = origin.file if origin is not None and origin.file is not None else Path("samples.jsonl")
-        self._pane.app.push_screen(SaveDialog(name.with_suffix(".jsonl")), named)
+        hint = "JSONL, tags kept; grpo-tui score CONFIG --samples FILE reads it."
+        dialog = PathDialog(
+            "write the samples", str(name.with_suffix(".jsonl")), _no_file, hint, replaces=True
+        )
+        self._pane.app.push_screen(dialog, named)
 
     def action_rewards_keep(self) -> None:
         """Keep the sample as a case, with what it gets now."""
@@ -253,3 +257,10 @@ class SampleEditing(Shell):
 def _kind_of(sample: Sample) -> str:
     """What was gold or wrong is no longer known to be, once it is changed."""
     return sample.kind if sample.kind in ("", YOURS) else YOURS
+
+
+def _no_file(path: Path) -> str:
+    """Why samples cannot be written there, empty when they can."""
+    if path.is_dir() or not path.parent.is_dir():
+        return f"{one_line(from_here(path), 50)} is no name of a file here"
+    return ""

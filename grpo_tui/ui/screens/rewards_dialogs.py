@@ -20,8 +20,9 @@ from grpo_tui.rewards.sources import Origin
 from grpo_tui.store.query_ast import QueryError
 from grpo_tui.store.query_text import read_query
 from grpo_tui.ui.opened import LeftOnce
-from grpo_tui.ui.paint import Line, Span, pad
+from grpo_tui.ui.paint import Span
 from grpo_tui.ui.rows import CursorList
+from grpo_tui.ui.screens.choosing import Choice, Choices
 from grpo_tui.ui.screens.dialogs import CLOSE, DialogText, DialogTitle
 
 
@@ -113,78 +114,6 @@ class WeightDialog(LeftOnce, ModalScreen[float]):
         self.dismiss(None)
 
 
-class SaveDialog(LeftOnce, ModalScreen[Path]):
-    """The name of a file to write; one that is there is replaced after a second enter."""
-
-    BINDINGS: ClassVar[list[BindingType]] = CLOSE
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
-        self._warned = ""
-
-    def compose(self) -> ComposeResult:
-        """A field with a name in it."""
-        with Vertical(classes="dialog"):
-            yield DialogTitle("write the samples", "enter write   esc back")
-            yield Input(value=str(self._path), id="save-file")
-            text = " JSONL, a sample a line, tags kept; grpo-tui score CONFIG --samples FILE reads it."
-            yield DialogText([[Span(text, "dim")]], id="word")
-
-    def on_mount(self) -> None:
-        """Ready to type."""
-        self.query_one(Input).focus()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Hand the name back, once it is sure."""
-        text = event.value.strip()
-        path = Path(text).expanduser()
-        if not text or path.is_dir() or not path.parent.is_dir():
-            word = (
-                f"✗ {one_line(text, 50)} is no name of a file here." if text else "Type the name of a file."
-            )
-        elif path.exists() and self._warned != text:
-            self._warned = text
-            word = f"⚠ It is there already; enter once more replaces {one_line(path.name, 24)}."
-        else:
-            self.dismiss(path)
-            return
-        self.query_one("#word", DialogText).tell([[Span(f" {word}", "attention")]])
-
-    def action_close(self) -> None:
-        """Write nothing."""
-        self.dismiss(None)
-
-
-class SourceChoices(CursorList):
-    """The places that samples can come from."""
-
-    def __init__(self, choices: list[tuple[str, str, Origin]]) -> None:
-        super().__init__()
-        self.choices = choices
-        self.styles.height = len(choices)
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self.choices)
-
-    def lines(self, width: int) -> list[Line]:
-        """A name and what it is."""
-        lines: list[Line] = []
-        for place, (name, what, _) in enumerate(self.choices):
-            here = place == self.cursor and self.has_focus
-            tail = " selected" if here else ""
-            lines.append(
-                [
-                    Span("❙ " if here else "  ", "accent" + tail),
-                    Span(pad(name, 24), "strong" + tail),
-                    Span(pad(what, max(1, width - 26)), "dim" + tail),
-                ]
-            )
-        return lines
-
-
 class SourceDialog(LeftOnce, ModalScreen[Origin]):
     """Where the samples shall come from.
 
@@ -200,16 +129,16 @@ class SourceDialog(LeftOnce, ModalScreen[Origin]):
         rows = "rows of the dataset" if dataset else "made-up questions"
         self._run = run
         self._choices = [
-            ("gold and wrong answers", f"of 4 {rows}", Origin("gold")),
-            ("more of them", f"of 16 {rows}", Origin("gold", rows=16)),
-            ("probes", "completions that try to fool a reward", Origin("probes")),
+            Choice("gold and wrong answers", f"of 4 {rows}", Origin("gold")),
+            Choice("more of them", f"of 16 {rows}", Origin("gold", rows=16)),
+            Choice("probes", "completions that try to fool a reward", Origin("probes")),
         ]
         if run is not None:
             name = one_line(run.name, 30)
             self._choices += [
-                ("newest step", f"of {name}", Origin("run", run=run)),
-                ("best group", f"of {name}, by its mean", Origin("run", run=run, step="best")),
-                ("worst group", f"of {name}, by its mean", Origin("run", run=run, step="worst")),
+                Choice("newest step", f"of {name}", Origin("run", run=run)),
+                Choice("best group", f"of {name}, by its mean", Origin("run", run=run, step="best")),
+                Choice("worst group", f"of {name}, by its mean", Origin("run", run=run, step="worst")),
             ]
 
     def compose(self) -> ComposeResult:
@@ -221,18 +150,18 @@ class SourceDialog(LeftOnce, ModalScreen[Origin]):
             others.append(" Once a run is open (1), what it wrote is offered too.")
         with Vertical(classes="dialog"):
             yield DialogTitle("samples from", "enter choose   tab file   esc back")
-            yield SourceChoices(self._choices)
+            yield Choices(self._choices, 0)
             yield DialogText([(), *([Span(other, "dim")] for other in others)])
             yield Input(placeholder="samples.jsonl", id="source-file")
             yield DialogText([()], id="word")
 
     def on_mount(self) -> None:
         """Start with the choices."""
-        self.query_one(SourceChoices).focus()
+        self.query_one(Choices).focus()
 
     def on_cursor_list_opened(self, event: CursorList.Opened) -> None:
         """Hand the choice back."""
-        self.dismiss(self._choices[event.place][2])
+        self.dismiss(self._choices[event.place].value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Hand a file or a step back, or say that there is none."""
