@@ -301,7 +301,7 @@ class ConfigScreen(ConfigStart):
         """All that is known of the field."""
         name = self.chosen_name()
         if name is not None:
-            self.app.push_screen(TextScreen(name, self.whole_help(name)))
+            self.app.push_screen(TextScreen(name, self.whole_help(name), prose=True))
 
     def action_config_copy(self) -> None:
         """The field with its value."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from grpo_tui.core.text import wrapped
-from grpo_tui.ui.actions import ACTIONS
+from grpo_tui.ui.actions import ACTIONS, Action
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
 from grpo_tui.ui.screens.dialogs import DialogTitle
@@ -61,20 +62,26 @@ class HelpLines(LineScroll):
             lines.append(ruled([[Span(title, "title")]], width))
             for action in ACTIONS:
                 if action.pane == pane and action.key:
-                    asks = "  asks once" if action.dangerous else ""
-                    lines.append(
-                        [
-                            Span(f" {pad(action.key_shown, 8)}", "key"),
-                            Span(action.help),
-                            Span(asks, "attention"),
-                        ]
-                    )
+                    lines += _key_lines(action, max(10, width - 10))
             lines.append(())
         lines.append(ruled([[Span("what the words mean", "title")]], width))
         room = max(10, width - 18)
         for word, meaning in WORDS:
             lines += _wrapped(word, meaning, room)
         return lines
+
+
+def _key_lines(action: Action, room: int) -> list[Line]:
+    rows = wrapped(action.help, room)
+    lines: list[Line] = [
+        [Span(" " + pad(action.key_shown if number == 0 else "", 8), "key"), Span(row)]
+        for number, row in enumerate(rows)
+    ]
+    if action.dangerous:
+        asks = Span("  asks once", "attention")
+        fits = cell_len(rows[-1]) + cell_len(asks.text) <= room
+        lines[-1:] = [[*lines[-1], asks]] if fits else [lines[-1], [Span(" " * 7), asks]]
+    return lines
 
 
 def _wrapped(word: str, meaning: str, room: int) -> list[Line]:

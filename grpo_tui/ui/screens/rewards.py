@@ -177,7 +177,7 @@ class RewardsScreen(Screen[None], SampleEditing, WeightMoving, RewardGrowing):
         """Show what the model does before any training; its answers stand behind it as samples."""
         if self.app.screen is self:
             text = whole(message.found, message.generated, min(self.app.size.width - 10, 110))
-            self.app.push_screen(TextScreen("baseline", text))
+            self.app.push_screen(TextScreen("baseline", text, prose=True))
 
     def on_case_kept(self, message: CaseKept) -> None:
         """Say where it went."""
