@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 
 from grpo_tui.core.statistics import mean
-from grpo_tui.core.text import one_line
+from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import MISSING, compact, fixed, plural, within
 from grpo_tui.present.train_view import Span
 from grpo_tui.rewards.what_if import WhatIf
@@ -17,12 +17,13 @@ MOST_GROUPS = 200
 
 def what_if_lines(found: WhatIf, width: int, most: int = MOST_GROUPS) -> list[Line]:
     """The functions, what it comes to, and the groups that turn most, in lines of at most `width` cells."""
-    return [*_functions(found, width), [], *_sums(found), [], *_groups(found, width, most)]
+    return [*_functions(found, width), [], *_sums(found, width), [], *_groups(found, width, most)]
 
 
 def _functions(found: WhatIf, width: int) -> list[Line]:
     name_w = max(12, min(32, width - 48))
-    head = f"  {'function':{name_w}}{'then':>9}{'now':>9}   completions that get another score"
+    what = "completions that get another score" if width >= name_w + 57 else "get another score"
+    head = f"  {'function':{name_w}}{'then':>9}{'now':>9}   {what}"
     lines: list[Line] = [[(head, "dim")]]
     for turn in found.functions:
         words, role = plural(turn.changed, "completion"), "text" if turn.changed else "dim"
@@ -42,7 +43,7 @@ def _functions(found: WhatIf, width: int) -> list[Line]:
     return lines
 
 
-def _sums(found: WhatIf) -> list[Line]:
+def _sums(found: WhatIf, width: int) -> list[Line]:
     groups = len(found.groups)
     rank = MISSING if found.correlation is None else fixed(found.correlation, 3)
     lines: list[Line] = [
@@ -54,19 +55,25 @@ def _sums(found: WhatIf) -> list[Line]:
         [
             ("  ", "text"),
             (f"{found.reordered:,}", "strong"),
-            (f" of {plural(groups, 'group')} change their order; ", "text"),
+            (f" of {plural(groups, 'group')} change their order", "text"),
+        ],
+        [
+            ("  ", "text"),
             (f"{found.alive:,}", "strong"),
             (" that taught nothing would teach, ", "text"),
             (f"{found.dead:,}", "strong"),
             (" would teach nothing any more", "text"),
         ],
         [
-            ("  rank correlation of the advantages, then and now ", "text"),
+            ("  rank correlation of the advantages ", "text"),
             (rank, "strong"),
             ("   1 is the same order, 0 none", "dim"),
         ],
     ]
-    return lines + [[(f"  ⚠ {one_line(note, 200)}", "attention")] for note in found.notes]
+    for note in found.notes:
+        rows = wrapped(one_line(note), max(20, width - 5))
+        lines += [[(f"  {' ' if number else '⚠'} {row}", "attention")] for number, row in enumerate(rows)]
+    return lines
 
 
 def _groups(found: WhatIf, width: int, most: int) -> list[Line]:
