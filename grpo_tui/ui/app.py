@@ -135,9 +135,10 @@ class GrpoApp(OutwardApp):
         Textual would read all styles anew for it, twice: a fifth of the time until the pane is shown.
         """
         found, mounted = super()._get_screen(screen)
-        shown, newest = self._screen_stacks.get(self._current_mode), self._css_update_count
-        if found._css_update_count < 0 and shown and shown[-1]._css_update_count in (-1, newest):
-            found._css_update_count = newest
+        with contextlib.suppress(AttributeError, TypeError):  # a Textual that counts otherwise reads all anew
+            shown, newest = self._screen_stacks.get(self._current_mode), self._css_update_count
+            if found._css_update_count < 0 and shown and shown[-1]._css_update_count in (-1, newest):
+                found._css_update_count = newest
         return found, mounted
 
     def get_driver_class(self) -> type[Driver]:

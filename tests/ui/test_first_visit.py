@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from textual.app import App
 from textual.css.stylesheet import Stylesheet
 
+from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.theme import NAMES
 from tests.ui.conftest import app_on, opened
 from tests.ui.recorded_run import RecordedRun
@@ -55,3 +57,14 @@ async def test_a_first_visit_reads_no_styles_anew(run: RecordedRun, monkeypatch:
         app.theme = NAMES["light"]
         await pilot.pause()
         assert read
+
+
+@pytest.mark.parametrize("lacks", ["_screen_stacks", "_css_update_count"])
+def test_a_textual_that_counts_otherwise_reads_the_styles_anew(
+    lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = GrpoApp([], None)
+    got = (object(), object())
+    monkeypatch.setattr(App, "_get_screen", lambda self, screen: got)
+    monkeypatch.delattr(app, lacks, raising=False)
+    assert app._get_screen("any") == got  # type: ignore[arg-type]
