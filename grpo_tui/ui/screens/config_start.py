@@ -276,7 +276,7 @@ class ConfigStart(ConfigOpening):
             return
         config = evaluation.inspected.config
         if config is None:
-            self.app.notify("The config names no data that can be read yet: F lists why.", markup=False)
+            self.app.notify("An error of the config stands before its data: F lists it.", markup=False)
             return
         from grpo_tui.ui.screens.data import DataScreen
 

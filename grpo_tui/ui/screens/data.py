@@ -280,6 +280,8 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     def action_data_figures(self) -> None:
         """All rows in figures, or one row."""
         self._figures = not self._figures
+        if self._figures and (self._checked is None or self._checked.facts.data is None):
+            self.app.notify("The rows are still being looked at; their figures follow.", markup=False)
         self.show()
         self.query_one(DataLines).scroll_to(y=0, animate=False)
 

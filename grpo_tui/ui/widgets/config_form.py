@@ -106,7 +106,7 @@ class ConfigForm(CursorList, inherit_bindings=False):
             row = rows[place]
             here = place == cursor and focused
             if isinstance(row, GroupRow):
-                return group_line(row, width, here=here, searched=bool(words))
+                return group_line(row, width, here=here, at=place == cursor, searched=bool(words))
             return field_line(row, width, name_w, here=here, at=place == cursor)
 
         return LazyLines(len(rows), line)
@@ -124,14 +124,15 @@ def _label(row: FormRow) -> str:
     return row.name if isinstance(row, FieldRow) else f"─ {row.title}"
 
 
-def group_line(row: GroupRow, width: int, *, here: bool, searched: bool) -> Line:
+def group_line(row: GroupRow, width: int, *, here: bool, at: bool, searched: bool) -> Line:
     """The ruled title of a group, and how many of its fields show."""
     if row.shown == row.all:
         count = f"{row.all}"
     else:
         count = f"{row.shown} of {row.all}" + ("" if searched or not here else ", enter shows all")
     role = "title selected" if here else "title"
-    return ruled([[Span(row.title, role)], [Span(count, "dim")]], width)
+    line = ruled([[Span(row.title, role)], [Span(count, "dim")]], width)
+    return [Span("❙ ", "accent" if here else "dim"), *line[1:]] if at else line
 
 
 def field_line(row: FieldRow, width: int, name_w: int, *, here: bool, at: bool) -> Line:

@@ -53,8 +53,6 @@ class TableLayout:
 
 def table_layout(view: RewardsView, width: int, chosen: int) -> TableLayout:
     """Lay the columns out; where not all fit, the chosen function and those that count most stay."""
-    kind = min(22 if width >= 110 else 8, max((cell_len(row.kind) for row in view.rows), default=0))
-    kind += 1 if kind else 0
     widths = {
         k: max(
             cell_len(heading(view, k, width)) + 2,
@@ -63,7 +61,12 @@ def table_layout(view: RewardsView, width: int, chosen: int) -> TableLayout:
         )
         for k, column in enumerate(view.columns)
     }
-    room = width - 2 - kind - LEAST_TEXT - TOTAL_W - ADVANTAGE_W
+    room = width - 2 - LEAST_TEXT - TOTAL_W - ADVANTAGE_W
+    kind = min(22 if width >= 110 else 8, max((cell_len(row.kind) for row in view.rows), default=0))
+    if kind + sum(widths.values()) >= room:  # tags hide no function
+        kind = min(kind, max((cell_len(_short(row.kind)) for row in view.rows), default=0))
+    kind += 1 if kind else 0
+    room -= kind
     kept: list[int] = []
     for k in sorted(widths, key=lambda k: _rank(view, k, chosen)):
         if widths[k] <= room:
@@ -73,6 +76,12 @@ def table_layout(view: RewardsView, width: int, chosen: int) -> TableLayout:
     used = sum(w for _, w in columns) + TOTAL_W + ADVANTAGE_W + 2 + kind
     text = max(4, min(width - used, max(view.text_w + 1, PROMPT_W - used)))
     return TableLayout(kind, text, columns, len(view.columns) - len(kept), used + text)
+
+
+def _short(kind: str) -> str:
+    """What is known of a sample without the names of its tags: `gold#`."""
+    plain, mark, _ = kind.partition(" #")
+    return plain + mark.strip()
 
 
 def _rank(view: RewardsView, k: int, chosen: int) -> tuple[bool, bool, bool, float]:
@@ -248,7 +257,8 @@ def sample_line(view: RewardsView, row: SampleRow, laid: TableLayout, *, here: b
     tail = " selected" if here and focused else ""
     line = [Span("❙ " if here else "  ", "accent" + tail)]
     if laid.kind:
-        line.append(Span(pad(row.kind, laid.kind - 1) + " ", "dim" + tail))
+        kind = row.kind if cell_len(row.kind) < laid.kind else _short(row.kind)
+        line.append(Span(pad(kind, laid.kind - 1) + " ", "dim" + tail))
     text = fitted(row.text, laid.text) if row.text.strip() else "(empty)" if not row.text else "(white space)"
     line.append(Span(pad(text, laid.text), ("text" if row.text.strip() else "dim") + tail))
     for k, width in laid.columns:
