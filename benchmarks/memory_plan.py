@@ -1,10 +1,12 @@
-"""What the plan says of memory against what runs really take, on the CPU.
+"""What the plan says of memory against what runs really take.
 
-    python benchmarks/memory_plan.py [--only NAME]
+    python benchmarks/memory_plan.py [--only NAME]     on the CPU: models of some ten million weights
+    python benchmarks/memory_plan.py --cuda            on a GPU: models of half a billion and more
 
-Models of some ten million random weights are made and trained for two steps, each in a process of its own,
-and the peak of its resident memory is compared with the plan. It holds what the C allocator keeps
-too.
+Models of random weights are made and trained for two steps, each in a process of its own, and the peak of its
+memory is compared with the plan: resident memory, with what the C allocator keeps, or what torch has reserved
+on the GPU and the driver's context. The last column compares the run's own: without the libraries, on a GPU
+without the context, the allocator's share and what torch reserves and does not use.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.cli.smoke import taken_bytes
 from grpo_tui.config.plan import Device, Plan, Surroundings, plan, read_shape
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG
@@ -28,7 +31,6 @@ STEPS = 2
 PROMPT = "What is 7 + 15? " * 8
 REWARDS = "def length(completions, **kwargs):\n    return [float(len(str(c)) % 7) for c in completions]\n"
 COMMON: dict[str, Any] = {
-    "use_cpu": True,
     "max_steps": STEPS,
     "save_strategy": "no",
     "report_to": "none",
@@ -37,6 +39,9 @@ COMMON: dict[str, Any] = {
     "per_device_train_batch_size": 8,
     "learning_rate": 1e-6,
 }
+SHORT: dict[str, Any] = {"use_cpu": True}
+LONG: dict[str, Any] = {"bf16": True, "max_completion_length": 512, "num_generations": 8}
+ADAPTER: dict[str, Any] = {"dtype": "bfloat16", "use_peft": True, "lora_target_modules": ["all-linear"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,27 @@ TRIALS = (
 )
 
 
+CUDA_TRIALS = (
+    Trial("float32 under bf16, checkpointing", sizes(896, 24, 151_936), LONG),
+    Trial(
+        "the same without checkpointing, batch 16",
+        sizes(896, 24, 151_936),
+        {**LONG, "gradient_checkpointing": False, "per_device_train_batch_size": 16},
+    ),
+    Trial(
+        "bfloat16, reference, accumulated",
+        sizes(896, 24, 151_936),
+        {**LONG, "dtype": "bfloat16", "beta": 0.04, "gradient_accumulation_steps": 2},
+    ),
+    Trial("bfloat16, LoRA, checkpointing", sizes(1536, 28, 151_936), {**LONG, **ADAPTER}),
+    Trial(
+        "bfloat16, LoRA, without, batch 16",
+        sizes(1536, 28, 151_936),
+        {**LONG, **ADAPTER, "gradient_checkpointing": False, "per_device_train_batch_size": 16},
+    ),
+)
+
+
 def make_model(folder: Path, body: dict[str, int]) -> None:
     """Write random weights with the tokenizer of the demonstration; a process of its own imports torch."""
     code = (
@@ -103,7 +129,7 @@ def make_model(folder: Path, body: dict[str, int]) -> None:
             shutil.copy(file, folder)
 
 
-def run(trial: Trial, root: Path) -> tuple[Plan, dict[str, Any]]:
+def run(trial: Trial, root: Path, common: dict[str, Any]) -> tuple[Plan, dict[str, Any]]:
     """Plan a trial and train it; returns the plan and what was measured."""
     model = root / "model"
     make_model(model, trial.model)
@@ -113,7 +139,7 @@ def run(trial: Trial, root: Path) -> tuple[Plan, dict[str, Any]]:
     section = {"dataset": "rows.jsonl", "rewards": [{"source": "rewards.py:length"}]}
     config = root / "trial.yaml"  # JSON is YAML
     config.write_text(
-        json.dumps({**COMMON, **trial.config, "model_name_or_path": "model", "grpo_tui": section})
+        json.dumps({**common, **trial.config, "model_name_or_path": "model", "grpo_tui": section})
     )
     folder = root / "run"
     words = [sys.executable, "-m", "grpo_tui", "train", config, "--run-dir", folder, "--headless", "--force"]
@@ -123,9 +149,9 @@ def run(trial: Trial, root: Path) -> tuple[Plan, dict[str, Any]]:
     reader = RunReader(folder / "run.db")
     measured, prompt = reader.fact("peak_memory"), len(PROMPT) + 2
     reader.close()
-    around = Surroundings(
-        model=read_shape(str(model)), prompt_tokens=prompt, device=Device("CPU", 1 << 40, "cpu")
-    )
+    on_gpu = measured["device"] == "cuda"
+    device = Device(measured["name"], measured["total_bytes"]) if on_gpu else Device("CPU", 1 << 40, "cpu")
+    around = Surroundings(model=read_shape(str(model)), prompt_tokens=prompt, device=device)
     return plan(load_config(config), around), measured
 
 
@@ -136,12 +162,13 @@ def main() -> None:
     )
     parser.add_argument("--only", help="trials whose name holds this")
     parser.add_argument("--parts", action="store_true", help="each part of the plan too")
+    parser.add_argument("--cuda", action="store_true", help="on the GPU, with models that fill it")
     parsed = parser.parse_args()
-    print(f"{'':38} parameters    planned   measured   ratio  without libraries")
-    for trial in TRIALS:
+    print(f"{'':42} parameters    planned   measured   ratio  the run's own")
+    for trial in CUDA_TRIALS if parsed.cuda else TRIALS:
         if not parsed.only or parsed.only in trial.name:
             with tempfile.TemporaryDirectory() as folder:
-                made, measured = run(trial, Path(folder))
+                made, measured = run(trial, Path(folder), COMMON if parsed.cuda else {**COMMON, **SHORT})
             show(trial.name, made, measured, parts=parsed.parts)
 
 
@@ -150,12 +177,15 @@ def show(name: str, made: Plan, measured: dict[str, Any], *, parts: bool) -> Non
     memory, model = made.memory, made.model
     assert memory is not None
     assert model is not None
-    libraries = next(part.bytes for part in memory.parts if part.name == "process")
-    planned, taken = memory.peak_bytes, measured["resident_bytes"]
-    alone = (taken - measured["libraries_bytes"]) / (planned - libraries)
+    planned, taken = memory.peak_bytes, taken_bytes(measured, made)
+    assert taken is not None
+    on_gpu = measured["device"] == "cuda"
+    not_own = ("process", "allocator") if on_gpu else ("process",)
+    own = planned - sum(part.bytes for part in memory.parts if part.name in not_own)
+    alone = (measured["peak_bytes"] if on_gpu else taken - measured["libraries_bytes"]) / own
     print(
-        f"{name:38} {model.parameters / 1e6:8.1f} M {planned / 1e6:7.0f} MB {taken / 1e6:7.0f} MB"
-        f" {taken / planned:7.2f} {alone:18.2f}",
+        f"{name:42} {model.parameters / 1e6:8.1f} M {planned / 1e6:7.0f} MB {taken / 1e6:7.0f} MB"
+        f" {taken / planned:7.2f} {alone:14.2f}",
         flush=True,
     )
     if not parts:

@@ -43,7 +43,9 @@ class Run:
         self.folder, self.files = folder, RunFolder(folder)
         self._report, self._env = report, env
 
-    def program(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    def program(
+        self, *words: str | Path, limit_s: float = COMMAND_S + 30
+    ) -> subprocess.CompletedProcess[str]:
         """Run one command of the program and wait for it.
 
         Raises:
@@ -53,7 +55,7 @@ class Run:
             done = subprocess.run(
                 [sys.executable, "-m", "grpo_tui", *map(str, words)],
                 capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=ROOT, env=self._env,
-                timeout=min(COMMAND_S + 30, self._report.left_s()), check=False,
+                timeout=min(limit_s, self._report.left_s()), check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise CheckFailed(f"`{words[0]}` did not return in time") from None

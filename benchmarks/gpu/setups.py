@@ -36,7 +36,9 @@ SERVER = {
     "vllm_server_host": "127.0.0.1",
     "vllm_server_port": PORT,
 }
-NAMES = ("generate", "vllm-colocate", "ddp", "vllm-server", "ratio", "ratio-vllm")
+PROBES = {"source": "holdout", "every": 2, "prompts": 2, "count": 4}
+LOOKED_AT = ("look", "look-vllm")
+NAMES = ("generate", "vllm-colocate", "ddp", "vllm-server", *LOOKED_AT, "ratio", "ratio-vllm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ def setups(cpu: bool) -> dict[str, Setup]:
         Setup("vllm-colocate", 300, VLLM, needs="vllm", load_s=180),
         Setup("ddp", 270, two, gpus=2, ranks=2, launcher=launcher, pause_s=32.0),
         Setup("vllm-server", 300, SERVER, gpus=2, server=True, needs="vllm"),
+        Setup("look", 300, {}),
+        Setup("look-vllm", 420, VLLM, needs="vllm", load_s=180),
         Setup("ratio", 420, short),
         Setup("ratio-vllm", 480, {**VLLM, **full}, needs="vllm"),
     )
@@ -119,6 +123,8 @@ def write_config(setup: Setup, folder: Path, model: str, cpu: bool) -> Path:
             {"name": "patient", "source": f"{rewards}:patient", "params": params},
         ],
     }
+    if setup.name in LOOKED_AT:
+        values["grpo_tui"] |= {"holdout": 16, "probe_prompts": PROBES}
     path = folder / f"{setup.name}.yaml"
     path.write_text(yaml.safe_dump(values, sort_keys=False), encoding="utf-8")
     return path

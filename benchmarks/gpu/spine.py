@@ -1,4 +1,4 @@
-"""The whole program on a GPU: train, pause, sample, set, checkpoint, abort, stop, resume, and its cost.
+"""The whole program on a GPU: check, try, train, steer and look at runs, and what recording costs.
 
     python benchmarks/gpu/spine.py                       every scenario, SmolLM2-135M-Instruct from the Hub
     python benchmarks/gpu/spine.py --model FOLDER        the same model from a folder
@@ -29,9 +29,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import step_ratio
+from looking import look
 from program import ROOT, Run, Server, environment
 from report import Abandoned, CheckFailed, Report, Row, as_json, table
-from setups import NAMES, PORT, Setup, setups, visible_gpus, write_config
+from setups import LOOKED_AT, NAMES, PORT, Setup, setups, visible_gpus, write_config
 from steering import steer
 
 from grpo_tui import __version__
@@ -84,7 +85,10 @@ class Scenario:
     def _steer(self, config: Path, env: dict[str, str]) -> None:
         run = Run(self.folder / "run", self.report, env)
         try:
-            steer(run, self.report, self.setup, config, self.folder / "hang")
+            if self.setup.name in LOOKED_AT:
+                look(run, self.report, self.setup, config, rounded=not self.options.cpu)
+            else:
+                steer(run, self.report, self.setup, config, self.folder / "hang")
         finally:
             self.logs["train.log"] = run.log_tail()
             run.end()
