@@ -5,14 +5,18 @@ Reads the run folder like every other viewer; leaving it changes nothing in the 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shlex
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, REFUSED
+from grpo_tui.cli.streams import drop_output
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.formatting import LARGE, compact
 from grpo_tui.present.health_line import way_on
@@ -23,34 +27,63 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import ENDED, Status, read_status
 
 POLL_S = 0.2
-INTERRUPTED = 130
+INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
+"""Exit codes of who leaves a run that goes on: 128 and the number of the signal, as of any other program."""
 EXIT = {"finished": OK, "stopped": REFUSED, "failed": FAILED, "crashed": FAILED}
 
 
 def follow(root: Path, after_row: int = 0) -> int:
-    """Print what happens until the run has ended; 0 finished, 1 failed, 3 stopped, 130 left by ctrl+c.
+    """Print what happens until the run has ended; 0 finished, 1 failed, 3 stopped.
+
+    Left before, it is 130 after ctrl+c, 143 after SIGTERM, 141 when nobody reads what is printed any more.
 
     Args:
         root: The run folder.
         after_row: Logged rows up to this one are passed over.
     """
+    before = signal.signal(signal.SIGTERM, _terminate) if _in_main_thread() else None
     try:
         return _follow(root, after_row)
     except KeyboardInterrupt:
-        print(f"\n{_left(root)}", file=sys.stderr, flush=True)
-        return INTERRUPTED
+        return _leave(root, INTERRUPTED)
+    except _Terminated:
+        return _leave(root, TERMINATED)
+    except BrokenPipeError:
+        drop_output()
+        return _leave(root, READER_GONE)
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
-def _left(root: Path) -> str:
-    """What a person should know who leaves in the middle."""
+class _Terminated(BaseException):
+    """SIGTERM came."""
+
+
+def _terminate(*_: Any) -> None:
+    raise _Terminated
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _leave(root: Path, code: int) -> int:
+    """Say what a person should know who leaves in the middle; the exit code is the run's own if it ended."""
     try:
-        ended = read_status(root).state in ENDED
+        state = read_status(root).state
     except RunDatabaseError:  # it is still starting
-        ended = False
+        state = ""
     name = shlex.quote(str(root))
-    if ended:
-        return f"the run has ended; `grpo-tui status {name}` says how"
-    return f"training goes on; `grpo-tui attach {name}` watches it, `grpo-tui stop {name}` saves and ends it"
+    if state in ENDED:
+        said = f"the run has ended; `grpo-tui status {name}` says how"
+    else:
+        said = (
+            f"training goes on; `grpo-tui attach {name}` watches it, `grpo-tui stop {name}` saves and ends it"
+        )
+    with contextlib.suppress(OSError):
+        print(f"\n{said}" if code == INTERRUPTED else said, file=sys.stderr, flush=True)
+    return EXIT[state] if state in ENDED and code == READER_GONE else code
 
 
 def _follow(root: Path, after_row: int) -> int:

@@ -53,7 +53,7 @@ def runs(parsed: Any) -> int:
     roots = getattr(parsed, "roots", None) or default_roots()
     for root in roots:
         if not root.is_dir():
-            raise CommandError(f"{root}: no such folder")
+            raise CommandError(f"{root}: {'this is a file' if root.exists() else 'no such folder'}")
     wanted = read_filter(parsed.filter if getattr(parsed, "filter", None) else "")
     if wanted.trouble:
         raise CommandError(f"--filter: {wanted.trouble}")
@@ -206,7 +206,8 @@ def run_folder(path: Path) -> Path:
         path = path.parent
     root = path.absolute()
     if not root.is_dir():
-        raise CommandError(f"{path}: no such folder; `grpo-tui runs` lists the runs it can find")
+        what = "this is a file, not a run folder" if root.exists() else "no such folder"
+        raise CommandError(f"{path}: {what}; `grpo-tui runs` lists the runs it can find")
     if not RunFolder(root).exists():
         if (source := source_at(root)) is not None:
             raise CommandError(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -16,12 +15,14 @@ from grpo_tui.cli.errors import OK, USAGE, CommandError
 from grpo_tui.cli.parser import build_parser
 from grpo_tui.cli.parser_completions import joined
 from grpo_tui.cli.plain import has_screen
+from grpo_tui.cli.streams import complain, drop_output, open_standard_streams
 from grpo_tui.core.text import one_line, safe
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run `grpo-tui`; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows `?`, and no traceback
@@ -30,18 +31,17 @@ def main(arguments: list[str] | None = None) -> int:
         parser = build_parser(with_faults="demo" in words, with_open=implied != words)
         return _dispatch(parser.parse_args(joined(implied)))
     except CommandError as error:
-        print(f"grpo-tui: {safe(str(error))}", file=sys.stderr)
+        complain(safe(str(error)))
         return error.code
     except BrokenPipeError:
-        # The reader of a pipe went away; what is left to flush must not raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return OK
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         if "--debug" in words:
             raise
-        print(f"grpo-tui: {_sentence(error)}", file=sys.stderr)
+        complain(_sentence(error))
         return USAGE
 
 

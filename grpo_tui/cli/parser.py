@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_tui import __version__
@@ -17,7 +16,7 @@ from grpo_tui.cli.parser_new import add_new_command
 from grpo_tui.cli.parser_plan import add_placing, add_plan_commands
 from grpo_tui.cli.parser_rewards import add_reward_commands
 from grpo_tui.cli.parser_tokens import add_tokens_command
-from grpo_tui.cli.words import add_overrides, positive, seconds, steps
+from grpo_tui.cli.words import add_overrides, path, positive, seconds, steps
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -81,7 +80,7 @@ def _start_commands(commands: Commands, with_faults: bool) -> None:
     demo.add_argument("--headless", action="store_true", help="no screen: a line per step")
     demo.add_argument("--steps", type=positive, help="optimizer steps (default 120)")
     demo.add_argument(
-        "--run-dir", type=Path, help="run folder (default: outputs/demo, or the next free name)"
+        "--run-dir", type=path, help="run folder (default: outputs/demo, or the next free name)"
     )
     demo.add_argument(
         "--device", choices=("cpu", "cuda"), default="cpu", help="default cpu: a shared GPU may be busy"
@@ -92,7 +91,7 @@ def _start_commands(commands: Commands, with_faults: bool) -> None:
     )
 
     train = commands.add_parser("train", help="start or resume a run from a TRL YAML config or a run folder")
-    train.add_argument("config", type=Path, metavar="CONFIG_OR_RUN", help="TRL YAML config, or a run folder")
+    train.add_argument("config", type=path, metavar="CONFIG_OR_RUN", help="TRL YAML config, or a run folder")
     train.add_argument(
         "--set",
         action="append",
@@ -101,7 +100,7 @@ def _start_commands(commands: Commands, with_faults: bool) -> None:
         dest="overrides",
         help="override a key of the config",
     )
-    train.add_argument("--run-dir", type=Path, help="run folder (default: output_dir, else outputs/CONFIG)")
+    train.add_argument("--run-dir", type=path, help="run folder (default: output_dir, else outputs/CONFIG)")
     train.add_argument(
         "--launcher",
         metavar="WORDS",
@@ -126,16 +125,16 @@ def _start_commands(commands: Commands, with_faults: bool) -> None:
 def _open_command(commands: Commands) -> None:
     """What `grpo-tui CONFIG.yaml` stands for."""
     config = commands.add_parser("open")
-    config.add_argument("config", type=Path, metavar="CONFIG")
+    config.add_argument("config", type=path, metavar="CONFIG")
     add_overrides(config)
-    config.add_argument("--run-dir", type=Path, help="folder of the run that S starts")
+    config.add_argument("--run-dir", type=path, help="folder of the run that S starts")
     config.add_argument("--launcher", metavar="WORDS", help="as in train")
     config.set_defaults(gpus=None)
 
 
 def _log_command(commands: Commands) -> None:
     log = commands.add_parser("log", help="the output of a run, by level and words")
-    log.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    log.add_argument("run", type=path, metavar="RUN", help="run folder")
     log.add_argument(
         "--level",
         choices=("all", "warning", "error"),
@@ -151,10 +150,10 @@ def _log_command(commands: Commands) -> None:
 
 def _look_commands(commands: Commands) -> None:
     attach = commands.add_parser("attach", help="watch a run")
-    attach.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    attach.add_argument("run", type=path, metavar="RUN", help="run folder")
 
     runs = commands.add_parser("runs", help="list the runs under a folder")
-    runs.add_argument("roots", type=Path, nargs="*", metavar="ROOT", help="default: outputs/ and this folder")
+    runs.add_argument("roots", type=path, nargs="*", metavar="ROOT", help="default: outputs/ and this folder")
     runs.add_argument(
         "--filter",
         metavar="WORDS",
@@ -163,7 +162,7 @@ def _look_commands(commands: Commands) -> None:
     runs.add_argument("--json", action="store_true", help="one JSON list")
 
     status = commands.add_parser("status", help="one look at a run")
-    status.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    status.add_argument("run", type=path, metavar="RUN", help="run folder")
     status.add_argument("--json", action="store_true", help="the documented JSON object")
 
 
@@ -174,7 +173,7 @@ def _metrics_command(commands: Commands) -> None:
         epilog="change: mean over the last tenth of the steps less that over the first. Keys that begin with"
         " grpo_tui/ are computed here; csv and jsonl hold them when --keys names them. See docs/metrics.md.",
     )
-    metrics.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="run folders")
+    metrics.add_argument("runs", type=path, nargs="*", metavar="RUN", help="run folders")
     metrics.add_argument("--keys", metavar="GLOB,…", help="only these: 'reward,rewards/*/mean,clip_ratio/*'")
     metrics.add_argument(
         "--steps", type=steps, default=(None, None), metavar="A:B", help="only steps A to B; A: and :B too"
@@ -208,7 +207,7 @@ def _steer_commands(commands: Commands) -> None:
 
 def _run_command(commands: Commands, name: str, text: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text)
-    parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    parser.add_argument("run", type=path, metavar="RUN", help="run folder")
     parser.add_argument(
         "--wait", type=seconds, default=60.0, metavar="S", help="wait so long for it (default 60)"
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_overrides, positive
+from grpo_tui.cli.words import add_overrides, path, positive
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -28,7 +27,7 @@ def add_check_command(commands: Commands) -> None:
             ]
         ),
     )
-    check.add_argument("config", type=Path, metavar="CONFIG", help="TRL YAML config, or a run folder")
+    check.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
     check.add_argument(
         "--world-size",
         type=positive,
@@ -36,7 +35,7 @@ def add_check_command(commands: Commands) -> None:
         help="training processes to check for (default: what grpo_tui.launcher starts, else 1)",
     )
     add_overrides(check)
-    check.add_argument("--run-dir", type=Path, help="run folder (default: output_dir, else outputs/CONFIG)")
+    check.add_argument("--run-dir", type=path, help="run folder (default: output_dir, else outputs/CONFIG)")
     check.add_argument(
         "--quick", action="store_true", help="only what needs no process: no model, no data, no rewards"
     )

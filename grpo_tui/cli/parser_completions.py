@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import positive, steps
+from grpo_tui.cli.words import path, positive, steps
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -49,7 +48,7 @@ def add_completions_command(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=EPILOG,
     )
-    command.add_argument("run", type=Path, nargs="?", metavar="RUN", help="run folder, or a folder of logs")
+    command.add_argument("run", type=path, nargs="?", metavar="RUN", help="run folder, or a folder of logs")
     command.add_argument(
         "--step", type=steps, default=(None, None), metavar="A:B", help="only steps A to B; A:, :B and A too"
     )
@@ -81,7 +80,7 @@ def add_course_command(commands: Commands) -> None:
         help="how kinds of groups, lengths, variety and shares of the rewards change over a run",
         epilog="GROUP is the number that `grpo-tui completions` gives. See docs/generations.md.",
     )
-    command.add_argument("run", type=Path, metavar="RUN", help="run folder, or a folder of logs")
+    command.add_argument("run", type=path, metavar="RUN", help="run folder, or a folder of logs")
     command.add_argument(
         "--prompt",
         type=positive,

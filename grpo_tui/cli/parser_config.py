@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from grpo_tui.cli.words import path
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -70,7 +71,7 @@ def _fields(kinds: Commands) -> None:
     )
     fields.add_argument("words", metavar="WORDS", nargs="*", help="all have to be found")
     fields.add_argument("--all", action="store_true", help="every field, not only those that matter")
-    fields.add_argument("--config", type=Path, metavar="FILE", help="show the values of a config")
+    fields.add_argument("--config", type=path, metavar="FILE", help="show the values of a config")
     shape = fields.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="one JSON list")
     shape.add_argument("--markdown", action="store_true", help="all advice as one page")
@@ -83,6 +84,6 @@ def _set(kinds: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_SET,
     )
-    put.add_argument("file", type=Path, metavar="FILE", help="the config file")
+    put.add_argument("file", type=path, metavar="FILE", help="the config file")
     put.add_argument("pairs", metavar="K=V", nargs="+", help="a key, dotted where nested, and its value")
     put.add_argument("--dry-run", action="store_true", help="show what would change and write nothing")

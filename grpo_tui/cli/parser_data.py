@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_overrides, add_time_limit, positive
+from grpo_tui.cli.words import add_overrides, add_time_limit, path, positive
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -23,7 +22,7 @@ def add_data_command(commands: Commands) -> None:
         ),
         formatter_class=argparse.HelpFormatter,
     )
-    data.add_argument("config", type=Path, metavar="CONFIG", help="TRL YAML config")
+    data.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config")
     which = data.add_mutually_exclusive_group()
     which.add_argument("--row", type=positive, metavar="N", help="row N of the source, from 1")
     which.add_argument(

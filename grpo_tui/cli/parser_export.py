@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_overrides
+from grpo_tui.cli.words import add_overrides, path
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -24,7 +23,7 @@ def add_export_command(commands: Commands) -> None:
         "  grpo-tui export runs/first --format script -o train.py     what a run was started with\n"
         "Rewards and data stay where they are and are named from where the script lies. See docs/config.md.",
     )
-    export.add_argument("config", type=Path, metavar="CONFIG", help="TRL YAML config, or a run folder")
+    export.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
     export.add_argument("--format", choices=("script",), required=True, help="script: a train.py")
-    export.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
+    export.add_argument("-o", "--output", type=path, metavar="FILE", help="default: the terminal")
     add_overrides(export)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_time_limit
+from grpo_tui.cli.words import add_time_limit, path
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -34,7 +33,7 @@ def _config(kinds: Commands) -> None:
         "  grpo-tui check trial/my.yaml                             what this machine says to it\n"
         "Nothing is overwritten. See docs/config.md.",
     )
-    config.add_argument("file", type=Path, metavar="FILE.yaml", help="the config to write; never overwritten")
+    config.add_argument("file", type=path, metavar="FILE.yaml", help="the config to write; never overwritten")
     config.add_argument("--preset", metavar="NAME", required=True, help="see `grpo-tui new --list`")
 
 
@@ -51,9 +50,9 @@ def _rewards(kinds: Commands) -> None:
         "                                                     format, partial, length, style\n"
         "Exit 0: written; 1: --next found something to mend first, or nothing missing. See docs/rewards.md.",
     )
-    rewards.add_argument("file", type=Path, metavar="FILE.py", help="never overwritten; --next adds to it")
+    rewards.add_argument("file", type=path, metavar="FILE.py", help="never overwritten; --next adds to it")
     rewards.add_argument(
-        "--config", type=Path, metavar="CONFIG", help="whose prompts and columns they are for"
+        "--config", type=path, metavar="CONFIG", help="whose prompts and columns they are for"
     )
     rewards.add_argument(
         "--write", action="store_true", help="name it in CONFIG too; only the lines of the rewards change"

@@ -6,10 +6,9 @@ Knows no plan and no GPU.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_overrides, positive
+from grpo_tui.cli.words import add_overrides, path, positive
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -32,7 +31,7 @@ def add_plan_commands(commands: Commands) -> None:
             ]
         ),
     )
-    plan.add_argument("config", type=Path, metavar="CONFIG", help="TRL YAML config, or a run folder")
+    plan.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
     plan.add_argument(
         "--world-size",
         type=positive,

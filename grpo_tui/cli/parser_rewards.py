@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_overrides, add_time_limit, positive
+from grpo_tui.cli.words import add_overrides, add_time_limit, path, positive
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -33,7 +32,7 @@ def _score_command(commands: Commands) -> None:
     origin.add_argument(
         "--rows", type=positive, metavar="N", help="N rows of the dataset: the gold answer and a wrong one"
     )
-    origin.add_argument("--run", type=Path, metavar="RUN", help="completions of a recorded run")
+    origin.add_argument("--run", type=path, metavar="RUN", help="completions of a recorded run")
     place = score.add_mutually_exclusive_group()
     place.add_argument("--step", metavar="N|best|worst", type=_step, help="with --run; default the newest")
     place.add_argument(
@@ -54,7 +53,7 @@ def _baseline_command(commands: Commands) -> None:
         epilog="Exit 0: worth training; 1: nothing right, all right, or another error; 2: it cannot be asked."
         " See docs/rewards.md.",
     )
-    baseline.add_argument("config", type=Path, metavar="CONFIG", help="TRL YAML config, or a run folder")
+    baseline.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
     baseline.add_argument("--rows", type=positive, default=16, metavar="N", help="rows to ask (default 16)")
     baseline.add_argument(
         "--group", type=_group, metavar="G", help="completions of each (default num_generations)"
@@ -66,7 +65,7 @@ def _baseline_command(commands: Commands) -> None:
         "--held", action="store_true", help="rows that grpo_tui.holdout sets aside, not training rows"
     )
     baseline.add_argument("--seed", type=int, metavar="S", help="of rows and sampling (default the config's)")
-    baseline.add_argument("--save", type=Path, metavar="FILE", help="JSONL for `grpo-tui score --samples`")
+    baseline.add_argument("--save", type=path, metavar="FILE", help="JSONL for `grpo-tui score --samples`")
     add_time_limit(baseline)
     add_overrides(baseline)
     baseline.add_argument("--json", action="store_true", help="the documented JSON object")
@@ -94,7 +93,7 @@ def _probe_commands(commands: Commands) -> None:
         epilog="examples:\n  grpo-tui cases run my.cases.yaml\n"
         "Exit 0: all of them hold; 1: one does not. See docs/rewards.md for the form of the file.",
     )
-    run.add_argument("files", type=Path, nargs="+", metavar="FILE", help="YAML of cases")
+    run.add_argument("files", type=path, nargs="+", metavar="FILE", help="YAML of cases")
     run.add_argument(
         "--rewards",
         action="append",
@@ -124,7 +123,7 @@ def _what_if_command(commands: Commands) -> None:
         epilog="Without CONFIG_OR_FUNC the run's own rewards are taken, from the files as they are now."
         " See docs/generations.md.",
     )
-    command.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    command.add_argument("run", type=path, metavar="RUN", help="run folder")
     _rewards_argument(command, "*")
     command.add_argument(
         "--where", metavar="EXPR", default="", help="only groups that hold what a query finds"
@@ -158,7 +157,7 @@ def _rewards_argument(command: argparse.ArgumentParser, count: str) -> None:
 def _samples(command: argparse._ActionsContainer) -> None:
     command.add_argument(
         "--samples",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="JSONL of prompt, completion, columns; or TRL's parquet; or a YAML of cases",
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import positive, seconds
+from grpo_tui.cli.words import path, positive, seconds
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -29,7 +28,7 @@ def add_tokens_command(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=EPILOG,
     )
-    command.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    command.add_argument("run", type=path, metavar="RUN", help="run folder")
     command.add_argument("--group", type=positive, required=True, metavar="N", help="the group")
     command.add_argument(
         "--index", type=int, default=0, metavar="I", help="which of its completions, from 0 (default 0)"

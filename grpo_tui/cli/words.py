@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +24,13 @@ def add_overrides(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--set", action="append", default=[], metavar="K=V", dest="overrides", help="as in train"
     )
+
+
+def path(text: str) -> Path:
+    """Read the name of a file or folder; an empty one, as of a variable that is not set, names none."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    return Path(text)
 
 
 def positive(text: str) -> int:

@@ -1,0 +1,82 @@
+"""Odd standard streams: closed, full, or read by nobody any more."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.processes.hostile import HostileRun, Weaver
+
+PROGRAM = [sys.executable, "-m", "grpo_tui"]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("ended") / "run"
+    HostileRun(root, Weaver(1), "finished").close()
+    return root
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Path]:
+    run = HostileRun(tmp_path / "run", Weaver(2))
+    yield run.folder.root
+    run.close()
+
+
+def _shell(redirected: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = ["sh", "-c", f'"$@" {redirected}', "sh", *PROGRAM, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)
+
+
+@pytest.mark.parametrize("word", ["attach", "log", "completions"])
+def test_closed_streams_change_no_exit_code_and_break_nothing(word: str, ended: Path) -> None:
+    done = _shell("<&- >&-", word, ended)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_refusal_keeps_its_exit_code_where_it_cannot_be_said(ended: Path) -> None:
+    assert _shell("2>/dev/full", "pause", ended).returncode == 3
+
+
+def test_no_file_gets_the_number_of_a_closed_stream() -> None:
+    code = (
+        "import os; from grpo_tui.cli.streams import open_standard_streams as f; f(); f();"
+        "print('said'); os._exit(os.open('/dev/null', os.O_RDONLY))"
+    )
+    done = subprocess.run(["sh", "-c", f'"{sys.executable}" -c "{code}" <&- >&- 2>&-'], check=False)
+    assert done.returncode > 2
+
+
+def _following(run: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*PROGRAM, "attach", str(run)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+
+
+def test_who_is_terminated_while_following_says_that_the_run_goes_on(live: Path) -> None:
+    follower = _following(live)
+    assert follower.stdout is not None
+    assert follower.stdout.readline().startswith("step")
+    follower.send_signal(signal.SIGTERM)
+    _, said = follower.communicate(timeout=30)
+    assert follower.returncode == 143
+    assert said.startswith("training goes on; `grpo-tui attach ")
+
+
+def test_a_pipe_whose_reader_left_is_not_taken_for_a_finished_run(live: Path) -> None:
+    follower = _following(live)
+    assert follower.stdout is not None
+    follower.stdout.close()
+    assert follower.wait(timeout=30) == 141
+    assert follower.stderr is not None
+    assert follower.stderr.read().startswith("training goes on; ")
