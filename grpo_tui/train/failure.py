@@ -12,6 +12,8 @@ from typing import Any
 
 LIMIT = 2_000
 """Characters kept of a message; the whole of it is in `train.log`."""
+SENTENCE = 400
+"""Characters of its first line that a cause tells."""
 
 
 class NoStepError(RuntimeError):
@@ -40,19 +42,23 @@ def describe(
     Returns:
         `{"type", "message", "cause"}`.
     """
-    message = message_of(error).strip()[:LIMIT] or type(error).__name__
+    said = message_of(error).strip()[:LIMIT]
+    message = said or type(error).__name__
     lines = message.splitlines()
     # "Error(s) in loading state_dict for Model:" says nothing without what follows.
     first = " ".join(line.strip() for line in lines[:2]) if lines[0].rstrip().endswith(":") else lines[0]
+    if len(first) > SENTENCE:
+        first = f"{first[:SENTENCE]}…"
+    named = f"{type(error).__name__}: {first}" if said else f"{type(error).__name__}, without a message"
     place = _place(error)
     if reward_function is not None:
-        cause = f"reward function '{reward_function}' failed{place}: {type(error).__name__}: {first}"
+        cause = f"reward function '{reward_function}' failed{place}: {named}"
         cause += f", on {sample}" if sample else ""
     elif type(error).__module__.startswith("grpo_tui."):
         cause = message  # our own errors are written for the person already
     else:
         known = next((sentence for words, sentence in KNOWN if words in message.lower()), None)
-        cause = known or f"{_DOING.get(phase, phase)} failed{place}: {type(error).__name__}: {first}"
+        cause = known or f"{_DOING.get(phase, phase)} failed{place}: {named}"
         cause = cause.format(phase=phase, first=first) if known else cause
     return {"type": type(error).__name__, "message": message, "cause": cause[:LIMIT]}
 

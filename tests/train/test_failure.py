@@ -30,7 +30,8 @@ CASES: list[tuple[BaseException, str, str]] = [
     (ValueError("GRPOTrainer does not support `nn.DataParallel`"), "load", "CUDA_VISIBLE_DEVICES"),
     (DataError("rows.jsonl has no column prompt"), "load", "rows.jsonl has no column prompt"),
     (ZeroDivisionError("division by zero"), "update", "the update failed (test_failure.py:"),
-    (RuntimeError(""), "save", "saving failed"),
+    (RuntimeError(" \n "), "save", "RuntimeError, without a message"),
+    (RuntimeError("x" * 5_000), "save", f": RuntimeError: {'x' * 400}…"),
     (RuntimeError("Error(s) in loading Model:\n\tsize mismatch for q"), "load", "Model: size mismatch for q"),
 ]
 
