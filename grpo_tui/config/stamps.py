@@ -1,4 +1,4 @@
-"""The files that a check of a config reads, and what tells that one of them has changed.
+"""The files that a check of a config reads, and what tells that a file has changed.
 
 Looks at names, times and sizes; opens nothing.
 """
@@ -11,6 +11,21 @@ from pathlib import Path
 
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
+
+Stamp = tuple[int, int, int]
+GONE: Stamp = (0, 0, 0)
+
+
+def stamp(file: str | Path) -> Stamp:
+    """When a file was written, when it was touched at all, and its size; `GONE` when there is none.
+
+    The second tells of a file that is copied over with the older one's time.
+    """
+    try:
+        status = os.stat(file)
+    except OSError:
+        return GONE
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size)
 
 
 def files_of(config: RunConfig, *, rewards: bool = True) -> Iterator[Path]:
@@ -40,13 +55,7 @@ def files_of(config: RunConfig, *, rewards: bool = True) -> Iterator[Path]:
             yield folder
 
 
-def stamps_of(config: RunConfig, *, rewards: bool = True) -> list[tuple[str, int, int]]:
-    """Name, time and size of each of these files, by which a change is known."""
-    found = []
-    for file in files_of(config, rewards=rewards):
-        try:
-            status = os.stat(file)
-        except OSError:
-            continue
-        found.append((str(file), status.st_mtime_ns, status.st_size))
-    return found
+def stamps_of(config: RunConfig, *, rewards: bool = True) -> list[tuple[str, Stamp]]:
+    """Name and stamp of each of these files, by which a change is known."""
+    found = [(str(file), stamp(file)) for file in files_of(config, rewards=rewards)]
+    return [(name, known) for name, known in found if known != GONE]

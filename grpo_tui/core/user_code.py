@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from grpo_tui.core.newest_source import NewestSource, import_newest_from
+
 
 class UserCodeError(Exception):
     """A person's file cannot be used; `file` and `line` say where, as far as that is known."""
@@ -31,7 +33,7 @@ def load_from_file(path: str | Path, name: str) -> Any:
     """Run a Python file and return the object of that name (dotted for an attribute of one).
 
     The file's folder joins `sys.path`, at its end, so that the file can import its neighbours. A file whose
-    text is unchanged is run only once in a process.
+    text is unchanged is run only once in a process. No byte code file is read.
 
     Raises:
         UserCodeError: no such file, an error while it runs, or no such name in it.
@@ -64,6 +66,7 @@ def load_dotted(source: str, folder: str | None = None) -> Any:
         raise UserCodeError(f"'{source}' is no path to a function; write it as package.module.function")
     if folder and folder not in sys.path:
         sys.path.insert(0, folder)
+    import_newest_from(folder or Path.cwd())
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -79,12 +82,14 @@ def load_dotted(source: str, folder: str | None = None) -> Any:
 
 
 def _run_file(file: Path, module_name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(module_name, file)
+    loader = NewestSource(module_name, str(file))
+    spec = importlib.util.spec_from_file_location(module_name, file, loader=loader)
     if spec is None or spec.loader is None:
         raise UserCodeError("is not a Python file", str(file))
     module = importlib.util.module_from_spec(spec)
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
+    import_newest_from(file.parent)
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)

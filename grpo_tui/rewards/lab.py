@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.stamps import Stamp, stamp
 from grpo_tui.core.closing import Closing
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe
@@ -70,7 +71,7 @@ class Lab(Closing):
         self._nursery: Nursery | None = None
         self._interrupted = False
         self._loaded = False
-        self._stamps: dict[str, tuple[int, int]] = {}
+        self._stamps: dict[str, Stamp] = {}
 
     def start(self) -> None:
         """Start the child when there is none, and wait until its imports are done.
@@ -150,7 +151,7 @@ class Lab(Closing):
 
     def changed_files(self) -> list[str]:
         """Files of `files` that changed since they were loaded; a `reload` is then due."""
-        return [file for file, stamp in self._stamps.items() if _stamp(file) != stamp]
+        return [file for file, known in self._stamps.items() if stamp(file) != known]
 
     def score(
         self,
@@ -343,15 +344,7 @@ class Lab(Closing):
             pipe.close()
 
     def _watch(self, files: Iterable[str]) -> None:
-        self._stamps = {**self._stamps, **{file: _stamp(file) for file in files}} if self._loaded else {}
-
-
-def _stamp(file: str) -> tuple[int, int]:
-    try:
-        status = os.stat(file)
-    except OSError:
-        return (0, 0)
-    return (status.st_mtime_ns, status.st_size)
+        self._stamps = {**self._stamps, **{file: stamp(file) for file in files}} if self._loaded else {}
 
 
 def _ending(error: Exception, limit_s: float) -> Failure:

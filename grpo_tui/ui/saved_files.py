@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
-GONE = (0, 0)
-Stamp = tuple[int, int]
+from grpo_tui.config.stamps import GONE, Stamp, stamp
 
 
 class SavedFiles:
@@ -44,12 +42,3 @@ class SavedFiles:
     def stale(self) -> bool:
         """Whether one of them stands otherwise than it was read: it can be seen while it is written."""
         return any(stamp(file) != read for file, read in self._read.items())
-
-
-def stamp(file: str) -> Stamp:
-    """When a file was last changed, and its size."""
-    try:
-        status = os.stat(file)
-    except OSError:
-        return GONE
-    return (status.st_mtime_ns, status.st_size)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import os
+import py_compile
+import sys
 from pathlib import Path
 
 import pytest
@@ -175,10 +178,45 @@ def test_a_file_that_imports_its_neighbour_is_loaded(folder: Path) -> None:
     assert reward.func(completions=["yes", "no"]) == [1.0, 0.0]
 
 
-def test_a_changed_file_is_read_anew(folder: Path) -> None:
+def saved_twice_at_once(file: Path, first: str, second: str) -> None:
+    """What another Python has imported, then saved anew to the same size and time: its byte code is stale."""
+    assert len(first) == len(second)
+    file.write_text(first)
+    os.utime(file, (1_700_000_000, 1_700_000_000))
+    py_compile.compile(str(file), doraise=True)
+    file.write_text(second)
+    os.utime(file, (1_700_000_000, 1_700_000_000))
+
+
+def test_a_changed_file_is_read_anew(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    at = os.stat(folder / "mine.py").st_mtime
     assert load(folder, "mine.py:good")[0].func(completions=["a"]) == [1.0]
     (folder / "mine.py").write_text(SOURCE.replace("1.0 + bonus", "5.0 + bonus"))
+    os.utime(folder / "mine.py", (at, at))
     assert load(folder, "mine.py:good")[0].func(completions=["a"]) == [5.0]
+
+
+def test_stale_byte_code_is_not_trusted_wherever_a_reward_comes_from(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    old = "def score(completions, **kw): return [1.0 for _ in completions]\n"
+    new = old.replace("1.0", "5.0")
+    package = folder / "stale_pkg"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    saved_twice_at_once(folder / "stale_file.py", old, new)
+    saved_twice_at_once(folder / "stale_neighbour.py", old, new)
+    saved_twice_at_once(package / "inner.py", old, new)
+    (folder / "imports_it.py").write_text("from stale_neighbour import score\n")
+    loaded = load(
+        folder,
+        "{name: a, source: 'stale_file.py:score'}\n{name: b, source: 'imports_it.py:score'}\n"
+        "{name: c, source: stale_pkg.inner.score}",
+    )
+    assert [reward.func(completions=["x"]) for reward in loaded] == [[5.0], [5.0], [5.0]]
+    assert sorted(path.name for path in folder.rglob("imports_it*.pyc")) == []  # and none is written
 
 
 def test_reward_weights_apply_in_the_whole_order(folder: Path) -> None:
@@ -222,8 +260,6 @@ def test_a_folder_or_hub_name_stays_a_reward_model(folder: Path) -> None:
     ],
 )
 def test_a_reward_that_cannot_be_loaded_says_why(folder: Path, rewards: str, base: str, word: str) -> None:
-    import sys
-
     sys.modules.pop("mine", None)
     with pytest.raises(RewardLoadError, match=word):
         load(folder, rewards, base)

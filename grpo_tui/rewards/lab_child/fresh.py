@@ -1,16 +1,17 @@
 """Forget the modules of a person's own folders, so that the next import runs their newest text.
 
 A module is the person's when its file lies in one of the given folders and belongs neither to the
-installation nor to this program. It imports nothing itself.
+installation nor to this program. It imports none of them itself.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
+
+from grpo_tui.core.newest_source import installed_folders, within
 
 _OURS = "grpo_tui"
 _FILE_MODULES = "grpo_tui_file_"
@@ -25,10 +26,6 @@ class PersonsModules:
 
     def __init__(self, kept: Iterable[str]) -> None:
         self._kept = frozenset(kept)
-        paths = sysconfig.get_paths()
-        self._installed = tuple(
-            {str(Path(paths[key]).resolve()) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-        )
         self.roots: set[str] = set()
         """Folders whose modules are the person's."""
 
@@ -39,9 +36,9 @@ class PersonsModules:
     def is_own(self, file: str) -> bool:
         """Return whether a source file is the person's."""
         resolved = str(Path(file).resolve())
-        if any(resolved.startswith(f"{root}/") for root in self._installed):
+        if any(within(resolved, folder) for folder in installed_folders()):
             return False
-        return any(resolved.startswith(f"{root.rstrip('/')}/") for root in self.roots)
+        return any(within(resolved, root) for root in self.roots)
 
     def forget(self) -> None:
         """Take every module of the person out of the interpreter."""
