@@ -55,9 +55,20 @@ def _command(parsed: Any) -> tuple[str, dict[str, Any]]:
     if parsed.command == "set":
         return "set", _once([_assignment(text) for text in parsed.changes])
     if parsed.command == "sample":
+        if parsed.prompt is not None and not _is_text(parsed.prompt):
+            raise CommandError("the prompt is no text: its bytes are no UTF-8")
         args = {"prompt": parsed.prompt, "count": parsed.count, "temperature": parsed.temperature}
         return "sample", {key: value for key, value in args.items() if value is not None}
     return parsed.command.replace("-", "_"), {}
+
+
+def _is_text(typed: str) -> bool:
+    """False for bytes that Python could not read and passed on as they are."""
+    try:
+        typed.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _assignment(text: str) -> tuple[str, Any]:

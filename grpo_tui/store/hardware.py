@@ -7,8 +7,6 @@ Knows the file and its shape; samples nothing.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from grpo_tui.core.statistics import is_number
+from grpo_tui.store.json_file import read_object, unfinished, write_json
 
 NEWEST_BYTES = 4_000_000
 """A file larger than this is none of ours and is not read."""
@@ -100,29 +99,23 @@ def write_hardware(path: Path, hardware: Hardware) -> None:
     """
     body = hardware.to_json()
     del body["age_s"]
-    beside = _beside(path)
-    beside.write_text(json.dumps(body, separators=(",", ":")), encoding="utf-8")
-    os.replace(beside, path)
+    write_json(path, body)
 
 
 def remove_hardware(path: Path) -> None:
     """Take the file away, and what a write that was cut off left beside it; it may be gone already."""
-    for name in (path, _beside(path)):
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):
+        for name in (path, *unfinished(path)):
             name.unlink(missing_ok=True)
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(path.name + ".new")
 
 
 def read_hardware(path: Path) -> Hardware | None:
     """The last sample with its age, None when there is none or the file is none of ours."""
     try:
         stat = path.stat()
-        if stat.st_size > NEWEST_BYTES:
+        body = read_object(path)
+        if body is None or stat.st_size > NEWEST_BYTES:
             return None
-        body = json.loads(path.read_text(encoding="utf-8"))
         gpus = tuple(_gpu(gpu) for gpu in body.get("gpus") or ())
         # The file's own time, as for the heartbeat: the clock of another host may be off.
         age_s = max(0.0, time.time() - stat.st_mtime)

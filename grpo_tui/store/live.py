@@ -18,6 +18,8 @@ from typing import Any
 
 import psutil
 
+from grpo_tui.store.json_file import read_object, write_json
+
 RANK_FILE_BYTES = 4096
 """Fixed size of a rank file: one `pwrite` replaces the whole of it."""
 TEXT_LIMIT = 200
@@ -102,7 +104,7 @@ def read_rank(path: Path) -> RankState | None:
             return RankState(rank=int(path.stem.split("-")[1]), **known)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, AttributeError):
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             continue
     return None
 
@@ -140,15 +142,15 @@ def write_heartbeat(path: Path, supervisor: int, trainer: int | None) -> None:
         "trainer": trainer,
         "trainer_started": None if trainer is None else process_started(trainer),
     }
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(json.dumps(body), encoding="utf-8")
-    os.replace(beside, path)
+    write_json(path, body)
 
 
 def read_heartbeat(path: Path) -> Heartbeat | None:
     """The last heartbeat, None when there never was one."""
+    body = read_object(path)
+    if body is None:
+        return None
     try:
-        body = json.loads(path.read_text(encoding="utf-8"))
         # A clock set back must not make a heartbeat negative.
         age_s = max(0.0, time.time() - path.stat().st_mtime)
         return Heartbeat(

@@ -6,7 +6,6 @@ knows what a command does, or that a trainer exists.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 from grpo_tui.core.commands import OF_THE_MOMENT, Command, Outcome
 from grpo_tui.core.statistics import is_number
+from grpo_tui.store.json_file import read_object, write_json
 
 
 class Mailbox:
@@ -40,7 +40,7 @@ class Mailbox:
         )
         self._folder.mkdir(exist_ok=True)  # but no run folder: one that was renamed must not come back
         body = {"kind": command.kind, "args": dict(command.args), "at": command.at, "by": command.by}
-        _write(self._folder / f"{command.id}.json", body)
+        write_json(self._folder / f"{command.id}.json", body)
         return command
 
     def pending(self) -> list[Command]:
@@ -60,11 +60,11 @@ class Mailbox:
                 "result": dict(outcome.result),
                 "at": outcome.at or time.time(),
             }
-            _write(path, body)
+            write_json(path, body)
 
     def outcome(self, command_id: str) -> Outcome | None:
         """The outcome of a command, None while it waits."""
-        body = _load(self._folder / f"{command_id}.out.json")
+        body = read_object(self._folder / f"{command_id}.out.json")
         if body is None:
             return None
         return Outcome(
@@ -103,7 +103,7 @@ class Mailbox:
             return set()
 
     def _read(self, name: str) -> Command | None:
-        body = _load(self._folder / name)
+        body = read_object(self._folder / name)
         if body is None or not isinstance(body.get("kind"), str):
             return None
         args = body.get("args")
@@ -158,17 +158,3 @@ def _told(command: Command, outcome: Outcome | None) -> tuple[Command, Outcome |
 def _number(value: Any) -> float:
     """A number from a file that anyone may have written; 0 for what is none."""
     return float(value) if is_number(value) else 0.0
-
-
-def _write(path: Path, body: Mapping[str, Any]) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-    beside.write_text(json.dumps(body, ensure_ascii=False, default=str), encoding="utf-8")
-    os.replace(beside, path)
-
-
-def _load(path: Path) -> dict[str, Any] | None:
-    try:
-        body = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return body if isinstance(body, dict) else None

@@ -5,12 +5,12 @@ Knows files and processes; what an error says is `train.failure`'s business.
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from grpo_tui.core.statistics import is_number
+from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 
@@ -20,25 +20,18 @@ PATIENCE_S = 3.0
 
 def write_error(folder: RunFolder, rank: int, error: Mapping[str, Any]) -> None:
     """Say why this rank failed."""
-    path = folder.error(rank)
-    beside = path.with_suffix(".new")
     body = {**error, "cause": f"rank {rank}: {error['cause']}", "at": time.time()}
-    beside.write_text(json.dumps(body, ensure_ascii=False), encoding="utf-8")
-    os.replace(beside, path)
+    write_json(folder.error(rank), body)
 
 
 def read_errors(folder: RunFolder) -> dict[str, Any] | None:
     """The first error another rank told of, None when there is none."""
-    told = []
-    for path in folder.root.glob("rank-*.error"):
-        try:
-            told.append(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            continue
+    found = [read_object(path) for path in folder.root.glob("rank-*.error")]
+    told = [error for error in found if error is not None and is_number(error.get("at"))]
     if not told:
         return None
-    first = min(told, key=lambda error: error["at"])
-    return {key: first[key] for key in ("type", "message", "cause")}
+    first = min(told, key=lambda error: float(error["at"]))
+    return {key: str(first.get(key, "")) for key in ("type", "message", "cause")}
 
 
 def await_error(folder: RunFolder) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.store.json_file import write_json
 from grpo_tui.store.layout import RunFolder
 
 
@@ -41,11 +42,7 @@ class RunSpec:
 
     def write(self, path: Path) -> None:
         """Write the file whole or not at all; only its owner may read it, for a config can hold tokens."""
-        beside = path.with_name(path.name + ".new")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(asdict(self), file, ensure_ascii=False, indent=1, default=str)
-        os.replace(beside, path)
+        write_json(path, asdict(self), indent=1, mode=0o600)
 
 
 def keep_earlier(folder: RunFolder) -> None:
@@ -89,7 +86,10 @@ def read_spec(path: Path) -> RunSpec:
         OSError: It cannot be read.
         ValueError: It is no run specification.
     """
-    body = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        body = json.loads(path.read_bytes())
+    except RecursionError:
+        body = None
     if not isinstance(body, dict) or not isinstance(body.get("config"), dict):
         raise ValueError(f"{path} is no run specification")
     try:

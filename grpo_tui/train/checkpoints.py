@@ -7,8 +7,6 @@ when to save.
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 
 from grpo_tui.core.records import CheckpointSaved, Record
 from grpo_tui.store.checkpoints import MARKER
+from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.train import compat, disk
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
@@ -53,7 +52,7 @@ class Checkpoints:
         self._kept = {
             path.parent.resolve()
             for path in Path(self._trainer.args.output_dir).glob(f"checkpoint-*/{MARKER}")
-            if json.loads(path.read_text(encoding="utf-8")).get("requested")
+            if (read_object(path) or {}).get("requested")
         }
         compat.keep_from_rotation(
             str(self._trainer.args.output_dir), lambda path: path.resolve() in self._kept
@@ -162,9 +161,7 @@ class Checkpoints:
         }
         step = int(self._trainer.state.global_step)
         body = {"step": step, "saved_at": time.time(), "requested": requested, "files": files}
-        beside = path / f"{MARKER}.new"
-        beside.write_text(json.dumps(body), encoding="utf-8")
-        os.replace(beside, path / MARKER)
+        write_json(path / MARKER, body)
         self._put(
             self._record(path, step, complete=True, requested=requested, size_bytes=sum(files.values()))
         )

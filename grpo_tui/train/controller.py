@@ -41,6 +41,7 @@ class Controller:
         self._trainer, self._outbox, self._phases, self._ranks = trainer, Outbox(mailbox), phases, ranks
         self._checkpoints, self._settings, self._newest_prompt = checkpoints, settings, newest_prompt
         self._paused = False
+        self._unread = ""
         self.stopped = False
         """True once a stop was carried out."""
         self.stop_wanted = False
@@ -102,7 +103,14 @@ class Controller:
                 return
 
     def _waiting(self) -> list[Command]:
-        return [command for command in self._outbox.pending() if command.kind in CONTROLLER_KINDS]
+        try:
+            waiting = self._outbox.pending()
+        except Exception as error:  # training goes on, whatever lies in the mailbox
+            if str(error) != self._unread:
+                self._unread = str(error)
+                print(f"grpo-tui: the commands cannot be read: {type(error).__name__}: {error}", flush=True)
+            return []
+        return [command for command in waiting if command.kind in CONTROLLER_KINDS]
 
     def _serve(self) -> None:
         """The first rank reads the mailbox; what is to be done is done on every rank."""

@@ -149,7 +149,7 @@ def test_a_supervisor_that_cannot_write_an_outcome_keeps_it_and_goes_on(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(mailbox_module, "_write", full)
+        patch.setattr(mailbox_module, "write_json", full)
         supervisor._serve()
         rank.update(reward_call=3, reward_function="judge")  # what runs now is not what was asked about
         supervisor._serve()

@@ -40,7 +40,7 @@ def test_an_outcome_that_cannot_be_written_waits_and_its_command_is_not_carried_
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_write", full)
+        patch.setattr(store, "write_json", full)
         controller.safe_point()
         controller.safe_point()
     assert mailbox.outcome(command.id) is None
@@ -48,4 +48,23 @@ def test_an_outcome_that_cannot_be_written_waits_and_its_command_is_not_carried_
     outcome = mailbox.outcome(command.id)
     assert outcome is not None
     assert (outcome.applied, outcome.step) == (True, 7)
+    assert applied == [{"temperature": 2.0}]
+
+
+def test_a_mailbox_that_cannot_be_read_stops_no_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mailbox, applied = Mailbox(tmp_path), []  # type: ignore[var-annotated]
+    controller = _controller(mailbox, applied)
+    mailbox.submit("set", {"temperature": 2.0})
+    with monkeypatch.context() as patch:
+
+        def broken(self: Mailbox) -> Any:
+            raise RecursionError("nested too deeply")
+
+        patch.setattr(Mailbox, "pending", broken)
+        controller.safe_point()
+        controller.safe_point()
+    assert capsys.readouterr().out.count("nested too deeply") == 1
+    controller.safe_point()
     assert applied == [{"temperature": 2.0}]
