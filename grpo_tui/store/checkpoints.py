@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import json
 import struct
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
 
 MARKER = "grpo_tui.json"
 """Written last into a checkpoint; lists the files and their sizes."""
+WEIGHTS_INDEX = "model.safetensors.index.json"
+PICKLED = frozenset({".pt", ".pth", ".bin"})
+"""Endings of what torch saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +35,35 @@ class Verdict:
 def judge(path: Path) -> Verdict:
     """Look at one checkpoint folder."""
     step = int(path.name.split("-")[-1])
-    marker = _json(path / MARKER)
-    if marker is not None:
-        for name, size in marker.get("files", {}).items():
+    files = (read_object(path / MARKER) or {}).get("files")
+    if isinstance(files, dict):
+        for name, size in files.items():
             file = path / name
             if not file.exists():
                 return Verdict(path, step, False, f"{name} is missing")
             if file.stat().st_size != size:
                 return Verdict(path, step, False, f"{name} holds {file.stat().st_size:,} of {size:,} bytes")
         return Verdict(path, step, True)
-    if _json(path / "trainer_state.json") is None:
+    if read_object(path / "trainer_state.json") is None:
         return Verdict(path, step, False, "trainer_state.json is missing or cut off, so the save never ended")
+    index = read_object(path / WEIGHTS_INDEX)
+    named = index.get("weight_map") if index is not None else None
+    for name in sorted({str(file) for file in named.values()}) if isinstance(named, dict) else ():
+        if not (path / name).exists():
+            return Verdict(path, step, False, f"{name} is missing")
     weights = [*path.glob("*.safetensors"), *path.glob("pytorch_model*.bin")]
     if not weights:
         return Verdict(path, step, False, "it holds no weights")
     for file in weights:
         if file.suffix == ".safetensors" and not _whole_safetensors(file):
             return Verdict(path, step, False, f"{file.name} is cut off")
+    for file in sorted(path.iterdir()):
+        if file.suffix in PICKLED and not _whole_archive(file):
+            return Verdict(path, step, False, f"{file.name} is cut off")
     if not (path / "optimizer.pt").exists() and not (path / "optimizer.bin").exists():
         return Verdict(path, step, True, "it holds no optimizer state: momentum starts anew")
-    return Verdict(path, step, True, "saved without grpo-tui: a generation cycle under way is generated anew")
+    by = f"{MARKER} cannot be read" if (path / MARKER).exists() else "saved without grpo-tui"
+    return Verdict(path, step, True, f"{by}: a generation cycle under way is generated anew")
 
 
 def newest_usable(folder: RunFolder) -> tuple[Verdict | None, list[Verdict]]:
@@ -63,12 +77,14 @@ def newest_usable(folder: RunFolder) -> tuple[Verdict | None, list[Verdict]]:
     return None, passed
 
 
-def _json(path: Path) -> dict[str, dict[str, int]] | None:
+def _whole_archive(path: Path) -> bool:
+    """False for a file of torch, which is a zip archive, whose end is missing."""
     try:
-        body = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return body if isinstance(body, dict) else None
+        with path.open("rb") as file:
+            begins = file.read(2)
+        return bool(begins) and (begins != b"PK" or zipfile.is_zipfile(path))
+    except OSError:
+        return False
 
 
 def _whole_safetensors(path: Path) -> bool:

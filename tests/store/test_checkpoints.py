@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,37 @@ def test_the_newest_whole_checkpoint_is_taken_and_the_newer_ones_are_told_with_t
         (100, "model.safetensors"),
         (10, "trainer_state.json"),
     ]
+
+
+def _torch_file(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data.pkl", b"moments" * 50)
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "pytorch_model.bin"])
+def test_a_file_of_torch_that_is_cut_off_is_found_without_a_marker(name: str, tmp_path: Path) -> None:
+    path = _checkpoint(tmp_path, 4, marked=False)
+    _torch_file(path / name)
+    assert judge(path).usable
+    whole = (path / name).read_bytes()
+    for part in (whole[: len(whole) // 2], b""):
+        (path / name).write_bytes(part)
+        assert (judge(path).usable, judge(path).reason) == (False, f"{name} is cut off")
+
+
+def test_a_shard_that_is_missing_is_named_without_a_marker(tmp_path: Path) -> None:
+    path = _checkpoint(tmp_path, 4, marked=False)
+    shards = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    (path / "model.safetensors").rename(path / shards["a"])
+    (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    assert judge(path).reason == "model-00002-of-00002.safetensors is missing"
+
+
+@pytest.mark.parametrize("marker", ["", "{", "[]", '{"files": 3}', "[" * 100_000])
+def test_a_marker_that_cannot_be_read_is_said_and_the_files_decide(marker: str, tmp_path: Path) -> None:
+    path = _checkpoint(tmp_path, 4)
+    (path / MARKER).write_text(marker)
+    assert judge(path).usable
+    assert judge(path).reason.startswith(f"{MARKER} cannot be read: ")
+    _cut_weights(path)
+    assert not judge(path).usable
