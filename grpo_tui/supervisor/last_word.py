@@ -24,7 +24,7 @@ from grpo_tui.store.recorder import may_pass
 from grpo_tui.store.spec import RESTORED, settle_earlier
 from grpo_tui.store.spool import remove, take_spooled
 from grpo_tui.store.writer import LOG_POSITION, Writer
-from grpo_tui.supervisor.verdict import verdict
+from grpo_tui.supervisor.verdict import Death, verdict
 
 PATIENCE_S = 30.0
 """How long the end of a run is tried to be recorded; a later look at the run tries again."""
@@ -43,6 +43,8 @@ class Ended:
     started_at: float | None
     """When it was started, None when it ran before its supervisor did."""
     pid: int | None
+    starved: bool = False
+    """Whether the system killed a process for want of memory meanwhile."""
 
 
 def conclude(ended: Ended, patience_s: float = PATIENCE_S) -> None:
@@ -130,15 +132,17 @@ def _record(ended: Ended) -> None:
 
 def _how(ended: Ended, ranks: list[RankState]) -> tuple[str, dict[str, Any] | None]:
     """State and error of the attempt, by whoever knows best."""
+    first = ranks[0] if ranks and ranks[0].rank == 0 else None
     if not ended.stopped_now:
-        first = ranks[0] if ranks and ranks[0].rank == 0 else None
         if first is not None and first.ended:
             # It came to its end and could only not write it, as on a full disk.
             cause = first.ended_cause
             return first.ended, {"type": "", "message": cause, "cause": cause} if cause else None
         if (told := read_errors(ended.folder)) is not None:
             return "failed", told
-    return verdict(ended.code, ended.stopped_now, ended.folder)
+    if ended.stopped_now:
+        return "stopped", None
+    return verdict(Death(ended.code, first, ended.starved, ended.folder.log.name))
 
 
 def _lost(attempt: int, ranks: list[RankState]) -> list[Dropped]:

@@ -12,13 +12,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from grpo_tui.core.commands import SUPERVISOR_KINDS, Command, Outcome
+from grpo_tui.core.commands import CONTROLLER_KINDS, SUPERVISOR_KINDS, Command, Outcome
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import (
@@ -33,6 +34,7 @@ from grpo_tui.store.place import hold, where
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.supervisor.hardware import HardwareWatch
 from grpo_tui.supervisor.last_word import Ended, conclude
+from grpo_tui.supervisor.verdict import starvation_kills
 
 TICK_S = 0.1
 HEARTBEAT_S = 1.0
@@ -75,7 +77,9 @@ class Supervisor:
         self._trainer_started = started or (None if trainer is None else process_started(trainer))
         self._own_session = trainer is not None and _is_worker(trainer)
         self._beat_at = 0.0
+        self._said: set[str] = set()
         self._started_at = time.time()
+        self._starved_before = starvation_kills()
         self._abort: _Abort | None = None
         self._stop_now: tuple[Command, float] | None = None
 
@@ -88,11 +92,23 @@ class Supervisor:
         self._hardware.start(self._trainer)
         while self._trainer_lives():
             self._beat()
-            self._serve()
+            with self._unharmed("serving the run"):
+                self._serve()
             time.sleep(TICK_S)
         self._hardware.stop()
         self._after_end()
         return 0
+
+    @contextlib.contextmanager
+    def _unharmed(self, what: str) -> Iterator[None]:
+        """Go on watching whatever goes wrong meanwhile, and say each trouble once."""
+        try:
+            yield
+        except Exception as error:
+            said = f"grpo-tui: the supervisor could not go on {what}: {type(error).__name__}: {error}"
+            if said not in self._said:
+                self._said.add(said)
+                print(said, flush=True)
 
     def _start_trainer(self) -> None:
         _adopt_orphans()
@@ -160,6 +176,8 @@ class Supervisor:
         self._outbox.send()
         for command in self._outbox.pending():
             if command.kind not in SUPERVISOR_KINDS:
+                if command.kind not in CONTROLLER_KINDS:
+                    self._finish(command, False, f"this run knows no command {command.kind}")
                 continue
             if command.kind == "stop_now":
                 # The recorder reads the same command, writes what it has and leaves; see `_kill_trainer`.
@@ -207,7 +225,8 @@ class Supervisor:
         elif now - abort.signalled >= 1.0:
             abort.signalled = now
             for rank in still:
-                os.kill(rank.pid, ABORT_SIGNAL)
+                with contextlib.suppress(ProcessLookupError):  # it has just died
+                    os.kill(rank.pid, ABORT_SIGNAL)
 
     def _way_on(self) -> str:
         best, _ = newest_usable(self._folder)
@@ -235,14 +254,16 @@ class Supervisor:
             _kill_session(self._trainer)  # children of rewards must not outlive the run
         if self._child is not None:
             _kill_descendants()
-        # The trainer reads the mailbox too, and may have left before this process saw the command.
-        asked = [command for command in self._outbox.pending() if command.kind == "stop_now"]
-        stopped_now = self._stop_now or ((asked[0], 0.0) if asked else None)
-        if stopped_now is not None:
-            self._finish(stopped_now[0], True, f"ended at once; {self._way_on()}")
-        self._refuse_leftovers("the run has ended")
+        with self._unharmed("answering"):
+            # The trainer reads the mailbox too, and may have left before this process saw the command.
+            asked = [command for command in self._outbox.pending() if command.kind == "stop_now"]
+            self._stop_now = self._stop_now or ((asked[0], 0.0) if asked else None)
+            if self._stop_now is not None:
+                self._finish(self._stop_now[0], True, f"ended at once; {self._way_on()}")
+            self._refuse_leftovers("the run has ended")
         began = None if self._child is None else self._started_at
-        conclude(Ended(self._folder, code, stopped_now is not None, began, self._trainer))
+        starved = (starvation_kills() or 0) > (self._starved_before or 0)
+        conclude(Ended(self._folder, code, self._stop_now is not None, began, self._trainer, starved))
 
     def _refuse_leftovers(self, reason: str) -> None:
         for command in self._outbox.pending():

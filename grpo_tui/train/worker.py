@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,11 @@ def main(arguments: list[str] | None = None) -> int:
         for note in (*spec.notes, *(f"started in spite of {error}" for error in spec.forced)):
             print(f"grpo-tui: {note}", flush=True)
     try:
+        _leave_on_signals(session)
         state = _train(session, spec, folder)
+    except StoppedEarly:
+        print("grpo-tui: stopped before training began; there was nothing to save", flush=True)
+        state = "stopped"
     except BaseException as error:
         traceback.print_exc()
         sys.stderr.flush()
@@ -162,15 +166,37 @@ def _refuse_no_step(trainer: Any, train: Any) -> None:
     )
 
 
+class StoppedEarly(BaseException):
+    """A signal asked the process to end while it was still loading."""
+
+
+def _leave_on_signals(session: Session) -> None:
+    """End at SIGTERM as long as there is nothing to save."""
+
+    def leave() -> None:
+        raise StoppedEarly
+
+    _on_signals(session, leave)
+
+
 def _stop_on_signals(session: Session) -> None:
-    def stop(*_: Any) -> None:
+    """At SIGTERM finish the step, save and end."""
+
+    def stop() -> None:
+        session.controller.stop_wanted = True
+
+    _on_signals(session, stop)
+
+
+def _on_signals(session: Session, act: Callable[[], None]) -> None:
+    def handle(*_: Any) -> None:
         # A launcher sends SIGTERM to all when one rank has failed; the others would wait for it for ever.
         if world_size() > 1 and session.another_rank_failed():
             os._exit(FAILED)
-        session.controller.stop_wanted = True
+        act()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+        signal.signal(number, handle)
 
 
 def _prepare_resume(session: Session, trainer: Any, checkpoint: Path, overridden: tuple[str, ...]) -> None:

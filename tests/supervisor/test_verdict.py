@@ -1,0 +1,57 @@
+"""What is said of a training process that could say nothing itself."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.store.live import RankState
+from grpo_tui.supervisor.verdict import Death, starvation_kills, verdict
+
+JUDGE = RankState(0, 1, 1.0, phase="reward", reward_function="judge", reward_call=3)
+
+
+@pytest.mark.parametrize(
+    ("death", "cause"),
+    [
+        (
+            Death(-signal.SIGKILL, RankState(0, 1, 1.0, phase="generate")),
+            "killed with SIGKILL, by a person or by the system when memory ran out, while generating",
+        ),
+        (
+            Death(-signal.SIGKILL, JUDGE, starved=True),
+            "killed by the system because memory ran out (SIGKILL), while reward function 'judge' ran",
+        ),
+        (
+            Death(-signal.SIGSEGV, JUDGE),
+            "a native library crashed (SIGSEGV), while reward function 'judge' ran",
+        ),
+        (Death(-signal.SIGXCPU), "its limit of processor time was reached (SIGXCPU; `ulimit -t`)"),
+        (Death(-signal.SIGUSR1, starved=True), "ended by SIGUSR1"),
+        (Death(-99), "ended by signal 99"),
+        (
+            Death(0, JUDGE),
+            "the training process ended with code 0, while reward function 'judge' ran, and did not say why",
+        ),
+        (
+            Death(None, RankState(0, 1, 1.0, phase="save")),
+            "the training process is gone, while saving, and did not say why",
+        ),
+    ],
+)
+def test_the_cause_names_how_it_ended_and_in_what(death: Death, cause: str) -> None:
+    state, error = verdict(death)
+    assert state == "crashed"
+    assert error["cause"] == f"{cause}; see train.log"
+    assert error["message"]
+
+
+def test_the_kernels_count_of_starved_processes_is_read(tmp_path: Path) -> None:
+    source = tmp_path / "vmstat"
+    source.write_text("nr_free_pages 1\noom_kill 3\nballoon_inflate 0\n")
+    assert starvation_kills(source) == 3
+    source.write_text("nr_free_pages 1\n")
+    assert starvation_kills(source) is None
+    assert starvation_kills(tmp_path / "none") is None

@@ -1,0 +1,69 @@
+"""The supervisor goes on watching whatever goes wrong around it."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.core.records import AttemptStarted
+from grpo_tui.store.connection import open_writer
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import RankFile
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.writer import Writer
+from grpo_tui.supervisor.watch import Supervisor
+
+
+@pytest.fixture
+def trainer() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that stands for a training process."""
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_troubles_while_serving_and_a_command_of_another_version_end_no_watch(
+    trainer: subprocess.Popen[bytes],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = RunFolder(tmp_path)
+    writer = Writer(open_writer(folder.database))
+    writer.write([AttemptStarted(1, 0.0, "here", trainer.pid)])
+    writer.close()
+    rank = RankFile(folder.rank(0), trainer.pid)
+    rank.update(attempt=1, phase="generate", step=3)
+    rank.close()
+    mailbox = Mailbox(folder.commands)
+    supervisor = Supervisor(folder, trainer=trainer.pid)
+    watching = threading.Thread(target=supervisor.run)
+    watching.start()
+    try:
+        outcome = mailbox.wait(mailbox.submit("fly"), 20)
+        assert outcome is not None
+        assert (outcome.applied, outcome.reason) == (False, "this run knows no command fly")
+        asked = threading.Event()
+
+        def broken() -> None:
+            asked.set()
+            raise RuntimeError("somebody's odd file")
+
+        monkeypatch.setattr(supervisor, "_serve", broken)
+        monkeypatch.setattr(supervisor, "_refuse_leftovers", lambda reason: broken())
+        assert asked.wait(20)
+    finally:
+        trainer.kill()
+        watching.join(30)
+    assert not watching.is_alive()
+    (attempt,) = RunReader(folder.database).attempts()
+    assert attempt.state == "crashed"
+    assert attempt.error is not None
+    assert ", while generating, and did not say why" in attempt.error["cause"]
+    assert capfd.readouterr().out.count("could not go on serving the run: RuntimeError: somebody's odd") == 1
