@@ -21,6 +21,23 @@ NOT_PASSED = ("prompt", "completion", "completion_ids")
 """Columns that TRL keeps to itself."""
 
 
+_ATOMS = (str, int, float, bool, type(None))
+
+
+def copied(value: Any) -> Any:
+    """The lists and mappings of an argument anew, for a function can change those it is given.
+
+    Texts, numbers and whatever else stands in them are not doubled.
+    """
+    if isinstance(value, list):
+        if all(type(item) in _ATOMS for item in value):
+            return value.copy()  # token ids are many
+        return [copied(item) for item in value]
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return value
+
+
 class RewardContractError(ValueError):
     """A reward function does not do what TRL asks of one; the message names it and the fix."""
 

@@ -23,6 +23,8 @@ import psutil
 from grpo_tui.rewards.nursery import NurseryError
 
 _CHUNK = 1 << 20
+LOOK_S = 0.5
+"""How often a silent child is looked at: what it has forked can hold its end of the pipe open."""
 
 
 class Starter(Protocol):
@@ -136,22 +138,31 @@ class ChildPipe:
         """Read one message.
 
         Raises:
-            ChildGoneError: the child ended.
+            ChildGoneError: the child ended, or what it says cannot be read.
             ChildHungError: nothing came within `limit_s` seconds; the child has been killed.
         """
         end = time.monotonic() + limit_s
         searched = 0
         while (newline := self._unread.find(b"\n", searched)) < 0:
             searched = len(self._unread)
-            if not select.select([self._answers], [], [], max(0.0, end - time.monotonic()))[0]:
-                raise self._hung()
+            left = max(0.0, end - time.monotonic())
+            if not select.select([self._answers], [], [], min(left, LOOK_S))[0]:
+                if self._ended():
+                    raise self._gone()
+                if left <= LOOK_S:
+                    raise self._hung()
+                continue
             chunk = os.read(self._answers, _CHUNK)
             if not chunk:
                 raise self._gone()
             self._unread += chunk
         line = bytes(self._unread[:newline])
         del self._unread[: newline + 1]
-        return dict(json.loads(line))
+        try:
+            return dict(json.loads(line))
+        except ValueError:
+            self.kill()  # a reward has changed what the child speaks with, or wrote in between
+            raise ChildGoneError("it changed the program itself, so that no answer came through") from None
 
     def ready(self, within_s: float) -> bool:
         """Return whether the child has said something, or ended, within some seconds; it is not killed."""
@@ -197,6 +208,12 @@ class ChildPipe:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self._printed.close()
+
+    def _ended(self) -> bool:
+        try:
+            return psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return True
 
     def _exit_code(self) -> int | None:
         if self._code is None:

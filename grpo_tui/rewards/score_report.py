@@ -158,6 +158,7 @@ class FunctionScore:
         repeat: the same call once more; None when it was not made.
         other_shape: the call with the other form of completions; None when it was not made.
         swallowed: exceptions it caught itself; only looked for where its source has a broad `except`.
+        changed: arguments whose lists it changed; the functions after it saw them so, as in training.
     """
 
     info: FunctionInfo
@@ -170,6 +171,7 @@ class FunctionScore:
     repeat: Repeat | None = None
     other_shape: OtherShape | None = None
     swallowed: tuple[Swallowed, ...] = ()
+    changed: tuple[str, ...] = ()
 
     @property
     def coverage(self) -> float:
@@ -196,6 +198,7 @@ class FunctionScore:
             repeat=Repeat(tuple(repeat["differs"]), repeat["fresh_repeats"]) if repeat else None,
             other_shape=OtherShape(**shape) if shape else None,
             swallowed=tuple(Swallowed(**item) for item in data.get("swallowed", ())),
+            changed=tuple(data.get("changed", ())),
         )
 
     def with_failure(self, failure: Failure) -> FunctionScore:

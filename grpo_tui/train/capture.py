@@ -15,6 +15,7 @@ from typing import Any
 
 from grpo_tui.core.records import Completion, GenerationBatch, Group, Mode, Record
 from grpo_tui.core.text import whole_text
+from grpo_tui.rewards.contract import copied
 from grpo_tui.train import compat
 from grpo_tui.train.desk import RewardDesk
 from grpo_tui.train.phases import PhaseClock
@@ -67,10 +68,10 @@ class Capture:
         def calculate_rewards(inputs: Any, prompts: Any, completions: Any, ids: Any) -> Any:
             self._desk.returned = {}
             # Before the rewards: what they change in these lists was never generated.
-            asked, answered = _copied(prompts), [_readable(c) for c in completions]
+            asked, answered, made = copied(prompts), [_readable(c) for c in completions], copied(ids)
             with self._phases.during("reward"):
                 rewards = original(inputs, prompts, completions, ids)
-            self._scored = self._score(inputs, asked, answered, ids, rewards)
+            self._scored = self._score(inputs, asked, answered, made, rewards)
             return rewards
 
         return calculate_rewards
@@ -178,15 +179,6 @@ def _number(value: Any, fallback: float | None) -> float | None:
     return fallback if fallback is not None and math.isinf(fallback) else number
 
 
-def _copied(value: Any) -> Any:
-    """The lists and mappings of a value anew; texts and images in them are not doubled."""
-    if isinstance(value, list):
-        return [_copied(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return value
-
-
 def _readable(completion: Any) -> tuple[str, list[dict[str, Any]] | None]:
     """The text of a completion, and its messages when they say more than one plain answer."""
     if isinstance(completion, str):
@@ -196,4 +188,4 @@ def _readable(completion: Any) -> tuple[str, list[dict[str, Any]] | None]:
         and set(completion[0]) <= {"role", "content"}
         and isinstance(completion[0].get("content"), str)
     )
-    return whole_text(completion), None if plain else _copied(completion)
+    return whole_text(completion), None if plain else copied(completion)

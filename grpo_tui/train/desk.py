@@ -210,7 +210,7 @@ class RewardDesk:
             outcome: Literal["ok", "error", "aborted"] = "error"
             error = ""
             count = len(kwargs["completions"])
-            task = self._tasks[call_id] = asyncio.ensure_future(function(*args, **kwargs))
+            task = self._tasks[call_id] = asyncio.ensure_future(_inside_loop(function, args, kwargs))
             try:
                 result = checked(name, await task, count)
                 outcome = "ok"
@@ -297,6 +297,14 @@ class RewardDesk:
             task.get_loop().call_soon_threadsafe(task.cancel)
         elif self._running == wanted:
             raise RewardAborted(f"reward call {wanted} was aborted")
+
+
+async def _inside_loop(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Await an async reward; what would end TRL's event loop, for which TRL then waits for ever, fails it."""
+    try:
+        return await function(*args, **kwargs)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"it raised {error!r}, which would end the process") from error
 
 
 def is_async(function: Any) -> bool:

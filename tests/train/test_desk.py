@@ -157,6 +157,28 @@ def test_an_async_reward_is_aborted_on_its_own_loop(tmp_path: Path) -> None:
     assert [c.outcome for c in _calls(records)] == ["aborted"]
 
 
+@pytest.mark.parametrize("error", [SystemExit(4), KeyboardInterrupt()])
+def test_an_async_reward_that_would_end_the_loop_fails_the_run(error: BaseException, tmp_path: Path) -> None:
+    async def judge(completions: Any, **kwargs: Any) -> list[float]:
+        await asyncio.sleep(0)
+        raise error
+
+    desk, trainer, records = _desk(tmp_path, judge)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    future = asyncio.run_coroutine_threadsafe(
+        trainer.reward_funcs[0](prompts=["p"], completions=CHAT[:1]), loop
+    )
+    with pytest.raises(RuntimeError, match=type(error).__name__):
+        future.result(20)
+    assert desk.failed_function == "judge"
+    assert [call.outcome for call in _calls(records)] == ["error"]
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(20)
+    loop.close()
+
+
 def test_two_aborts_in_a_row_ask_for_a_pause(tmp_path: Path) -> None:
     desk, _, _ = _desk(tmp_path)
     asked: list[int] = []

@@ -46,6 +46,12 @@ def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> list[Find
         found.append(_failure(result, result.failure, samples))
     found += _repeat(result)
     found += _swallowed(result)
+    if result.changed:
+        text = (
+            f"changes its arguments ({', '.join(result.changed)}), which TRL passes on: the functions "
+            "after it and TRL's own log see what it left. Work on a copy, as list(completions)"
+        )
+        found.append(about("rewards.changes-arguments", "warning", result, text))
     return found
 
 

@@ -16,12 +16,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.rewards.contract import RewardContractError
+from grpo_tui.rewards.contract import RewardContractError, copied
 from grpo_tui.rewards.lab_child.advantages import aggregate
-from grpo_tui.rewards.lab_child.calls import Batch, Caller, batch_of, message_of, place_of
+from grpo_tui.rewards.lab_child.calls import Batch, Caller, batch_of, changed_arguments, message_of, place_of
+from grpo_tui.rewards.lab_child.capture import printed_bytes
 from grpo_tui.rewards.lab_child.fresh import PersonsModules
 from grpo_tui.rewards.lab_child.loaded import Ready, Rewards
 from grpo_tui.rewards.lab_child.models import RewardModels
+from grpo_tui.rewards.lab_child.orphans import adopt, end_orphans
 from grpo_tui.rewards.lab_child.rows import DatasetRows, chat_maker, read_parquet
 from grpo_tui.rewards.lab_child.second_look import culprit, other_shape, repeat, swallowed
 from grpo_tui.rewards.lab_child.tokens import Tokens
@@ -40,11 +42,13 @@ class Child:
         self._config: RunConfig | None = None
         self._rows = DatasetRows()
         self._caller: Caller | None = None
+        self._folder = os.getcwd()
 
     def load(self, config: Mapping[str, Any], step: int = 0) -> dict[str, Any]:
         """Load the rewards of a config afresh."""
         self._config = RunConfig.from_json(config)
         os.environ.update(self._config.env)
+        os.chdir(self._folder)  # a reward may have gone elsewhere
         self._at(None, "loading the rewards")
         functions = self._rewards.load(self._config)
         self._caller = Caller(self._ids, trainer_state(self._config, step))
@@ -75,8 +79,9 @@ class Child:
         caller = self._caller
         assert caller is not None
         self._at(index, "scoring")
-        outcome = caller.call(ready.name, ready.target, ready.is_async, kwargs)
+        before = copied(kwargs)
         count = len(batch.prompts)
+        outcome = caller.call(ready.name, ready.target, ready.is_async, kwargs, count)
         result: dict[str, Any] = {
             "scores": outcome.scores if outcome.scores is not None else [None] * count,
             "seconds": outcome.seconds,
@@ -84,22 +89,22 @@ class Child:
             "failure": self._failure(outcome.error) if outcome.error is not None else None,
             "log_extra": outcome.extra,
             "metrics": outcome.metrics,
+            "changed": changed_arguments(before, kwargs),
         }
         self._send({"event": "scored", "function": index, "result": result})
         if ready.is_model or outcome.seconds > repeat_limit_s:
             return
         if outcome.error is not None and result["failure"]["kind"] == "raised":
             self._at(index, "looking for the sample that breaks it")
-            fresh_arguments = caller.arguments(batch)
             result["failure"]["sample"] = culprit(
-                caller, ready.target, ready.is_async, outcome.error, fresh_arguments
+                caller, ready.target, ready.is_async, outcome.error, copied(before)
             )
         self._at(index, "called with the other form of completions")
         result["other_shape"] = other_shape(caller, ready.name, ready.target, ready.is_async, batch, outcome)
         if outcome.scores is not None:
             self._at(index, "called again with the same samples")
             result["repeat"] = repeat(
-                caller, ready.name, ready.target, ready.is_async, batch, outcome, ready.again
+                caller, ready.name, ready.target, ready.is_async, before, outcome, ready.again
             )
             if ready.broad and not ready.is_async:
                 self._at(index, "watched for exceptions it swallows")
@@ -108,14 +113,15 @@ class Child:
 
     def _at(self, index: int | None, what: str) -> None:
         """Tell what comes now, and where its output will begin."""
-        self._send({"event": "at", "function": index, "what": what, "printed": os.fstat(1).st_size})
+        self._send({"event": "at", "function": index, "what": what, "printed": printed_bytes()})
 
     def _failure(self, error: BaseException) -> dict[str, Any]:
         file, line = place_of(error, self._person.is_own)
         if isinstance(error, RewardContractError):
             return {"kind": "returned", "type": type(error).__name__, "message": message_of(error)}
         if isinstance(error, SystemExit):
-            message = f"it called exit({error.code!r}), which would end training"
+            code = "" if error.code is None else repr(error.code)
+            message = f"it called exit({code}), which would end training"
             return {"kind": "raised", "type": "SystemExit", "message": message, "file": file, "line": line}
         kind = type(error).__name__
         return {"kind": "raised", "type": kind, "message": message_of(error), "file": file, "line": line}
@@ -169,20 +175,26 @@ def main() -> None:
 
     gc.collect()
     gc.freeze()  # what is imported stays shared with the children
+    adopt()
+    children: set[int] = set()
     control.send(b"ready")
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, 1 << 20, 3)
         if not data:
-            return
+            return end_orphans()
         request = json.loads(data)
         if request["do"] == "wait":
-            control.send(str(_code_of(request["pid"])).encode())
+            code = _code_of(request["pid"])
+            children.discard(request["pid"])
+            end_orphans(children)
+            control.send(str(code).encode())
             continue
         nursery = os.getpid()
         pid = os.fork()
         if pid == 0:
             control.close()
             _become_child(request, descriptors, nursery)
+        children.add(pid)
         for descriptor in descriptors:
             os.close(descriptor)
         control.send(str(pid).encode())

@@ -12,13 +12,14 @@ import math
 import threading
 import time
 import traceback
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_tui.core.text import completion_text, prompt_text
-from grpo_tui.rewards.contract import NOT_PASSED, RewardContractError, checked
+from grpo_tui.rewards.contract import NOT_PASSED, RewardContractError, checked, copied
 from grpo_tui.rewards.lab_child.capture import captured
 
 SMALL = 64
@@ -118,19 +119,27 @@ class Caller:
         self._metrics: dict[str, list[float]] = {}
 
     def arguments(self, batch: Batch) -> dict[str, Any]:
-        """Return TRL's keyword arguments for a batch; all functions of one scoring get the same lists."""
+        """Return TRL's keyword arguments for a batch, in lists of their own.
+
+        All functions of one scoring get the same ones, as with TRL: what one changes the next one sees.
+        """
         return {
-            "prompts": batch.prompts,
-            "completions": batch.completions,
+            "prompts": copied(batch.prompts),
+            "completions": copied(batch.completions),
             "completion_ids": self._make_ids(batch.completions, batch.truncated),
-            **batch.columns,
+            **copied(batch.columns),
             "trainer_state": self.state,
             "log_extra": self._log_extra,
             "log_metric": self._log_metric,
         }
 
     def call(
-        self, name: str, target: Callable[..., Any], is_async: bool, kwargs: Mapping[str, Any]
+        self,
+        name: str,
+        target: Callable[..., Any],
+        is_async: bool,
+        kwargs: Mapping[str, Any],
+        count: int | None = None,
     ) -> Outcome:
         """Call a function once; never raises.
 
@@ -139,9 +148,12 @@ class Caller:
             target: the function; for a reward model a function that scores with it.
             is_async: whether a call gives a coroutine.
             kwargs: what `arguments` gave.
+            count: number of scores wanted; that of the completions when None, for a function before this
+                one can have changed their list.
         """
         self._extra, self._metrics = defaultdict(list), defaultdict(list)
-        count = len(kwargs["completions"])  # before the function can change the list
+        if count is None:
+            count = len(kwargs["completions"])  # before the function can change the list
         scores, error = None, None
         with captured() as printed:
             start = time.perf_counter()
@@ -158,7 +170,10 @@ class Caller:
         """Call a function and return what it returned; an async one is awaited on the loop."""
         if not is_async:
             return target(**kwargs)
-        return asyncio.run_coroutine_threadsafe(_awaited(target, kwargs), self._event_loop()).result()
+        result = asyncio.run_coroutine_threadsafe(_awaited(target, kwargs), self._event_loop()).result()
+        if isinstance(result, _Left):
+            raise result.error
+        return result
 
     def _event_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -173,12 +188,34 @@ class Caller:
         self._metrics[name].append(value)
 
 
+def changed_arguments(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Names of the arguments whose lists a call has changed.
+
+    Args:
+        before: a copy from before the call.
+        after: what the function was given.
+    """
+    return [name for name, value in before.items() if isinstance(value, list) and value != after[name]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What an async function raised that would have ended the event loop, and the wait for it never."""
+
+    error: BaseException
+
+
 async def _awaited(target: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
-    return await target(**kwargs)
+    try:
+        return await target(**kwargs)
+    except (SystemExit, KeyboardInterrupt) as error:
+        return _Left(error)
 
 
 def as_trl_takes_them(name: str, values: Any, count: int) -> list[float | None]:
     """Return scores as plain numbers, after TRL's own conversion to a float32 tensor has gone well.
+
+    What is too large for float32 is infinite, as it is for TRL.
 
     Raises:
         RewardContractError: TRL's tensor cannot be made of them.
@@ -187,18 +224,21 @@ def as_trl_takes_them(name: str, values: Any, count: int) -> list[float | None]:
 
     listed = [math.nan if value is None else value for value in values]
     try:
-        shape = tuple(torch.tensor(listed, dtype=torch.float32).shape)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they would name this line
+            taken = torch.tensor(listed, dtype=torch.float32)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise RewardContractError(
             f"reward function '{name}' returned values that no tensor of numbers can be made of: {error}"
         ) from error
-    if shape != (count,):
+    if tuple(taken.shape) != (count,):
         raise RewardContractError(
-            f"reward function '{name}' returned values of the shape {shape}; TRL wants one number for each "
-            f"of the {count} completions"
+            f"reward function '{name}' returned values of the shape {tuple(taken.shape)}; TRL wants one "
+            f"number for each of the {count} completions"
         )
     return [
-        None if original is None else float(value) for original, value in zip(values, listed, strict=True)
+        None if original is None else in_float32 if math.isinf(in_float32) else float(value)
+        for original, value, in_float32 in zip(values, listed, taken.tolist(), strict=True)
     ]
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 MOST_BYTES = 20_000
 """What is kept of one call's output; of more, the beginning and the end."""
 MOST_FILE_BYTES = 8_000_000
+_kept: int | None = None
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class Printed:
 def captured() -> Iterator[Printed]:
     """Collect what is printed inside the block."""
     _flush()
-    start = os.fstat(1).st_size
+    start = printed_bytes()
     if start > MOST_FILE_BYTES:
         os.ftruncate(1, 0)
         start = 0
@@ -38,7 +39,23 @@ def captured() -> Iterator[Printed]:
         yield printed
     finally:
         _flush()
+        printed_bytes()
         printed.text = read_output(1, start)
+
+
+def printed_bytes() -> int:
+    """How much was printed so far; standard output that a reward has closed is opened again."""
+    global _kept
+    try:
+        size = os.fstat(1).st_size
+        if _kept is None:
+            _kept = os.dup(1)
+        return size
+    except OSError:
+        if _kept is None:
+            raise
+        os.dup2(_kept, 1)
+        return os.fstat(1).st_size
 
 
 def read_output(descriptor: int, start: int) -> str:

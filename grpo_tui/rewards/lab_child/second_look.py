@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
+from grpo_tui.rewards.contract import copied
 from grpo_tui.rewards.culprit import guilty_samples
 from grpo_tui.rewards.lab_child.calls import SMALL, Batch, Caller, Outcome, message_of
 
@@ -66,12 +67,13 @@ def repeat(
     name: str,
     target: Callable[..., Any],
     is_async: bool,
-    batch: Batch,
+    kwargs: Mapping[str, Any],
     first: Outcome,
     fresh: Callable[[], Callable[..., Any]],
 ) -> dict[str, Any] | None:
-    """Call once more with the same samples, and when it differs twice with a fresh copy of the function."""
-    again = caller.call(name, target, is_async, caller.arguments(batch))
+    """Call once more with the same arguments, and when it differs twice with a fresh copy of the function."""
+    count = len(first.scores or ())
+    again = caller.call(name, target, is_async, copied(kwargs), count)
     if again.scores is None or first.scores is None:
         return None
     differs = [
@@ -83,7 +85,7 @@ def repeat(
         copy = fresh()
     except Exception:
         return {"differs": differs, "fresh_repeats": None}
-    history = [caller.call(name, copy, is_async, caller.arguments(batch)).scores for _ in range(2)]
+    history = [caller.call(name, copy, is_async, copied(kwargs), count).scores for _ in range(2)]
     same = repr(history) == repr([first.scores, again.scores])
     return {"differs": differs, "fresh_repeats": same}
 

@@ -1,0 +1,137 @@
+"""What rewards do to their process is named, the others are scored, and nothing is left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.score_report import FunctionScore
+from grpo_tui.rewards.scoring import Report
+from tests.rewards.labs import rows, scored, write
+
+SAMPLES = rows(("2+2?", "4"), ("2+2?", "five"), ("3+4?", "7"), answer="4")
+
+HOSTILE = """
+import asyncio, json, os, signal, subprocess, sys, time
+
+def lengths(completions, **kw):
+    return [float(len(c)) for c in completions]
+
+def empties(completions, answer, **kw):
+    count = len(completions)
+    completions.clear()
+    answer[:] = ["gone"] * count
+    return [0.0, 1.0, 2.0]
+
+def sees_answer(prompts, answer, **kw):
+    return [float(a == "gone") for a in answer]
+
+def too_large(completions, **kw):
+    return [1e39 if len(c) > 1 else 0.0 for c in completions]
+
+def forks_and_dies(completions, **kw):
+    if os.fork() == 0:
+        time.sleep(4321.25)
+    subprocess.Popen(["sleep", "4321.5"], start_new_session=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def changes_json(completions, **kw):
+    json.dumps = lambda *args, **kwargs: "nonsense"
+    return lengths(completions)
+
+def closes_output(completions, **kw):
+    os.close(1)
+    return lengths(completions)
+
+async def leaves(completions, **kw):
+    await asyncio.sleep(0)
+    sys.exit(4)
+
+async def interrupts(completions, **kw):
+    raise KeyboardInterrupt
+
+def goes_elsewhere(completions, **kw):
+    os.chdir("/")
+    return lengths(completions)
+
+def reads_beside(completions, **kw):
+    return [float(os.path.exists("rewards.py"))] * len(completions)
+"""
+LENGTHS = (1.0, 4.0, 1.0)
+NAMES = (
+    "forks_and_dies",
+    "changes_json",
+    "closes_output",
+    "leaves",
+    "interrupts",
+    "too_large",
+    "lengths",
+)
+
+
+@pytest.fixture(scope="module")
+def found(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return scored(lab, write(tmp_path_factory.mktemp("hostile"), HOSTILE), NAMES, SAMPLES)
+
+
+def _of(report: Report, name: str) -> FunctionScore:
+    return next(result for result in report.scored.functions if result.info.name == name)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("forks_and_dies", "died", "killed by SIGKILL"),
+        ("changes_json", "died", "it changed the program itself"),
+        ("leaves", "raised", "it called exit(4), which would end training"),
+        ("interrupts", "raised", "KeyboardInterrupt"),
+    ],
+)
+def test_what_ends_the_process_or_its_loop_is_named(found: Report, name: str, kind: str, words: str) -> None:
+    failure = _of(found, name).failure
+    assert failure is not None
+    assert (failure.kind, words in failure.text) == (kind, True), failure
+
+
+def test_the_others_are_scored_all_the_same(found: Report) -> None:
+    assert [_of(found, name).scores for name in ("closes_output", "lengths")] == [LENGTHS, LENGTHS]
+
+
+def test_what_it_started_is_gone_though_its_parent_was_gone_before(found: Report) -> None:
+    assert found is not None
+    left = [p.info for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "4321.5"]]
+    assert left == []
+
+
+def test_what_float32_cannot_hold_is_infinite_as_for_trl(found: Report) -> None:
+    assert _of(found, "too_large").scores == (0.0, float("inf"), 0.0)
+    assert "rewards.infinite" in [f.id for f in found.findings if f.field == "too_large"]
+
+
+def test_a_changed_argument_is_told_and_seen_by_the_next_function_alone(lab: Lab, tmp_path: Path) -> None:
+    file = write(tmp_path, HOSTILE)
+    report = scored(lab, file, ["empties", "sees_answer"], SAMPLES)
+    empties, after = report.scored.functions
+    assert (empties.scores, empties.changed) == ((0.0, 1.0, 2.0), ("completions", "answer"))
+    assert after.scores == (1.0, 1.0, 1.0), "TRL hands all functions the same lists"
+    assert after.repeat is not None
+    assert after.repeat.differs == (), "it is called again with what it was given, so it is not by chance"
+    told = [f.message for f in report.findings if f.id == "rewards.changes-arguments"]
+    assert len(told) == 1
+    assert "changes its arguments (completions, answer)" in told[0]
+    assert lab.score(SAMPLES, only=[1]).functions[1].scores == (0.0, 0.0, 0.0), "the samples are as before"
+
+
+def test_a_load_begins_in_the_folder_of_the_run_again(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path, HOSTILE)
+    with Lab() as own:
+        report = scored(own, file, ["goes_elsewhere", "reads_beside"], SAMPLES)
+        assert report.scored.functions[1].scores == (0.0, 0.0, 0.0), "as in training"
+        own.reload()
+        assert own.score(SAMPLES, only=[1]).functions[1].scores == (1.0, 1.0, 1.0)
