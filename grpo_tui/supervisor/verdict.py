@@ -60,11 +60,10 @@ def verdict(death: Death) -> tuple[str, dict[str, Any]]:
             why = _STARVED
         message = f"the training process was {why}" if why.startswith(("killed", "ended")) else why
         return "crashed", {"type": name, "message": message, "cause": f"{why}{doing}; {where}"}
-    gone = (
-        "the training process is gone"
-        if death.code is None
-        else f"the training process ended with code {death.code}"
-    )
+    gone = f"the training process ended with code {death.code}"
+    if death.code is None:
+        gone = "the training process is gone"
+        doing += ", most likely killed by the system for want of memory" if death.starved else ""
     return "crashed", {
         "type": "",
         "message": gone,

@@ -6,7 +6,6 @@ Knows processes, signals and the run folder; never what the training process com
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -16,8 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from grpo_tui.core.commands import CONTROLLER_KINDS, SUPERVISOR_KINDS, Command, Outcome
 from grpo_tui.store.checkpoints import newest_usable
@@ -34,6 +31,14 @@ from grpo_tui.store.place import hold, where
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.supervisor.hardware import HardwareWatch
 from grpo_tui.supervisor.last_word import Ended, conclude
+from grpo_tui.supervisor.leftovers import (
+    MARK,
+    adopt_orphans,
+    kill_descendants,
+    kill_marked,
+    kill_session,
+    mark_of,
+)
 from grpo_tui.supervisor.verdict import starvation_kills
 
 TICK_S = 0.1
@@ -69,6 +74,7 @@ class Supervisor:
         self._name: Path | None = folder.root
         # By what it is: a folder that somebody makes anew under the name is none of ours.
         self._folder, self._lock = RunFolder(hold(folder.root)), lock
+        self._mark = mark_of(self._folder.root)
         self._mailbox = Mailbox(self._folder.commands)
         self._outbox = Outbox(self._mailbox)
         self._hardware = HardwareWatch(self._folder)
@@ -111,9 +117,10 @@ class Supervisor:
                 print(said, flush=True)
 
     def _start_trainer(self) -> None:
-        _adopt_orphans()
+        adopt_orphans()
         environment = dict(os.environ)
         environment["PYTHONUNBUFFERED"] = "1"
+        environment[MARK] = self._mark
         # torch elastic would otherwise take SIGHUP as a reason to stop its ranks.
         environment.setdefault("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGQUIT")
         spec = read_spec(self._folder.spec)
@@ -242,7 +249,7 @@ class Supervisor:
         if self._trainer is None:
             return
         if self._own_session:
-            _kill_session(self._trainer)
+            kill_session(self._trainer)
         elif self._trainer_lives():
             os.kill(self._trainer, signal.SIGKILL)
 
@@ -251,9 +258,10 @@ class Supervisor:
     def _after_end(self) -> None:
         code = None if self._child is None else self._child.wait()
         if self._own_session and self._trainer is not None:
-            _kill_session(self._trainer)  # children of rewards must not outlive the run
+            kill_session(self._trainer)  # children of rewards must not outlive the run
         if self._child is not None:
-            _kill_descendants()
+            kill_descendants()
+        kill_marked(self._mark)
         with self._unharmed("answering"):
             # The trainer reads the mailbox too, and may have left before this process saw the command.
             asked = [command for command in self._outbox.pending() if command.kind == "stop_now"]
@@ -287,24 +295,3 @@ def _launcher(spec: RunSpec) -> list[str]:
     if words[:1] == ["torchrun"]:
         return [sys.executable, "-m", "torch.distributed.run", *words[1:]]
     return words or [sys.executable]
-
-
-def _adopt_orphans() -> None:
-    """Become the parent of whatever a dead trainer leaves behind, even in sessions of its own.
-
-    `prctl(PR_SET_CHILD_SUBREAPER)`, see prctl(2).
-    """
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
-
-
-def _kill_descendants() -> None:
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-
-
-def _kill_session(leader: int) -> None:
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return

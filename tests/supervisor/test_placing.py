@@ -46,7 +46,7 @@ def test_the_trainer_sees_the_chosen_gpus(
         return real(["true"], **more)
 
     monkeypatch.setattr(watch.subprocess, "Popen", popen)
-    monkeypatch.setattr(watch, "_adopt_orphans", lambda: None)
+    monkeypatch.setattr(watch, "adopt_orphans", lambda: None)
     folder = RunFolder(tmp_path)
     RunSpec({}, gpus=gpus).write(folder.spec)
     supervisor = watch.Supervisor(folder)

@@ -36,6 +36,10 @@ JUDGE = RankState(0, 1, 1.0, phase="reward", reward_function="judge", reward_cal
             "the training process ended with code 0, while reward function 'judge' ran, and did not say why",
         ),
         (
+            Death(None, starved=True),
+            "the training process is gone, most likely killed by the system for want of memory, and did not say why",
+        ),
+        (
             Death(None, RankState(0, 1, 1.0, phase="save")),
             "the training process is gone, while saving, and did not say why",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from grpo_tui.store.live import RankFile
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.writer import Writer
+from grpo_tui.supervisor.leftovers import MARK, mark_of
 from grpo_tui.supervisor.watch import Supervisor
 
 
@@ -67,3 +69,26 @@ def test_troubles_while_serving_and_a_command_of_another_version_end_no_watch(
     assert attempt.error is not None
     assert ", while generating, and did not say why" in attempt.error["cause"]
     assert capfd.readouterr().out.count("could not go on serving the run: RuntimeError: somebody's odd") == 1
+
+
+def test_what_a_run_left_behind_ends_with_it_though_its_first_supervisor_is_gone(
+    trainer: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    mine, other = tmp_path / "run", tmp_path / "other"
+    mine.mkdir()
+    other.mkdir()
+    left, not_ours = (
+        subprocess.Popen(["sleep", "61"], env={**os.environ, MARK: mark_of(root)}, start_new_session=True)
+        for root in (mine, other)
+    )
+    try:
+        trainer.kill()
+        trainer.wait()
+        mine.rename(tmp_path / "renamed")
+        Supervisor(RunFolder(tmp_path / "renamed"), trainer=trainer.pid, started=1.0).run()
+        assert left.wait(20) == -9
+        assert not_ours.poll() is None
+    finally:
+        for process in (left, not_ours):
+            process.kill()
+            process.wait()
