@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.store.checkpoints import judge
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.hardware import Hardware, read_hardware
 from grpo_tui.store.layout import RunFolder
@@ -317,7 +318,9 @@ def _checkpoints(folder: RunFolder, reader: RunReader) -> tuple[CheckpointNow, .
     found = []
     for path in folder.checkpoints():
         step = int(path.name.split("-")[-1])
-        found.append(CheckpointNow(step, str(path), known[step].complete if step in known else False))
+        # Its files decide where run.db says nothing: one of plain TRL, or of a run.db that was lost.
+        complete = known[step].complete if step in known else judge(path).usable
+        found.append(CheckpointNow(step, str(path), complete))
     return tuple(found)
 
 

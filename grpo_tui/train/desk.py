@@ -160,6 +160,7 @@ class RewardDesk:
             try:
                 self._running = call_id
                 result = checked(name, function(*args, **kwargs), count)
+                _refuse_shortened(name, kwargs, count)
             finally:
                 self._running = None
             outcome = "ok"
@@ -213,6 +214,7 @@ class RewardDesk:
             task = self._tasks[call_id] = asyncio.ensure_future(_inside_loop(function, args, kwargs))
             try:
                 result = checked(name, await task, count)
+                _refuse_shortened(name, kwargs, count)
                 outcome = "ok"
             except asyncio.CancelledError:
                 if call_id not in self._aborted:
@@ -297,6 +299,17 @@ class RewardDesk:
             task.get_loop().call_soon_threadsafe(task.cancel)
         elif self._running == wanted:
             raise RewardAborted(f"reward call {wanted} was aborted")
+
+
+def _refuse_shortened(name: str, kwargs: Any, count: int) -> None:
+    """Name the function that took from, or added to, the lists that TRL goes on with."""
+    for argument in ("completions", "prompts", "completion_ids"):
+        left = kwargs.get(argument)
+        if left is not None and len(left) != count:
+            raise RewardContractError(
+                f"reward function '{name}' changed {argument}, which held {count} before and {len(left)} "
+                f"after; TRL goes on with that list. Work on a copy, as list({argument})"
+            )
 
 
 async def _inside_loop(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

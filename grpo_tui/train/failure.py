@@ -10,10 +10,14 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.text import one_line
+
 LIMIT = 2_000
 """Characters kept of a message; the whole of it is in `train.log`."""
 SENTENCE = 400
 """Characters of its first line that a cause tells."""
+BRIEF = 150
+"""Characters of what lies behind it."""
 
 
 class NoStepError(RuntimeError):
@@ -49,7 +53,7 @@ def describe(
     first = " ".join(line.strip() for line in lines[:2]) if lines[0].rstrip().endswith(":") else lines[0]
     if len(first) > SENTENCE:
         first = f"{first[:SENTENCE]}…"
-    named = f"{type(error).__name__}: {first}" if said else f"{type(error).__name__}, without a message"
+    named = _named(error, first if said else "")
     place = _place(error)
     if reward_function is not None:
         cause = f"reward function '{reward_function}' failed{place}: {named}"
@@ -98,6 +102,21 @@ _DOING = {
     "save": "saving",
     "eval": "evaluation",
 }
+
+
+def _named(error: BaseException, first: str) -> str:
+    """The exception by its class and the first line it says, and by what lies behind it."""
+    if isinstance(error, MemoryError):
+        return f"MemoryError: no memory is left for this process{f' ({first})' if first else ''}"
+    name = type(error).__name__
+    said = f"{name}: {first}" if first else f"{name}, without a message"
+    if isinstance(error, BaseExceptionGroup):
+        return f"{said}, the first of them {_briefly(error.exceptions[0])}"
+    return said if error.__cause__ is None else f"{said} (because of {_briefly(error.__cause__)})"
+
+
+def _briefly(error: BaseException) -> str:
+    return f"{type(error).__name__}: {one_line(message_of(error), BRIEF)}"
 
 
 def _place(error: BaseException) -> str:

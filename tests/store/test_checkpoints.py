@@ -9,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.core.records import AttemptEnded, AttemptStarted
 from grpo_tui.store.checkpoints import MARKER, judge, newest_usable
+from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.status import read_status
+from grpo_tui.store.writer import Writer
 
 
 def _safetensors(path: Path, missing: int = 0) -> None:
@@ -123,3 +127,12 @@ def test_a_marker_that_cannot_be_read_is_said_and_the_files_decide(marker: str, 
     assert judge(path).reason.startswith(f"{MARKER} cannot be read: ")
     _cut_weights(path)
     assert not judge(path).usable
+
+
+def test_a_checkpoint_that_run_db_knows_nothing_of_is_told_by_its_files(tmp_path: Path) -> None:
+    _checkpoint(tmp_path, 4)
+    (_checkpoint(tmp_path, 8) / "optimizer.pt").unlink()
+    writer = Writer(open_writer(RunFolder(tmp_path).database))
+    writer.write([AttemptStarted(1, 0.0, "here", 1), AttemptEnded(1, 1.0, "crashed", 8)])
+    writer.close()
+    assert [(c.step, c.complete) for c in read_status(tmp_path).checkpoints] == [(4, True), (8, False)]

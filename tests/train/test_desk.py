@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.core.records import PhaseSpan, RewardCall
+from grpo_tui.rewards.contract import RewardContractError
 from grpo_tui.store.live import RankFile, read_rank
 from grpo_tui.train.desk import ABORT_SIGNAL, RewardDesk
 from grpo_tui.train.phases import PhaseClock
@@ -62,6 +63,28 @@ def test_a_sync_reward_runs_in_the_main_thread_and_the_trainer_in_another(tmp_pa
     assert repr(desk.returned[0]) == repr(result), "None and NaN are still apart"
     assert trainer.reward_funcs[0].__name__ == "reward"
     assert [(c.function, c.outcome) for c in _calls(records)] == [(0, "ok")]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_reward_that_shortens_what_trl_goes_on_with_is_named(is_async: bool, tmp_path: Path) -> None:
+    def cut(completions: Any, **kwargs: Any) -> list[float]:
+        count = len(completions)
+        completions.pop()
+        return [1.0] * count
+
+    async def cut_later(completions: Any, **kwargs: Any) -> list[float]:
+        return cut(completions)
+
+    _, trainer, records = _desk(tmp_path, cut_later if is_async else cut)
+
+    def call() -> None:
+        result = trainer.reward_funcs[0](prompts=["p"] * 3, completions=list(CHAT))
+        if is_async:
+            asyncio.run(result)
+
+    with pytest.raises(RewardContractError, match=r"changed completions, which held 3 before and 2 after"):
+        call()
+    assert [call.outcome for call in _calls(records)] == ["error"]
 
 
 def _loop() -> None:

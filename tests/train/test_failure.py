@@ -32,6 +32,12 @@ CASES: list[tuple[BaseException, str, str]] = [
     (ZeroDivisionError("division by zero"), "update", "the update failed (test_failure.py:"),
     (RuntimeError(" \n "), "save", "RuntimeError, without a message"),
     (RuntimeError("x" * 5_000), "save", f": RuntimeError: {'x' * 400}…"),
+    (MemoryError(), "update", "MemoryError: no memory is left for this process"),
+    (
+        ExceptionGroup("several", [KeyError("gold"), ValueError("b")]),
+        "reward",
+        "ExceptionGroup: several (2 sub-exceptions), the first of them KeyError: 'gold'",
+    ),
     (RuntimeError("Error(s) in loading Model:\n\tsize mismatch for q"), "load", "Model: size mismatch for q"),
 ]
 
@@ -54,6 +60,17 @@ def test_a_reward_is_named_with_the_line_of_its_own_code(tmp_path: Path) -> None
     described = describe(caught.value, "reward", "judge", 'completion "x" of prompt "p"')
     place = "reward function 'judge' failed (judges.py:2): KeyError: 'missing'"
     assert described["cause"] == f'{place}, on completion "x" of prompt "p"'
+
+
+def test_what_an_exception_was_raised_from_is_told() -> None:
+    try:
+        try:
+            raise ConnectionRefusedError("port 8000")
+        except ConnectionRefusedError as error:
+            raise RuntimeError("no judge") from error
+    except RuntimeError as error:
+        cause = describe(error, "reward", "judge")["cause"]
+    assert cause.endswith("RuntimeError: no judge (because of ConnectionRefusedError: port 8000)")
 
 
 def test_an_exception_that_cannot_be_shown_is_still_told() -> None:
