@@ -84,7 +84,7 @@ def _not_positive(setting: Setting, line_of: LineOf, defaults: Mapping[str, Any]
             name,
             line_of(name),
             f"{name} must be 1 or more; it is {setting(name)}",
-            Fix(name, defaults.get(name) or 1),
+            Fix(name, defaults.get(name)),
         )
         for name in BATCH_KEYS
         if name not in ("num_generations", "eval_strategy")

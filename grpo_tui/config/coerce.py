@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_tui.config.meant_values import meant_list, meant_mapping, meant_number, meant_word, word_hint
 from grpo_tui.config.removed import nearest
 from grpo_tui.config.trl_fields import FieldInfo, NoDefault
 
@@ -133,6 +134,7 @@ def _coerce_int(info: FieldInfo, value: Any, text_allowed: bool) -> Coerced:
         return Coerced(exact, f"{info.name} was {_said(value)}; read as {exact}")
     if text_allowed and isinstance(value, str) and value == info.default:
         return Coerced(value)
+    number = number if number is not None else meant_number(value)
     suggestion = round(number) if number is not None and math.isfinite(number) else _default(info)
     raise CoerceError(f"{info.name} must be a whole number; it is {_said(value)}", suggestion)
 
@@ -143,7 +145,9 @@ def _coerce_float(info: FieldInfo, value: Any) -> Coerced:
     number = _number(value)
     if number is not None:
         return Coerced(number, f"{info.name} was {_said(value)}; read as {number!r}")
-    raise CoerceError(f"{info.name} must be a number; it is {_said(value)}", _default(info))
+    meant = meant_number(value)
+    suggestion = meant if meant is not None and math.isfinite(meant) else _default(info)
+    raise CoerceError(f"{info.name} must be a number; it is {_said(value)}", suggestion)
 
 
 def _coerce_text(info: FieldInfo, value: Any, kinds: frozenset[str]) -> Coerced:
@@ -173,8 +177,9 @@ def _coerce_text(info: FieldInfo, value: Any, kinds: frozenset[str]) -> Coerced:
     for choice in info.choices:
         if value.strip().lower().replace("-", "_").removeprefix("torch.") == choice.lower():
             return Coerced(choice, f"{info.name} was '{value}'; read as '{choice}'")
-    near = nearest(value, info.choices, cutoff=0.5) or _default(info)
-    raise CoerceError(f"{info.name} is '{value}', which TRL does not know{_choices_hint(info)}", near)
+    near = meant_word(info.name, value, info.choices) or nearest(value, info.choices, cutoff=0.5)
+    hint = _choices_hint(info) + word_hint(info.name, value)
+    raise CoerceError(f"{info.name} is '{value}', which TRL does not know{hint}", near or _default(info))
 
 
 def _coerce_list(info: FieldInfo, value: Any, list_kind: str, kinds: frozenset[str]) -> Coerced:
@@ -182,18 +187,22 @@ def _coerce_list(info: FieldInfo, value: Any, list_kind: str, kinds: frozenset[s
     if item_kind == "DatasetConfig":
         if isinstance(value, list) and all(isinstance(item, dict) for item in value):
             return Coerced(value)
+        items = value if isinstance(value, list) else [value]
+        entries = [{"path": item} if isinstance(item, str) else item for item in items]
         raise CoerceError(
-            f"{info.name} must be a list of datasets, each with `path:`; it is a {kind_of(value)}"
+            f"{info.name} must be a list of datasets, each with `path:`; it is a {kind_of(value)}",
+            entries if all(isinstance(entry, dict) for entry in entries) else None,
         )
     note = None
     if isinstance(value, dict):
-        raise CoerceError(f"{info.name} must be a list; it is a mapping", _default(info))
+        items = list(value.values() if item_kind == "float" else value)
+        raise CoerceError(f"{info.name} must be a list; it is a mapping", items)
+    if isinstance(value, bool) and not value and info.choices and "none" in info.choices:
+        return Coerced("none", f"{info.name} was {_said(value)}; read as 'none'")
     if not isinstance(value, list):
-        if "str" in kinds and isinstance(value, str) and not _is_comma_list(value):
+        if "str" in kinds and isinstance(value, str) and _names_in(value, spaced=False) is None:
             return Coerced(_one_of(info, value))
-        items = (
-            [part.strip() for part in value.split(",") if part.strip()] if _is_comma_list(value) else [value]
-        )
+        items = _names_in(value, spaced="str" not in kinds) or [value]
         note = f"{info.name} was {_said(value)}; read as the list {_show(items)}"
         value = items
     numbers = item_kind == "float"
@@ -202,10 +211,13 @@ def _coerce_list(info: FieldInfo, value: Any, list_kind: str, kinds: frozenset[s
         if numbers:
             number = item if isinstance(item, (int, float)) and not isinstance(item, bool) else _number(item)
             if number is None:
-                raise CoerceError(f"{info.name} must hold numbers; {_said(item)} is none")
+                meant = [meant_number(each) for each in value]
+                suggestion = [1.0 if n is None else n for n in meant]
+                raise CoerceError(f"{info.name} must hold numbers; {_said(item)} is none", suggestion)
             read.append(number)
         elif isinstance(item, (dict, list)) or item is None:
-            raise CoerceError(f"{info.name} must hold texts; one item is {_said(item)}")
+            texts = [str(each) for each in value if each is not None and not isinstance(each, dict | list)]
+            raise CoerceError(f"{info.name} must hold texts; one item is {_said(item)}", texts or None)
         else:
             read.append(_one_of(info, str(item)))
     if note is None and any(type(new) is not type(old) for new, old in zip(read, value, strict=True)):
@@ -223,7 +235,8 @@ def _coerce_dict(info: FieldInfo, value: Any) -> Coerced:
             try:
                 read = json.loads(value)
             except ValueError as error:
-                raise CoerceError(f"{info.name} is text that is no valid JSON: {error}") from error
+                meant = meant_mapping(value)
+                raise CoerceError(f"{info.name} is text that is no valid JSON: {error}", meant) from error
             return Coerced(read, f"{info.name} was JSON text; read as a mapping")
         if info.name in _PATH_DICTS:
             return Coerced(value)
@@ -235,7 +248,7 @@ def _coerce_dict(info: FieldInfo, value: Any) -> Coerced:
 def _one_of(info: FieldInfo, value: str) -> str:
     if info.choices is None or value in info.choices:
         return value
-    near = nearest(value, info.choices, cutoff=0.5)
+    near = meant_word(info.name, value, info.choices) or nearest(value, info.choices, cutoff=0.5)
     raise CoerceError(f"{info.name} names '{value}', which is not known{_choices_hint(info)}", near)
 
 
@@ -258,13 +271,20 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _is_comma_list(value: Any) -> bool:
-    """A comma joins names; inside a regular expression, as `.*(q|v){1,2}`, it does not."""
-    return (
-        isinstance(value, str)
-        and "," in value
-        and all(_PLAIN_NAME.fullmatch(p) for p in value.split(",") if p)
-    )
+def _names_in(value: Any, *, spaced: bool) -> list[Any] | None:
+    """The names that one text joins with commas, semicolons, brackets or blanks; None for a single one.
+
+    Inside a regular expression, as `.*(q|v){1,2}`, a comma joins nothing.
+    """
+    if not isinstance(value, str):
+        return None
+    if (listed := meant_list(value)) is not None:
+        return listed
+    for sign in (",", ";", None) if spaced else (",", ";"):
+        parts = [part.strip() for part in value.split(sign)]
+        if len(parts) > 1 and all(_PLAIN_NAME.fullmatch(part) for part in parts if part):
+            return [part for part in parts if part]
+    return None
 
 
 def _choices_hint(info: FieldInfo) -> str:

@@ -39,7 +39,14 @@ def read_document(file: Path) -> yaml_lines.YamlDocument:
     except IsADirectoryError as error:
         raise UnreadableError(f"{file} is a folder, not a config file") from error
     except UnicodeDecodeError as error:
-        raise UnreadableError(f"not UTF-8 text (byte {error.start})") from error
+        line = content.count(b"\n", 0, error.start) + 1
+        wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+        what = (
+            "UTF-16, not UTF-8 text"
+            if wide
+            else f"not UTF-8 text (byte {error.start}, 0x{content[error.start]:02x})"
+        )
+        raise UnreadableError(f"{what}; save the file as UTF-8", None if wide else line) from error
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror}") from error
     if len(content) > MOST_BYTES:
@@ -79,7 +86,7 @@ def apply_overrides(document: yaml_lines.YamlDocument, overrides: Sequence[str])
     return findings
 
 
-def _set_dotted(document: yaml_lines.YamlDocument, key: str, value: Any, plain: bool) -> str | None:
+def _set_dotted(document: yaml_lines.YamlDocument, key: str, value: Any, plain: str | None) -> str | None:
     """Set one dotted key; return what is wrong with it, or None."""
     first, *rest = key.split(".")
     path: list[str | int] = [first, *(int(part) if part.isdigit() else part for part in rest)]
@@ -100,7 +107,7 @@ def _set_dotted(document: yaml_lines.YamlDocument, key: str, value: Any, plain: 
     whole = tuple(path)
     for known in [p for p in document.lines if p[: len(whole)] == whole]:
         del document.lines[known]
-    document.plain = {p for p in document.plain if p[: len(whole)] != whole}
-    if plain:
-        document.plain.add(whole)
+    document.plain = {p: text for p, text in document.plain.items() if p[: len(whole)] != whole}
+    if plain is not None:
+        document.plain[whole] = plain
     return None

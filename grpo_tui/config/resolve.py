@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from grpo_tui.config.coerce import CoerceError, coerce, numbers_in_text
 from grpo_tui.config.cross_checks import cross_findings
 from grpo_tui.config.document import UnreadableError, apply_overrides, parse_document, read_document
 from grpo_tui.config.paths import Places
-from grpo_tui.config.removed import REMOVED, explain
+from grpo_tui.config.removed import REMOVED, explain, others_inside
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.section import SECTION_KEYS, Section
 from grpo_tui.config.section_reader import read_section
@@ -26,6 +27,7 @@ from grpo_tui.config.trl_fields import (
     TARGETS,
     FieldInfo,
     FieldsUnavailableError,
+    NoDefault,
     class_field_names,
     load_fields,
 )
@@ -209,15 +211,31 @@ class _Resolver:
             elif (unknown := unknown + 1) > MOST_UNKNOWN:
                 continue
             else:
-                message, fix = explain(key, value, self.fields, SECTION_KEYS)
-                rule = "config.removed-key" if key in REMOVED else "config.unknown-key"
-                self._add(rule, "error", key, message, fix)
+                self._strange(key, value)
         if unknown > MOST_UNKNOWN:
             message = f"and {unknown - MOST_UNKNOWN} more keys that are none of TRL or grpo_tui"
             self.findings.append(Finding("config.unknown-key", "error", None, None, message))
         return parts
 
+    def _strange(self, key: str, value: Any) -> None:
+        """Refuse a key that TRL does not have, and all that would be lost with it."""
+        rule = "config.removed-key" if key in REMOVED else "config.unknown-key"
+        present = self.document.values
+        message, fix = explain(key, value, self.fields, SECTION_KEYS, present=present, fits=self._fits)
+        self._add(rule, "error", key, message, fix)
+        for inner, words, moved in others_inside(key, value, self.fields):
+            if moved.field not in present:
+                self._add(rule, "error", inner, words, moved)
+
+    def _fits(self, name: str, value: Any) -> bool:
+        try:
+            coerce(self.fields[name], value)
+        except CoerceError:
+            return False
+        return True
+
     def _value(self, info: FieldInfo, value: Any) -> Any:
+        self._old_number((info.name,), value)
         coerced = coerce(info, value)
         if coerced.note is not None:
             self._add("config.coerced", "info", info.name, coerced.note, None)
@@ -255,6 +273,7 @@ class _Resolver:
         read: dict[str, Any] = {}
         for key, item in value.items():
             where = (*path, str(key))
+            self._old_number(where, item)
             number = numbers_in_text(item)
             if number is not None and where in self.document.plain:
                 self._add(
@@ -267,6 +286,22 @@ class _Resolver:
                 item = number
             read[key] = self._nested(item, where) if isinstance(item, dict) else item
         return read
+
+    def _old_number(self, path: yaml_lines.Path, value: Any) -> None:
+        """Tell of a number that YAML 1.1 reads otherwise than people do: 020 as 16, 1:30 as 90."""
+        written = self.document.plain.get(path, "")
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return
+        key = ".".join(map(str, path))
+        if re.fullmatch(r"[+-]?0[0-7_]+", written):
+            meant: int | None = int(written.replace("_", ""))
+            how = f"{key} is written {written}, which YAML reads as an octal number, {value}"
+        elif ":" in written:
+            meant, how = None, f"{key} is written {written}, which YAML reads to the base 60, as {value}"
+        else:
+            return
+        if meant != value:
+            self._add("config.yaml-number", "warning", key, how, Fix(key, meant))
 
     def _mixture_entry(self, index: int, entry: dict[str, Any]) -> dict[str, Any]:
         known = class_field_names("DatasetConfig")
@@ -313,7 +348,12 @@ class _Resolver:
         self.env = {str(name): str(item) for name, item in value.items()}
 
     def _refuse(self, key: str, error: CoerceError) -> None:
-        fix = Fix(key, error.suggestion) if error.suggestion is not None or error.remove else None
+        info = self.fields[key]
+        removable = error.remove or (key not in _MODEL_PATHS and not isinstance(info.default, NoDefault))
+        suggestion = error.suggestion
+        if suggestion is None and isinstance(self.document.values[key], bool):
+            suggestion = self.document.plain.get((key,))  # `run_name: on`, meant as a text
+        fix = Fix(key, suggestion) if suggestion is not None or removable else None
         self._add("config.type", "error", key, str(error), fix)
 
     def _add(self, rule: str, severity: Any, key: str, message: str, fix: Fix | None) -> None:

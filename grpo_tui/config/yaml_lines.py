@@ -27,6 +27,33 @@ class YamlError(ValueError):
         self.key = key
 
 
+_MEANT = (
+    ("could not find expected ':'", "a key is followed by a colon and a blank, as `beta: 0.04`"),
+    (
+        "mapping values are not allowed here",
+        "a text that holds `: ` stands in quotes; else an indentation is off",
+    ),
+    ("but found another document", "a second document begins there (---), and a config is one"),
+    ("found unexpected end of stream", "the quote that opens there is never closed"),
+    ("expected ',' or '}'", "the brace that opens there is never closed, or a comma is missing"),
+    ("expected ',' or ']'", "the bracket that opens there is never closed, or a comma is missing"),
+    ("expected <block end>", "the indentation does not fit the lines before"),
+    ("character '\\t'", "a tab stands there; YAML separates by blanks only"),
+    (
+        "found undefined alias",
+        "a text that begins with * stands in quotes; else an anchor & of this name is missing",
+    ),
+    (
+        "could not determine a constructor",
+        "it begins with a tag (!), which no config has; put a text in quotes",
+    ),
+    ("that cannot start any token", "a text that begins with this sign stands in quotes"),
+)
+"""What PyYAML says, and what a person can do about it."""
+_OPENED_BEFORE = ("could not find expected ':'", "unexpected end of stream", "but got '<stream end>'")
+"""Problems that are noticed later than they are made; the place is where the construct begins."""
+
+
 @dataclass(slots=True)
 class YamlDocument:
     """A mapping read from YAML.
@@ -34,12 +61,12 @@ class YamlDocument:
     Attributes:
         values: the plain values.
         lines: line (from 1) of each key or list item, by its path: `("grpo_tui", "rewards", 0, "name")`.
-        plain: paths whose value was written without quotes.
+        plain: paths whose value was written without quotes, with what was written.
     """
 
     values: dict[str, Any]
     lines: dict[Path, int] = field(default_factory=dict)
-    plain: set[Path] = field(default_factory=set)
+    plain: dict[Path, str] = field(default_factory=dict)
 
     def line(self, *path: str | int) -> int | None:
         """Return the line of a path, or of the nearest parent that has one."""
@@ -70,7 +97,7 @@ def parse_mapping(text: str) -> YamlDocument:
         return _parse(text)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        code = ord(error.character) if isinstance(error.character, str) else error.character
+        code = ord(error.character) if isinstance(error.character, str) else int(error.character)
         raise YamlError(f"the control character U+{code:04X} stands there; remove it", line) from error
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, text) from error
@@ -95,25 +122,27 @@ def _parse(text: str) -> YamlDocument:
         values = loader.construct_document(node)
     finally:
         loader.dispose()
-    for key in values:
-        if not isinstance(key, str):
-            raise YamlError(f"the key {key!r} is not text; quote it if it is meant", _line(node))
+    for (key_node, _), key in zip(node.value, values, strict=False):
+        if not isinstance(key, str) and isinstance(key_node, yaml.ScalarNode):
+            written = key_node.value or "with no name"
+            message = f"the key {written} is read by YAML as {key!r}, not text; quote it if it is meant"
+            raise YamlError(message, _line(key_node))
     document.values = {
         key: _plain_data(value, document.lines.get((key,)), key) for key, value in values.items()
     }
     return document
 
 
-def parse_value(text: str) -> tuple[Any, bool]:
-    """Read one value as YAML does, for `--set K=V`; returns it and whether it was written without quotes.
+def parse_value(text: str) -> tuple[Any, str | None]:
+    """Read one value as YAML does, for `--set K=V`; returns it and what was written where it has no quotes.
 
     Raises:
         YamlError: the text is not readable.
     """
     if not text.strip():
-        return "", False
+        return "", None
     document = parse_mapping(f"value: {text}" if "\n" not in text else f"value:\n{text}")
-    return document.values["value"], ("value",) in document.plain
+    return document.values["value"], document.plain.get(("value",))
 
 
 def _walk(node: yaml.Node, path: Path, document: YamlDocument, parents: set[int]) -> None:
@@ -137,10 +166,9 @@ def _walk(node: yaml.Node, path: Path, document: YamlDocument, parents: set[int]
             if key in seen:
                 raise YamlError(
                     f"the key {key} stands twice, on lines {seen[key]} and {_line(key_node)}; YAML would "
-                    "silently keep "
-                    "the last one",
+                    "silently keep the last one. Remove one of them",
                     _line(key_node),
-                    key,
+                    ".".join(map(str, (*path, key))),
                 )
             seen[key] = _line(key_node)
             document.lines[(*path, key)] = _line(key_node)
@@ -150,7 +178,7 @@ def _walk(node: yaml.Node, path: Path, document: YamlDocument, parents: set[int]
             document.lines[(*path, index)] = _line(item)
             _walk(item, (*path, index), document, inside)
     elif isinstance(node, yaml.ScalarNode) and node.style is None:
-        document.plain.add(path)
+        document.plain[path] = str(node.value)
 
 
 def _line(node: yaml.Node) -> int:
@@ -158,7 +186,9 @@ def _line(node: yaml.Node) -> int:
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
-    mark = error.problem_mark or error.context_mark
+    problem = error.problem or error.context or "not readable"
+    late = error.context_mark is not None and any(words in problem for words in _OPENED_BEFORE)
+    mark = error.context_mark if late else error.problem_mark or error.context_mark
     line = mark.line + 1 if mark is not None else None
     lines = text.splitlines()
     around = [n for n in (line, line - 1 if line else None) if n and 0 < n <= len(lines)]
@@ -166,8 +196,8 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
         content = lines[number - 1]
         if "\t" in content[: len(content) - len(content.lstrip())]:
             return YamlError("a tab stands in the indentation; YAML allows only spaces there", number)
-    problem = error.problem or error.context or "not readable"
-    return YamlError(f"not readable as YAML: {problem}", line)
+    meant = next((what for words, what in _MEANT if words in problem), None)
+    return YamlError(f"not readable as YAML: {problem}{f'; {meant}' if meant else ''}", line)
 
 
 def _plain_data(value: Any, line: int | None, key: str) -> Any:

@@ -116,7 +116,7 @@ REFUSED = {
     "an anchor that others use": ("a: &x 1\nb: *x\n", "a", 2, "a cannot be edited alone"),
     "below a single value": ("a: 1\n", "a.b", 2, "a is a single value and has no b"),
     "beyond a list": ("a: [1]\n", "a.5", 2, "a is a list of 1, and 5 is none of it"),
-    "no YAML": ("a: [1\n", "b", 2, "the text cannot be read on line 2"),
+    "no YAML": ("a: [1\n", "b", 2, "the text cannot be read on line 1"),
     "a key that stands twice": ("a: 1\na: 2\n", "a", 3, "the key a stands twice"),
 }
 

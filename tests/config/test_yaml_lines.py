@@ -31,7 +31,7 @@ def test_values_are_those_of_pyyaml_as_trl_reads_them() -> None:
         ("a: 1\ngrpo_tui:\n\tholdout: 1\n", 3, "tab"),
         ("a: [1, 2\nb: 3\n", 2, "not readable"),
         ("- a\n- b\n", 1, "must be a mapping"),
-        ("a: 1\n1: b\n", 1, "not text"),
+        ("a: 1\n1: b\n", 2, "not text"),
         ("a: !!python/object:os.system x\n", 1, "not readable"),
         ("a: 1\nb: x\x1b[31m\n", 2, r"control character U\+001B"),
         ("a: 1\nb: x\0\n", 2, r"control character U\+0000"),

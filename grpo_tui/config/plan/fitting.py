@@ -22,6 +22,8 @@ ASSUMED_PROMPT = 256
 """Tokens of a prompt when nobody has measured one, but no more than a quarter of what the model takes."""
 MOST_GENERATIONS = 4096
 MOST_LENGTH = 1_048_576
+MOST_PER_DEVICE = 4096
+"""Micro-batches above this are tried no longer: none of them fits a card."""
 
 
 def plan_memory(
@@ -104,7 +106,7 @@ def _most_per_device(load: Load, device: Device, correction: float) -> int | Non
     """The largest micro-batch that fits, of those with which TRL starts (see `config.batch`)."""
     batches = load.batches
     explicit = load.settings.optional("generation_batch_size")
-    for size in range(batches.per_device, 0, -1):
+    for size in range(min(batches.per_device, MOST_PER_DEVICE), 0, -1):
         micro = size * batches.world_size
         at_once = explicit or micro * batches.steps_per_generation
         changed = replace(batches, per_device=size, generation_batch_size=at_once)
