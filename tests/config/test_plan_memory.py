@@ -14,6 +14,7 @@ from grpo_tui.config.plan.cards import card
 from grpo_tui.config.plan.model_shape import read_shape, shape_of
 from grpo_tui.config.plan.optimizers import optimizer_states
 from grpo_tui.config.plan.sharding import read_sharding
+from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.demo import DEMO_CONFIG
 
 QWEN = {
@@ -436,3 +437,14 @@ def test_a_model_in_the_cache_is_found(tmp_path: Path, monkeypatch: pytest.Monke
 def test_cards_by_name_and_size(name: str, wanted: int | None) -> None:
     found = card(name)
     assert (None if found is None else found.memory_bytes) == wanted
+
+
+def test_a_field_that_an_older_transformers_lacks_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = load_fields()
+    older = {name: field for name, field in newest.items() if not name.startswith("activation_checkpointing")}
+    assert len(older) < len(newest)
+    monkeypatch.setattr("grpo_tui.config.plan.settings.load_fields", lambda: older)
+    for given in (True, False):
+        assert PlanSettings({"gradient_checkpointing": given}, {}).checkpointing is given
+    assert PlanSettings({}, {}).whole("not_there_yet", 3) == 3
+    assert PlanSettings({}, {}).number("not_there_yet") == 0.0

@@ -41,16 +41,15 @@ class PlanSettings:
         return cls(config.grpo, config.model_args, config.model, streaming)
 
     def __call__(self, name: str) -> Any:
-        """The value of a field, its default when it is not set; None when the default is computed."""
+        """The value of a field, its default when it is not set; None when that is computed, or not there yet."""
         for part in (self.grpo, self.model_args):
             if name in part:
                 return part[name]
-        default = load_fields()[name].default
-        return None if isinstance(default, NoDefault) else default
+        return _default(name)
 
     def whole(self, name: str, least: int = 1) -> int:
         """A whole number of at least `least`; the default when the config says something else."""
-        for value in (self(name), load_fields()[name].default, least):
+        for value in (self(name), _default(name), least):
             if is_number(value) and int(value) >= least:
                 return int(value)
         return least
@@ -62,7 +61,7 @@ class PlanSettings:
 
     def number(self, name: str) -> float:
         """A finite number; the default, else 0, when the config says something else."""
-        for value in (self(name), load_fields()[name].default):
+        for value in (self(name), _default(name)):
             if is_number(value):
                 return float(value)
         return 0.0
@@ -107,3 +106,9 @@ class PlanSettings:
         if self.flag("fp16"):
             return "float16"
         return "bfloat16" if self("bf16") in (True, None) else None
+
+
+def _default(name: str) -> Any:
+    """What TRL takes, None where it is computed or where what is installed is older than the field."""
+    field = load_fields().get(name)
+    return None if field is None or isinstance(field.default, NoDefault) else field.default
