@@ -38,7 +38,7 @@ JUDGE = RankState(0, 1, 1.0, phase="reward", reward_function="judge", reward_cal
         (
             Death(None, starved=True),
             "the training process is gone, most likely killed by the system for want of memory, and "
-            + "did not say why",
+            "did not say why",
         ),
         (
             Death(None, RankState(0, 1, 1.0, phase="save")),
