@@ -41,7 +41,7 @@ class PlanSettings:
         return cls(config.grpo, config.model_args, config.model, streaming)
 
     def __call__(self, name: str) -> Any:
-        """The value of a field, its default when it is not set; None when that is computed, or not there yet."""
+        """The value of a field, its default when it is not set; None when that is computed or not there."""
         for part in (self.grpo, self.model_args):
             if name in part:
                 return part[name]
