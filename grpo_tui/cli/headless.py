@@ -125,7 +125,7 @@ def _standstill(root: Path, look: Status) -> str:
     reasons = "".join(f": {one_line(alert['message'])}" for alert in look.alerts)
     if look.state == "paused":
         return f"paused at step {look.step}{reasons}; `grpo-tui resume {name}` goes on"
-    if look.state == "stalled" and look.reward_func:
+    if look.state == "stalled" and look.reward_func and not reasons:
         call = f"reward function {one_line(look.reward_func)} does not return"
         return f"stalled at step {look.step}: {call}; `grpo-tui abort-reward {name}` gives it up"
     return f"{look.state} at step {look.step}{reasons}" if reasons or look.state == "stalled" else ""

@@ -29,7 +29,7 @@ from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, read_spec
-from grpo_tui.store.status import ENDED, is_live, read_status
+from grpo_tui.store.status import ENDED, read_status
 from grpo_tui.supervisor import RunFolderBusy, launch
 
 DEMO_STEPS = 120
@@ -185,6 +185,7 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     folder = source or RunFolder((parsed.run_dir or config.run_root).absolute())
     if parsed.run_dir is not None and source is not None and parsed.run_dir.absolute() != folder.root:
         raise CommandError("--resume continues a run in its own folder; leave --run-dir out")
+    _refuse_live(folder.root)
     verdict, notes = _checkpoint(folder, asked, by_key)
     mismatch = adapter_mismatch(verdict.path, config.model_args)
     if mismatch:
@@ -276,11 +277,7 @@ def _fresh(root: Path) -> RunFolder:
         return folder
     best, _ = newest_usable(folder)
     run = shell_word(root)
-    if is_live(folder.root):
-        raise CommandError(
-            f"a run trains in {root} now; `grpo-tui attach {run}` watches it, "
-            "and --run-dir FOLDER starts another"
-        )
+    _refuse_live(root, " and --run-dir FOLDER starts another")
     raise CommandError(
         f"{root} holds a run already. Continue it with `grpo-tui train {run} --resume`, or start anew with "
         "--run-dir FOLDER"
@@ -288,6 +285,21 @@ def _fresh(root: Path) -> RunFolder:
         else f"{root} holds a run already, which has no checkpoint to resume from; start anew with "
         "--run-dir FOLDER"
     )
+
+
+def _refuse_live(root: Path, more: str = "") -> None:
+    """Nothing can be started where a run lives."""
+    try:
+        look = read_status(root)
+    except RunDatabaseError:
+        return
+    if not look.live:
+        return
+    run = shell_word(root)
+    if look.state == "paused":
+        raise CommandError(f"the run in {root} is paused; `grpo-tui resume {run}` lets it go on")
+    ways = f"`grpo-tui attach {run}` watches it{',' if more else ''}{more}"
+    raise CommandError(f"a run trains in {root} now; {ways}")
 
 
 def _made_nothing(folder: RunFolder) -> bool:

@@ -48,7 +48,7 @@ def health_spans(
     if state in ("failed", "crashed"):
         return _broken(status, folder)
     spans: list[Span] = [(f"⚠ {one_line(alert['message'], 300)}. ", "attention") for alert in status.alerts]
-    if state == "stalled":
+    if state == "stalled" and not status.alerts:
         name = one_line(status.reward_func or "", 30)
         where = f"in the reward {name}; a aborts it" if name else "for many times the usual step"
         spans.append((f"⚠ No progress {where}. ", "attention"))

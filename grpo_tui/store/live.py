@@ -94,6 +94,11 @@ class RankState:
         """True when this very process still runs on this host."""
         return process_alive(self.pid, self.started)
 
+    @property
+    def stopped(self) -> bool:
+        """True while a signal such as SIGSTOP holds the process where it is."""
+        return process_stopped(self.pid, self.started)
+
 
 def read_rank(path: Path) -> RankState | None:
     """The state in a rank file, None when there is none or it is being written."""
@@ -171,6 +176,14 @@ def process_started(pid: int) -> float | None:
         return psutil.Process(pid).create_time()
     except psutil.Error:
         return None
+
+
+def process_stopped(pid: int, started: float | None) -> bool:
+    """True when this process stands still since a signal such as SIGSTOP, until SIGCONT."""
+    try:
+        return process_alive(pid, started) and psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False
 
 
 def process_alive(pid: int | None, started: float | None) -> bool:

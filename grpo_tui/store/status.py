@@ -244,7 +244,7 @@ def _state_of_rank(rank: RankState) -> str:
         return "paused"
     if rank.stopping:
         return "stopping"
-    return "stalled" if _stalled(rank) else "training"
+    return "stalled" if _stalled(rank) or rank.stopped else "training"
 
 
 def _starts_anew(attempt: Attempt, heartbeat: Heartbeat | None) -> bool:
@@ -268,7 +268,11 @@ def _stalled(rank: RankState) -> bool:
 def _alerts(rank: RankState | None, step: int) -> tuple[Mapping[str, Any], ...]:
     """What keeps a live run from going on, or from being recorded, in the shape `doctor` uses."""
     found = []
+    held = ""
+    if rank is not None and rank.stopped:
+        held = f"a signal (SIGSTOP) holds the training process; `kill -CONT {rank.pid}` lets it go on"
     for name, text, remedy in (
+        ("process.held", held, "continue the process"),
         ("run.paused-itself", rank.note if rank else "", "put it right, then resume"),
         (
             "store.cannot-write",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from grpo_tui.cli.headless import _standstill
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
@@ -60,6 +62,33 @@ def test_a_run_whose_database_was_removed_is_training_and_says_what_is_lost(tmp_
     rank.close()
     assert (look.state, look.step, look.phase) == ("training", 7, "generate")
     assert [alert["id"] for alert in look.alerts] == ["store.removed"]
+
+
+def test_a_training_process_held_by_a_signal_is_stalled_at_once_and_its_pid_is_told(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    trainer = subprocess.Popen(["sleep", "30"])
+    try:
+        write_heartbeat(folder.heartbeat, os.getpid(), trainer.pid)
+        writer = Writer(open_writer(folder.database))
+        writer.write([AttemptStarted(1, time.time(), "here", trainer.pid, None)])
+        writer.close()
+        rank = RankFile(folder.rank(0), trainer.pid)
+        now = time.time()
+        rank.update(attempt=1, phase="reward", phase_since=now, step=7, progress_at=now, reward_function="r")
+        rank.close()
+        assert read_status(tmp_path).state == "training"
+        os.kill(trainer.pid, signal.SIGSTOP)
+        os.waitpid(trainer.pid, os.WUNTRACED)
+        look = read_status(tmp_path)
+        assert (look.state, [alert["id"] for alert in look.alerts]) == ("stalled", ["process.held"])
+        assert f"`kill -CONT {trainer.pid}` lets it go on" in look.alerts[0]["message"]
+        assert "kill -CONT" in _standstill(tmp_path, look)
+        os.kill(trainer.pid, signal.SIGCONT)
+        os.waitpid(trainer.pid, os.WCONTINUED)
+        assert read_status(tmp_path).state == "training"
+    finally:
+        trainer.kill()
+        trainer.wait()
 
 
 @pytest.mark.parametrize("character", ["x", "\x1b", "\u5b57", "\U0001f642", "\ud800"])
