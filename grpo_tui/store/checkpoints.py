@@ -17,6 +17,8 @@ from grpo_tui.store.layout import RunFolder
 MARKER = "grpo_tui.json"
 """Written last into a checkpoint; lists the files and their sizes."""
 WEIGHTS_INDEX = "model.safetensors.index.json"
+STATE_FILE = "grpo_tui_state_{rank}.pt"
+"""What TRL's own files lack for an exact resume, of each rank."""
 PICKLED = frozenset({".pt", ".pth", ".bin"})
 """Endings of what torch saves."""
 
@@ -62,8 +64,9 @@ def judge(path: Path) -> Verdict:
             return Verdict(path, step, False, f"{file.name} is cut off")
     if not (path / "optimizer.pt").exists() and not (path / "optimizer.bin").exists():
         return Verdict(path, step, True, "it holds no optimizer state: momentum starts anew")
-    by = f"{MARKER} cannot be read" if (path / MARKER).exists() else "saved without grpo-tui"
-    return Verdict(path, step, True, f"{by}: a generation cycle under way is generated anew")
+    if (path / STATE_FILE.format(rank=0)).exists():
+        return Verdict(path, step, True, f"{MARKER} cannot be read, so no sizes could be compared")
+    return Verdict(path, step, True, "saved without grpo-tui: a generation cycle under way is generated anew")
 
 
 def newest_usable(folder: RunFolder) -> tuple[Verdict | None, list[Verdict]]:

@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.records import CheckpointSaved, Record
-from grpo_tui.store.checkpoints import MARKER
+from grpo_tui.store.checkpoints import MARKER, STATE_FILE
 from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.train import compat, disk
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.reward_state import restore_reward_states, reward_states
-
-STATE_FILE = "grpo_tui_state_{rank}.pt"
 
 
 class Checkpoints:

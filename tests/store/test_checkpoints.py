@@ -123,8 +123,9 @@ def test_a_shard_that_is_missing_is_named_without_a_marker(tmp_path: Path) -> No
 def test_a_marker_that_cannot_be_read_is_said_and_the_files_decide(marker: str, tmp_path: Path) -> None:
     path = _checkpoint(tmp_path, 4)
     (path / MARKER).write_text(marker)
+    _torch_file(path / "grpo_tui_state_0.pt")
     assert judge(path).usable
-    assert judge(path).reason.startswith(f"{MARKER} cannot be read: ")
+    assert judge(path).reason.startswith(f"{MARKER} cannot be read, ")
     _cut_weights(path)
     assert not judge(path).usable
 

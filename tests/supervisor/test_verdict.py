@@ -10,6 +10,7 @@ import pytest
 from grpo_tui.store.live import RankState
 from grpo_tui.supervisor.verdict import Death, starvation_kills, verdict
 
+SILENT = ", and did not say why"
 JUDGE = RankState(0, 1, 1.0, phase="reward", reward_function="judge", reward_call=3)
 
 
@@ -37,8 +38,7 @@ JUDGE = RankState(0, 1, 1.0, phase="reward", reward_function="judge", reward_cal
         ),
         (
             Death(None, starved=True),
-            "the training process is gone, most likely killed by the system for want of memory, and "
-            "did not say why",
+            "the training process is gone, most likely killed by the system for want of memory" + SILENT,
         ),
         (
             Death(None, RankState(0, 1, 1.0, phase="save")),
