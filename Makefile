@@ -39,6 +39,7 @@ venv: $(STAMP) ## the environment, exactly as requirements.lock says
 
 demo: $(STAMP) ## a real GRPO run of the shipped model, live
 	@$(BIN)/grpo-tui demo
+	@command -v grpo-tui >/dev/null || echo "the command grpo-tui comes with: source $(BIN)/activate"
 
 lint: $(STAMP) ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .

@@ -196,6 +196,18 @@ class TrainView:
         return min(1.0, self.step / self.total_steps) if self.total_steps else None
 
     @property
+    def no_groups(self) -> str:
+        """What to say where no group is."""
+        return "No completion was recorded." if self.ended else "Waits for the first generation."
+
+    @property
+    def no_events(self) -> str:
+        """What to say where no event is."""
+        if self.ended:
+            return "No command, checkpoint or changed setting was recorded."
+        return "Commands, checkpoints and changed settings will show here."
+
+    @property
     def ended(self) -> bool:
         """True when no process trains this run any more."""
         return self.state in ("finished", "stopped", "failed", "crashed")

@@ -35,9 +35,10 @@ class Action:
     """What must show, or have the focus, for the footer to name it: a lower part of Train, `large`, `chart`;
     in Rewards `scored`, `weights` or `busy`; in the data view
     `matches`; in Config `form`, `text`, `search`, `empty`, `edited`, `found`
-    or `fixable`; `typing` where a letter is no key. Several are parted by commas."""
+    or `fixable`; `typing` where a letter is no key; or a state of the open run. Several are parted by
+    commas."""
     shown: str = ""
-    """How the key is written, when not as it is named."""
+    """How the key is written, when not as it is named; in the footer with its partner, `[ ]`."""
 
     @property
     def method(self) -> str:
@@ -51,8 +52,14 @@ class Action:
 
     @property
     def key_shown(self) -> str:
-        """The key as a person reads it."""
+        """The key as the footer names it."""
         return self.shown or self.key
+
+    @property
+    def key_alone(self) -> str:
+        """The key without the one it shares a name with in the footer."""
+        pair = self.key_shown.split()
+        return self.key if self.key in pair else pair[-1] if pair else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,11 +100,12 @@ def for_footer(
     pane: str, view: TrainView | None, listed: Listed | None = None, parts: Collection[str] = ()
 ) -> list[Action]:
     """What the footer names here and now, most important first, what belongs to the shown part before all."""
+    shown = {*parts, view.state} if view is not None else set(parts)
     found: Iterable[Action] = (
         a
         for a in on_pane(pane)
         if a.footer
-        and (not a.part or any(part in parts for part in a.part.split(",")))
+        and (not a.part or any(part in shown for part in a.part.split(",")))
         and refusal(a, view, listed) is None
     )
     return sorted(found, key=lambda a: (not a.part, a.footer))

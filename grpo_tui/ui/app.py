@@ -246,7 +246,8 @@ class GrpoApp(OutwardApp):
     def action_pane_train(self) -> None:
         """Show the open run, or say how one is opened."""
         if self._poller is None and self._first_run is None:
-            self.notify("No run is open: choose one and press enter.", markup=False)
+            self._to_pane("runs")
+            self.notify("No run is open: enter opens the one under the cursor.", markup=False)
         else:
             self._to_pane("train")
 
@@ -333,7 +334,7 @@ class GrpoApp(OutwardApp):
         listed = screen.listed if isinstance(screen, RunsScreen) else None
         for a in on_pane(getattr(screen, "PANE", self.current_mode)):
             if a.id != "app.palette" and refusal(a, self.view, listed) is None:
-                keys = f" ({a.key_shown})" if a.key else ""
+                keys = f" ({a.key_alone})" if a.key else ""
                 title = (a.label or a.help).capitalize().rstrip(".")
                 yield SystemCommand(title, a.help + keys, partial(self.run_action, a.target))
 

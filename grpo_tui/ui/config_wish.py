@@ -1,4 +1,7 @@
-"""What the pane Config shall open: a file, with what was set on the command line. Plain data for the app."""
+"""What the pane Config shall open: a file, with what was set on the command line. Plain data for the app.
+
+Knows where a run names its config; reads no config.
+"""
 
 from __future__ import annotations
 
@@ -23,3 +26,16 @@ class ConfigWish:
     run_dir: Path | None = None
     launcher: str | None = None
     in_rewards: bool = False
+
+
+def config_of_run(root: Path) -> Path | None:
+    """The file that a run was started with; None when it names none, or when the file is gone."""
+    from grpo_tui.store.layout import RunFolder
+    from grpo_tui.store.spec import read_spec
+
+    try:
+        named = read_spec(RunFolder(root).spec).config.get("path")
+        path = Path(named) if isinstance(named, str) else None
+        return path if path is not None and path.is_file() else None
+    except (OSError, ValueError):
+        return None

@@ -93,7 +93,9 @@ def test_the_footer_offers_what_can_be_done_now() -> None:
 
 def test_while_the_model_loads_only_stopping_at_once_is_offered_and_taken() -> None:
     loading = TrainView("x", "runs/x", 0.0, state="starting", live=True, phase="load")
-    assert not [a.id for a in for_footer("train", loading) if a.id.startswith("run.")]
+    assert for_footer("train", loading)[0].id == "run.stop_now"
+    assert [a.id for a in for_footer("train", loading) if a.id.startswith("run.")] == ["run.stop_now"]
+    assert "run.stop_now" not in [a.id for a in for_footer("train", view_of("training"))]
     for action in ACTIONS:
         if action.id.startswith("run."):
             reason = refusal(action, loading)
@@ -117,7 +119,7 @@ def test_a_refusal_is_a_sentence(action: Action) -> None:
 
 async def test_the_help_names_every_key(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
-    async with app.run_test(size=(120, 250)) as pilot:
+    async with app.run_test(size=(120, 300)) as pilot:
         await opened(pilot)
         await pilot.press("question_mark")
         await until(pilot, lambda: "what the words mean" in shown(app))

@@ -369,6 +369,24 @@ async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch:
         await until(pilot, lambda: "changed since the check" in shown(app) and "1 error" not in shown(app))
 
 
+async def test_a_check_that_was_ended_is_not_said_to_have_looked_at_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def check(*args: Any, **more: Any) -> Preflight:
+        assert more["cancel"].wait(20)
+        return Preflight(None, ())
+
+    monkeypatch.setattr("grpo_tui.preflight.run.check", check)
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        await pilot.press("c")
+        await until(pilot, lambda: bool(screen.busy_line()))
+        await pilot.press("escape")
+        await until(pilot, lambda: "the check was ended: not everything was looked at" in shown(app))
+        assert "checked at" not in shown(app)
+
+
 async def test_a_check_that_ends_after_another_config_was_opened_tells_nothing_of_that_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -332,7 +332,7 @@ async def test_a_run_without_completions_and_no_run_say_what_to_do(tmp_path: Pat
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("5")
-        await until(pilot, lambda: "No completion is recorded yet." in shown(app))
+        await until(pilot, lambda: "Waits for the first generation." in shown(app))
     run.close()
 
 

@@ -99,9 +99,9 @@ async def test_each_rewards_value_has_a_column_where_there_is_room(run: Recorded
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
-        await until(pilot, lambda: "correct…" in shown(app))
+        await until(pilot, lambda: "total   correctness format_reward incremental_… tokens" in shown(app))
         await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: "correct…" not in shown(app))
+        await until(pilot, lambda: "total   correctness" not in shown(app))
 
 
 async def test_enter_opens_a_completion_whole(run: RecordedRun) -> None:

@@ -247,6 +247,8 @@ async def test_leaving_a_finished_run_says_nothing(tmp_path: Path) -> None:
         await pilot.press("p")
         await until(pilot, lambda: "The run is" in shown(app))
         await pilot.press("l")
+        await until(pilot, lambda: "log ── all levels" in shown(app))
+        await pilot.press("l")
         await until(pilot, lambda: "newest group" in shown(app))
         await pilot.press("q")
     assert app.return_value == ""

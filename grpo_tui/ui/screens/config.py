@@ -17,6 +17,7 @@ from textual.widgets import Input
 from grpo_tui.present.config_view import FieldRow, GroupRow, form_rows, notes
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.config_messages import ConfigEvaluated
+from grpo_tui.ui.config_wish import ConfigWish, config_of_run
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.screens.config_start import ConfigStart
 from grpo_tui.ui.screens.text import TextScreen
@@ -81,9 +82,12 @@ class ConfigScreen(ConfigStart):
         self.stop()
 
     def on_screen_resume(self) -> None:
-        """Take what the app was asked for."""
+        """Take what the app was asked for; with nothing open, the config of the open run."""
         self._on_view(self.shell.view)
-        wish = self.shell.take_config_wish()
+        wish, folder = self.shell.take_config_wish(), self.shell.run_folder
+        if wish is None and self.draft is None and folder is not None:
+            of_run = config_of_run(folder.root)
+            wish = ConfigWish(of_run) if of_run is not None else None
         if wish is not None:
             self.open_wish(wish)
 

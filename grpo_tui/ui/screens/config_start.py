@@ -37,7 +37,8 @@ class ConfigStart(ConfigOpening):
         self._busy_since = 0.0
         self._check: ConfigCheck | None = None
         self._checking = False
-        self._checked_at = 0.0
+        self._checked_at: float | None = None
+        """When the check of which findings show had looked at everything; None when it was ended before."""
 
     def plan_rows(self) -> list[list[tuple[int, Line]]]:
         """The plan's lines for the strip."""
@@ -68,6 +69,8 @@ class ConfigStart(ConfigOpening):
             return ()
         if worker.checked[0] != draft.text:
             return [Span("changed since the check", "dim")]
+        if self._checked_at is None:
+            return [Span("the check was ended: not everything was looked at", "dim")]
         return [Span(f"checked at {clock(self._checked_at)}", "dim")]
 
     def _is_busy(self, what: str) -> None:
@@ -107,7 +110,7 @@ class ConfigStart(ConfigOpening):
             return
         if self._check is None:
             self._check = ConfigCheck(self.post_message)
-        self._checking = True
+        self._checking, self._checked_at = True, None
         self._is_busy("checking")
         job = partial(self._check.run, self.snapshot(), evaluation.ranks, wish.run_dir)
         self.run_worker(job, thread=True, group="check", exit_on_error=False)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -17,7 +18,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, TextArea
 
 from grpo_tui.core.commands import Outcome
-from grpo_tui.core.text import one_line, prompt_text, safe
+from grpo_tui.core.text import one_line, prompt_text, safe, shorten
 from grpo_tui.present.events import sampled_texts
 from grpo_tui.present.formatting import plural, setting
 from grpo_tui.present.train_view import TrainView
@@ -26,6 +27,8 @@ from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
 
 CLOSE: list[BindingType] = [("escape", "close", "close")]
+LEAST_TITLE = 8
+"""Cells of a dialog's title that its keys never take."""
 
 
 class DialogText(LinePane):
@@ -57,8 +60,9 @@ class DialogTitle(LinePane):
         self._title, self._keys = title, keys
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Title at the left, keys at the right."""
-        return [ruled([[Span(self._title, "title")]], width, [Span(self._keys, "dim")])]
+        """Title at the left, keys at the right; the title is cut before a key is left out."""
+        title = shorten(self._title, max(LEAST_TITLE, width - cell_len(self._keys) - 6))
+        return [ruled([[Span(title, "title")]], width, [Span(self._keys, "dim")])]
 
 
 class ConfirmDialog(LeftOnce, ModalScreen[bool]):
@@ -191,7 +195,7 @@ class SampleDialog(LeftOnce, ModalScreen[dict[str, object]]):
     def compose(self) -> ComposeResult:
         """A text area."""
         with Vertical(classes="dialog"):
-            yield DialogTitle("sample the policy as it is now", "enter sample   ctrl+j new line   esc back")
+            yield DialogTitle("sample the policy now", "enter sample   ctrl+j new line   esc back")
             yield TextArea(self._shown, id="sample-prompt", soft_wrap=True)
             yield DialogText(
                 [[Span(" Done at the next safe point; no later number of the run changes.", "dim")]]

@@ -173,7 +173,9 @@ class Finding(Shell):
         followed = self.follows
         self.found, self._groups, state.trouble, state.unread = found, groups, found.trouble, ""
         table.measure(totals)
-        nothing = "No completion is recorded yet." if not found.of else "Nothing is found by this query."
+        view = self.shell.view
+        none = view.no_groups if view is not None else "No completion was recorded."
+        nothing = "Nothing is found by this query." if found.of else none
         table.waits = [(), [Span(f"   {nothing}", "dim")]]
         keys = self._keys()
         go_to = None if self._goes_to is None else self._line_of(self._goes_to)

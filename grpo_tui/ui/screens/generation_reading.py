@@ -62,9 +62,9 @@ class CompletionReading(Shell):
         row, heading = self.row, self._screen.query_one(ReaderHeading)
         heading.card, heading.row, heading.reading = self.card, row, self.reading
         heading.changed()
-        self._screen.query_one(Reader).show(
-            self.card, row, self.reading, self._screen.query_one(CardTable).names
-        )
+        table, reader = self._screen.query_one(CardTable), self._screen.query_one(Reader)
+        reader.weights = table.weights
+        reader.show(self.card, row, self.reading, table.names)
 
     def _ask_visits(self) -> None:
         card = self.card

@@ -35,10 +35,13 @@ if TYPE_CHECKING:
 
 NO_RUN: list[Line] = [
     (),
-    [Span("   No run is open: 1 shows the runs, enter opens one.", "dim")],
-    [Span("   grpo-tui attach RUN                    ", "key"), Span("opens one at once", "dim")],
-    [Span("   grpo-tui completions RUN --where …     ", "key"), Span("prints what a query finds", "dim")],
-]
+    [Span("   No run is open.", "dim")],
+    (),
+    [Span("   1 ", "key", "app.pane_runs"), Span("shows the runs, ", "dim"), Span("enter", "key"),
+     Span(" there opens one", "dim")],
+    [Span("   grpo-tui attach RUN", "key"), Span("   opens one at once", "dim")],
+    [Span("   grpo-tui completions RUN", "key"), Span("   prints them", "dim")],
+]  # fmt: skip
 PLACEHOLDER = '/ finds   reward<0.2 and tokens>400   truncated   zero_std   text ~ "wait"   step 40..60'
 PARTS = ("list", "card", "reader")
 

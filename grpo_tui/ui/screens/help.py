@@ -48,6 +48,13 @@ WORDS = (
 )
 
 
+MOVING = (
+    ("↑ ↓", "Move the cursor, or scroll; pgup and pgdn by a page, home and end to the ends."),
+    ("click", "Does what the key does, wherever a key or a name of a pane is written."),
+)
+"""What lists and long texts take everywhere, beside the table of actions."""
+
+
 class HelpLines(LineScroll):
     """The whole help, scrollable."""
 
@@ -56,32 +63,46 @@ class HelpLines(LineScroll):
         self._first = first
 
     def lines(self, width: int) -> list[Line]:
-        """Keys by pane, the one it was asked for on first, then the words."""
+        """The keys of the pane it was asked for on, those of everywhere, the words, the other panes."""
+        first = (self._first, "zoom") if self._first in ("chart", "overlay") else (self._first,)
+        near = [pane for name in (*first, "all") for pane in PANES if pane[0] == name]
         lines: list[Line] = []
-        for pane, title in sorted(PANES, key=lambda pane: pane[0] != self._first):
-            lines.append(ruled([[Span(title, "title")]], width))
-            for action in ACTIONS:
-                if action.pane == pane and action.key:
-                    lines += _key_lines(action, max(10, width - 10))
-            lines.append(())
+        for pane in near:
+            lines += _pane_lines(*pane, width)
         lines.append(ruled([[Span("what the words mean", "title")]], width))
-        room = max(10, width - 18)
         for word, meaning in WORDS:
-            lines += _wrapped(word, meaning, room)
-        return lines
+            lines += _wrapped(word, meaning, max(10, width - 18))
+        lines.append(())
+        for pane in PANES:
+            if pane not in near:
+                lines += _pane_lines(*pane, width)
+        return lines[:-1]
+
+
+def _pane_lines(pane: str, title: str, width: int) -> list[Line]:
+    lines: list[Line] = [ruled([[Span(title, "title")]], width)]
+    for action in ACTIONS:
+        if action.pane == pane and action.key:
+            lines += _key_lines(action, max(10, width - 10))
+    if pane == "all":
+        lines += [row for key, does in MOVING for row in _rows(key, does, max(10, width - 10))]
+    return [*lines, ()]
 
 
 def _key_lines(action: Action, room: int) -> list[Line]:
-    rows = wrapped(action.help, room)
-    lines: list[Line] = [
-        [Span(" " + pad(action.key_shown if number == 0 else "", 8), "key"), Span(row)]
-        for number, row in enumerate(rows)
-    ]
+    lines = _rows(action.key_alone, action.help, room)
     if action.dangerous:
         asks = Span("  asks once", "attention")
-        fits = cell_len(rows[-1]) + cell_len(asks.text) <= room
+        fits = cell_len(lines[-1][-1].text) + cell_len(asks.text) <= room
         lines[-1:] = [[*lines[-1], asks]] if fits else [lines[-1], [Span(" " * 7), asks]]
     return lines
+
+
+def _rows(key: str, does: str, room: int) -> list[Line]:
+    return [
+        [Span(" " + pad(key if number == 0 else "", 8), "key"), Span(row)]
+        for number, row in enumerate(wrapped(does, room))
+    ]
 
 
 def _wrapped(word: str, meaning: str, room: int) -> list[Line]:

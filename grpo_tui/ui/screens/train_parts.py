@@ -52,7 +52,7 @@ class LowerParts(Shell):
         """Show this view in the part that is on the screen."""
         self._open_pages()
         screen = self._screen
-        screen.query_one(GroupList).show(view, waits_for_groups(view))
+        screen.query_one(GroupList).show(view, view.no_groups)
         screen.query_one(BeforeAfterList).show(view.before_after)
         screen.query_one(LogSection).look(view.now)
         screen.query_one(EventSection).look(view)
@@ -115,12 +115,12 @@ class LowerParts(Shell):
     # -- keys ------------------------------------------------------------------------------------
 
     def action_view_log(self) -> None:
-        """Groups, log, and the answers before and after where there are some, in turn."""
+        """Log, groups, and the answers before and after where there are some, in turn."""
         view = self.charts_shown()
         order = ["groups", "log"]
         if view is not None and view.before_after is not None:
-            order = ["before-after", "groups", "log"]
-        now = self.part if self.part in order else order[-2]
+            order = ["before-after", "log", "groups"]
+        now = self.part if self.part in order else order[0]
         self._turn_to(order[(order.index(now) + 1) % len(order)])
 
     def action_view_groups(self) -> None:
@@ -200,8 +200,3 @@ class LowerParts(Shell):
         part = self._screen.query_one(f"#{self.part}")
         if isinstance(part, LogSection | EventSection | GroupList):
             part.copy()
-
-
-def waits_for_groups(view: TrainView) -> str:
-    """What to say where no group is."""
-    return "No completion was recorded." if view.ended else "Waits for the first generation."

@@ -89,7 +89,8 @@ def _title(held: BeforeAfter, width: int) -> Line:
 
 def _next() -> list[Span]:
     return [
-        Span("l", "key", "screen.view_log"), Span(" the newest groups and the log   ", "dim"),
+        Span("l", "key", "screen.view_log"), Span(" the log   ", "dim"),
+        Span("g", "key", "screen.view_groups"), Span(" the groups   ", "dim"),
         Span("]", "key", "screen.chart_next"), Span(" other charts   ", "dim"),
         Span("1", "key", "app.pane_runs"), Span(" all runs   ", "dim"),
         Span("q", "key", "app.app_leave"), Span(" leave", "dim"),

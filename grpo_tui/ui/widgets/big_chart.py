@@ -28,7 +28,7 @@ from grpo_tui.present.big_reading import (
 )
 from grpo_tui.present.zoom import Window
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, ruled, width_of
-from grpo_tui.ui.widgets.plot_lines import plot_lines
+from grpo_tui.ui.widgets.plot_lines import EDGE, plot_lines
 
 HEADING, READING = 2, 2
 """Lines above and below the plot."""
@@ -95,7 +95,7 @@ class BigChart(LinePane, can_focus=True):
         drawn = (view, width, height, plain, wish.logarithmic)
         if drawn != self._drawn:  # the cursor alone moves most often, and must not have all drawn anew
             room = height - HEADING - READING
-            self._drawing = draw(view, width, room, braille=not plain, logarithmic=wish.logarithmic)
+            self._drawing = draw(view, width - EDGE, room, braille=not plain, logarithmic=wish.logarithmic)
             self._drawn = drawn
         top = [self._title(view, width, plain), self._how(view, wish, width)]
         if self._drawing is None:

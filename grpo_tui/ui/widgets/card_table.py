@@ -25,6 +25,8 @@ NUMBER_W, ADVANTAGE_W, TOTAL_W, TOKENS_W = 4, 7, 8, 8
 LEAST_NAME, MOST_NAME = 6, 14
 NOTE_W = 6
 """Cells for what is special about a completion: `best`, `= 3`."""
+MORE_W = 12
+"""Cells that say how many functions have no column: `+15 below`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ def card_layout(names: Sequence[str], weights: Sequence[float], width: int) -> C
             break
         kept.append((number, heading, wide))
         room -= wide
+    while kept and len(kept) < len(names) and room + NOTE_W < MORE_W:  # that there are more is said
+        room += kept.pop()[2]
     return CardLayout(tuple(kept), len(names) - len(kept), max(0, room) + NOTE_W)
 
 
@@ -107,7 +111,7 @@ class CardHeading(LinePane):
         at += TOKENS_W
         words.append((at - 6, "tokens", "dim"))
         if laid.hidden:
-            words.append((at + 4, f"+{laid.hidden} more: v", "attention"))
+            words.append((at + 4, f"+{laid.hidden} below", "attention"))
         return headed(words, width)
 
 
@@ -135,11 +139,6 @@ class CardTable(CursorList, inherit_bindings=False):
     def selected(self) -> CardRow | None:
         """The completion under the cursor."""
         return self.card.rows[self.cursor] if self.card is not None and self.cursor < self.count else None
-
-    @property
-    def hidden(self) -> int:
-        """How many functions have no column at this width."""
-        return card_layout(self.names, self.weights, self.scrollable_content_region.width).hidden
 
     def show(self, card: GroupCard | None, index: int, hits: frozenset[int] = frozenset()) -> None:
         """Show a group with the cursor on one completion; those a query has found are marked."""

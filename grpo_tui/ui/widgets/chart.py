@@ -10,7 +10,7 @@ from __future__ import annotations
 from grpo_tui.present.plot import Sketch, plot
 from grpo_tui.present.train_view import ChartView
 from grpo_tui.ui.paint import Line, LinePane, Span, ruled
-from grpo_tui.ui.widgets.plot_lines import plot_lines
+from grpo_tui.ui.widgets.plot_lines import EDGE, plot_lines
 
 
 class Chart(LinePane, can_focus=True):
@@ -75,4 +75,4 @@ class Chart(LinePane, can_focus=True):
         if not any(bucket.smooth is not None for bucket in chart.buckets):
             return [[Span("  only missing values so far", "dim")]]
         braille = not getattr(self.app, "ascii_only", False)
-        return plot_lines(plot(chart, width, height, braille=braille, sketch=self._sketch))
+        return plot_lines(plot(chart, width - EDGE, height, braille=braille, sketch=self._sketch))

@@ -16,7 +16,9 @@ from grpo_tui.ui.paint import Line, Span, pad, ruled, width_of, wrapped
 
 COLUMNS_FROM = 116
 """From this width on, what each reward function returned has a column."""
-COLUMN_W = 9
+COLUMN_W, WIDEST_COLUMN_W = 9, 14
+LEFT_FOR_TEXT = 76
+"""Cells of a line that columns never take: what stands before them, and the text."""
 MOST_COLUMNS = 6
 MOST_LINES_LARGE = 400
 
@@ -36,8 +38,15 @@ class Look:
     @property
     def columns(self) -> int:
         """How many reward functions have a column."""
-        room = (self.width - 76) // COLUMN_W if self.width >= COLUMNS_FROM else 0
+        room = (self.width - LEFT_FOR_TEXT) // COLUMN_W if self.width >= COLUMNS_FROM else 0
         return min(len(self.names), MOST_COLUMNS, max(0, room))
+
+    @property
+    def column(self) -> int:
+        """Cells of each of them: as many as the longest name wants, where there is room."""
+        count = max(1, self.columns)
+        longest = max(map(cell_len, map(one_line, self.names[: self.columns])), default=0) + 2
+        return max(COLUMN_W, min(longest, WIDEST_COLUMN_W, (self.width - LEFT_FOR_TEXT) // count))
 
 
 def heading(group: GroupView, width: int, *, first: bool, newer: Line = ()) -> Line:
@@ -71,8 +80,8 @@ def _cells(parts: list[Line]) -> int:
 def names_line(look: Look) -> Line:
     """What stands in the columns."""
     words = f" {'adv':>6}{'total':>8}"
-    for name in told_apart(look.names[: look.columns], COLUMN_W - 1):
-        words += pad(" " + name, COLUMN_W, right=True)
+    for name in told_apart(look.names[: look.columns], look.column - 1):
+        words += pad(" " + name, look.column, right=True)
     return [Span(f"{words} tokens", "dim")]
 
 
@@ -102,7 +111,7 @@ def _head(row: CompletionRow, look: Look, here: bool, tail: str) -> list[Span]:
     ]
     for index in range(look.columns):
         value = row.rewards[index] if index < len(row.rewards) else None
-        head.append(Span(pad(within(value, COLUMN_W - 1), COLUMN_W, right=True), "text" + tail))
+        head.append(Span(pad(within(value, COLUMN_W - 1), look.column, right=True), "text" + tail))
     head.append(Span(pad(_tokens(row.tokens), 7 if look.columns else 5, right=True), "dim" + tail))
     head.append(Span(" ✂ " if row.truncated else "   ", "attention" + tail))
     return head

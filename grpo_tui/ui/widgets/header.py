@@ -24,7 +24,7 @@ PANES = (
 )
 """Mode, key, name, and the name in short."""
 TIGHT = 100
-"""Below this width the other panes' names are short, so that the run keeps its own and its step."""
+"""Below this width the panes' names are short beside a run, so that it keeps its own and its step."""
 
 
 class Header(LinePane):
@@ -44,13 +44,21 @@ class Header(LinePane):
 
     def lines(self, width: int, height: int) -> list[Line]:
         """Panes at the left, the run at the right."""
-        left: list[Span] = []
+        left = self._names(width)
+        return [spread(left, self._run(width - width_of(left) - 2), width)]
+
+    def _names(self, width: int) -> list[Span]:
+        """The panes, each in the same place whichever is shown: that one takes the gaps around it."""
+        tight = width < TIGHT
+        names: list[Span] = []
+        gap = " "
         for pane, key, label, short in PANES:
             here = pane == self._pane
-            name = short if width < TIGHT and not here else label
-            gap = " " if width >= TIGHT or here else ""
-            left.append(Span(f" {key} {name}{gap}", "here" if here else "dim", f"app.pane_{pane}"))
-        return [spread(left, self._run(width - width_of(left) - 2), width)]
+            name = short if tight and self._view is not None else label
+            after = " " if here or not tight else ""
+            names.append(Span(f"{gap}{key} {name}{after}", "here" if here else "dim", f"app.pane_{pane}"))
+            gap = "" if tight and here else " "
+        return names
 
     def _run(self, width: int) -> Line:
         """The run in as many of its parts as fit: the name gives way last of all but the state."""

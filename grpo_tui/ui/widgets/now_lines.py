@@ -118,17 +118,18 @@ class EventLines(LinePane):
     """What happened to the run, newest first, in as many lines as there is room for."""
 
     _events: tuple[EventRow, ...] = ()
+    _nothing = ""
     _now = 0.0
 
     def show(self, view: TrainView) -> None:
         """Show this view's events."""
-        self._events, self._now = view.events, view.now
+        self._events, self._now, self._nothing = view.events, view.now, view.no_events
         self.changed()
 
     def lines(self, width: int, height: int) -> list[Line]:
         """Sign, step, words, and when it was."""
         if not self._events:
-            return [[Span("   Commands, checkpoints and changed settings will show here.", "dim")]]
+            return [[Span(f"   {self._nothing}", "dim")]]
         lines: list[Line] = []
         shown = self._events[: max(1, height)]
         steps = [f"step {event.step:,}" if event.step is not None else "now" for event in shown]

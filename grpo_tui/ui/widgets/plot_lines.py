@@ -11,6 +11,9 @@ from itertools import groupby
 from grpo_tui.present.dots import Cell
 from grpo_tui.ui.paint import Line, Span
 
+EDGE = 1
+"""Cells at the right that a plot leaves free, for its last step is a number."""
+
 
 def plot_lines(rows: Sequence[Sequence[Cell]]) -> list[Line]:
     """One line per row, neighbours of one role in one span."""

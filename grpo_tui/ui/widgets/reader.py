@@ -14,6 +14,7 @@ from grpo_tui.present.formatting import fixed, plural, within
 from grpo_tui.present.group_card import CardRow, GroupCard
 from grpo_tui.present.reading import compared, laid_out, raw, structured
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
+from grpo_tui.ui.widgets.card_table import card_layout
 from grpo_tui.ui.widgets.group_lines import advantage_sign
 
 View = Literal["text", "diff", "raw", "prompt"]
@@ -83,8 +84,7 @@ class Reader(LineScroll):
         self._names: tuple[str, ...] = ()
         self._reading = Reading()
         self._kept: tuple[object, list[Line]] | None = None
-        self.tells_rewards = False
-        """Whether what each function gave stands here, because not all of them have a column above."""
+        self.weights: tuple[float, ...] = ()
 
     def show(
         self, card: GroupCard | None, row: CardRow | None, reading: Reading, names: Sequence[str]
@@ -104,7 +104,7 @@ class Reader(LineScroll):
             self._reading,
             self._reading.found,
             self._names,
-            self.tells_rewards,
+            self.weights,
             width,
         )
         if self._kept is None or self._kept[0] != key:
@@ -133,7 +133,8 @@ class Reader(LineScroll):
     def _about(self, card: GroupCard, row: CardRow, room: int) -> list[Line]:
         """What the functions gave and said, the gold answer and the other columns."""
         lines: list[Line] = [()]
-        if self.tells_rewards or None in row.rewards:
+        # Not all of them may have a column above, which is as wide as this is.
+        if None in row.rewards or card_layout(self._names, self.weights, room + 2).hidden:
             lines += self._rewards(row, room)
         if row.extra:
             lines += self._pairs("what the functions said", row.extra, room)

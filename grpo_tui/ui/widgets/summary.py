@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from grpo_tui.core.text import shorten
 from grpo_tui.present.formatting import duration, fixed, percent, plural
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, spread, width_of
 
 WIDEST_BAR = 40
+LEAST_CAUSE = 40
+"""Characters of a cause that stay where the way on takes the rest."""
 
 
 class RewardLine(LinePane):
@@ -25,8 +28,8 @@ class RewardLine(LinePane):
         if view is None:
             return [[Span(" Opening the run …", "dim")]]
         reward = [Span(" reward ", "dim"), Span(fixed(view.reward), "strong")]
-        change = _change(view) if width >= 34 else []
-        parts: list[tuple[int, Line]] = [(0, [*reward, *change])]
+        reward += _change(view) if width >= 34 else []
+        parts: list[tuple[int, Line]] = []
         if view.spread is not None:
             parts.append((3, [Span("spread ", "dim"), Span(fixed(view.spread))]))
         if view.flat_share is not None:
@@ -39,8 +42,12 @@ class RewardLine(LinePane):
             ]
             if ends:
                 parts.append((5, [Span(", ".join(ends), "dim")]))
-        smallest = width_of(_progress(view, 0)) + 3
-        left = fitting(parts, max(0, width - smallest))
+        room = max(0, width - width_of(_progress(view, 0)) - 3)
+        over = _over(view) if width >= 34 else []
+        needed = sum(width_of(part) + 3 for rank, part in parts if rank < 5)
+        if width_of(reward) + width_of(over) + needed > room:  # over how many steps goes before a figure does
+            over = []
+        left = fitting([(0, [*reward, *over]), *parts], room)
         return [spread(left, _progress(view, width - width_of(left) - 4), width)]
 
 
@@ -48,13 +55,18 @@ def _change(view: TrainView) -> list[Span]:
     change = view.reward_change
     if change is None:
         return []
-    steps = f" in {plural(min(20, max(1, view.step - 1)), 'step')}"
     if abs(change) < 0.005:
-        return [Span(" → 0.00", "dim"), Span(steps, "dim")]
+        return [Span(" → 0.00", "dim")]
     sign, role = ("▲", "good") if change > 0 else ("▼", "bad")
     if not view.reward_moves:
         role = "dim"
-    return [Span(f" {sign} {fixed(abs(change))}", role), Span(steps, "dim")]
+    return [Span(f" {sign} {fixed(abs(change))}", role)]
+
+
+def _over(view: TrainView) -> list[Span]:
+    if view.reward_change is None:
+        return []
+    return [Span(f" in {plural(min(20, max(1, view.step - 1)), 'step')}", "dim")]
 
 
 def _progress(view: TrainView, width: int) -> list[Span]:
@@ -74,7 +86,7 @@ def _progress(view: TrainView, width: int) -> list[Span]:
 
 
 class HealthLine(LinePane):
-    """How the run is, in plain words. A failure's cause takes the lines it needs, at most three."""
+    """How the run is, in plain words. A failure takes up to three lines, of which the way on is whole."""
 
     _view: TrainView | None = None
 
@@ -103,13 +115,13 @@ class HealthLine(LinePane):
             return _wrapped([Span(f"⚠ {view.trouble}", "attention")], width)
         spans = [Span(text, role) for text, role in view.health]
         if view.state in ("failed", "crashed"):
-            return _wrapped(spans, width)
-        line: list[Span] = [Span(" ")]
-        for span in _sentences(spans):
-            if width_of(line) + width_of(span) > width:
+            return _cause_and_way(spans, width)
+        shown: list[Span] = []
+        for sentence in _sentences(spans):
+            if not _fits(_wrapped([*shown, *sentence], width), 2 if view.state == "stopped" else 1, width):
                 break
-            line += span
-        return [line]
+            shown += sentence
+        return _wrapped(shown, width)
 
 
 def _sentences(spans: list[Span]) -> list[list[Span]]:
@@ -122,6 +134,22 @@ def _sentences(spans: list[Span]) -> list[list[Span]]:
             found.append(open_one)
             open_one = []
     return [*found, open_one] if open_one else found
+
+
+def _cause_and_way(spans: list[Span], width: int) -> list[Line]:
+    """All of it where that fits, else the cause cut: what to type next is read whole."""
+    cause, *rest = spans
+    lines = _wrapped(spans, width)
+    room = len(cause.text)
+    while not _fits(lines, 3, width) and room > LEAST_CAUSE:
+        room -= 4
+        lines = _wrapped([Span(shorten(cause.text, room) + " ", cause.role), *rest], width)
+    return lines
+
+
+def _fits(lines: list[Line], most: int, width: int) -> bool:
+    """True when so many lines show every word; the blank behind the last one needs no room."""
+    return len(lines) <= most and all(width_of(line) <= width + 1 for line in lines)
 
 
 def _wrapped(spans: list[Span], width: int) -> list[Line]:

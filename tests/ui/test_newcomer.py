@@ -1,0 +1,161 @@
+"""What a person meets who has never seen the program: words are whole, keys are named, nothing jumps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from grpo_tui.core import records as r
+from grpo_tui.present.train_view import TrainView
+from grpo_tui.ui.actions import ACTIONS
+from grpo_tui.ui.paint import Line, width_of
+from grpo_tui.ui.screens.dialogs import DialogTitle
+from grpo_tui.ui.screens.help import HelpLines
+from grpo_tui.ui.widgets.card_table import CardHeading, card_layout
+from grpo_tui.ui.widgets.header import PANES, Header
+from grpo_tui.ui.widgets.summary import HealthLine, RewardLine
+from tests.ui.conftest import app_on, opened, shown, until
+from tests.ui.recorded_run import RecordedRun
+
+
+def words(line: Line) -> str:
+    """The line as it is read."""
+    return "".join(span.text for span in line)
+
+
+def view(**more: object) -> TrainView:
+    """A run of a long name in mid-run."""
+    told: dict[str, Any] = {"state": "training", "live": True, "step": 57, **more}
+    return TrainView("a-run-of-a-long-name", "runs/x", 0.0, **told)
+
+
+@pytest.mark.parametrize("width", [80, 99, 100, 120])
+@pytest.mark.parametrize("run", [None, view()])
+def test_the_names_of_the_panes_stand_still_whichever_is_shown(width: int, run: TrainView | None) -> None:
+    places = set()
+    for pane, *_ in PANES:
+        header = Header(pane)
+        header._view = run
+        line = words(header.lines(width, 1)[0])
+        places.add(tuple(line.index(f"{key} ") for _, key, *_ in PANES))
+    assert len(places) == 1
+
+
+def test_without_a_run_the_panes_have_their_whole_names_on_a_small_screen() -> None:
+    assert "2 Config 3 Rewards 4 Train 5 Generations" in words(Header("runs").lines(80, 1)[0])
+
+
+def test_a_dialog_names_its_keys_whatever_its_title() -> None:
+    keys = "enter sample   ctrl+j new line   esc back"
+    line = words(DialogTitle("a title that leaves no room at all for the keys", keys).lines(73, 1)[0])
+    assert keys in line
+    assert cell_len(line) <= 73
+    assert "a title" in line
+
+
+def test_the_help_writes_each_key_alone() -> None:
+    lines = [words(line) for line in HelpLines("train").lines(100)]
+    for action in ACTIONS:
+        if action.key:
+            found = [line for line in lines if line[9:].startswith(action.help[:60])]
+            assert [len(line[:9].split()) for line in found[:1]] == [1], action.id
+    assert any("]" in line[:9] and "The step after." in line and "[" not in line[:9] for line in lines)
+
+
+@pytest.mark.parametrize("first", ["train", "chart", "runs", "config"])
+def test_the_help_begins_with_the_pane_then_what_is_everywhere_then_the_words(first: str) -> None:
+    lines = [words(line) for line in HelpLines(first).lines(100)]
+    titles = [line for line in lines if line.startswith("─ ")]
+    everywhere = next(n for n, line in enumerate(titles) if "everywhere" in line)
+    assert "what the words mean" in titles[everywhere + 1]
+    assert everywhere == (2 if first == "chart" else 1)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_what_to_type_after_a_failure_is_read_whole_however_long_the_cause(width: int) -> None:
+    way = "It made no step; `grpo-tui train outputs/no-steps` starts it again."
+    health = HealthLine()
+    cause = "✗ Failed: OSError: " + "the model is not there " * 20
+    health._view = view(state="failed", health=((cause, "bad"), (way, "text")))
+    lines = health.lines(width, 3)
+    assert len(lines) <= 3
+    assert all(width_of(line) <= width + 1 for line in lines)
+    text = " ".join(" ".join(words(line).split()) for line in lines)
+    assert text.endswith(way)
+    assert "the model is not there" in text
+
+
+def test_a_stopped_run_says_how_it_goes_on_on_a_small_screen() -> None:
+    way = "`grpo-tui train outputs/demo --resume` goes on from its newest checkpoint. "
+    health = HealthLine()
+    health._view = view(state="stopped", health=(("◼ Stopped at step 57. ", "strong"), (way, "dim")))
+    text = " ".join(" ".join(words(line).split()) for line in health.lines(80, 3))
+    assert text == "◼ Stopped at step 57. " + way.strip()
+
+
+def test_the_reward_line_keeps_its_figures_when_the_steps_get_a_digit_more() -> None:
+    line = RewardLine()
+    figures = {"reward": 0.7, "reward_change": 0.05, "spread": 0.85, "flat_share": 0.0, "eta_s": 4500.0}
+    for step in (2, 3, 57, 1499):
+        line._view = view(step=step, total_steps=1500, **figures)
+        assert "flat groups 0 %" in words(line.lines(80, 1)[0])
+
+
+def test_what_has_no_column_stands_below_and_that_is_said() -> None:
+    names = tuple(f"reward_function_{n}" for n in range(20))
+    for width in (62, 80, 120):
+        laid = card_layout(names, [1.0] * 20, width)
+        heading = CardHeading()
+        heading.names, heading.weights = names, (1.0,) * 20
+        assert laid.hidden
+        assert f"+{laid.hidden} below" in words(heading._columns(width))
+    assert not card_layout(names[:2], [1.0] * 2, 80).hidden
+
+
+async def test_twenty_functions_are_all_read_in_generations(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path / "many")
+    infos = [r.RewardFunctionInfo(1, i, f"reward_function_{i}", 1.0) for i in range(20)]
+    completion = r.Completion(0, "22", tuple(float(i) for i in range(20)), 190.0, 0.0, 1, False)
+    group = r.Group(0, "7+15=", {"answer": "22"}, (completion,))
+    run.write(*infos, r.GenerationBatch(1, 1, 0, "train", 1, 1, run.at(1), (group,)))
+    run.end("finished")
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: "reward_function_19" in shown(app) and "19.00" in shown(app))
+    run.close()
+
+
+async def test_a_chart_leaves_the_edge_of_the_screen_free(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: "120" in shown(app) and "weight" in shown(app))
+        rows = shown(app).split("\n")
+        ticks = next(row for row in rows if row.split()[:1] == ["1"])
+        assert cell_len(ticks.rstrip()) < 80
+
+
+async def test_train_without_a_run_leads_to_the_list() -> None:
+    app = app_on(None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("2")
+        await until(pilot, lambda: "No config is open." in shown(app))
+        await pilot.press("4")
+        await until(pilot, lambda: app.current_mode == "runs")
+        assert any("No run is open: enter opens" in told.message for told in app._notifications)
+
+
+async def test_config_shows_the_file_of_the_open_run(run: RecordedRun) -> None:
+    file = Path("of_the_run.yaml").absolute()
+    file.write_text("model_name_or_path: some/model\nnum_generations: 8\n")
+    run.folder.spec.write_text(json.dumps({"config": {"path": str(file)}}))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("2")
+        await until(pilot, lambda: "of_the_run.yaml" in shown(app) and "some/model" in shown(app))
