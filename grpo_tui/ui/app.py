@@ -20,7 +20,6 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.signal import Signal
-from textual.widget import AwaitMount
 from textual.worker import Worker, WorkerState
 
 from grpo_tui.core.text import one_line
@@ -30,6 +29,7 @@ from grpo_tui.ui.driver import PatientDriver
 from grpo_tui.ui.outward import OutwardApp
 from grpo_tui.ui.paint import COMPONENTS
 from grpo_tui.ui.screens.runs import RunsScreen
+from grpo_tui.ui.switching import SwitchingApp
 from grpo_tui.ui.terminal import can_be_continued, exit_on_signals, follow_stops, restore_terminal
 from grpo_tui.ui.theme import DARK, NAMES, THEMES, first_theme
 
@@ -77,7 +77,7 @@ def _rewards_screen() -> Screen[None]:
     return RewardsScreen()
 
 
-class GrpoApp(OutwardApp):
+class GrpoApp(SwitchingApp, OutwardApp):
     """The workbench.
 
     Args:
@@ -128,18 +128,6 @@ class GrpoApp(OutwardApp):
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = NAMES.get(self.preferences.theme) or first_theme(os.environ)
-
-    def _get_screen(self, screen: Screen[Any] | str) -> tuple[Screen[Any], AwaitMount]:
-        """A pane that is looked at first is styled as it is mounted.
-
-        Textual would read all styles anew for it, twice: a fifth of the time until the pane is shown.
-        """
-        found, mounted = super()._get_screen(screen)
-        with contextlib.suppress(AttributeError, TypeError):  # a Textual that counts otherwise reads all anew
-            shown, newest = self._screen_stacks.get(self._current_mode), self._css_update_count
-            if found._css_update_count < 0 and shown and shown[-1]._css_update_count in (-1, newest):
-                found._css_update_count = newest
-        return found, mounted
 
     def get_driver_class(self) -> type[Driver]:
         """Textual's choice, in the form that never waits for the terminal."""

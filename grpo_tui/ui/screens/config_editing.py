@@ -19,6 +19,7 @@ from grpo_tui.ui.config_worker import ConfigWorker
 from grpo_tui.ui.screens.choosing import Choice, MenuDialog
 from grpo_tui.ui.screens.config_dialogs import ValueDialog
 from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.switching import KeepsStyles
 from grpo_tui.ui.widgets.config_form import ORIGIN_W, WIDEST_VALUE, ConfigForm
 from grpo_tui.ui.widgets.form_field import FormField
 from grpo_tui.ui.widgets.yaml_area import YamlArea
@@ -38,7 +39,7 @@ LEAST_FIELD = 14
 """Cells of a field that is typed in, however short the value."""
 
 
-class ConfigEditing(Screen[None], Shell):
+class ConfigEditing(KeepsStyles, Screen[None], Shell):
     """What a screen needs to change the fields of its draft."""
 
     def __init__(self) -> None:

@@ -19,6 +19,7 @@ from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.paint import Line, LineScroll, Span
 from grpo_tui.ui.screens.generation_files import Files
 from grpo_tui.ui.screens.generation_reading import CompletionReading
+from grpo_tui.ui.switching import KeepsStyles
 from grpo_tui.ui.widgets.card_table import CardHeading, CardTable
 from grpo_tui.ui.widgets.footer import Footer
 from grpo_tui.ui.widgets.group_table import GroupHeading, GroupTable
@@ -46,7 +47,7 @@ PLACEHOLDER = '/ finds   reward<0.2 and tokens>400   truncated   zero_std   text
 PARTS = ("list", "card", "reader")
 
 
-class GenerationsScreen(Screen[None], CompletionReading, Files):
+class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
     """The generations of the open run."""
 
     BINDINGS = bindings("generations")

@@ -38,6 +38,7 @@ from grpo_tui.ui.screens.reward_growing import RewardGrowing
 from grpo_tui.ui.screens.reward_samples import SampleEditing
 from grpo_tui.ui.screens.reward_weights import STEP, WeightMoving
 from grpo_tui.ui.screens.text import TextScreen
+from grpo_tui.ui.switching import KeepsStyles
 from grpo_tui.ui.widgets.footer import Footer
 from grpo_tui.ui.widgets.header import Header
 from grpo_tui.ui.widgets.reward_functions import FunctionRows
@@ -64,7 +65,7 @@ EMPTY: list[Line] = [
 ]
 
 
-class RewardsScreen(Screen[None], SampleEditing, WeightMoving, RewardGrowing):
+class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, RewardGrowing):
     """The rewards of a config, on samples."""
 
     BINDINGS = bindings("rewards")

@@ -22,6 +22,7 @@ from grpo_tui.ui.actions import Action, Listed, action, bindings, refusal
 from grpo_tui.ui.messages import ResumeEnded, ResumeOffered
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, spread
 from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.switching import KeepsStyles
 from grpo_tui.ui.widgets.footer import Footer
 from grpo_tui.ui.widgets.header import Header
 from grpo_tui.ui.widgets.run_detail import RunDetail
@@ -101,7 +102,7 @@ class EmptyRuns(LinePane):
         ]
 
 
-class RunsScreen(Screen[None], Shell):
+class RunsScreen(KeepsStyles, Screen[None], Shell):
     """The list of runs."""
 
     AUTO_FOCUS = "#runs-table"  # not the filter, which would take keys typed ahead

@@ -16,6 +16,7 @@ from grpo_tui.ui.actions import Action, action, bindings, refusal
 from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SampleResult, SetDialog
 from grpo_tui.ui.screens.train_charts import ChartSlots
 from grpo_tui.ui.screens.train_parts import LowerParts
+from grpo_tui.ui.switching import KeepsStyles
 from grpo_tui.ui.widgets.before_after_list import BeforeAfterList
 from grpo_tui.ui.widgets.chart import Chart
 from grpo_tui.ui.widgets.event_list import EventSection
@@ -28,7 +29,7 @@ from grpo_tui.ui.widgets.now_lines import EventLines, NowLine
 from grpo_tui.ui.widgets.summary import HealthLine, RewardLine
 
 
-class TrainScreen(Screen[None], ChartSlots, LowerParts):
+class TrainScreen(KeepsStyles, Screen[None], ChartSlots, LowerParts):
     """The open run."""
 
     BINDINGS = bindings("train")

@@ -1,0 +1,121 @@
+"""A pane comes back in one picture, with what came meanwhile, and styled anew only when it has to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.app import App
+from textual.css.stylesheet import Stylesheet
+
+from grpo_tui.ui.screens.train import TrainScreen
+from grpo_tui.ui.theme import NAMES
+from tests.ui.conftest import app_on, opened, shown, until
+from tests.ui.recorded_run import RecordedRun
+
+
+@pytest.fixture
+def styled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of what is styled."""
+    names: list[str] = []
+    apply = Stylesheet.apply
+
+    def counted(sheet: Stylesheet, node: Any, **how: Any) -> None:
+        names.append(str(node))
+        apply(sheet, node, **how)
+
+    monkeypatch.setattr(Stylesheet, "apply", counted)
+    return names
+
+
+@pytest.fixture
+def pictures(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pane of each picture that is painted while none is held back."""
+    painted: list[str] = []
+    display = App._display
+
+    def counted(app: Any, screen: Any, picture: Any) -> None:
+        if picture is not None and not app._batch_count:
+            painted.append(type(screen).__name__)
+        display(app, screen, picture)
+
+    monkeypatch.setattr(App, "_display", counted)
+    return painted
+
+
+async def visited(pilot: Any, *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause()
+
+
+async def settled(pilot: Any) -> None:
+    await until(pilot, lambda: pilot.app.screen.has_class("-narrow"))
+
+
+async def test_a_return_styles_nothing_anew_and_is_one_picture(
+    run: RecordedRun, styled: list[str], pictures: list[str]
+) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await visited(pilot, "1", "4", "1")
+        before = shown(app)
+        styled.clear()
+        pictures.clear()
+        await visited(pilot, "4")
+        assert not styled
+        assert pictures[0] == "TrainScreen"
+        assert "newest group" in shown(app)
+        await visited(pilot, "1")
+        assert not styled
+        assert shown(app) == before
+
+
+async def test_a_return_shows_what_came_meanwhile(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        step = f"step {run.step + 3}"
+        await visited(pilot, "1")
+        run.advance(3)
+        await until(pilot, lambda: app.view is not None and app.view.step == run.step)
+        await visited(pilot, "4")
+        assert step in shown(app)
+
+
+@pytest.mark.parametrize("away", ["1", "5"])
+async def test_another_theme_and_another_size_meanwhile(away: str, run: RecordedRun) -> None:
+    """What is looked at again looks as if it had never been left."""
+    found = []
+    for keys in ((away, "change", "4"), ("change",)):
+        app = app_on(run.folder.root)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await opened(pilot)
+            for key in keys:
+                if key == "change":
+                    app.theme = NAMES["light"]
+                    await pilot.resize_terminal(80, 24)
+                else:
+                    await pilot.press(key)
+                await pilot.pause()
+            await settled(pilot)
+            assert isinstance(app.screen, TrainScreen)
+            colours = [(str(w), str(w.styles.background), str(w.styles.color)) for w in app.screen.query("*")]
+            found.append((shown(app), colours))
+    assert found[0] == found[1]
+
+
+async def test_pictures_are_held_back_no_longer_than_a_change_of_pane(run: RecordedRun) -> None:
+    """Panes pressed faster than they are put up, and a pane that is shown already."""
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        for keys in (("1", "4", "5", "1", "4"), ("4", "4"), ("5", "question_mark", "question_mark", "1")):
+            await pilot.press(*keys)
+            await pilot.pause()
+            assert not app._batch_count
+            assert app.current_mode == ("train" if keys[-1] == "4" else "runs")
+        with pytest.raises(Exception, match="no such"):
+            app.switch_mode("no such")
+        assert not app._batch_count
