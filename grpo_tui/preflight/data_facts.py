@@ -98,6 +98,7 @@ class ColumnFacts:
         empties, empty_rows: empty texts and lists.
         distinct: different values, None where that was not counted.
         top: the commonest values as (text, count), when few are different.
+        first: the first values, shortened.
     """
 
     name: str
@@ -109,6 +110,7 @@ class ColumnFacts:
     empty_rows: tuple[int, ...] = ()
     distinct: int | None = None
     top: tuple[tuple[str, int], ...] = ()
+    first: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,29 @@ class FilterFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class EvaluationFacts:
+    """The rows to evaluate on, where they are not the hold-out.
+
+    Attributes:
+        origin: file, function or name.
+        rows: how many.
+        columns: as their source names them.
+        prompt_source: the column that the prompt is read from.
+        lacking: columns of the rows to train on that are not here, after mapping.
+        bad: rows that the evaluation would refuse.
+        problem: why they cannot be mapped; empty otherwise.
+    """
+
+    origin: str
+    rows: int = 0
+    columns: tuple[str, ...] = ()
+    prompt_source: str = "prompt"
+    lacking: tuple[str, ...] = ()
+    bad: tuple[BadRows, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DataFacts:
     """The rows of a config.
 
@@ -160,6 +185,9 @@ class DataFacts:
         held: rows held out.
         eval_rows: rows to evaluate on, 0 without evaluation.
         bad: rows that training would refuse.
+        odd: rows whose prompt training takes, and nobody means so; `what` is `quoted`, `role`, `blank` or
+            `answered`.
+        evaluation: the rows to evaluate on; None without evaluation, and for a hold-out.
         duplicates: rows whose prompt an earlier row has, and the first of them.
         duplicate_rows: the first of those rows.
         overlap: rows to evaluate on whose prompt is trained on too.
@@ -185,6 +213,8 @@ class DataFacts:
     held: int = 0
     eval_rows: int = 0
     bad: tuple[BadRows, ...] = ()
+    odd: tuple[BadRows, ...] = ()
+    evaluation: EvaluationFacts | None = None
     duplicates: int = 0
     duplicate_rows: tuple[int, ...] = ()
     overlap: int = 0

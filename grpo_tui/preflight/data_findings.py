@@ -10,13 +10,20 @@ from collections.abc import Iterator, Sequence
 from grpo_tui.core.findings import Finding, Fix, Severity
 from grpo_tui.core.text import one_line
 from grpo_tui.data.mapping import likely_prompt
+from grpo_tui.preflight.column_findings import misnamed_columns
+from grpo_tui.preflight.evaluation_findings import evaluation_findings
 from grpo_tui.preflight.facts import ColumnFacts, DataFacts, ModelFacts, first_rows
 from grpo_tui.preflight.judging import Judged
+from grpo_tui.preflight.prompt_findings import leaving_out, prompt_findings
 from grpo_tui.present.formatting import percent, plural, size
 
 MOST_SHARE_OF_ONE = 0.5
 """Of rows with one and the same answer: above it a model that always gives it looks good."""
 LEAST_ROWS_TO_JUDGE = 20
+MOST_SHARE_MISSING = 0.25
+"""Of rows with nothing in a column: above it the column is one that need not be filled."""
+MOST_HELD_OUT = 32
+"""Rows that are advised to be held out; more take time at every evaluation."""
 MOST_NAMES = 10
 """Columns that a sentence names."""
 _LOST = ("completion", "completion_ids")
@@ -35,12 +42,14 @@ def data_findings(facts: DataFacts, model: ModelFacts | None, judged: Judged) ->
     """
     if not facts.source_columns:
         return [_unreadable(facts, judged)]
-    found = list(_columns(facts, judged))
+    found = list(misnamed_columns(facts, judged)) or list(_columns(facts, judged))
     if facts.problem and not found:
-        found.append(judged.found("data.unusable", "error", judged.data_key, facts.problem))
+        found.append(_unusable(facts, judged))
     if any(finding.severity == "error" for finding in found):
         return found
     found += _rows(facts, judged)
+    found += prompt_findings(facts, judged)
+    found += evaluation_findings(facts, judged)
     found += _counts(facts, judged)
     found += _answers(facts, judged)
     found += _lengths(facts, model, judged)
@@ -48,6 +57,14 @@ def data_findings(facts: DataFacts, model: ModelFacts | None, judged: Judged) ->
         message = f"{facts.short}: looked at {facts.sampled}; what is said of rows is said of those"
         found.append(judged.found("data.sampled", "info", judged.data_key, message))
     return found
+
+
+def _unusable(facts: DataFacts, judged: Judged) -> Finding:
+    """Why the rows cannot be used though they can be read."""
+    if facts.problem.startswith("eval_strategy is ") and (facts.total or 0) > 1:
+        fix = Fix("grpo_tui.holdout", max(1, min(MOST_HELD_OUT, (facts.total or 0) // 10)))
+        return judged.found("data.unusable", "error", "eval_strategy", facts.problem, fix)
+    return judged.found("data.unusable", "error", judged.data_key, facts.problem)
 
 
 def _unreadable(facts: DataFacts, judged: Judged) -> Finding:
@@ -72,8 +89,13 @@ def _columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
         separated = _separated(names)
         near = likely_prompt(names) if not separated else None
         message = f"{facts.short} has no column prompt, which GRPO reads; it has {_some(names)}{separated}"
+        message += _first_values(facts, near) if near is not None else _shape(facts)
         fix = Fix("grpo_tui.columns.prompt", near) if near is not None else None
         yield judged.found("data.no-prompt", "error", judged.data_key, message, fix)
+    for name in names:
+        if name.endswith(".1") and name[:-2] in names:
+            message = f"the header of {facts.short} names {name[:-2]} twice; the second one is read as {name}"
+            yield judged.found("data.header-twice", "warning", judged.data_key, message)
     after = [name for name in names if name not in section.columns.values()] + list(section.columns)
     for name in ("prompts", "completions"):
         if name in after:
@@ -95,6 +117,24 @@ def _columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             yield judged.found("data.reserved-name", "warning", judged.data_key, message, fix)
 
 
+def _first_values(facts: DataFacts, name: str) -> str:
+    """The first values of the column that would be the prompt."""
+    column = facts.column(name)
+    shown = [text for text in column.first if text] if column is not None else []
+    return f". {name} begins with {' · '.join(shown)}" if shown else ""
+
+
+def _shape(facts: DataFacts) -> str:
+    """What else a file without a prompt can be: one object around the rows, or rows without a header."""
+    names, column = facts.source_columns, facts.columns[0] if facts.columns else None
+    one = column.kinds[0].kind if facts.looked_at == len(names) == 1 and column and column.kinds else ""
+    if one in ("list", "messages"):
+        return f". The rows stand inside {names[0]}: the file must be that list itself"
+    if any(not name[:1].isalpha() or len(name.split()) > 2 for name in names):
+        return ". Does its first line name the columns?"
+    return ""
+
+
 def _some(names: Sequence[str]) -> str:
     """Column names for a sentence, of many the first."""
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
@@ -110,16 +150,17 @@ def _separated(names: Sequence[str]) -> str:
 
 def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
     """Faults of single rows."""
-    drop = Fix("grpo_tui.filters.drop_null", True)
     for bad in facts.bad:
         if bad.what == "hold-out":
-            yield judged.found("data.hold-out", "error", "grpo_tui.holdout", bad.reason)
+            fix = _smaller_hold_out(facts, judged)
+            yield judged.found("data.hold-out", "error", "grpo_tui.holdout", bad.reason, fix)
             continue
+        all_bad = bad.count >= facts.looked_at
         where = first_rows(bad.rows, bad.count)
         if bad.what == "prompt":
             empty = bad.reason.startswith("is ")
             message = f"{facts.short}, {where}: the prompt {bad.reason}; training stops at such a row"
-            fix = drop if empty else None
+            fix = leaving_out(facts, ["prompt"]) if empty and not all_bad else None
             yield judged.found("data.bad-prompt", "error", judged.data_key, message, fix)
         else:
             source = judged.config.section.answer.source if judged.config.section.answer else "answer"
@@ -127,6 +168,7 @@ def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
                 f"{facts.short}, {where}: no answer of the kind {bad.reason} in the column {source} "
                 f"({bad.count:,} of {facts.looked_at:,} rows)"
             )
+            drop = Fix("grpo_tui.answer", None) if all_bad else leaving_out(facts, [source])
             yield judged.found("data.bad-answer", "error", "grpo_tui.answer", message, drop)
     if facts.form == "mixed":
         column = facts.column("prompt")
@@ -148,7 +190,10 @@ def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
                 f"{facts.short}: the column {column.name} is empty (null) in "
                 f"{first_rows(column.null_rows, column.nulls)}; rewards get None there"
             )
-            yield judged.found("data.nulls", "warning", judged.data_key, message, drop)
+            seldom = column.nulls <= MOST_SHARE_MISSING * facts.looked_at
+            fix = leaving_out(facts, [column.name]) if seldom else None
+            severity: Severity = "warning" if seldom else "info"  # a column that is often empty may be so
+            yield judged.found("data.nulls", severity, judged.data_key, message, fix)
         elif column.empties and column.name != facts.answer_column and not filtered:
             message = (
                 f"{facts.short}: the column {column.name} is blank in "
@@ -181,7 +226,8 @@ def _counts(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             f"{facts.short} leaves {plural(facts.train_rows, 'row')} to train on{held}, and one generation "
             f"takes {plural(at_once, 'prompt')}: TRL would end at once with 0 steps"
         )
-        yield judged.found("data.smaller-than-batch", "error", judged.data_key, message)
+        fix = _enough_for_a_step(facts, judged, at_once)
+        yield judged.found("data.smaller-than-batch", "error", judged.data_key, message, fix)
     if facts.duplicates:
         share = facts.duplicates / max(1, facts.looked_at)
         message = (
@@ -208,6 +254,30 @@ def _counts(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
         yield judged.found(rule, "error" if short else "info", judged.data_key, message)
 
 
+def _smaller_hold_out(facts: DataFacts, judged: Judged) -> Fix | None:
+    """A hold-out that leaves a step to train on: a tenth of the rows at most."""
+    rows = (facts.total or 0) - sum(one.drops or 0 for one in facts.filters)
+    left = rows - (judged.prompts_at_once or 1)
+    return Fix("grpo_tui.holdout", max(1, min(rows // 10, left))) if left > 0 else None
+
+
+def _enough_for_a_step(facts: DataFacts, judged: Judged, at_once: int) -> Fix | None:
+    """The smallest change with which the rows fill one generation: fewer held out, or a smaller batch."""
+    rows, group = facts.train_rows or 0, int(judged.setting("num_generations") or 1)
+    if facts.held and rows + facts.held > at_once:
+        return Fix("grpo_tui.holdout", rows + facts.held - at_once)
+    if not rows:
+        return None
+    name = "per_device_train_batch_size"
+    if judged.setting("generation_batch_size") is not None:
+        return None  # the other sizes follow from it in more than one way
+    times = at_once * group // max(1, int(judged.setting(name) or 1))
+    for fewer in range(rows * group // max(1, times), 0, -1):
+        if fewer * times % group == 0:
+            return Fix(name, fewer)
+    return None
+
+
 def _answers(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
     column = facts.column(facts.answer_column) if facts.answer_column else None
     if column is None:
@@ -225,7 +295,7 @@ def _answers(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             f"{facts.short}: no right answer (column {column.name}) in {first_rows(rows, gone)}; no "
             "completion can be right there"
         )
-        fix = Fix("grpo_tui.filters.drop_null", True)
+        fix = leaving_out(facts, [column.name])
         yield judged.found("data.gold-missing", "warning", judged.data_key, message, fix)
     there = sum(kind.count for kind in column.kinds)
     if not column.top or there < LEAST_ROWS_TO_JUDGE:

@@ -105,6 +105,8 @@ def tokenizer_findings(facts: Facts, judged: Judged) -> list[Finding]:
             return []  # the model's own finding says why
         return [judged.found("tokenizer.unreadable", "error", _KEY, tokenizer.problem)]
     form = data.form if data is not None else ""
+    if data is not None and any(odd.what == "quoted" for odd in data.odd):
+        form = ""  # told as what it is
     return [
         *_template(tokenizer, form, judged),
         *_ends(tokenizer, judged),
@@ -116,7 +118,8 @@ def tokenizer_findings(facts: Facts, judged: Judged) -> list[Finding]:
 def _template(facts: TokenizerFacts, form: str, judged: Judged) -> list[Finding]:
     tail = f" The first prompt ends with: {one_line(facts.tail)}" if facts.rendered else ""
     section = judged.config.section
-    if facts.has_template and form == "text" and section.chat is None:
+    written = set(facts.special) - {facts.bos}  # a text that holds the template's own marks needs no other
+    if facts.has_template and form == "text" and section.chat is None and not written:
         message = (
             "the prompts are plain texts, and TRL puts no chat template around those, although the tokenizer "
             f"has one: an instruct model may never end its answer.{tail}"

@@ -19,6 +19,8 @@ MOST_ROWS_NAMED = 5
 MOST_VALUES = 8
 """Values of a column that are listed with their counts."""
 BINS = 12
+MOST_SHOWN = 3
+"""First values of a column that are shown."""
 
 
 def kind_of(value: Any) -> str:
@@ -80,6 +82,7 @@ def column_facts(name: str, source: str, values: Sequence[Any], numbers: Sequenc
         empty_rows=tuple(empties[:MOST_ROWS_NAMED]),
         distinct=len(texts),
         top=tuple((one_line(text, 60), count) for text, count in texts.most_common(MOST_VALUES)),
+        first=tuple(one_line(str(value), 40) for value in values[:MOST_SHOWN]),
     )
 
 

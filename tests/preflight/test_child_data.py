@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.config import load_config
-from grpo_tui.core.findings import Finding
+from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.data.load import load_prompts
 from grpo_tui.data.sources import Rows
 from grpo_tui.preflight.checker import judge
@@ -152,9 +152,9 @@ CASES: list[tuple[Any, str, str, str, Any]] = [
     (named("completions"), "", "error data.reserved-name", "completions", "completions"),
     (named("completion_ids"), "", "warning data.reserved-name", "reaches no reward", "completion_ids"),
     (named("trainer_state"), "", "warning data.reserved-name", "its own", "trainer_state"),
-    (PLAIN[:1], "", "error data.smaller-than-batch", "1 row to train on, and one generation takes 2", None),
-    (PLAIN[:4], "holdout: 3", "error data.smaller-than-batch", "1 row to train on (3 more are held", None),
-    (PLAIN[:4], "holdout: 4", "error data.hold-out", "only 4 rows are left", None),
+    (PLAIN[:1], "", "error data.smaller-than-batch", "1 row to train on, and one generation takes 2", 4),
+    (PLAIN[:4], "holdout: 3", "error data.smaller-than-batch", "1 row to train on (3 more are held", 2),
+    (PLAIN[:4], "holdout: 4", "error data.hold-out", "only 4 rows are left", 1),
     ([{**row, "answer": "yes"} for row in PLAIN], "", "warning data.one-answer", "100 % of the rows", None),
     ([{"prompt": row["prompt"]} for row in PLAIN], "", "info data.no-gold", "the prompt alone", None),
     ([{"prompt": "p", **PAIR}] * 4, "", "warning data.preference-pairs", "DPO", None),
@@ -166,7 +166,42 @@ CASES: list[tuple[Any, str, str, str, Any]] = [
     ("", "", "error data.unreadable", "is empty", None),
     ('{"prompt": "x"}\n{"prompt": \n', "", "error data.unreadable", "rows.jsonl:2", None),
     (PLAIN, "filters: {drop_null: [hint]}", "error data.unusable", "drop_null names the column hint", None),
-    (PLAIN, "columns: {prompt: quest}", "error data.unusable", "wants prompt from the column quest", None),
+    (
+        [{**row, "hint": None if n % 2 else "h"} for n, row in enumerate(PLAIN)],
+        "", "info data.nulls", "the column hint is empty (null) in rows 2, 4", None,
+    ),
+    (
+        [{**r, "hint": None if n == 4 else "h", "more": "" if n % 2 else "m"} for n, r in enumerate(PLAIN)],
+        "", "warning data.nulls", "the column hint is empty (null) in row 5", ["hint"],
+    ),
+    (
+        [{**row, "hint": None} for row in changed(row_7={"prompt": None})],
+        "", "error data.bad-prompt", "row 7", ["prompt"],
+    ),
+    ([{"prompt": None, "answer": "1"}] * 9, "", "error data.bad-prompt", "rows 1, 2", None),
+    (SUMS, "columns: {prompt: Question}", "error data.unusable", "Did you mean question?", "question"),
+    (SUMS, "columns: {question: prompt}", "error data.unusable", "wrong way round", {"prompt": "question"}),
+    (
+        PLAIN, "answer: {from: gold, kind: tag}",
+        "error data.unusable", "reads the column gold", {"from": "answer", "kind": "tag"},
+    ),
+    (PLAIN, "answer: gsm8k", "error data.bad-answer", "(30 of 30 rows)", None),
+    ([{"data": PLAIN}], "", "error data.no-prompt", "must be that list itself", None),
+    (
+        [{"prompt": json.dumps([{"role": "user", "content": row["prompt"]}])} for row in PLAIN],
+        "", "warning data.quoted-messages", "holds a list of messages", None,
+    ),
+    (
+        [{"prompt": str([{"role": "user", "content": row["prompt"]}])} for row in PLAIN],
+        "", "warning data.quoted-messages", "rows 1, 2", None,
+    ),
+    ([{"prompt": [{"role": "human", "content": "hi"}]}], "", "warning data.role", "the role human", None),
+    ([{"prompt": [{"role": "user", "content": " "}]}], "", "warning data.blank-turn", "row 1", None),
+    (
+        [{"prompt": [{"role": "user", "content": "?"}, {"role": "assistant", "content": n}]} for n in "12"],
+        "", "warning data.answered", "rows 1 and 2", None,
+    ),
+    (PLAIN, "columns: {prompt: quest}", "error data.unusable", "prompt from the column quest", "prompt"),
 ]  # fmt: skip
 
 
@@ -186,6 +221,57 @@ def test_a_fault_of_the_data_is_told_with_its_rows(
 
 def test_sound_rows_have_no_finding(tmp_path: Path) -> None:
     assert judged(session_of(tmp_path, SUMS, GSM), tokens=True) == []
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [
+        [
+            [{"role": "user", "content": f"{n}?"}, {"role": "assistant", "content": "<think>"}]
+            for n in range(30)
+        ],
+        [[{"role": "system", "content": "Add."}, {"role": "user", "content": f"{n}?"}] for n in range(30)],
+        [f"<|user|>{n}?<|assistant|>" for n in range(30)],
+    ],
+    ids=["the same beginning of each answer", "a system message", "the marks of the template in the text"],
+)
+def test_prompts_of_a_rarer_form_are_sound_too(prompts: list[Any], tmp_path: Path) -> None:
+    rows = [{"prompt": prompt, "answer": str(n)} for n, prompt in enumerate(prompts)]
+    assert judged(session_of(tmp_path, rows), tokens=True) == []
+
+
+EVALUATION: list[tuple[list[dict[str, Any]], str, str, str, Any]] = [
+    # rows to evaluate on, section, severity and rule, what is said, value of the fix
+    ([{"question": "?", "answer": "1"}] * 4, "", "error data.no-prompt", "it has question, answer", None),
+    (changed(row_17={"prompt": None}), "", "error data.bad-prompt", "row 17: the prompt is empty", True),
+    (changed(row_9={"prompt": 5}), "", "error data.bad-prompt", "row 9: the prompt must be", None),
+    ([{"prompt": f"{n}!"} for n in range(4)], "", "warning data.eval-columns", "the column answer", "no"),
+    (
+        [{"prompt": "a", "answer": "<answer>1</answer>"}, {"prompt": "b", "answer": "none"}],
+        "answer: tag", "error data.bad-answer", "row 2: no answer of the kind tag", True,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "section", "rule", "said", "fix"), EVALUATION)
+def test_the_rows_to_evaluate_on_are_judged_as_those_trained_on(
+    rows: list[dict[str, Any]], section: str, rule: str, said: str, fix: Any, tmp_path: Path
+) -> None:
+    train = [{**row, "answer": f"<answer>{row['answer']}</answer>"} for row in PLAIN] if section else PLAIN
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    base = "eval_strategy: steps\neval_steps: 10\nper_device_eval_batch_size: 4\n"
+    session = session_of(tmp_path, train, f"{section}\neval_dataset: test.jsonl".lstrip(), base)
+    severity, _, rule = rule.partition(" ")
+    found = only(judged(session), rule)
+    assert (found.severity, found.field) == (severity, "grpo_tui.eval_dataset")
+    assert said in found.message
+    assert (found.fix.value if found.fix is not None else None) == fix
+
+
+def test_an_evaluation_without_rows_is_offered_a_hold_out(tmp_path: Path) -> None:
+    session = session_of(tmp_path, PLAIN, "", "eval_strategy: steps\neval_steps: 10\n")
+    found = only(judged(session), "data.unusable")
+    assert (found.field, found.fix) == ("eval_strategy", Fix("grpo_tui.holdout", 3))
 
 
 def test_hostile_text_in_names_and_values_is_made_visible(tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ from grpo_tui.data.mapping import as_messages, prompt_problem
 from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.mapped import TRAIN, Mapped, apply_lengths, hold_out, map_table
+from grpo_tui.preflight.child.odd_prompts import odd_prompts
 from grpo_tui.preflight.child.table import MOST_ROWS, NoDataError, Table, columns_of, read_table
+from grpo_tui.preflight.data_facts import EvaluationFacts
 from grpo_tui.preflight.facts import BadRows, DataFacts, ModelFacts, TokenizerFacts
 from grpo_tui.preflight.statistics import MOST_ROWS_NAMED, column_facts, is_messages, lengths, repeated
 from grpo_tui.rewards.gold_forms import gold_column
@@ -111,6 +113,7 @@ class Session:
         columns = {"prompt": self._prompt_values(mapped), **mapped.columns}
         for name in columns:
             columns[name] = table.written.get(mapped.sources.get(name, name), columns[name])
+        odd = odd_prompts(prompts, numbers)
         doubles = repeated((prompt_key(p) for p in prompts), numbers)
         answer = self._answer_column(mapped)
         facts = replace(
@@ -121,6 +124,7 @@ class Session:
             ),
             form=_form(prompts),
             bad=(*mapped.bad, *([BadRows("hold-out", trouble, 0, ())] if trouble else [])),
+            odd=odd,
             duplicates=len(doubles),
             duplicate_rows=tuple(doubles[:MOST_ROWS_NAMED]),
             answer_column=answer,
@@ -144,13 +148,14 @@ class Session:
             return replace(facts, problem=str(error))
         if found is None:
             return facts
-        rows, _ = found
+        rows, origin = found
         if not hasattr(rows, "select"):
             return facts
         source = self.config.section.columns.get("prompt", "prompt")
+        numbers = list(range(1, min(len(rows), MOST_ROWS) + 1))
+        facts = replace(facts, evaluation=self._evaluation(rows, origin, numbers, mapped))
         if source not in rows.column_names:
             return replace(facts, eval_rows=len(rows))
-        numbers = list(range(1, min(len(rows), MOST_ROWS) + 1))
         prompts = columns_of(rows.select_columns([source]), numbers)[source]
         trained = {
             prompt_key(p) for p, fate in zip(mapped.prompts, mapped.fates, strict=True) if fate == TRAIN
@@ -163,6 +168,20 @@ class Session:
         return replace(
             facts, eval_rows=len(rows), overlap=len(both), overlap_rows=tuple(both[:MOST_ROWS_NAMED])
         )
+
+    def _evaluation(self, rows: Any, origin: str, numbers: list[int], mapped: Mapped) -> EvaluationFacts:
+        """Map the rows to evaluate on as the evaluation will, and say what it would refuse."""
+        columns = columns_of(rows, numbers)
+        facts = EvaluationFacts(
+            origin, len(rows), tuple(columns), self.config.section.columns.get("prompt", "prompt")
+        )
+        try:
+            table = Table(origin, columns, numbers, len(numbers), "", None)
+            seen = map_table(table, self.config)
+        except DataError as error:
+            return replace(facts, problem=" ".join(str(error).split()))
+        lacking = tuple(name for name in mapped.columns if name not in seen.columns)
+        return replace(facts, lacking=lacking, bad=seen.bad)
 
     def _as_trained(self, prompt: Any) -> Any:
         section = self.config.section
