@@ -104,7 +104,7 @@ def _failure(error: BaseException, file: Path | None, doing: str) -> BaseExcepti
     if isinstance(error, (KeyboardInterrupt, GeneratorExit)):
         return error
     if isinstance(error, SyntaxError):
-        return UserCodeError(f"{error.msg}", error.filename, error.lineno)
+        return UserCodeError(f"{error.msg}", error.filename or (str(file) if file else None), error.lineno)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
     frames = [f for f in frames if f.filename != __file__]
     own = [f for f in frames if file is not None and f.filename == str(file)] or frames
@@ -112,6 +112,11 @@ def _failure(error: BaseException, file: Path | None, doing: str) -> BaseExcepti
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, ModuleNotFoundError):
         what = f"it imports {error.name}, which is not installed"
+    elif isinstance(error, ImportError) and "no known parent package" in str(error):
+        what = (
+            "it imports with a leading dot, and a file by itself is in no package. Import its neighbours "
+            "without the dot, or name it as package.module.function"
+        )
     return UserCodeError(
         f"{doing} failed: {what}", where.filename if where else str(file), where.lineno if where else None
     )

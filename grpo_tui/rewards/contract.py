@@ -107,7 +107,7 @@ class Fault:
     """One thing wrong with a function's parameters.
 
     Attributes:
-        rule: `missing-column`, `missing-kwargs` or `unfilled-default`.
+        rule: `missing-column`, `positional-only`, `missing-kwargs` or `unfilled-default`.
         fatal: whether TRL's call would fail.
         message: a sentence with the fix.
         parameter: the parameter concerned, or the first argument that is not taken.
@@ -138,15 +138,13 @@ def signature_faults(
     for p in parameters.values():
         variable = p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
         if p.default is p.empty and not variable and (p.name not in passed or p.kind is p.POSITIONAL_ONLY):
-            message = (
-                f"reward function '{name}' needs {p.name}, which is no column of the dataset; the columns "
-                f"are {', '.join(sorted(columns))}.{_like(p.name, own)}"
-            )
-            found.append(Fault("missing-column", True, message, p.name, near_column(p.name, own)))
+            found.append(_unfilled(name, p, columns, place))
+            if found[-1].rule == "positional-only":
+                break
     kinds = {parameter.kind for parameter in parameters.values()}
     unknown = [key for key in passed if key not in parameters]
     if inspect.Parameter.VAR_KEYWORD not in kinds and unknown:
-        taken = ", ".join([*parameters, "**kwargs"])
+        taken = ", ".join([*_as_written(parameters), "**kwargs"])
         message = (
             f"reward function '{name}' takes no {unknown[0]}, which TRL passes with every call; write it "
             f"as `({taken})`{place}"
@@ -160,6 +158,45 @@ def signature_faults(
             )
             found.append(Fault("unfilled-default", False, message, p.name, near_column(p.name, own)))
     return found
+
+
+def _unfilled(name: str, p: inspect.Parameter, columns: Collection[str], place: str) -> Fault:
+    """The fault of a parameter without a default that TRL passes nothing for."""
+    own = [column for column in columns if column not in NOT_PASSED]
+    subject = f"reward function '{name}'"
+    if p.kind is p.POSITIONAL_ONLY:
+        message = (
+            f"{subject} takes {p.name} by its position alone, and TRL passes all by name; take the `/` out "
+            f"of its parameters{place}"
+        )
+        return Fault("positional-only", True, message, p.name)
+    if p.name in ("self", "cls"):
+        message = (
+            f"{subject} needs {p.name}: it is a method, and nothing says of which object. Name the class "
+            f"with its __call__, or make it a staticmethod{place}"
+        )
+        return Fault("missing-column", True, message, p.name)
+    if p.name in NOT_PASSED:
+        message = (
+            f"{subject} needs {p.name}, a column that TRL keeps to itself; what it passes is {p.name}s, a "
+            f"list with one for each completion. Call the parameter so{place}"
+        )
+        return Fault("missing-column", True, message, p.name)
+    message = (
+        f"{subject} needs {p.name}, which is no column of the dataset; the columns are "
+        f"{', '.join(sorted(columns))}.{_like(p.name, own)}"
+    )
+    return Fault("missing-column", True, message, p.name, near_column(p.name, own))
+
+
+def _as_written(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
+    """The parameters as they stand between the brackets, without defaults."""
+    written: list[str] = []
+    for p in parameters.values():
+        if p.kind is p.KEYWORD_ONLY and not any(word.startswith("*") for word in written):
+            written.append("*")
+        written.append(f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name)
+    return written
 
 
 def near_column(word: str, columns: Collection[str]) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,7 @@ class Lab(Closing):
         self._interrupted = False
         self._loaded = False
         self._stamps: dict[str, Stamp] = {}
+        self._unloadable: dict[int, Failure] = {}
 
     def start(self) -> None:
         """Start the child when there is none, and wait until its imports are done.
@@ -117,22 +118,29 @@ class Lab(Closing):
             step: `trainer_state.global_step` that the functions shall see.
 
         Raises:
-            LabError: none can be loaded, or loading took too long.
+            LabError: the weights do not fit, or the child cannot be started.
         """
-        self.config, self._step = config, step
-        self.start()
-        progress = _Progress()
-        try:
-            reply = self._ask(
-                {"do": "load", "config": config.to_json(), "step": step}, self.limit_s, progress
-            )
-        except ChildHungError as error:
-            raise LabError(
-                f"loading the rewards took longer than {self.limit_s:g} s: a file runs something while it is "
-                "imported. Put that into the function, or raise the limit"
-            ) from error
-        except ChildGoneError as error:
-            raise LabError(f"loading the rewards ended the lab's process: {error}") from error
+        self.config, self._step, self._unloadable = config, step, {}
+        self._interrupted = False
+        return self._load()
+
+    def _load(self) -> tuple[FunctionInfo, ...]:
+        """Load what can be loaded; a file that hangs or ends the child is named and left out from now on."""
+        assert self.config is not None
+        request = {"do": "load", "config": self.config.to_json(), "step": self._step}
+        while True:
+            self.start()
+            progress = _Progress()
+            left_out = {index: asdict(failure) for index, failure in self._unloadable.items()}
+            try:
+                reply = self._ask({**request, "left_out": left_out}, self.limit_s, progress)
+                break
+            except (ChildHungError, ChildGoneError) as error:
+                if self._interrupted:
+                    raise LabError("interrupted") from error
+                if progress.function is None:
+                    raise LabError(f"loading the rewards: {error}") from error
+                self._unloadable[progress.function] = _ending_of_load(error, self.limit_s)
         self.functions = tuple(FunctionInfo.from_json(data) for data in reply["functions"])
         self._loaded = True
         self._watch(reply["files"])
@@ -200,7 +208,7 @@ class Lab(Closing):
         """Functions that are still to be scored, after a child that can do it was made ready."""
         assert self.config is not None
         if self._pipe is None or self._pipe.killed or not self._loaded:
-            self.load(self.config, self._step)
+            self._load()
         done = {*progress.failures, *progress.results}
         return [f.index for f in self.functions if f.failure is None and f.index not in done]
 
@@ -352,3 +360,14 @@ def _ending(error: Exception, limit_s: float) -> Failure:
         printed = f". It printed: {one_line(error.output[-200:])}" if error.output else ""
         return Failure("hung", "", f"hung: no answer within {limit_s:g} s, killed{printed}")
     return Failure("died", "", f"ended the process: {error}")
+
+
+def _ending_of_load(error: Exception, limit_s: float) -> Failure:
+    ending = _ending(error, limit_s)
+    if ending.kind == "died":
+        return replace(ending, message=f"loading it {ending.message}")
+    message = (
+        f"loading it {ending.message}. Its file runs something while it is imported: put that into the "
+        "function, or raise the limit"
+    )
+    return replace(ending, message=message)

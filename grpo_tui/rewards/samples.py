@@ -91,7 +91,7 @@ def sample_words(sample: Sample) -> str:
 
 
 def read_jsonl(path: Path) -> list[Sample]:
-    """Read `{"prompt", "completion", <columns>}`, one object a line.
+    """Read `{"prompt", "completion", <columns>}`, one object a line, or one list of such objects.
 
     What is ours, and no column of the data, stands under `grpo_tui`: `{"tags": […], "kind": "…"}`.
 
@@ -103,25 +103,33 @@ def read_jsonl(path: Path) -> list[Sample]:
             raise SampleError(
                 f"{path} is larger than {MOST_BYTES / 1e6:.0f} MB; the lab takes a sample of it"
             )
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # Windows editors put a mark before it
     except UnicodeDecodeError as error:
         raise SampleError(f"{path} is not UTF-8 text (byte {error.start})") from error
     except OSError as error:
         raise SampleError(f"{path} cannot be read: {error.strerror}") from error
-    samples = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            samples.append(_from_line(line, f"{path}:{number}"))
+    if text.lstrip().startswith("["):
+        rows = _json(text, f"{path}", "it begins as a list, but")
+        samples = [_from_row(row, f"{path}, sample {number}") for number, row in enumerate(rows, 1)]
+    else:
+        samples = [
+            _from_row(_json(line, f"{path}:{number}", "this line"), f"{path}:{number}")
+            for number, line in enumerate(text.split("\n"), 1)
+            if line.strip()
+        ]
     if not samples:
         raise SampleError(f'{path} holds no sample; one line is {{"prompt": "…", "completion": "…"}}')
     return samples
 
 
-def _from_line(line: str, place: str) -> Sample:
+def _json(text: str, place: str, what: str) -> Any:
     try:
-        row = json.loads(line)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SampleError(f"{place}: this line is no JSON: {error}") from error
+        raise SampleError(f"{place}: {what} is no JSON: {error}") from error
+
+
+def _from_row(row: Any, place: str) -> Sample:
     if not isinstance(row, dict):
         raise SampleError(f"{place}: a sample is an object with prompt and completion")
     for name in ("prompt", "completion"):

@@ -73,6 +73,11 @@ def _only(completions: Any, /, **kwargs: Any) -> list[float]:
     return [0.5 for _ in completions]
 
 
+class _Judge:
+    def score(self, completions: Any, **kwargs: Any) -> list[float]:
+        return [0.5 for _ in completions]
+
+
 NO_KWARGS = (
     "takes no completion_ids, which TRL passes with every call; write it as `(prompts, "
     "completions, **kwargs)` (test_contract.py:"
@@ -84,7 +89,19 @@ NO_COLUMN = (
 
 
 @pytest.mark.parametrize(
-    ("function", "words"), [(_bare, NO_KWARGS), (_needs, NO_COLUMN), (_only, "needs completions")]
+    ("function", "words"),
+    [
+        (_bare, NO_KWARGS),
+        (_needs, NO_COLUMN),
+        (_only, "takes completions by its position alone, and TRL passes all by name; take the `/` out"),
+        (_Judge.score, "needs self: it is a method, and nothing says of which object"),
+        (
+            lambda prompt, **kw: [],
+            "needs prompt, a column that TRL keeps to itself; what it passes is prompts",
+        ),
+        (lambda *a: [], "write it as `(*a, **kwargs)`"),
+        (lambda *, completions: [], "write it as `(*, completions, **kwargs)`"),
+    ],
 )
 def test_a_call_that_would_fail_is_refused_before_a_model_is_loaded(
     function: Callable[..., Any], words: str

@@ -138,10 +138,25 @@ def test_one_reward_that_cannot_be_loaded_spares_the_others(lab: Lab, tmp_path: 
     assert "Did you mean think_format_reward?" in misspelt.failure.message
 
 
-def test_a_file_that_hangs_while_it_is_imported_is_refused_with_a_sentence(lab: Lab, tmp_path: Path) -> None:
-    file = write(tmp_path, "import time\ntime.sleep(600)\n")
-    with Lab(limit_s=1.0) as own, pytest.raises(LabError, match="a file runs something while it is imported"):
-        own.load(config_of_functions([f"{file}:f"]))
+def test_a_file_that_hangs_or_ends_while_it_is_imported_is_named_and_spares_the_others(
+    tmp_path: Path,
+) -> None:
+    hangs = write(tmp_path, "import time\ntime.sleep(600)\n", "hangs.py")
+    leaves = write(tmp_path, "import os\nos._exit(5)\n", "leaves.py")
+    fine = write(tmp_path, AWKWARD)
+    with Lab(limit_s=1.0) as own:
+        first, second, third = own.load(config_of_functions([f"{hangs}:f", f"{fine}:fine", f"{leaves}:f"]))
+        assert first.failure is not None
+        assert first.failure.kind == "hung"
+        assert "loading it hung: no answer within 1 s" in first.failure.message
+        assert "runs something while it is imported" in first.failure.message
+        assert second.failure is None
+        assert third.failure is not None
+        assert third.failure.message == "loading it ended the process: exit code 5"
+        found = report(own, SAMPLES)
+        assert found.scored.functions[1].scores == (0.5, 0.2, 0.5)
+        ids = {finding.id for finding in found.findings}
+        assert {"rewards.hangs", "rewards.ends-process"} <= ids
 
 
 def test_weights_and_muted_functions_change_the_totals_without_a_call(lab: Lab, tmp_path: Path) -> None:

@@ -274,9 +274,16 @@ def test_a_reward_that_cannot_be_loaded_says_why(folder: Path, rewards: str, bas
         ("x = 1\ny = 1 / 0\n", 2),
         ("def good(completions)\n    return []\n", 1),
         ("\nimport not_there_at_all\n", 2),
+        ("\n\nfrom .words import WORD\n", 3),
     ],
 )
 def test_a_file_that_does_not_run_names_its_line(folder: Path, source: str, line: int) -> None:
     (folder / "broken.py").write_text(source)
     with pytest.raises(RewardLoadError, match=rf"broken\.py:{line}: "):
+        load(folder, "broken.py:good")
+
+
+def test_a_file_that_is_no_text_is_named(folder: Path) -> None:
+    (folder / "broken.py").write_bytes(b"\0\1")
+    with pytest.raises(RewardLoadError, match=r"broken\.py: source code string cannot contain null bytes"):
         load(folder, "broken.py:good")

@@ -43,12 +43,25 @@ def test_a_jsonl_file_gives_prompt_completion_and_columns(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        '\ufeff{"prompt": "p", "completion": "a"}\r\n\r\n{"prompt": "p", "completion": "b"}\r\n',
+        '\n[{"prompt": "p", "completion": "a"},\n {"prompt": "p", "completion": "b"}]',
+    ],
+)
+def test_a_file_of_another_editor_or_one_list_is_read_too(text: str, tmp_path: Path) -> None:
+    (tmp_path / "samples.jsonl").write_bytes(text.encode())
+    assert read_jsonl(tmp_path / "samples.jsonl") == [Sample("p", "a"), Sample("p", "b")]
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ('{"prompt": "p", "completion": "c"}\n{"prompt": "p"', ":2: this line is no JSON"),
         ('{"prompt": "p", "answer": "4"}', ":1: there is no completion; it has prompt, answer"),
         ('{"prompt": 3, "completion": "c"}', ":1: prompt must be a text or a list"),
-        ("[1]", ":1: a sample is an object"),
+        ("[1]", ", sample 1: a sample is an object"),
+        ('[{"prompt": "p"', "it begins as a list, but is no JSON"),
         ('{"prompt": "p", "completion": "c", "grpo_tui": {"tags": "a"}}', ":1: grpo_tui is"),
         ('{"prompt": "p", "completion": "c", "grpo_tui": 3}', ":1: grpo_tui is"),
         ("\n", "holds no sample"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 _BROAD = ("Exception", "BaseException")
 _RE_FUNCTIONS = ("match", "search", "fullmatch", "findall", "finditer", "compile", "split", "sub")
@@ -45,6 +46,15 @@ class Pattern:
     line: int
 
 
+@lru_cache(maxsize=16)
+def _parsed(file_text: str) -> ast.Module:
+    """The tree of a file, which several checks of several functions look at."""
+    try:
+        return ast.parse(file_text)
+    except (SyntaxError, ValueError, RecursionError):
+        return ast.Module([], [])
+
+
 class RewardSource:
     """The part of a file that one reward function consists of.
 
@@ -54,10 +64,7 @@ class RewardSource:
     """
 
     def __init__(self, file_text: str, line: int | None) -> None:
-        try:
-            tree = ast.parse(file_text)
-        except (SyntaxError, ValueError, RecursionError):
-            tree = ast.Module([], [])
+        tree = _parsed(file_text)
         self._nodes = list(_reachable(tree, line))
         self._constants = _pattern_constants(tree)
         self.text = "\n".join(ast.get_source_segment(file_text, node) or "" for node in self._nodes)

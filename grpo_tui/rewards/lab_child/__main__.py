@@ -44,13 +44,15 @@ class Child:
         self._caller: Caller | None = None
         self._folder = os.getcwd()
 
-    def load(self, config: Mapping[str, Any], step: int = 0) -> dict[str, Any]:
-        """Load the rewards of a config afresh."""
+    def load(self, config: Mapping[str, Any], step: int, left_out: Mapping[str, Any]) -> dict[str, Any]:
+        """Load the rewards of a config afresh, but for those that have ended a child before."""
         self._config = RunConfig.from_json(config)
         os.environ.update(self._config.env)
         os.chdir(self._folder)  # a reward may have gone elsewhere
         self._at(None, "loading the rewards")
-        functions = self._rewards.load(self._config)
+        functions = self._rewards.load(
+            self._config, lambda index: self._at(index, "loading"), {int(i): f for i, f in left_out.items()}
+        )
         self._caller = Caller(self._ids, trainer_state(self._config, step))
         return {"functions": functions, "files": self._person.files()}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,18 @@ class Rewards:
         self._person, self._models = person, models
         self.ready: list[Ready | None] = []
 
-    def load(self, config: RunConfig) -> list[dict[str, Any]]:
+    def load(
+        self,
+        config: RunConfig,
+        tell: Callable[[int], None] = lambda index: None,
+        left_out: Mapping[int, Mapping[str, Any]] | None = None,
+    ) -> list[dict[str, Any]]:
         """Load every reward and return their descriptions; one that fails has a `failure` and is not ready.
+
+        Args:
+            config: the run's.
+            tell: called with the index of each before it is loaded.
+            left_out: index to the failure of one that is not loaded.
 
         Raises:
             RewardLoadError: the weights do not fit the rewards.
@@ -64,6 +74,11 @@ class Rewards:
         self.ready = []
         descriptions = []
         for index, (name, load) in enumerate(each_reward(config)):
+            if left_out and index in left_out:
+                self.ready.append(None)
+                descriptions.append({**_unloaded(name), "index": index, "failure": dict(left_out[index])})
+                continue
+            tell(index)
             with captured() as printed:
                 ready, description = self._one(index, name, load, config)
             self.ready.append(ready)
@@ -75,7 +90,7 @@ class Rewards:
     def _one(
         self, index: int, name: str, load: Callable[[], LoadedReward], config: RunConfig
     ) -> tuple[Ready | None, dict[str, Any]]:
-        description: dict[str, Any] = {"name": name, "weight": 1.0, "kind": "", "source": name}
+        description = _unloaded(name)
         try:
             reward = load()
             ready = self._made_ready(reward, load, config)
@@ -140,6 +155,10 @@ class Rewards:
         kind = "" if isinstance(error, RewardLoadError) else type(error).__name__
         message = message_of(error) if not kind else f"{kind}: {message_of(error)}"
         return {"kind": "load", "type": kind, "message": message, "file": place[0], "line": place[1]}
+
+
+def _unloaded(name: str) -> dict[str, Any]:
+    return {"name": name, "weight": 1.0, "kind": "", "source": name}
 
 
 def _folders(config: RunConfig) -> set[str]:
