@@ -6,6 +6,7 @@ Knows where rewards and samples come from; scoring is `rewards.scoring`'s, the t
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -161,9 +162,12 @@ def weights_of(text: str | None) -> list[float] | None:
     if text is None:
         return None
     try:
-        return [float(part) for part in text.replace(",", " ").split()]
+        weights = [float(part) for part in text.replace(",", " ").split()]
     except ValueError:
-        raise CommandError(f"--weights {text!r}: write numbers, as --weights 2,0.5,1") from None
+        weights = []
+    if not weights or not all(math.isfinite(weight) for weight in weights):
+        raise CommandError(f"--weights {text!r}: write numbers, as --weights 2,0.5,1")
+    return weights
 
 
 def told(function: str, what: str) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def add_time_limit(command: argparse.ArgumentParser) -> None:
     """Give a command `--timeout`, in seconds."""
     command.add_argument(
-        "--timeout", type=seconds, default=60.0, metavar="S", help="seconds a call may take (default 60)"
+        "--timeout", type=time_limit, default=60.0, metavar="S", help="seconds a call may take (default 60)"
     )
 
 
@@ -52,6 +52,14 @@ def seconds(text: str) -> float:
         found = math.nan
     if not 0 <= found < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return found
+
+
+def time_limit(text: str) -> float:
+    """Read a number of seconds, more than 0."""
+    found = seconds(text)
+    if not found:
+        raise argparse.ArgumentTypeError("nothing is done in no time; give some seconds")
     return found
 
 

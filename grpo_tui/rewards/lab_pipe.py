@@ -196,7 +196,7 @@ class ChildPipe:
             family = [child.pid for child in psutil.Process(self.pid).children(recursive=True)]
         with contextlib.suppress(OSError):
             os.killpg(self.pid, signal.SIGKILL)
-        for pid in family:
+        for pid in (self.pid, *family):  # itself too: it may not have come to lead a session yet
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 

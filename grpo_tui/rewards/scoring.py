@@ -310,6 +310,7 @@ def config_of_functions(sources: Sequence[str]) -> RunConfig:
             entries.append(RewardEntry(parts[1].rpartition(".")[2], f"{path}:{parts[1]}"))
         else:
             name = source.rstrip("/").replace(":", ".").replace("/", ".").rpartition(".")[2]
+            name = name or Path(source).absolute().name or source  # of a folder like `.`
             entries.append(RewardEntry(name, source))
     section = Section(rewards=tuple(entries))
     return RunConfig(None, "", {}, {}, {}, {}, section, cwd=os.getcwd())

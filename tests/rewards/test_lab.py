@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 
 from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.lab_pipe import ChildPipe
 from grpo_tui.rewards.scoring import config_of_functions, report
 from tests.rewards.labs import rows, write
 
@@ -198,6 +200,22 @@ def test_an_interrupt_from_another_thread_ends_the_call_and_the_next_one_works(
     assert _sleepers() == []
     lab.load(config_of_functions([f"{file}:fine"]))
     assert lab.score(SAMPLES).functions[0].scores == (0.5, 0.2, 0.5)
+
+
+def test_a_child_that_leads_no_session_yet_is_ended_too(tmp_path: Path) -> None:
+    class SlowStarter:
+        """What it starts has not come to `setsid` when it is killed."""
+
+        def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
+            self.process = subprocess.Popen(["sleep", "60"])
+            return self.process.pid
+
+        def exit_code(self, pid: int) -> int:
+            return self.process.wait(10)
+
+    starter = SlowStarter()
+    ChildPipe(starter, str(tmp_path)).close()
+    assert starter.process.returncode == -signal.SIGKILL
 
 
 def test_the_state_that_functions_see_has_the_step(lab: Lab, tmp_path: Path) -> None:

@@ -197,6 +197,8 @@ def test_trls_parquet_is_scored_with_the_columns_of_the_configs_dataset(
         (["{file}:correct", "--samples", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["{file}:correct", "--samples", "{samples}", "--weights", "1,2"], "--weights has 2 for 1"),
         (["{file}:correct", "--samples", "{samples}", "--weights", "much"], "write numbers"),
+        (["{file}:correct", "--samples", "{samples}", "--weights", "nan"], "write numbers"),
+        (["{file}:correct", "--samples", "{samples}", "--weights", ""], "write numbers"),
         (["{file}:correct", "--samples", "{samples}", "--where", "reward<1"], "give --run RUN too"),
         (["{file}:correct", "--rows", "2"], "name a config instead of functions"),
         ([DEMO, "{file}:correct", "--rows", "2"], "which has its own rewards"),
