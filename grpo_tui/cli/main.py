@@ -67,17 +67,39 @@ COMMANDS = (
 
 
 def _with_implied_command(words: list[str]) -> list[str]:
-    """`grpo-tui X` opens X: a run folder is attached, a config is started."""
+    """`grpo-tui X` opens X: a run folder is attached, a config is opened; `help` asks for help.
+
+    Raises:
+        CommandError: X is neither, nor a command.
+    """
     plain = [word for word in words if not word.startswith("-")]
     if not plain or plain[0] in COMMANDS:
         return words
+    if plain[0] == "help":
+        return [word for word in words if word != "help"] + ["--help"]
     target = Path(plain[0])
     position = words.index(plain[0])
     if target.is_dir():
         return [*words[:position], "attach", *words[position:]]
     if target.suffix in (".yaml", ".yml"):
         return [*words[:position], "open", *words[position:]]
-    return words
+    raise CommandError(_no_command(plain[0], target), USAGE)
+
+
+def _no_command(word: str, target: Path) -> str:
+    """What to say of a word that is neither a command nor something to open."""
+    import difflib
+
+    shown = one_line(word, 60)
+    if target.suffix == ".py" or ".py:" in word:
+        return f"{shown} is no command; `grpo-tui rewards {shown}` opens rewards, `grpo-tui score` tries them"
+    if target.is_file():
+        return f"{shown} is no config: that is a YAML file; a run is a folder. `grpo-tui --help` says more"
+    if "/" in word:
+        return f"there is no run {shown}; `grpo-tui runs` lists the runs it can find"
+    near = difflib.get_close_matches(word, COMMANDS, 2, 0.6)
+    meant = f"there is {' and '.join(near)}" if near else f"there are {', '.join(COMMANDS)}"
+    return f"{shown} is no command, and no run here: {meant}; `grpo-tui --help` tells what each does"
 
 
 SERVED: dict[str, str] = {

@@ -20,6 +20,7 @@ from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import compact, plural, told_apart
 from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
 from grpo_tui.present.metric_figures import MetricFigures, figures, keys_of, matching
+from grpo_tui.present.metric_rows import in_groups
 from grpo_tui.present.runs_view import run_names
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
@@ -86,7 +87,7 @@ def _near(word: str, known: Sequence[str]) -> str:
 def _table(
     readers: dict[str, RunReader], patterns: Sequence[str], steps: tuple[int | None, int | None]
 ) -> int:
-    keys = _chosen(readers, patterns, computed=True)
+    keys = in_groups(_chosen(readers, patterns, computed=True))
     found = [
         (name, row)
         for key in keys

@@ -63,6 +63,14 @@ def rows_of_charts(charts: Iterable[ChartView]) -> dict[str, MetricRow]:
 
 def matching(rows: Iterable[MetricRow], words: str) -> list[MetricRow]:
     """The rows that hold every word, best first, then by group and as they were first logged."""
-    groups = {group: place for place, group in enumerate(GROUPS)}
     found = [(rank, row) for row in rows if (rank := row.rank(words)) is not None]
-    return [row for _, row in sorted(found, key=lambda f: (f[0], groups.get(f[1].group, len(groups))))]
+    return [row for _, row in sorted(found, key=lambda f: (f[0], _place(f[1].group)))]
+
+
+def in_groups(keys: Iterable[str]) -> list[str]:
+    """The keys by group, the reward first; within a group in their order."""
+    return sorted(keys, key=lambda key: _place(describe(key).group))
+
+
+def _place(group: str) -> int:
+    return GROUPS.index(group) if group in GROUPS else len(GROUPS)

@@ -12,6 +12,7 @@ import pytest
 
 from grpo_tui.cli.main import main
 from grpo_tui.core import records as r
+from grpo_tui.present.metric_rows import in_groups
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.writer import Writer
 
@@ -61,6 +62,11 @@ def test_the_table_has_newest_change_ends_and_curve_of_each_metric(
     assert tokens.split()[:2] == ["grpo_tui/tokens_per_second", "100.0"]
     assert "▁" in reward
     assert "\x1b" not in said(capsys, run)
+
+
+def test_the_reward_and_its_functions_come_before_the_loss() -> None:
+    keys = ["loss", "num_tokens", "rewards/format/mean", "reward", "own/figure"]
+    assert in_groups(keys) == ["rewards/format/mean", "reward", "num_tokens", "loss", "own/figure"]
 
 
 def test_the_table_is_of_the_steps_asked_for(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

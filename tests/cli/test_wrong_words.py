@@ -43,9 +43,40 @@ def test_a_name_too_long_for_the_file_system_is_said_to_be_so(
 
 
 def test_an_unknown_word_lists_the_commands_people_type(capsys: pytest.CaptureFixture[str]) -> None:
-    said = _said(capsys, "opne")
+    said = _said(capsys, "zzzz")
     assert "status" in said
-    assert "'open'" not in said
+    assert "open," not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("rewrads", "runs/x"), "rewrads is no command, and no run here: there is rewards"),
+        (("outputs/dmo",), "there is no run outputs/dmo; `grpo-tui runs` lists"),
+        (("own.py:correct",), "`grpo-tui rewards own.py:correct` opens rewards"),
+        (("notes.md",), "notes.md is no config"),
+    ],
+)
+def test_a_first_word_that_is_no_command_is_told_from_a_run_and_a_file(
+    words: tuple[str, ...],
+    answer: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.md").write_text("x")
+    said = _said(capsys, *words)
+    assert answer in said
+    assert "usage:" not in said
+
+
+def test_help_as_a_word_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["help"], ["help", "train"]):
+        with pytest.raises(SystemExit) as left:
+            main(words)
+        assert left.value.code == 0
+        assert ("usage: grpo-tui train" if "train" in words else "usage: grpo-tui") in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [("train",), ()], ids=["train CONFIG", "CONFIG"])

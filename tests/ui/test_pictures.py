@@ -54,7 +54,7 @@ def aged(run: RecordedRun, at: float) -> None:
         ("paused", "memory is kept"),
         ("failed", "ended ── failed"),
         ("finished", "in the form asked"),
-        ("loading", "the charts begin with the first step"),
+        ("loading", "Begins with the first step"),
     ],
     ids=lambda word: word if word.isalpha() else "",
 )

@@ -214,5 +214,5 @@ def _waits_for_steps(view: TrainView) -> str:
     if view.ended:
         return "The run ended before its first step."
     if view.phase == "load":
-        return "Loading the model; the charts begin with the first step."
+        return "Begins with the first step."
     return "The charts begin when the first step ends."
