@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from grpo_tui.config.meant_values import meant_mapping
 from grpo_tui.config.yaml_edit import (
     EditError,
     get_value,
@@ -50,13 +51,22 @@ def fixed_text(text: str, fix: Finding | Fix, after: Callable[[Sequence[str | in
         if fix.fix is None:
             raise EditError(f"there is no fix to apply: {fix.message}")
         if fix.field and fix.fix.value is not None and fix.field != fix.fix.field and _moves(fix, fix.fix):
+            text = _as_mapping(text, split_key(fix.field))
             return _moved(text, split_key(fix.field), split_key(fix.fix.field), fix.fix.value, after)
         fix = fix.fix
     path = split_key(fix.field)
+    text = _as_mapping(text, path)
     if fix.value is None:
         values = values_of(text)
         return remove_value(text, path) if get_value(values, path, _ABSENT) is not _ABSENT else text
     return set_value(text, path, fix.value, after(path))
+
+
+def _as_mapping(text: str, path: tuple[str | int, ...]) -> str:
+    """Write a mapping that stands in quotes (JSON) as one of YAML, where a fix is about a key inside it."""
+    written = get_value(values_of(text), path[:1])
+    meant = meant_mapping(written) if len(path) > 1 and isinstance(written, str) else None
+    return text if meant is None else set_value(text, path[:1], meant)
 
 
 def _moves(finding: Finding, fix: Fix) -> bool:

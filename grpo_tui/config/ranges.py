@@ -19,8 +19,9 @@ from grpo_tui.core.findings import Finding, Fix
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers from `least` to `most`; `above` leaves `least` itself out, `also` lets single ones in.
+    """Numbers from `least` to `most`; `above` leaves `least` itself out, `below` `most`.
 
+    `also` lets single ones in.
     `meaning` says what is wrong with the others, after "must be … ; it is …".
     """
 
@@ -30,6 +31,7 @@ class Range:
     also: tuple[float, ...] = ()
     meaning: str = ""
     infinite: bool = False
+    below: bool = False
 
     def holds(self, value: float) -> bool:
         """True when the value can be used."""
@@ -37,7 +39,9 @@ class Range:
             return True
         if math.isnan(value) or (math.isinf(value) and not self.infinite):
             return False
-        return self.least <= value <= self.most and not (self.above and value == self.least)
+        if (self.above and value == self.least) or (self.below and value == self.most):
+            return False
+        return self.least <= value <= self.most
 
     def words(self) -> str:
         """The range as a person says it."""
@@ -46,7 +50,7 @@ class Range:
             low = (
                 f"{'above' if self.above else 'from'} {self.least:g} {'and at most' if self.above else 'to'} "
             )
-            low += f"{self.most:g}" if self.most < 1e6 else f"{int(self.most)}"
+            low += "below " * self.below + (f"{self.most:g}" if self.most < 1e6 else f"{int(self.most)}")
         return low + "".join(f", or {number:g}" for number in self.also)
 
 
@@ -54,7 +58,7 @@ _AT_LEAST_ONE = Range(1)
 _NOT_NEGATIVE = Range(0)
 _ABOVE_ZERO = Range(0, above=True)
 _SHARE = Range(0, 1)
-_DECAY = Range(0, 1)
+_DECAY = Range(0, 1, below=True)
 _SEED = Range(0, 2**32 - 1)
 
 RANGES: Mapping[str, Range] = {
@@ -83,11 +87,13 @@ RANGES: Mapping[str, Range] = {
     "top_k": Range(0, also=(-1,)),
     "min_p": _SHARE,
     "repetition_penalty": _ABOVE_ZERO,
-    "top_entropy_quantile": _SHARE,
+    "top_entropy_quantile": Range(0, 1, above=True),
+    "dataloader_num_workers": _NOT_NEGATIVE,
+    "dataloader_prefetch_factor": _AT_LEAST_ONE,
     "vllm_gpu_memory_utilization": Range(0, 1, above=True),
     "lora_r": _AT_LEAST_ONE,
     "lora_alpha": _AT_LEAST_ONE,
-    "lora_dropout": _SHARE,
+    "lora_dropout": Range(0, 1, below=True),
 }
 
 _STRATEGIES = {

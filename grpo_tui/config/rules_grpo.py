@@ -54,6 +54,7 @@ def grpo_findings(settings: Settings) -> list[Finding]:
     found += _entropy(settings)
     found += _rewards(settings)
     found += _rate(settings)
+    found += _length(settings)
     found += _logging(settings)
     found += _conditional(settings)
     return found
@@ -246,6 +247,13 @@ def _small_model(s: Settings) -> bool:
     return size is not None and size < 50_000_000
 
 
+def _length(s: Settings) -> Iterator[Finding]:
+    key = "max_completion_length"
+    if s.get(key) is None:
+        message = f"{key} is empty, so a completion has the few tokens that generation takes by default"
+        yield s.finding("grpo.no-length", "warning", key, message, (key, 512))
+
+
 def _logging(s: Settings) -> Iterator[Finding]:
     if s.get("log_completions_hub_repo") is not None and not s.get("log_completions"):
         yield s.finding(
@@ -277,6 +285,15 @@ def _logging(s: Settings) -> Iterator[Finding]:
             yield s.finding("config.deprecated", "warning", old, message, (new, s.get(old)))
 
 
+def _can_be(s: Settings, switch: str) -> bool:
+    """Whether a switch can be true beside the other settings, so that it is worth offering."""
+    if switch == "sync_ref_model":
+        return s.get("beta") != 0 and not s.get("use_peft")
+    if switch == "use_transformers_continuous_batching":
+        return not s.get("use_vllm")
+    return switch != "use_liger_kernel"  # it goes in TRL 2
+
+
 def _conditional(s: Settings) -> Iterator[Finding]:
     for names, key, value in _ONLY_WITH:
         for name in names:
@@ -287,7 +304,8 @@ def _conditional(s: Settings) -> Iterator[Finding]:
         for name in names:
             if s.written(name) and not s.get(key):
                 message = f"{name} is not used: {key} is {yaml_said(s.get(key))}"
-                yield s.finding("config.unused", "warning", name, message, (key, True))
+                fix = (key, True) if _can_be(s, key) else (name, REMOVE)
+                yield s.finding("config.unused", "warning", name, message, fix)
     if s.written("use_bias_correction_kl") and s.get("beta") == 0:
         yield s.finding(
             "config.unused",

@@ -77,6 +77,11 @@ def _adapter(s: Settings) -> Iterator[Finding]:
                 "weight directly",
                 ("lora_target_modules", rest or REMOVE),
             )
+    if targets == []:
+        message = "lora_target_modules is an empty list, so no module gets an adapter"
+        yield s.finding(
+            "lora.no-targets", "error", "lora_target_modules", message, ("lora_target_modules", REMOVE)
+        )
     task = s.get("lora_task_type")
     if task not in (None, "CAUSAL_LM"):
         yield s.finding(

@@ -67,7 +67,8 @@ def sharded_findings(settings: Settings) -> list[Finding]:
 def _fsdp_unused(s: Settings) -> Iterator[Finding]:
     if s.mapping("fsdp_config"):
         message = "fsdp_config is not used: fsdp is not set"
-        yield s.finding("config.unused", "warning", "fsdp_config", message, ("fsdp", True))
+        fix = ("fsdp", True) if (s.world_size or 2) > 1 else ("fsdp_config", REMOVE)
+        yield s.finding("config.unused", "warning", "fsdp_config", message, fix)
 
 
 def _fsdp(s: Settings) -> Iterator[Finding]:

@@ -190,17 +190,17 @@ def _evaluation(s: Settings) -> Iterator[Finding]:
             "eval_steps",
             "num_generations_eval",
             "per_device_eval_batch_size",
-            "eval_on_start",
             "do_eval",
         ):
             if s.written(name):
-                yield s.finding(
-                    "config.unused",
-                    "warning",
-                    name,
-                    f"{name} is not used: eval_strategy is no",
-                    ("eval_strategy", "steps"),
-                )
+                rows = s.section.eval_dataset is not None or s.section.holdout
+                meant = ("eval_strategy", "steps") if name == "eval_steps" and rows else (name, REMOVE)
+                message = f"{name} is not used: eval_strategy is no"
+                yield s.finding("config.unused", "warning", name, message, meant)
+        if s.get("eval_on_start"):
+            message = "eval_on_start evaluates before the first step, and eval_strategy no has no rows for it"
+            fix = ("eval_on_start", False)
+            yield s.finding("training.eval-on-start", "error", "eval_on_start", message, fix)
         return
     steps, every = s.get("max_steps"), s.get("eval_steps") or s.get("logging_steps")
     if evaluate == "steps" and is_number(steps) and is_number(every) and 0 < steps < every:

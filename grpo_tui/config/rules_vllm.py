@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from grpo_tui.config.packages import installed
 from grpo_tui.config.rules import REMOVE, Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
@@ -48,7 +49,11 @@ def vllm_findings(settings: Settings) -> list[Finding]:
 
 def _unused(s: Settings) -> Iterator[Finding]:
     written = [n for n in s.fields if n.startswith("vllm_") and s.written(n)]
-    if written:
+    if written and (s.get("use_cpu") or not installed("vllm")):
+        for name in written:
+            message = f"{name} is not used: use_vllm is false"
+            yield s.finding("config.unused", "warning", name, message, (name, REMOVE))
+    elif written:
         more = f" and {len(written) - 1} more of its keys" if len(written) > 1 else ""
         verb = "are" if len(written) > 1 else "is"
         yield s.finding(

@@ -12,7 +12,8 @@ screen makes them from a thread. Ids of its findings:
   `data.no-prompt`, `data.preference-pairs`, `data.reserved-name`, `data.disk`
 - data, rows: `data.bad-prompt`, `data.bad-answer`, `data.mixed-form`, `data.mixed-types`, `data.nulls`,
   `data.empties`, `data.quoted-messages`, `data.role`, `data.blank-turn`, `data.answered`,
-  `data.eval-columns`, `data.header-twice`, `data.duplicates`, `data.overlap`, `data.too-long`, `data.gold-missing`, `data.no-gold`
+  `data.eval-columns`, `data.header-twice`,
+  `data.duplicates`, `data.overlap`, `data.too-long`, `data.gold-missing`, `data.no-gold`
 - data, as a whole: `data.smaller-than-batch`, `data.hold-out`, `data.one-answer`, `data.completion-length`,
   `data.no-room`, `data.filtered`, `data.sampled`, `data.download`
 - rewards, when their functions are given: those of `rewards.checks.signature`

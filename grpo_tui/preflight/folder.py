@@ -47,6 +47,8 @@ def folder_findings(settings: Settings, root: Path, *, resume: bool) -> list[Fin
     if asked is True and not (folder.exists() and is_live(folder.root)):
         if newest_usable(folder)[0] is None:
             found.append(_nothing_to_resume(settings, folder))
+    elif isinstance(asked, str) and not any(path.is_dir() for path in (Path(asked), folder.root / asked)):
+        found.append(_no_such_checkpoint(settings, folder, asked))
     elif not resume and not asked and (folder.exists() or folder.checkpoints()):
         found.append(_taken(settings, folder))
     return found
@@ -59,6 +61,16 @@ def _nothing_to_resume(s: Settings, folder: RunFolder) -> Finding:
     )
     key = "resume_from_checkpoint"
     return s.finding("folder.no-checkpoint", "error", key, message, (key, None))
+
+
+def _no_such_checkpoint(s: Settings, folder: RunFolder, asked: str) -> Finding:
+    newest = newest_usable(folder)[0]
+    there = f"; the newest in {folder.root} is of step {newest.step}" if newest is not None else ""
+    message = f"resume_from_checkpoint is {one_line(asked, 120)}, and there is no such folder{there}"
+    key = "resume_from_checkpoint"
+    return s.finding(
+        "folder.no-checkpoint", "error", key, message, (key, True if newest is not None else None)
+    )
 
 
 def _taken(s: Settings, folder: RunFolder) -> Finding:

@@ -18,6 +18,7 @@ from grpo_tui.config.rules_lora import lora_findings
 from grpo_tui.config.rules_nested import nested_findings
 from grpo_tui.config.rules_sharded import sharded_findings
 from grpo_tui.config.rules_training import training_findings
+from grpo_tui.config.rules_values import value_findings
 from grpo_tui.config.rules_vllm import vllm_findings
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import NoDefault
@@ -38,6 +39,7 @@ RULES: tuple[Callable[[Settings], list[Finding]], ...] = (
     vllm_findings,
     lora_findings,
     nested_findings,
+    value_findings,
     sharded_findings,
 )
 """The rules about a config alone."""

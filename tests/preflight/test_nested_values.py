@@ -1,0 +1,112 @@
+"""Single settings that fail late: values inside mappings, bounds, what has no rows, folders that are gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.config.draft import Draft
+from grpo_tui.demo import DEMO_MODEL
+from grpo_tui.preflight.report import Preflight
+from grpo_tui.preflight.run import QUICK, check
+from grpo_tui.preflight.static import Source, Start
+from tests.preflight.machines import A100, machine
+
+HEAD = f"model_name_or_path: {DEMO_MODEL}\nmax_steps: 20\nsave_steps: 10\nreward_funcs: [accuracy_reward]\n"
+TAIL = "grpo_tui:\n  dataset: rows.jsonl\n"
+HUGE = 10**22
+
+FAULTS: dict[str, tuple[str, str, str]] = {
+    # what is written: rule, severity, field
+    "lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr_rate: '0.1'}": (
+        "nested.text",
+        "error",
+        "lr_scheduler_kwargs.min_lr_rate",
+    ),
+    "gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: 'false'}": (
+        "nested.text",
+        "error",
+        "gradient_checkpointing_kwargs.use_reentrant",
+    ),
+    "generation_kwargs: {no_repeat_ngram_size: '3'}": (
+        "nested.text",
+        "error",
+        "generation_kwargs.no_repeat_ngram_size",
+    ),
+    "accelerator_config: {gradient_accumulation_kwargs: {sync_each_batch: 'true'}}": (
+        "nested.text",
+        "error",
+        "accelerator_config.gradient_accumulation_kwargs.sync_each_batch",
+    ),
+    "model_init_kwargs: {dtype: bf16}": ("nested.dtype", "error", "model_init_kwargs.dtype"),
+    "model_init_kwargs: {dtype: torch.float16}": ("nested.dtype", "error", "model_init_kwargs.dtype"),
+    "model_init_kwargs: {dtype: int3}": ("nested.dtype", "error", "model_init_kwargs.dtype"),
+    "model_init_kwargs: {config: {torch_dtype: float16}}": (
+        "nested.model-config",
+        "error",
+        "model_init_kwargs.config",
+    ),
+    "model_init_kwargs: {quantization_config: {load_in_4bit: true}}": (
+        "lora.quantized-alone",
+        "error",
+        "model_init_kwargs.quantization_config",
+    ),
+    "generation_kwargs: '{\"top_k\": 5}'": ("nested.elsewhere", "warning", "generation_kwargs.top_k"),
+    "eval_on_start: true": ("training.eval-on-start", "error", "eval_on_start"),
+    "per_device_eval_batch_size: 6": ("config.unused", "warning", "per_device_eval_batch_size"),
+    "eval_steps: 5": ("config.unused", "warning", "eval_steps"),
+    "use_cpu: true\nbf16: false\nvllm_server_host: gpu7": ("config.unused", "warning", "vllm_server_host"),
+    "ref_model_sync_steps: 8": ("config.unused", "warning", "ref_model_sync_steps"),
+    "fsdp_config: {limit_all_gathers: true}": ("config.unused", "warning", "fsdp_config"),
+    "generation_batch_size: 0": ("batch.not-positive", "error", "generation_batch_size"),
+    "use_peft: true\nlora_target_modules: []": ("lora.no-targets", "error", "lora_target_modules"),
+    "use_peft: true\nlora_dropout: 1.0": ("config.range", "error", "lora_dropout"),
+    "adam_beta2: 1.0": ("config.range", "error", "adam_beta2"),
+    "dataloader_num_workers: -1": ("config.range", "error", "dataloader_num_workers"),
+    "top_entropy_quantile: 0": ("config.range", "error", "top_entropy_quantile"),
+    "max_completion_length: null": ("grpo.no-length", "warning", "max_completion_length"),
+    "resume_from_checkpoint: gone/checkpoint-5": (
+        "folder.no-checkpoint",
+        "error",
+        "resume_from_checkpoint",
+    ),
+    f"num_generations: {HUGE + 1}": ("batch.indivisible", "error", "num_generations"),
+}
+
+SOUND = [
+    "model_init_kwargs: {dtype: auto, revision: '1', device_map: '0'}",
+    "model_init_kwargs: {dtype: bfloat16}",
+    "generation_kwargs: {stop_strings: '5'}",
+    "use_peft: true\nlora_dropout: 0.0\nlora_target_modules: all-linear",
+    "eval_strategy: 'no'\nper_device_eval_batch_size: 8",
+    "adam_beta2: 0.999",
+    "top_entropy_quantile: 0.2",
+]
+
+
+def looked(folder: Path, body: str) -> tuple[Draft, Preflight]:
+    (folder / "rows.jsonl").write_text('{"prompt": "q", "solution": "1"}\n' * 40)
+    file = folder / "c.yaml"
+    if not file.exists():
+        file.write_text(f"{HEAD}{body}\n{TAIL}")
+    start = Start(root=folder / "run")
+    return Draft.open(file), check(Source(file), start, parts=QUICK, machine=machine(A100))
+
+
+@pytest.mark.parametrize("body", FAULTS)
+def test_a_fault_is_told_at_its_place_and_one_fix_takes_it_away(body: str, tmp_path: Path) -> None:
+    rule, severity, field = FAULTS[body]
+    draft, seen = looked(tmp_path, body)
+    found = [f for f in seen.findings if (f.id, f.severity, f.field) == (rule, severity, field)]
+    assert len(found) == 1, [(f.id, f.field) for f in seen.findings]
+    assert found[0].line is not None
+    draft.apply(found[0])
+    (tmp_path / "c.yaml").write_text(draft.text)
+    left = [f for f in looked(tmp_path, "")[1].findings if f.severity != "info" and f.id != "plan.memory"]
+    assert left == [], draft.text
+
+
+@pytest.mark.parametrize("body", SOUND)
+def test_what_is_sound_is_left_alone(body: str, tmp_path: Path) -> None:
+    assert [f for f in looked(tmp_path, body)[1].findings if f.severity != "info"] == []
