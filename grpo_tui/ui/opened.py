@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from textual.await_complete import AwaitComplete
 
+from grpo_tui.ui.switching import KeepsStyles
+from grpo_tui.ui.tint import TintsWhatLiesBehind
+
 if TYPE_CHECKING:
     from textual.screen import Screen
 
 
-class LeftOnce:
+class LeftOnce(KeepsStyles, TintsWhatLiesBehind):
     """For a screen that is dismissed: a second time does nothing; Textual would take what lies below."""
 
     def dismiss(self, result: Any = None) -> AwaitComplete:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from textual import on
 from textual.app import App
 from textual.events import Mount, ScreenResume
+from textual.geometry import Size
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widget import AwaitMount
@@ -21,11 +22,19 @@ class SwitchingApp(App[str]):
 
     _switches = False
 
-    def _get_screen(self, screen: Screen[Any] | str) -> tuple[Screen[Any], AwaitMount]:
-        """A pane that is looked at first is styled as it is mounted.
+    @property
+    def _sizes(self) -> set[str]:
+        """The classes that tell a screen its size."""
+        return {name for _, name in (self.HORIZONTAL_BREAKPOINTS or []) + (self.VERTICAL_BREAKPOINTS or [])}
 
-        Textual would read all styles anew for it, twice: a fifth of the time until the pane is shown.
+    def _get_screen(self, screen: Screen[Any] | str) -> tuple[Screen[Any], AwaitMount]:
+        """What is looked at first is styled as it is mounted, and once.
+
+        Textual would read all styles anew for a pane, twice: a fifth of the time until it is shown. It would
+        tell any screen its size when all parts of it are styled, and style them again for that.
         """
+        if isinstance(screen, Screen) and not screen.is_running and self._screen_stack:
+            screen.add_class(*(self.screen.classes & self._sizes), update=False)
         found, mounted = super()._get_screen(screen)
         with contextlib.suppress(AttributeError, TypeError):  # a Textual that counts otherwise reads all anew
             shown, newest = self._screen_stacks.get(self._current_mode), self._css_update_count
@@ -58,7 +67,7 @@ class SwitchingApp(App[str]):
 
 
 class KeepsStyles(MessagePump):
-    """For a screen, before `Screen` in its bases: its styles stand until what they depend on changes.
+    """For a screen, before `Screen` in its bases: styles and layout stand until what they depend on changes.
 
     Textual works them all out anew whenever a screen comes to the top.
     """
@@ -77,6 +86,12 @@ class KeepsStyles(MessagePump):
         if ground == self._styled_by:
             event.refresh_styles = False
         self._styled_by = ground
+
+    def _screen_resized(self, size: Size) -> None:
+        """Lay out again only what is not laid out for this size."""
+        screen = cast("Screen[Any]", self)
+        if screen._compositor.size != size or screen._layout_required:
+            super()._screen_resized(size)  # type: ignore[misc]
 
     def _ground(self) -> tuple[Any, ...]:
         app = cast("Screen[Any]", self).app

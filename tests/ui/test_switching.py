@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from textual.app import App
 from textual.css.stylesheet import Stylesheet
+from textual.renderables.background_screen import BackgroundScreen
 
 from grpo_tui.ui.screens.train import TrainScreen
 from grpo_tui.ui.theme import NAMES
+from grpo_tui.ui.tint import Tint
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import RecordedRun
 
@@ -119,3 +121,42 @@ async def test_pictures_are_held_back_no_longer_than_a_change_of_pane(run: Recor
         with pytest.raises(Exception, match="no such"):
             app.switch_mode("no such")
         assert not app._batch_count
+
+
+@pytest.mark.parametrize("key", ["question_mark", "s", "equals_sign", "x", "u"])
+async def test_what_opens_is_styled_once_for_its_size(key: str, run: RecordedRun, styled: list[str]) -> None:
+    """A dialog opened at a size, and one that gets the size while it is open, look the same."""
+    found = []
+    for late in (False, True):
+        app = app_on(run.folder.root)
+        async with app.run_test(size=(120, 40) if late else (80, 24)) as pilot:
+            await opened(pilot)
+            styled.clear()
+            await visited(pilot, key)
+            screen = app.screen
+            assert not isinstance(screen, TrainScreen)
+            assert styled.count(str(screen)) == 1
+            if late:
+                await pilot.resize_terminal(80, 24)
+                await settled(pilot)
+            assert screen.has_class("-narrow", "-low")
+            assert not screen.has_class("-medium")
+            found.append(shown(app))
+    assert found[0] == found[1]
+
+
+async def test_what_lies_behind_a_dialog_is_tinted_as_by_textual(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for ours in (True, False):
+        if not ours:
+            monkeypatch.setattr(Tint, "process_segments", BackgroundScreen.process_segments)
+        app = app_on(run.folder.root)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await opened(pilot)
+            await visited(pilot, "s")
+            strips = app.screen._compositor.render_strips()
+            found.append([[(s.text, s.style) for s in strip.simplify()] for strip in strips])
+            assert any("correctness" in strip.text for strip in strips)
+    assert found[0] == found[1]
