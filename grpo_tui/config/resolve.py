@@ -238,7 +238,7 @@ class _Resolver:
         self._old_number((info.name,), value)
         coerced = coerce(info, value)
         if coerced.note is not None:
-            self._add("config.coerced", "info", info.name, coerced.note, None)
+            self._add("config.coerced", "info", info.name, coerced.note, Fix(info.name, coerced.value))
         value = coerced.value
         if isinstance(value, dict):
             value = self._nested(value, (info.name,))
@@ -281,7 +281,7 @@ class _Resolver:
                     "info",
                     ".".join(map(str, where)),
                     f"{'.'.join(map(str, where))} was the text '{item}'; read as {number!r}",
-                    None,
+                    Fix(".".join(map(str, where)), number),
                 )
                 item = number
             read[key] = self._nested(item, where) if isinstance(item, dict) else item

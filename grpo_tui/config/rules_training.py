@@ -45,6 +45,7 @@ def training_findings(settings: Settings) -> list[Finding]:
     found += _optimizer(settings)
     found += _loading(settings)
     found += _checkpointing(settings)
+    found += _trackers(settings)
     found += _ignored(settings)
     return found
 
@@ -285,6 +286,17 @@ def _loading(s: Settings) -> Iterator[Finding]:
             "the dataset is a stream of unknown length, so max_steps must say how long to train",
             ("max_steps", 500),
         )
+
+
+def _trackers(s: Settings) -> Iterator[Finding]:
+    named = s.get("report_to")
+    if not isinstance(named, list) or len(named) < 2:
+        return
+    for word in ("none", "all"):
+        if word in named:
+            message = f"report_to names {word} among others; it is understood alone, and refused in a list"
+            rest = [name for name in named if name not in ("none", "all")]
+            yield s.finding("training.trackers", "error", "report_to", message, ("report_to", rest or word))
 
 
 def _checkpointing(s: Settings) -> Iterator[Finding]:

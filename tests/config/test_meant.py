@@ -88,6 +88,21 @@ KEYS: dict[str, dict[str, object]] = {
 }
 """A key that is none of TRL, and what the file has after all fixes instead of it."""
 
+READ = {
+    "learning_rate: 1e-6  # small": "learning_rate: 1.0e-6  # small",
+    'log_completions: "no"': "log_completions: false",
+    "num_generations: '8'": "num_generations: 8",
+    "save_strategy: no": "save_strategy: 'no'",
+    "min_p: None": "",
+    "loss_type: DAPO": "loss_type: dapo",
+    "lora_target_modules: q_proj v_proj": "lora_target_modules: [q_proj, v_proj]",
+    "lora_target_modules: '[q_proj, v_proj]'": "lora_target_modules: [q_proj, v_proj]",
+    "lora_target_modules: q_proj; v_proj": "lora_target_modules: [q_proj, v_proj]",
+    "generation_kwargs: {length_penalty: 1e-1}": "generation_kwargs: {length_penalty: 0.1}",
+    "report_to: false": "report_to: none",
+}
+"""A value that is read with a notice, and the line that needs none."""
+
 OLD_NUMBERS = {
     "max_steps: 020": ("max_steps", 20),
     "generation_kwargs: {seed: 010}": ("generation_kwargs.seed", 10),
@@ -132,6 +147,18 @@ def test_a_wrong_key_goes_and_nothing_that_it_held_is_lost(body: str, tmp_path: 
     assert {key: draft.get(key) for key in KEYS[body]} == KEYS[body]
     assert left.strip() or not KEYS[body]
     assert all(key.split(".")[0] in left for key in KEYS[body])
+
+
+@pytest.mark.parametrize("body", READ)
+def test_what_is_read_with_a_notice_can_be_written_as_it_is_read(body: str, tmp_path: Path) -> None:
+    draft = opened(tmp_path, body)
+    (found,) = refused(draft, "config.coerced")
+    name = found.field or ""
+    before = draft.values()[name.partition(".")[0]].value
+    draft.apply(found)
+    assert draft.text.removeprefix(HEAD).removesuffix(TAIL).strip() == READ[body]
+    assert refused(draft, "config.coerced") == []
+    assert draft.values()[name.partition(".")[0]].value == before
 
 
 @pytest.mark.parametrize("body", OLD_NUMBERS)

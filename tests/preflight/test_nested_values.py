@@ -65,6 +65,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "adam_beta2: 1.0": ("config.range", "error", "adam_beta2"),
     "dataloader_num_workers: -1": ("config.range", "error", "dataloader_num_workers"),
     "top_entropy_quantile: 0": ("config.range", "error", "top_entropy_quantile"),
+    "report_to: [tensorboard, none]": ("training.trackers", "error", "report_to"),
     "max_completion_length: null": ("grpo.no-length", "warning", "max_completion_length"),
     "resume_from_checkpoint: gone/checkpoint-5": (
         "folder.no-checkpoint",
