@@ -37,6 +37,8 @@ class Verdict:
 def judge(path: Path) -> Verdict:
     """Look at one checkpoint folder."""
     step = int(path.name.split("-")[-1])
+    if read_object(path / "trainer_state.json") is None:
+        return Verdict(path, step, False, "trainer_state.json is missing or cut off, so the save never ended")
     files = (read_object(path / MARKER) or {}).get("files")
     if isinstance(files, dict):
         for name, size in files.items():
@@ -46,8 +48,6 @@ def judge(path: Path) -> Verdict:
             if file.stat().st_size != size:
                 return Verdict(path, step, False, f"{name} holds {file.stat().st_size:,} of {size:,} bytes")
         return Verdict(path, step, True)
-    if read_object(path / "trainer_state.json") is None:
-        return Verdict(path, step, False, "trainer_state.json is missing or cut off, so the save never ended")
     index = read_object(path / WEIGHTS_INDEX)
     named = index.get("weight_map") if index is not None else None
     for name in sorted({str(file) for file in named.values()}) if isinstance(named, dict) else ():
@@ -69,11 +69,18 @@ def judge(path: Path) -> Verdict:
     return Verdict(path, step, True, "saved without grpo-tui: a generation cycle under way is generated anew")
 
 
-def newest_usable(folder: RunFolder) -> tuple[Verdict | None, list[Verdict]]:
-    """The newest checkpoint a run can resume from, and the newer ones that were passed over."""
+def newest_usable(folder: RunFolder, before: int | None = None) -> tuple[Verdict | None, list[Verdict]]:
+    """The newest checkpoint a run can resume from, and the newer ones that were passed over.
+
+    Args:
+        folder: The run folder.
+        before: Only checkpoints of earlier steps than this one are looked at.
+    """
     passed: list[Verdict] = []
     for path in reversed(folder.checkpoints()):
         verdict = judge(path)
+        if before is not None and verdict.step >= before:
+            continue
         if verdict.usable:
             return verdict, passed
         passed.append(verdict)

@@ -56,8 +56,9 @@ class Drain(ABC):
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
 
     def put(self, record: Record) -> None:
-        """Queue a record; never blocks."""
-        self.queue.put(record)
+        """Queue a record; never blocks. After the end nothing is taken any more."""
+        if not self._closing.is_set():
+            self.queue.put(record)
 
     def start(self) -> None:
         """Start draining."""

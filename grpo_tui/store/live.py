@@ -38,6 +38,8 @@ class RankFile:
     def update(self, **changes: Any) -> None:
         """Change some of the values; costs one system call, some 10 microseconds."""
         with self._lock:
+            if self._fd < 0:
+                return
             self._state.update(_cut(changes, TEXT_LIMIT))
             data, limit = json.dumps(self._state).encode(), TEXT_LIMIT
             while len(data) > RANK_FILE_BYTES and limit:  # a character can take twelve bytes
@@ -46,8 +48,11 @@ class RankFile:
             os.pwrite(self._fd, data.ljust(RANK_FILE_BYTES), 0)
 
     def close(self) -> None:
-        """Close the file; it stays as the last word of the rank."""
-        os.close(self._fd)
+        """Close the file; it stays as the last word of the rank, and later updates change nothing."""
+        with self._lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+            self._fd = -1
 
 
 def _cut(values: Mapping[str, Any], limit: int) -> dict[str, Any]:
@@ -84,6 +89,8 @@ class RankState:
     ended: str = ""
     """State in which the attempt ended, for the case that the recorder cannot write it."""
     ended_cause: str = ""
+    closed: bool = False
+    """True once everything of the attempt was written, as far as it could be."""
     lost: Mapping[str, int] = field(default_factory=dict)
     """What the recorder could not write before it had to leave, counted by kind."""
     gpu: str | None = None

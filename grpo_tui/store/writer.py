@@ -143,16 +143,16 @@ class Writer:
             ),
         )
         if record.resumed_from is not None:
-            # Steps past the checkpoint are done again; the first doing stays, but queries pass it over.
-            again = "step > ? AND attempt < ? AND superseded = 0"
-            bounds = (record.resumed_from, record.attempt)
-            rows = self._db.execute(
-                f"SELECT min(id), max(id) FROM metric_row WHERE {again}", bounds
-            ).fetchone()
-            for table in ("metric_row", "generation_group"):
-                self._db.execute(f"UPDATE {table} SET superseded = 1 WHERE {again}", bounds)
-            if rows[0] is not None:
-                spans.rows_superseded(self._db, *rows)
+            self._supersede(record.attempt, record.resumed_from)
+
+    def _supersede(self, attempt: int, step: int) -> None:
+        """Steps past this one are done again; the first doing stays, but queries pass it over."""
+        again, bounds = "step > ? AND attempt < ? AND superseded = 0", (step, attempt)
+        rows = self._db.execute(f"SELECT min(id), max(id) FROM metric_row WHERE {again}", bounds).fetchone()
+        for table in ("metric_row", "generation_group"):
+            self._db.execute(f"UPDATE {table} SET superseded = 1 WHERE {again}", bounds)
+        if rows[0] is not None:
+            spans.rows_superseded(self._db, *rows)
 
     def _attempt_ended(self, record: r.AttemptEnded) -> None:
         self._db.execute(
@@ -177,6 +177,11 @@ class Writer:
         self._db.execute(
             "UPDATE attempt SET total_steps = ? WHERE attempt = ?", (record.total_steps, record.attempt)
         )
+        # A script can train anew into the folder of an earlier run; an attempt that dies while it is still
+        # loading leaves that one as it is.
+        anew = "SELECT 1 FROM attempt WHERE attempt = ? AND resumed_from IS NULL"
+        if self._db.execute(anew, (record.attempt,)).fetchone():
+            self._supersede(record.attempt, -1)
 
     def _fact(self, record: r.Fact) -> None:
         self._db.execute(

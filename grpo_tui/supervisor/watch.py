@@ -82,6 +82,7 @@ class Supervisor:
         self._trainer = trainer
         self._trainer_started = started or (None if trainer is None else process_started(trainer))
         self._own_session = trainer is not None and _is_worker(trainer)
+        self._is_sidecar = trainer is not None and not self._own_session
         self._beat_at = 0.0
         self._said: set[str] = set()
         self._started_at = time.time()
@@ -144,7 +145,14 @@ class Supervisor:
     def _trainer_lives(self) -> bool:
         if self._child is not None:
             return self._child.poll() is None
+        if self._is_sidecar and self._closed_by_itself():
+            return False
         return process_alive(self._trainer, self._trainer_started)
+
+    def _closed_by_itself(self) -> bool:
+        """True when the script that this sidecar watches has ended its training, and goes on without it."""
+        rank = read_rank(self._folder.rank(0))
+        return rank is not None and rank.pid == self._trainer and rank.closed
 
     def _beat(self, *, force: bool = False) -> None:
         now = time.monotonic()

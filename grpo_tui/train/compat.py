@@ -8,9 +8,11 @@ recording or commands.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from grpo_tui.core.records import Mode
@@ -32,6 +34,7 @@ NEEDED = {
     "reward_weights": "weighted totals",
 }
 """Attribute of GRPOTrainer to what does not work without it."""
+_WRAPPED = "_grpo_tui_wrapped"
 
 
 def missing(trainer: Any) -> dict[str, str]:
@@ -44,8 +47,35 @@ def wrap(trainer: Any, name: str, make: Callable[[Callable[..., Any]], Callable[
     original = getattr(trainer, name, None)
     if original is None:
         return False
-    setattr(trainer, name, make(original))
+    own = name in vars(trainer)
+    replaced = make(original)
+    setattr(trainer, name, replaced)
+    vars(trainer).setdefault(_WRAPPED, []).append((name, replaced, original if own else None))
     return True
+
+
+def unwrap(trainer: Any) -> None:
+    """Put the methods back that `wrap` replaced, but those that somebody else has replaced since."""
+    for name, replaced, earlier in reversed(vars(trainer).pop(_WRAPPED, [])):
+        if vars(trainer).get(name) is not replaced:
+            continue
+        if earlier is None:
+            delattr(trainer, name)
+        else:
+            setattr(trainer, name, earlier)
+
+
+def trains_now(trainer: Any) -> bool:
+    """True while `train()` of this trainer runs in some thread; `is_in_train` stays on after a failure."""
+    for frame in sys._current_frames().values():
+        caller: FrameType | None = frame
+        while caller is not None:
+            if caller.f_code.co_name in ("train", "_inner_training_loop") and (
+                caller.f_locals.get("self") is trainer
+            ):
+                return True
+            caller = caller.f_back
+    return False
 
 
 def mode(trainer: Any) -> Mode:

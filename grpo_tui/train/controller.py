@@ -44,6 +44,8 @@ class Controller:
         self._unread = ""
         self.stopped = False
         """True once a stop was carried out."""
+        self.closed = False
+        """Set at the end of the attempt; nothing is served from then on."""
         self.stop_wanted = False
         """Set from a signal handler: save and stop at the next safe point."""
         self.deferred: dict[str, Any] = {}
@@ -83,6 +85,8 @@ class Controller:
 
     def safe_point(self) -> None:
         """Serve waiting commands; while paused, stay here and go on serving."""
+        if self.closed:
+            return
         before = self._phases.phase
         self.on_safe_point()
         self._serve()

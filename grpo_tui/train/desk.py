@@ -68,6 +68,8 @@ class RewardDesk:
         self._running: int | None = None
         self._tasks: dict[int, asyncio.Future[Any]] = {}
         self._aborted: set[int] = set()
+        self._installed: dict[int, tuple[Any, Any]] = {}
+        self._hooks: list[Any] = []
         self.batch = 0
         """Number of the generation batch whose rewards are computed."""
         self.returned: dict[int, list[Any]] = {}
@@ -88,12 +90,24 @@ class RewardDesk:
             name = trainer.reward_func_names[index]
             if isinstance(function, torch.nn.Module):
                 self._watch_model(index, function, name)
-            elif is_async(function):
-                trainer.reward_funcs[index] = self._wrap_async(index, function, name)
             else:
-                trainer.reward_funcs[index] = self._wrap(index, function, name)
+                wrap = self._wrap_async if is_async(function) else self._wrap
+                trainer.reward_funcs[index] = wrapper = wrap(index, function, name)
+                self._installed[index] = (wrapper, function)
         if threading.current_thread() is threading.main_thread():
             signal.signal(ABORT_SIGNAL, self._on_signal)
+
+    def uninstall(self, trainer: Any) -> None:
+        """Put the reward functions and the signal handler back."""
+        for index, (wrapper, function) in self._installed.items():
+            if trainer.reward_funcs[index] is wrapper:
+                trainer.reward_funcs[index] = function
+        for hook in self._hooks:
+            hook.remove()
+        self._installed, self._hooks = {}, []
+        in_main = threading.current_thread() is threading.main_thread()
+        if in_main and signal.getsignal(ABORT_SIGNAL) == self._on_signal:
+            signal.signal(ABORT_SIGNAL, signal.SIG_IGN)  # a late one must not end the process
 
     def serve(self, train: Callable[[], Any], device: Any = None) -> Any:
         """Run `train` in the training thread and reward calls here, until it returns.
@@ -244,8 +258,7 @@ class RewardDesk:
         def after(*_: Any) -> None:
             self._end(index, *begun.pop(), "ok", "")
 
-        model.register_forward_pre_hook(before)
-        model.register_forward_hook(after)
+        self._hooks += [model.register_forward_pre_hook(before), model.register_forward_hook(after)]
 
     def _begin(self, name: str) -> tuple[int, float, float]:
         call_id = next(self._ids)

@@ -32,6 +32,11 @@ def message_of(error: BaseException) -> str:
         return f"a {type(error).__name__} that cannot be shown"
 
 
+def of_ours(error: BaseException) -> bool:
+    """True for an exception of this program, which is written for the person already."""
+    return type(error).__module__.startswith("grpo_tui.")
+
+
 def describe(
     error: BaseException, phase: str, reward_function: str | None = None, sample: str = ""
 ) -> dict[str, Any]:
@@ -58,8 +63,8 @@ def describe(
     if reward_function is not None:
         cause = f"reward function '{reward_function}' failed{place}: {named}"
         cause += f", on {sample}" if sample else ""
-    elif type(error).__module__.startswith("grpo_tui."):
-        cause = message  # our own errors are written for the person already
+    elif of_ours(error):
+        cause = message
     else:
         known = next((sentence for words, sentence in KNOWN if words in message.lower()), None)
         cause = known or f"{_DOING.get(phase, phase)} failed{place}: {named}"

@@ -6,23 +6,33 @@ the process. Knows the trainer it is given, not how it was built.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
+import signal
 import sys
-from collections.abc import Callable
+import threading
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.records import RewardFunctionInfo
+from grpo_tui.core.text import shell_word
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.recorder import Recorder
+from grpo_tui.store.status import is_live
 from grpo_tui.supervisor import start_sidecar, take_lock
+from grpo_tui.supervisor.start import LEAVING_S
 from grpo_tui.train.output import Unbreakable
-from grpo_tui.train.ranks import own_rank
+from grpo_tui.train.ranks import own_rank, world_size
+
+if TYPE_CHECKING:
+    from grpo_tui.train.session import Session
 
 
 def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
-    """Record and steer this trainer's next `train()`.
+    """Record and steer this trainer's next `train()`; called twice before it, it does nothing more.
 
     Args:
         trainer: A built GRPOTrainer.
@@ -33,53 +43,120 @@ def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
 
     Raises:
         RunFolderBusy: Another process trains into this folder.
-        ValueError: `enable_jit_checkpoint` is on.
+        TypeError: This is no GRPOTrainer.
+        ValueError: `enable_jit_checkpoint` is on, or the trainer is recorded in another folder already.
     """
+    from grpo_tui.train import compat
+
+    if not all(hasattr(trainer, name) for name in ("args", "reward_funcs", "train")):
+        raise TypeError(f"grpo_tui.monitor takes a built GRPOTrainer, not {type(trainer).__name__}")
     if getattr(trainer.args, "enable_jit_checkpoint", False):
         raise ValueError("enable_jit_checkpoint takes the signals grpo_tui needs; leave it out")
     folder = RunFolder(Path(run_dir or trainer.args.output_dir).absolute())
+    known = _JOINED.get(trainer)
+    if known is not None and known != folder.root:
+        raise ValueError(f"this trainer is recorded in {known} already; give it one run folder")
+    if known is not None:
+        return known
+    if compat.trains_now(trainer):
+        _say("this trainer trains already and is not recorded; call monitor before trainer.train()")
+        return folder.root
     folder.root.mkdir(parents=True, exist_ok=True)
-    first = own_rank() == 0
-    lock = take_lock(folder) if first else None
+    if own_rank() == 0:
+        os.close(_lock(folder))  # who is late shall hear of it now, not when the model has been loaded
+        _say(f"watch this run with `grpo-tui attach {shell_word(folder.root)}`")
+    _JOINED[trainer] = folder.root
 
-    from grpo_tui.train import compat
+    def around_train(original: Callable[..., Any]) -> Callable[..., Any]:
+        def train(resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+            _JOINED.pop(trainer, None)
+            trainer.train = original  # a second call of train() is not part of this record
+            return _recorded(
+                trainer,
+                folder,
+                _checkpoint(trainer, resume_from_checkpoint),
+                lambda: original(resume_from_checkpoint, *args, **kwargs),
+            )
+
+        return train
+
+    trainer.train = around_train(trainer.train)
+    return folder.root
+
+
+_JOINED: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
+"""Trainers whose next `train()` is recorded, and where."""
+
+
+def _recorded(trainer: Any, folder: RunFolder, checkpoint: Path | None, train: Callable[[], Any]) -> Any:
+    """Train within a session of its own; what `train` returns or raises comes out of here."""
     from grpo_tui.train.reproduction import reproduction_record
     from grpo_tui.train.resume import reapply_settings
     from grpo_tui.train.session import Session, checkpoint_step
 
-    def around_train(original: Callable[..., Any]) -> Callable[..., Any]:
-        def train(resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
-            trainer.train = original  # a second call of train() is not part of this record
-            checkpoint = _checkpoint(trainer, resume_from_checkpoint)
-            step = None if checkpoint is None else checkpoint_step(checkpoint)
-            if first:
-                _tee_output(folder)
-            session = Session(folder, resumed_from=step)
-            session.join(trainer, _sources(trainer, session.attempt))
-            session.fact(
-                "config", {"model": trainer.model.config._name_or_path, "grpo": trainer.args.to_dict()}
-            )
-            session.fact("reproduction", reproduction_record(trainer, Path.cwd()))
-            if isinstance(session.recorder, Recorder) and lock is not None:
-                session.recorder.on_stop_now = lambda: os._exit(3)
-                start_sidecar(folder, os.getpid(), lock)
-            if checkpoint is not None and step is not None:
-                session.checkpoints.restore(checkpoint)
-                reapply_settings(session, trainer, step)
-            try:
-                result = original(resume_from_checkpoint, *args, **kwargs)
-            except BaseException as error:
-                session.failed(error)
-                raise
-            session.close(session.ended_state())
-            return result
+    first = own_rank() == 0
+    with contextlib.ExitStack() as after:
+        lock = _lock(folder) if first else None
+        if lock is not None:
+            after.callback(os.close, lock)
+            after.enter_context(_teed_output(folder))
+        step = None if checkpoint is None else checkpoint_step(checkpoint)
+        session = Session(folder, resumed_from=step)
+        session.join(trainer, _sources(trainer, session.attempt))
+        session.fact("config", {"model": trainer.model.config._name_or_path, "grpo": trainer.args.to_dict()})
+        session.fact("reproduction", reproduction_record(trainer, Path.cwd()))
+        if isinstance(session.recorder, Recorder) and lock is not None:
+            session.recorder.on_stop_now = lambda: os._exit(3)
+            start_sidecar(folder, os.getpid(), lock)
+        if checkpoint is not None and step is not None:
+            session.checkpoints.restore(checkpoint)
+            reapply_settings(session, trainer, step)
+        try:
+            with _saving_at_sigterm(session) as asked:
+                result = train()
+        except KeyboardInterrupt:
+            _say("ctrl+c ended the training; nothing was saved at that")
+            session.close("stopped")
+            raise
+        except BaseException as error:
+            session.failed(error)
+            raise
+        session.close(session.ended_state())
+    if asked.is_set():
+        os.kill(os.getpid(), signal.SIGTERM)  # whoever sent it means the script, not only its training
+    return result
 
-        return train
 
-    compat.wrap(trainer, "train", around_train)
-    if first:
-        print(f"grpo-tui: watch this run with `grpo-tui attach {folder.root}`", flush=True)
-    return folder.root
+@contextlib.contextmanager
+def _saving_at_sigterm(session: Session) -> Iterator[threading.Event]:
+    """Let SIGTERM save and stop the training; a script that has a handler of its own keeps it.
+
+    Under a launcher SIGTERM also comes when another rank has failed, which would be waited for.
+    """
+    asked = threading.Event()
+    in_main = threading.current_thread() is threading.main_thread()
+    if world_size() > 1 or not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield asked
+        return
+
+    def save(*_: Any) -> None:
+        asked.set()
+        session.controller.stop_wanted = True
+
+    signal.signal(signal.SIGTERM, save)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _lock(folder: RunFolder) -> int:
+    """The folder's lock; a sidecar of an earlier training in it may take a moment to leave."""
+    return take_lock(folder, 0.0 if is_live(folder.root) else LEAVING_S)
+
+
+def _say(text: str) -> None:
+    print(f"grpo-tui: {text}", flush=True)
 
 
 def _checkpoint(trainer: Any, asked: Any) -> Path | None:
@@ -104,6 +181,15 @@ def _sources(trainer: Any, attempt: int) -> list[RewardFunctionInfo]:
     return found
 
 
-def _tee_output(folder: RunFolder) -> None:
-    log = folder.log.open("a", encoding="utf-8", errors="replace")
-    sys.stdout, sys.stderr = Unbreakable(sys.stdout, log), Unbreakable(sys.stderr, log)
+@contextlib.contextmanager
+def _teed_output(folder: RunFolder) -> Iterator[None]:
+    """Copy what the script prints into the log, as long as it trains."""
+    before = sys.stdout, sys.stderr
+    with folder.log.open("a", encoding="utf-8", errors="replace") as log:
+        teed = Unbreakable(sys.stdout, log), Unbreakable(sys.stderr, log)
+        sys.stdout, sys.stderr = teed
+        try:
+            yield
+        finally:
+            if (sys.stdout, sys.stderr) == teed:
+                sys.stdout, sys.stderr = before

@@ -73,8 +73,13 @@ def _at_begin(session: Session, trainer: Any, factor: float, given_anew: bool) -
     class Reapply(TrainerCallback):
         """Waits for the scheduler, which exists only once training begins."""
 
+        done = False
+
         def on_train_begin(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
             """Scale the restored schedule."""
+            if self.done:
+                return  # a script may train once more
+            self.done = True
             # A checkpoint brings its schedule along; a rate given anew has to be put over it.
             by = float(args.learning_rate) / compat.base_rate(trainer) if given_anew else factor
             if by != 1.0:

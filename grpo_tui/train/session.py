@@ -6,6 +6,7 @@ attempt. The worker and `monitor` both stand on it. Knows nothing of configs or 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, RewardFunctionInfo
+from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
 from grpo_tui.store.mailbox import Mailbox
@@ -28,7 +30,7 @@ from grpo_tui.store.rank_errors import (
 )
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spool import SpoolRecorder
-from grpo_tui.train.failure import describe
+from grpo_tui.train.failure import describe, of_ours
 from grpo_tui.train.gpu import gpu_of
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks, own_rank, world_size
@@ -61,6 +63,7 @@ class Session:
         self._trainer: Any = None
         self._resumed_from = resumed_from or 0
         self._closed = False
+        self._callbacks: list[Any] = []
 
     def join(self, trainer: Any, sources: Sequence[RewardFunctionInfo] | None = None) -> None:
         """Hook a built trainer.
@@ -108,6 +111,7 @@ class Session:
         self.controller.install()
         callback = RecordingCallback(self.put, self.phases, self.attempt, self.checkpoints)
         compat.add_callback_first(trainer, callback)
+        self._callbacks.append(callback)
 
     def ask_while_training(
         self, rows: Sequence[Mapping[str, Any]], *, every: int, count: int, temperature: float | None
@@ -134,7 +138,9 @@ class Session:
             probes.safe_point()
 
         self.controller.on_safe_point = on_safe_point
-        self._trainer.add_callback(AskedAtFirst(probes))
+        asked_at_first = AskedAtFirst(probes)
+        self._trainer.add_callback(asked_at_first)
+        self._callbacks.append(asked_at_first)
 
     def _follow_folder(self) -> None:
         """Save where the run folder is now; when it was deleted, beside its name, which may be another's."""
@@ -170,12 +176,25 @@ class Session:
         desk = getattr(self, "desk", None)
         function, sample = (desk.failed_function, desk.failed_sample) if desk is not None else (None, "")
         described = describe(error, self.phases.phase, function, sample)
+        if function is None and not of_ours(error):
+            described["cause"] += self._if_damaged()
         if self.rank:
             write_error(self.folder, self.rank, described)
         elif world_size() > 1:
             # What breaks the first rank is often only that another one has left.
             described = await_error(self.folder) or described
         self.close("failed", described)
+
+    def _if_damaged(self) -> str:
+        """Where else a resume can begin that did not come to a step; empty for any other attempt.
+
+        Bytes that changed in a file of the right length are only noticed when it is used.
+        """
+        if not self._resumed_from or self.made_a_step:
+            return ""
+        earlier, _ = newest_usable(self.folder, before=self._resumed_from)
+        other = f"`--resume {earlier.step}` takes an earlier one" if earlier else "there is no earlier one"
+        return f". It was resumed from checkpoint-{self._resumed_from}; if that is damaged, {other}"
 
     def another_rank_failed(self) -> bool:
         """True when another rank has failed or died; the first rank then records why and ends the attempt."""
@@ -204,7 +223,22 @@ class Session:
         self._rank_file.update(ended=state, ended_cause=cause, note="")
         self.put(AttemptEnded(self.attempt, time.time(), state, step, None, error))
         self.recorder.close()
+        self._rank_file.update(closed=True)
         self._rank_file.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Take the hooks off: what the script does with its trainer from here on is its own."""
+        from grpo_tui.train import compat
+
+        if self._trainer is None or not hasattr(self, "controller"):
+            return
+        self.controller.closed = True
+        self.desk.uninstall(self._trainer)
+        compat.unwrap(self._trainer)
+        for callback in self._callbacks:
+            with contextlib.suppress(ValueError):  # somebody has removed it
+                self._trainer.remove_callback(callback)
 
     def ended_state(self) -> str:
         """`stopped` when a person stopped the run, else `finished`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import textwrap
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_heartbeat
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests.processes.runs import at_step, command, state, until
@@ -85,3 +87,58 @@ def test_a_script_that_is_killed_is_crashed(run: Path, tmp_path: Path) -> None:
     script.kill()
     script.wait(timeout=10)
     assert state(run, "crashed", timeout_s=10).step >= 2
+
+
+TWO = """\
+    grpo_tui.monitor(trainer)
+    assert grpo_tui.monitor(trainer) == grpo_tui.monitor(trainer), "once is enough"
+    trainer.train()
+    trainer.args.max_steps = 3
+    trainer.train()
+    print("trained again, unrecorded, in", trainer.state.global_step)
+    args.max_steps = 4
+    second = GRPOTrainer(model=str(DEMO_MODEL), reward_funcs=shorter, args=args, train_dataset=train_rows())
+    grpo_tui.monitor(second)
+    second.train()
+    print("both", len(second.state.log_history), flush=True)
+    sys.stdin.read()
+    """
+
+
+def test_a_script_trains_twice_in_one_folder_and_goes_on_without_a_sidecar(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "own_script.py"
+    head, _, _ = SCRIPT.partition("    grpo_tui.monitor(trainer)")
+    path.write_text(textwrap.dedent(head + TWO).format(steps=2, body="pass"))
+    script = subprocess.Popen(
+        [sys.executable, str(path), str(run)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        until(lambda: (run / "run.db").exists() and read_status(run).attempt == 2, "the second training")
+        assert state(run, "finished").step == 4
+        heartbeat = read_heartbeat(RunFolder(run).heartbeat)
+        assert heartbeat is not None
+        until(lambda: not heartbeat.supervisor_alive, "the end of the second sidecar", 20)
+        assert script.poll() is None
+    finally:
+        output, _ = script.communicate("", timeout=60)
+    assert script.returncode == 0, output
+    assert "trained again, unrecorded, in 3" in output
+    reader = RunReader(RunFolder(run).database)
+    assert [(a.state, a.step) for a in reader.attempts()] == [("finished", 2), ("finished", 4)]
+    assert [s for _, s, v in reader.metric_rows(limit=5000) if "reward" in v] == [1, 2, 3, 4]
+
+
+def test_sigterm_saves_and_then_ends_a_script_as_its_sender_meant(run: Path, tmp_path: Path) -> None:
+    script = _script(tmp_path, run, 2000)
+    step = at_step(run, 2).step
+    script.terminate()
+    output, _ = script.communicate(timeout=60)
+    assert script.returncode == -signal.SIGTERM
+    assert "the script goes on" not in output
+    ended = state(run, "stopped")
+    assert ended.step >= step
+    assert [c.step for c in ended.checkpoints if c.complete] == [ended.step]

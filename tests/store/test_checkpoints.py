@@ -95,6 +95,22 @@ def test_the_newest_whole_checkpoint_is_taken_and_the_newer_ones_are_told_with_t
     ]
 
 
+def test_a_state_that_was_changed_in_a_marked_checkpoint_is_found_and_an_earlier_one_can_be_asked_for(
+    tmp_path: Path,
+) -> None:
+    for step in (4, 8, 12):
+        _checkpoint(tmp_path, step)
+    state = tmp_path / "checkpoint-12" / "trainer_state.json"
+    state.write_bytes(b"\xff" * state.stat().st_size)
+    best, passed = newest_usable(RunFolder(tmp_path))
+    assert best is not None
+    assert (best.step, [verdict.step for verdict in passed]) == (8, [12])
+    earlier, _ = newest_usable(RunFolder(tmp_path), before=8)
+    assert earlier is not None
+    assert earlier.step == 4
+    assert newest_usable(RunFolder(tmp_path), before=4) == (None, [])
+
+
 def _torch_file(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("data.pkl", b"moments" * 50)

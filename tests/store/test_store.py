@@ -122,6 +122,22 @@ def test_a_resume_supersedes_the_steps_it_does_again(tmp_path: Path) -> None:
     assert len(reader.groups(superseded=True)) == 5
 
 
+def test_a_training_begun_anew_in_the_same_folder_supersedes_the_earlier_one_once_it_trains(
+    tmp_path: Path,
+) -> None:
+    writer = _writer(tmp_path)
+    writer.write([r.AttemptStarted(1, 0.0, "h", 1), r.TotalSteps(1, 2)])
+    writer.write([_batch(1, 0, 1), r.MetricRow(1, 1, 0.0, {"reward": 1.0})])
+    writer.write([r.AttemptStarted(2, 0.0, "h", 2), r.AttemptEnded(2, 1.0, "crashed", None)])
+    reader = RunReader(tmp_path / "run.db")
+    assert [(p.step, p.value) for p in reader.series("reward")] == [(1, 1.0)], "it died while loading"
+    writer.write([r.AttemptStarted(3, 0.0, "h", 3), r.TotalSteps(3, 2)])
+    writer.write([_batch(3, 0, 1), r.MetricRow(3, 1, 0.0, {"reward": 9.0})])
+    assert [(p.step, p.value) for p in reader.series("reward")] == [(1, 9.0)]
+    assert [group.attempt for group in reader.groups()] == [3]
+    assert len(reader.groups(superseded=True)) == 2
+
+
 def test_changed_tells_when_something_was_written(tmp_path: Path) -> None:
     writer = _writer(tmp_path)
     reader = RunReader(tmp_path / "run.db")
