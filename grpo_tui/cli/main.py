@@ -17,6 +17,7 @@ from grpo_tui.cli.parser_completions import joined
 from grpo_tui.cli.plain import has_screen
 from grpo_tui.cli.streams import complain, drop_output, open_standard_streams
 from grpo_tui.core.text import one_line, safe
+from grpo_tui.store.connection import RunDatabaseError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,6 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     except CommandError as error:
         complain(safe(str(error)))
         return error.code
+    except RunDatabaseError as error:
+        complain(safe(str(error)))
+        return USAGE
     except BrokenPipeError:
         drop_output()
         return OK

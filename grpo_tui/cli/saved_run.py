@@ -6,6 +6,7 @@ from pathlib import Path
 
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import shell_word
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec, read_spec
 
@@ -23,4 +24,8 @@ def saved_run(path: Path) -> tuple[RunFolder, RunSpec, RunConfig]:
         spec = read_spec(folder.spec)
         return folder, spec, RunConfig.from_json(spec.config)
     except (OSError, ValueError) as error:
-        raise CommandError(f"{folder.spec} cannot be read: {error}") from error
+        run = shell_word(folder.root)
+        raise CommandError(
+            f"{folder.spec} cannot be read: {error}\n"
+            f"`grpo-tui train CONFIG.yaml --run-dir {run} --resume` goes on with the config itself"
+        ) from error

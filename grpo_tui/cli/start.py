@@ -25,7 +25,7 @@ from grpo_tui.config.resolve import inspect_config, load_config, reload_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.store.checkpoints import Verdict, judge, newest_usable
-from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, read_spec
@@ -350,12 +350,27 @@ def _last_row(folder: RunFolder) -> int:
     """The newest row an earlier attempt logged; what comes after it belongs to this start."""
     try:
         reader = RunReader(folder.database)
+    except (DamagedError, NewerError) as error:
+        raise CommandError(_put_aside(folder, error)) from error
     except RunDatabaseError:
         return 0
     try:
         return reader.last_metric_row_id()
+    except DamagedError as error:
+        raise CommandError(_put_aside(folder, error)) from error
     finally:
         reader.close()
+
+
+def _put_aside(folder: RunFolder, error: RunDatabaseError) -> str:
+    """What lets a run go on whose record cannot be written into any more."""
+    if isinstance(error, NewerError):
+        return str(error)
+    aside, there = shell_word(folder.root / "broken"), shell_word(folder.database)
+    return (
+        f"{error} Its checkpoints do not need it; put it aside, and a new record is begun:\n"
+        f"mkdir {aside} && mv {there}* {aside}"
+    )
 
 
 def _announce(start: Start) -> None:

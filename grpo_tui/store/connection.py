@@ -27,6 +27,14 @@ class RunDatabaseError(Exception):
     """`run.db` cannot be used; the message says why and what to do."""
 
 
+class DamagedError(RunDatabaseError):
+    """It is no database any more, or a part of it cannot be read."""
+
+
+class NewerError(RunDatabaseError):
+    """A newer version of this program wrote it."""
+
+
 def filesystem_type(path: Path) -> str:
     """Type name of the file system that holds `path`, as `statfs` reports it; empty when unknown."""
     try:
@@ -90,7 +98,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
     try:
         connection, version = _opened(path)
     except sqlite3.DatabaseError as error:
-        raise RunDatabaseError(f"{path}: {error}.") from error
+        raise DamagedError(f"{path}: {error}.") from error
     if version == 0:
         connection.close()
         raise RunDatabaseError(f"{path}: the run has not written anything yet.")
@@ -141,7 +149,7 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
 
 def _check_version(path: Path, version: int) -> None:
     if version > SCHEMA_VERSION:
-        raise RunDatabaseError(
+        raise NewerError(
             f"{path}: written by a newer grpo-tui (schema {version}, this one reads {SCHEMA_VERSION}). "
             "Upgrade with `pip install -U grpo-tui`."
         )

@@ -6,10 +6,12 @@ No cursor stays open between calls. Knows no table.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.store.connection import open_reader
+from grpo_tui.store.connection import DamagedError, open_reader
 
 
 class Queries:
@@ -17,6 +19,7 @@ class Queries:
 
     Raises:
         RunDatabaseError: From the constructor, when there is no readable `run.db`.
+        DamagedError: At any time, when a part of it cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +46,17 @@ class Queries:
         return (table, column) in self._known
 
     def _all(self, query: str, *values: Any) -> list[sqlite3.Row]:
-        return self._db.execute(query, values).fetchall()
+        with self._damage_told():
+            return self._db.execute(query, values).fetchall()
 
     def _one(self, query: str, *values: Any) -> Any:
-        return self._db.execute(query, values).fetchone()
+        with self._damage_told():
+            return self._db.execute(query, values).fetchone()
+
+    @contextmanager
+    def _damage_told(self) -> Iterator[None]:
+        """Say of a file that turns out to be damaged which one it is, in a sentence."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise DamagedError(f"{self.path}: {error}.") from error
