@@ -13,8 +13,9 @@ from textual.app import App
 from textual.events import Mount, ScreenResume
 from textual.geometry import Size
 from textual.message_pump import MessagePump
+from textual.reactive import Reactive
 from textual.screen import Screen
-from textual.widget import AwaitMount
+from textual.widget import AwaitMount, Widget
 
 
 class SwitchingApp(App[str]):
@@ -72,6 +73,8 @@ class KeepsStyles(MessagePump):
     Textual works them all out anew whenever a screen comes to the top.
     """
 
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+    """Textual would paint the whole screen; what gets or loses the focus paints itself."""
     _styled_by: tuple[Any, ...] | None = None
 
     @on(Mount)
@@ -88,9 +91,8 @@ class KeepsStyles(MessagePump):
         self._styled_by = ground
 
     def _screen_resized(self, size: Size) -> None:
-        """Lay out again only what is not laid out for this size."""
-        screen = cast("Screen[Any]", self)
-        if screen._compositor.size != size or screen._layout_required:
+        """Lay out again only for another size; what else asks for it is laid out with the next picture."""
+        if cast("Screen[Any]", self)._compositor.size != size:
             super()._screen_resized(size)  # type: ignore[misc]
 
     def _ground(self) -> tuple[Any, ...]:

@@ -160,3 +160,16 @@ async def test_what_lies_behind_a_dialog_is_tinted_as_by_textual(
             found.append([[(s.text, s.style) for s in strip.simplify()] for strip in strips])
             assert any("correctness" in strip.text for strip in strips)
     assert found[0] == found[1]
+
+
+async def test_a_move_of_the_focus_paints_what_it_concerns(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await visited(pilot, "tab")
+        assert "▸ reward" in shown(app)
+        painted: list[Any] = []
+        app.screen._compositor.render_full_update = lambda **_: painted.append(1)  # type: ignore[method-assign]
+        await visited(pilot, "tab", "shift+tab", "shift+tab")
+        assert not painted
+        assert "▸ reward" not in shown(app)
