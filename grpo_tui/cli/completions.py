@@ -143,6 +143,8 @@ def _print(parsed: Any, search: Search, found: Found) -> None:
         else:
             _chart(found)
         return
+    if not found.ids and found.of and found.complete:
+        print(f"grpo-tui: none of {found.of:,} completions is found", file=sys.stderr)
     rows = search.iter_rows(found.ids[: parsed.limit])
     names = search.all_function_names()
     write_rows(sys.stdout, rows, names, parsed.format or "jsonl", everything=parsed.all)

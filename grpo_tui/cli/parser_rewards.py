@@ -121,7 +121,7 @@ def _what_if_command(commands: Commands) -> None:
         "whatif",
         help="recorded rollouts scored again: what would turn with these rewards, or with other weights?",
         epilog="Without CONFIG_OR_FUNC the run's own rewards are taken, from the files as they are now."
-        " See docs/generations.md.",
+        " Exit 1: one gives no scores. See docs/generations.md.",
     )
     command.add_argument("run", type=path, metavar="RUN", help="run folder")
     _rewards_argument(command, "*")

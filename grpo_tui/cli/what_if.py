@@ -9,7 +9,7 @@ import json
 from contextlib import closing
 from typing import Any
 
-from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.look import run_folder
 from grpo_tui.cli.plain import print_lines, terminal_width
 from grpo_tui.cli.score import told, wanted_config, weights_of
@@ -43,9 +43,9 @@ def show_what_if(parsed: Any) -> int:
     told("", "")
     if parsed.json:
         print(json.dumps(finite_json(found.to_json()), ensure_ascii=False))
-        return OK
-    print_lines(what_if_lines(found, terminal_width(), parsed.limit))
-    return OK
+    else:
+        print_lines(what_if_lines(found, terminal_width(), parsed.limit))
+    return FAILED if any(function.failure for function in found.functions) else OK
 
 
 def _groups(search: Search, parsed: Any) -> list[int]:

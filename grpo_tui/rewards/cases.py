@@ -26,7 +26,7 @@ from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.removed import nearest
 from grpo_tui.config.yaml_lines import YamlDocument, YamlError, parse_mapping
 from grpo_tui.core.statistics import is_number
-from grpo_tui.rewards.samples import Sample, tags_of
+from grpo_tui.rewards.samples import Sample, is_messages, tags_of
 
 CASE_KEYS = ("name", "prompt", "completion", "columns", "expect", "above", "below", "tags", "note")
 FILE_KEYS = ("rewards", "cases", "tolerance")
@@ -227,6 +227,13 @@ def _case(path: Path, document: YamlDocument, number: int, entry: Any) -> Case:
     _known(path, entry, CASE_KEYS, line)
     if "completion" not in entry:
         raise CaseFileError(f"{place}: the case has no completion")
+    for key in ("prompt", "completion"):
+        value = entry.get(key, "")
+        if not isinstance(value, str) and not is_messages(value):
+            quoted = f'; quote it: {key}: "{value}"' if isinstance(value, int | float) else ""
+            raise CaseFileError(
+                f"{place}: {key} is a text or a list of {{role, content}} messages, not {value!r}{quoted}"
+            )
     columns = entry.get("columns") or {}
     if not isinstance(columns, dict):
         raise CaseFileError(f"{place}: columns is a mapping of dataset columns to values")
@@ -291,6 +298,8 @@ def _names(path: Path, cases: Sequence[Case]) -> None:
         known[case.name] = case
     for case in cases:
         for other in (*case.above, *case.below):
+            if other == case.name:
+                raise CaseFileError(f"{path}{_at(case.line)}: “{other}” stands above or below itself")
             if other not in known:
                 near = nearest(other, known)
                 hint = f"; did you mean “{near}”?" if near else ""

@@ -135,7 +135,7 @@ def _from_row(row: Any, place: str) -> Sample:
     for name in ("prompt", "completion"):
         if name not in row:
             raise SampleError(f"{place}: there is no {name}; it has {', '.join(row) or 'nothing'}")
-        if not isinstance(row[name], str) and not _is_messages(row[name]):
+        if not isinstance(row[name], str) and not is_messages(row[name]):
             raise SampleError(f"{place}: {name} must be a text or a list of {{role, content}} messages")
     columns = {key: value for key, value in row.items() if key not in ("prompt", "completion", OURS)}
     ours = row.get(OURS)
@@ -163,7 +163,8 @@ def save_jsonl(samples: Iterable[Sample], path: Path) -> None:
             file.write(json.dumps(finite_json(row), ensure_ascii=False, default=str) + "\n")
 
 
-def _is_messages(value: Any) -> bool:
+def is_messages(value: Any) -> bool:
+    """Return whether a prompt or completion is a list of messages, of at least one."""
     return isinstance(value, list) and bool(value) and all(isinstance(m, dict) and "role" in m for m in value)
 
 

@@ -8,7 +8,8 @@ r"""Read a query over completions from the line that a person types.
     extra.x == "23", column.answer == "22"   what `log_extra` and the dataset gave
     "wait a moment"                  in the completion, in any case; `prompt has "x"`, `column.answer has "x"`
     text ~ "\bwait\b", !~              Python's regular expressions
-    and or not ( )                   what stands side by side is joined by `and`
+    and or not ( )                   what stands side by side is joined by `and`; also && || !
+    0 < reward <= 1, tokens>1.5k     a number may stand first; k, M and % are read with it
 
 In quotes a backslash stands for itself, except before the quote. Knows the language and, when told, the names
 of a run's reward functions; whether what stands behind `rewards.` exists is asked later.
@@ -19,7 +20,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Literal, cast
 
 from grpo_tui.store.query_ast import (
@@ -46,34 +46,17 @@ from grpo_tui.store.query_ast import (
     all_names,
     is_known,
 )
+from grpo_tui.store.query_tokens import Token, number_of, tokens_of
 
 LONGEST = 10_000
 """Characters of a line."""
 DEEPEST = 60
 """Brackets and `not` inside each other."""
 
-_TOKEN = re.compile(
-    r"\s*(?:"
-    r"(?P<range>\.\.)"
-    r"|(?P<number>-?(?:\d[\d_]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?)"
-    r"|(?P<string>\"(?:\\\"|[^\"])*\"|'(?:\\'|[^'])*')"
-    r"|(?P<op>==|!=|<=|>=|=|<|>|!~|~)"
-    r"|(?P<mark>[().])"
-    r"|(?P<name>-inf\b|[^\W\d]\w*)"
-    r"|(?P<open>[\"'])"
-    r"|(?P<other>\S)"
-    r")"
-)
-_KEY = re.compile(r"[^\s.()<>=!~\"']+")
-_JOINERS = ("and", "or", "not", "has", "is")
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    at: int
-    end: int
+_JOINERS = ("and", "or", "not", "has", "contains", "is")
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+"""The sign that a field has before a number, for that which the number has before the field."""
+_NOTHING: dict[str, Literal["none", "nan"]] = {"none": "none", "null": "none", "nan": "nan"}
 
 
 def read_query(line: str, functions: Collection[str] = ()) -> Query:
@@ -88,7 +71,7 @@ def read_query(line: str, functions: Collection[str] = ()) -> Query:
     """
     if len(line) > LONGEST:
         raise QueryError(f"a query has at most {LONGEST:,} characters, this one {len(line):,}", line[:80])
-    reader = _Reader(line, _tokens(line), functions)
+    reader = _Reader(line, tokens_of(line), functions)
     if reader.now.kind == "end":
         return EVERYTHING
     query = reader.either()
@@ -103,55 +86,17 @@ def read_field(text: str, functions: Collection[str] = ()) -> Field:
     Raises:
         QueryError: It is none, or something stands behind it.
     """
-    reader = _Reader(text, _tokens(text), functions)
+    reader = _Reader(text, tokens_of(text), functions)
     field = reader.field()
     if reader.now.kind != "end":
         raise reader.error(f"{reader.now.text} does not belong to the name of a field")
     return field
 
 
-def _tokens(line: str) -> list[_Token]:
-    found: list[_Token] = []
-    position = 0
-    while position < len(line):
-        key = _KEY.match(line, position) if _wants_key(found, position) else None
-        if key is not None:
-            token = _Token("key", key[0], position, key.end())
-        elif line[position] == "." and found and (found[-1].kind, found[-1].end) == ("name", position):
-            token = _Token("mark", ".", position, position + 1)  # and no number: rewards.0
-        else:
-            match = _TOKEN.match(line, position)
-            if match is None:  # blanks at the end
-                break
-            kind = match.lastgroup or "other"
-            token = _Token(kind, match[kind], match.start(kind), match.end())
-        if token.kind == "open":
-            raise QueryError("this quote is not closed", line, token.at)
-        if token.kind == "other":
-            raise QueryError(
-                f"{token.text} means nothing here; text to find stands in quotes", line, token.at
-            )
-        found.append(token)
-        position = token.end
-    found.append(_Token("end", "", len(line), len(line)))
-    return found
-
-
-def _wants_key(found: list[_Token], position: int) -> bool:
-    """True right behind `rewards.` and the like."""
-    return (
-        len(found) > 1
-        and found[-1].text == "."
-        and found[-1].end == position
-        and found[-2].kind == "name"
-        and found[-2].end == found[-1].at
-    )
-
-
 class _Reader:
     """Goes through the tokens once, from left to right."""
 
-    def __init__(self, line: str, tokens: list[_Token], functions: Collection[str]) -> None:
+    def __init__(self, line: str, tokens: list[Token], functions: Collection[str]) -> None:
         self._line = line
         self._functions = functions
         self._rest = tokens
@@ -159,15 +104,19 @@ class _Reader:
         self._depth = 0
 
     @property
-    def now(self) -> _Token:
+    def now(self) -> Token:
         return self._rest[self._place]
 
-    def take(self) -> _Token:
+    @property
+    def after(self) -> Token:
+        return self._rest[min(self._place + 1, len(self._rest) - 1)]
+
+    def take(self) -> Token:
         token = self.now
         self._place = min(self._place + 1, len(self._rest) - 1)
         return token
 
-    def error(self, message: str, token: _Token | None = None) -> QueryError:
+    def error(self, message: str, token: Token | None = None) -> QueryError:
         return QueryError(message, self._line, (token or self.now).at)
 
     def word(self, *words: str) -> bool:
@@ -194,7 +143,7 @@ class _Reader:
     def _goes_on(self) -> bool:
         token = self.now
         if token.kind == "name":
-            return token.text.lower() not in ("or", "has", "is")
+            return token.text.lower() not in ("or", "has", "contains", "is")
         return token.kind == "string" or token.text == "("
 
     def one(self) -> Query:
@@ -205,6 +154,8 @@ class _Reader:
             if self.word("not"):
                 return Not(self.one())
             token = self.now
+            if token.kind == "number":
+                return self.turned_round()
             if token.text == "(" and token.kind == "mark":
                 self.take()
                 inner = self.either()
@@ -230,21 +181,38 @@ class _Reader:
             return found if token.text == "~" else Not(found)
         if token.kind == "op":
             self.take()
-            return self.comparison(field, cast(Operator, "==" if token.text == "=" else token.text), token)
-        if self.word("has"):
+            if token.text == "==" and self.now.kind in ("number", "range") and self.after.kind == "range":
+                return self.between(field)
+            return self.comparison(field, cast(Operator, token.text), token)
+        if self.word("has", "contains"):
             return Has(field, self.filled(self.string("has", field)))
         if self.word("is"):
             negated = self.word("not")
             what = self.take()
-            if what.text.lower() not in ("none", "nan") or field.name not in (*NUMBERS, *FAMILIES):
+            if what.text.lower() not in _NOTHING or field.name not in (*NUMBERS, *FAMILIES):
                 raise self.error(f"{field} can be compared, not `is {what.text}`; is none, is nan", what)
-            asked = Is(field, cast(Literal["none", "nan"], what.text.lower()))
+            asked = Is(field, _NOTHING[what.text.lower()])
             return Not(asked) if negated else asked
         if token.kind in ("number", "range"):
             return self.between(field)
         if field.name in FLAGS:
             return Flag(field)
         raise self.error(_how(field), token if token.kind != "end" else None)
+
+    def turned_round(self) -> Query:
+        """A comparison whose number stands first: `0.2<reward`, `0<reward<1`."""
+        number, sign = self.take(), self.take()
+        if sign.kind != "op" or sign.text not in _TURNED:
+            raise self.error(f"{number.text} stands where a field is expected, such as reward<0.2", number)
+        field = self.field()
+        value = number_of(number)
+        if value is None or field.name in FLAGS or field.name in WORDS or field.name in TEXTS:
+            raise self.error(f"{field} is no number", number)
+        found: Query = Comparison(field, cast(Operator, _TURNED[sign.text]), value)
+        if self.now.kind != "op" or self.now.text not in ("<", "<=", ">", ">="):
+            return found
+        second = self.take()
+        return And((found, self.comparison(field, cast(Operator, second.text), second)))
 
     def field(self) -> Field:
         token = self.take()
@@ -275,9 +243,10 @@ class _Reader:
         known |= {name.lower(): name for name in all_names()}
         near = difflib.get_close_matches(text.lower(), known, 1, 0.5)
         meant = f"; did you mean {known[near[0]]}?" if near else ""
-        return f"there is no field {text}{meant} (text to find stands in quotes)"
+        column = "" if meant else f"; a column of the data is column.{text}"
+        return f"there is no field {text}{meant or column} (text to find stands in quotes)"
 
-    def comparison(self, field: Field, op: Operator, sign: _Token) -> Query:
+    def comparison(self, field: Field, op: Operator, sign: Token) -> Query:
         token = self.take()
         if field.name in FLAGS:
             return self.said(field, op, token)
@@ -291,14 +260,15 @@ class _Reader:
             return Comparison(field, op, self.unquoted(token))
         if field.name in TEXTS:
             raise self.error(f'{field} is a text: {field} has "…", {field} ~ "…"', token)
-        value = _number(token)
+        value = number_of(token)
         if value is None:
-            if token.kind == "name" and token.text.lower() in ("none", "nan"):
-                raise self.error(f"write {field} is {token.text.lower()}", token)
+            if token.kind == "name" and token.text.lower() in _NOTHING:
+                negated = "not " if op == "!=" else ""
+                raise self.error(f"write {field} is {negated}{_NOTHING[token.text.lower()]}", token)
             raise self.error(f"{field} is compared with a number, as in {field}{op}0.5", token)
         return Comparison(field, op, value)
 
-    def said(self, field: Field, op: Operator, token: _Token) -> Query:
+    def said(self, field: Field, op: Operator, token: Token) -> Query:
         """A flag compared with true or false."""
         word = token.text.lower()
         if op not in ("==", "!=") or word not in ("true", "false", "yes", "no", "1", "0"):
@@ -306,7 +276,7 @@ class _Reader:
         wanted = (word in ("true", "yes", "1")) == (op == "==")
         return Flag(field) if wanted else Not(Flag(field))
 
-    def worded(self, field: Field, op: Operator, token: _Token) -> Query:
+    def worded(self, field: Field, op: Operator, token: Token) -> Query:
         word = (self.unquoted(token) if token.kind == "string" else token.text).lower()
         if op not in ("==", "!=") or word not in WORDS[field.name]:
             raise self.error(f"{field} is {' or '.join(WORDS[field.name])}: {field}==eval", token)
@@ -316,13 +286,13 @@ class _Reader:
         first = self.now
         if field.name not in NUMBERS and field.name not in FAMILIES:
             raise self.error(f"{field} is no number", first)
-        low = None if first.kind == "range" else _number(self.take())
+        low = None if first.kind == "range" else number_of(self.take())
         if self.now.kind != "range":
             raise self.error(
                 f"between {field} and {first.text} a sign is missing: <, ==, or a range 40..60", first
             )
         self.take()
-        high = _number(self.take()) if self.now.kind == "number" else None
+        high = number_of(self.take()) if self.now.kind == "number" else None
         if low is None and high is None:
             raise self.error(f"a range has an end: {field} 40..60, 40.., ..60", first)
         if low is not None and high is not None and low > high:
@@ -341,7 +311,7 @@ class _Reader:
             raise QueryError(f"this is no regular expression: {what}", self._line, place) from None
         return Matches(field, text, token.at + 1)
 
-    def string(self, after: str, field: Field) -> _Token:
+    def string(self, after: str, field: Field) -> Token:
         if field.name not in TEXTS and field.name not in ("extra", "column"):
             raise self.error(f"{field} is no text, so {after} does not apply", self.now)
         token = self.take()
@@ -349,14 +319,14 @@ class _Reader:
             raise self.error(f'behind {after} a text in quotes is expected: {field} {after} "…"', token)
         return token
 
-    def filled(self, token: _Token) -> str:
+    def filled(self, token: Token) -> str:
         text = self.unquoted(token)
         if not text:
             raise self.error("there is nothing between these quotes", token)
         return text
 
     @staticmethod
-    def unquoted(token: _Token) -> str:
+    def unquoted(token: Token) -> str:
         quote = token.text[0]
         return token.text[1:-1].replace(f"\\{quote}", quote)
 
@@ -373,10 +343,3 @@ def _how(field: Field) -> str:
     if field.name in ("extra", "column"):
         return f'{field} needs a comparison: {field}=="22", {field}>1, {field} has "x", {field} is none'
     return f"{field} is a number: {field}<0.5, {field} 1..2, {field} is none"
-
-
-def _number(token: _Token) -> float | None:
-    if token.kind == "number":
-        return float(token.text.replace("_", ""))
-    word = token.text.lower()
-    return float(word) if token.kind == "name" and word in ("inf", "-inf") else None

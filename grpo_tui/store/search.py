@@ -4,8 +4,7 @@ How it is called:
 
     search = Search(RunFolder(root).database)          # in the thread that will use it
     found = search.find('reward<0.2 and text ~ "wait"', "-advantage")
-    page = search.rows(found.ids[0:50])                # bounded; no cursor stays open
-    search.close()
+    page = search.rows(found.ids[0:50])                # bounded; no cursor stays open; at last search.close()
 
 `find` blocks: call it in a thread of its own (one call at a time; a `Search` belongs to that thread, as a
 reader does). Give it `on_part` to be told what was found so far, in that thread: while the order is by step,
@@ -155,7 +154,8 @@ class Search(RolloutQueries):
             self._children.remove(child)
             child.close()
         found = state.result(trouble)
-        return found if found.ids or not found.complete else replace(found, hint=hint(self, found.query))
+        asked = not found.ids and found.complete
+        return replace(found, hint=hint(self, found.query, self.run_names())) if asked else found
 
     # -- before ----------------------------------------------------------------------------------
 

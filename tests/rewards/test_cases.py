@@ -67,6 +67,9 @@ def test_what_does_not_hold_is_told_with_both_sides(file: Path) -> None:
     ("old", "new", "said"),
     [
         ("completion: x", "complation: x", r":14: there is no key complation; did you mean completion"),
+        ("completion: x", "completion: 4", r':14: completion is a text .*, not 4; quote it: completion: "4"'),
+        ("completion: x", "completion: [x]", r":14: completion is a text or a list of"),
+        ("below: right", "below: wrong", r":10: “wrong” stands above or below itself"),
         ("below: right", "below: rihgt", r":10: no case is called “rihgt”; did you mean “right”"),
         ("name: wrong", "name: right", r":10: two cases are called “right”"),
         ("correct: 0}", "correct: [0]}", r":10: correct is to be a number"),

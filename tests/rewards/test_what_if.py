@@ -231,3 +231,7 @@ def test_the_command(run: RecordedRun, tmp_path: Path, capsys: pytest.CaptureFix
     assert main([*words, "--where", "step>900"]) == 2
     assert "no completion is found" in capsys.readouterr().err
     assert main([*words, "--recorded"]) == 2
+    broken = tmp_path / "broken.py"
+    broken.write_text("def falls(completions, **kw): raise ValueError('no judge')\n")
+    assert main(["whatif", str(run.folder.root), f"{broken}:falls"]) == 1
+    assert "falls gives no scores: ValueError: no judge" in " ".join(capsys.readouterr().out.split())

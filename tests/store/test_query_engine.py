@@ -371,7 +371,11 @@ def test_an_unknown_reward_is_an_error_with_its_place_and_what_there_is(search: 
         ('column.anser == "22"', "has column.anser; there is column.answer"),
         ('truncated and extra.zzz has "1"', 'has extra.zzz; there is extra."a b.c", extra.x'),
         ('column.answer == "nowhere"', ""),
-        ("reward > 1e9", ""),
+        ("tokens > 1e9", "tokens goes from "),
+        ("truncated and index==77", "index goes from 0 to "),
+        ("rewards.correct==7", ""),  # between the lowest and the highest
+        ("step 400..", "step goes from 1 to "),
+        ('tokens < 0 or column.answer == "nowhere"', "tokens goes from "),
         ("column.zzz is none", ""),  # it finds all
     ],
 )

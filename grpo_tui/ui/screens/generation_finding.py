@@ -175,7 +175,8 @@ class Finding(Shell):
         table.measure(totals)
         view = self.shell.view
         none = view.no_groups if view is not None else "No completion was recorded."
-        nothing = "Nothing is found by this query." if found.of else none
+        told = f"Nothing is found by this query{': ' if found.hint else ''}{one_line(found.hint, 200)}."
+        nothing = told if found.of else none
         table.waits = [(), [Span(f"   {nothing}", "dim")]]
         keys = self._keys()
         go_to = None if self._goes_to is None else self._line_of(self._goes_to)
