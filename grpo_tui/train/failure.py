@@ -111,17 +111,28 @@ _DOING = {
 
 def _named(error: BaseException, first: str) -> str:
     """The exception by its class and the first line it says, and by what lies behind it."""
-    if isinstance(error, MemoryError):
+    behind = _root(error)
+    if isinstance(behind, MemoryError):
         return f"MemoryError: no memory is left for this process{f' ({first})' if first else ''}"
     name = type(error).__name__
     said = f"{name}: {first}" if first else f"{name}, without a message"
     if isinstance(error, BaseExceptionGroup):
         return f"{said}, the first of them {_briefly(error.exceptions[0])}"
-    return said if error.__cause__ is None else f"{said} (because of {_briefly(error.__cause__)})"
+    return said if behind is error else f"{said} (because of {_briefly(behind)})"
+
+
+def _root(error: BaseException) -> BaseException:
+    """What an exception was raised from in the end, as lazy imports wrap theirs; itself when from nothing."""
+    seen = {id(error)}
+    while error.__cause__ is not None and id(error.__cause__) not in seen:
+        error = error.__cause__
+        seen.add(id(error))
+    return error
 
 
 def _briefly(error: BaseException) -> str:
-    return f"{type(error).__name__}: {one_line(message_of(error), BRIEF)}"
+    said = one_line(message_of(error), BRIEF)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _place(error: BaseException) -> str:

@@ -62,15 +62,22 @@ def test_a_reward_is_named_with_the_line_of_its_own_code(tmp_path: Path) -> None
     assert described["cause"] == f'{place}, on completion "x" of prompt "p"'
 
 
-def test_what_an_exception_was_raised_from_is_told() -> None:
-    try:
-        try:
-            raise ConnectionRefusedError("port 8000")
-        except ConnectionRefusedError as error:
-            raise RuntimeError("no judge") from error
-    except RuntimeError as error:
-        cause = describe(error, "reward", "judge")["cause"]
-    assert cause.endswith("RuntimeError: no judge (because of ConnectionRefusedError: port 8000)")
+@pytest.mark.parametrize(
+    ("behind", "said"),
+    [
+        (
+            ConnectionRefusedError("port 8000"),
+            "RuntimeError: no judge (because of ConnectionRefusedError: port 8000)",
+        ),
+        (KeyError(), "RuntimeError: no judge (because of KeyError)"),
+        (MemoryError(), "MemoryError: no memory is left for this process (no judge)"),
+    ],
+)
+def test_what_an_exception_was_raised_from_in_the_end_is_told(behind: BaseException, said: str) -> None:
+    error, between = RuntimeError("no judge"), ValueError("between")
+    error.__cause__, between.__cause__ = between, behind
+    behind.__cause__ = error  # a circle must not hold it up
+    assert describe(error, "reward", "judge")["cause"].endswith(said)
 
 
 def test_an_exception_that_cannot_be_shown_is_still_told() -> None:
