@@ -315,14 +315,13 @@ class RewardDesk:
 
 
 def _refuse_shortened(name: str, kwargs: Any, count: int) -> None:
-    """Name the function that took from, or added to, the lists that TRL goes on with."""
-    for argument in ("completions", "prompts", "completion_ids"):
-        left = kwargs.get(argument)
-        if left is not None and len(left) != count:
-            raise RewardContractError(
-                f"reward function '{name}' changed {argument}, which held {count} before and {len(left)} "
-                f"after; TRL goes on with that list. Work on a copy, as list({argument})"
-            )
+    """Name the function that took from, or added to, the list that TRL counts by."""
+    left = kwargs.get("prompts")
+    if left is not None and len(left) != count:
+        raise RewardContractError(
+            f"reward function '{name}' changed prompts, which held {count} before and {len(left)} after; "
+            "TRL goes on with that list. Work on a copy, as list(prompts)"
+        )
 
 
 async def _inside_loop(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -68,9 +68,8 @@ def test_a_sync_reward_runs_in_the_main_thread_and_the_trainer_in_another(tmp_pa
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_reward_that_shortens_what_trl_goes_on_with_is_named(is_async: bool, tmp_path: Path) -> None:
     def cut(completions: Any, **kwargs: Any) -> list[float]:
-        count = len(completions)
-        completions.pop()
-        return [1.0] * count
+        kwargs["prompts"].pop()
+        return [1.0] * len(completions)
 
     async def cut_later(completions: Any, **kwargs: Any) -> list[float]:
         return cut(completions)
@@ -82,7 +81,7 @@ def test_a_reward_that_shortens_what_trl_goes_on_with_is_named(is_async: bool, t
         if is_async:
             asyncio.run(result)
 
-    with pytest.raises(RewardContractError, match=r"changed completions, which held 3 before and 2 after"):
+    with pytest.raises(RewardContractError, match=r"changed prompts, which held 3 before and 2 after"):
         call()
     assert [call.outcome for call in _calls(records)] == ["error"]
 
