@@ -72,7 +72,7 @@ def test_a_reward_that_shortens_what_trl_goes_on_with_is_named(is_async: bool, t
         return [1.0] * len(completions)
 
     async def cut_later(completions: Any, **kwargs: Any) -> list[float]:
-        return cut(completions)
+        return cut(completions, **kwargs)
 
     _, trainer, records = _desk(tmp_path, cut_later if is_async else cut)
 
