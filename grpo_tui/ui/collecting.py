@@ -46,12 +46,16 @@ class CollectingApp(App[str]):
             self._touched_at = time.monotonic()
         await super().on_event(event)
 
+    @property
+    def quiet(self) -> bool:
+        """Whether nobody is in the middle of something."""
+        return time.monotonic() - self._touched_at > QUIET_S
+
     def collect_when_quiet(self) -> bool:
         """Look through all objects when it disturbs nobody, or when it was put off for too long."""
         now = time.monotonic()
         since = now - self._collected_at
-        quiet = now - self._touched_at > QUIET_S
-        due = gc.get_count()[2] > YOUNG and since > (APART_S if quiet else LONGEST_S)
+        due = gc.get_count()[2] > YOUNG and since > (APART_S if self.quiet else LONGEST_S)
         if due:
             gc.collect()
             self._collected_at = now

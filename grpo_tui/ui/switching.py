@@ -40,7 +40,7 @@ class SwitchingApp(App[str]):
         with contextlib.suppress(AttributeError, TypeError):  # a Textual that counts otherwise reads all anew
             shown, newest = self._screen_stacks.get(self._current_mode), self._css_update_count
             if found._css_update_count < 0 and shown and shown[-1]._css_update_count in (-1, newest):
-                found._css_update_count = newest
+                found._css_update_count = shown[-1]._css_update_count = newest
         return found, mounted
 
     def switch_mode(self, mode: str) -> AwaitMount:

@@ -74,6 +74,21 @@ async def test_a_return_styles_nothing_anew_and_is_one_picture(
         assert shown(app) == before
 
 
+async def test_the_first_return_to_the_first_pane_styles_nothing_anew(
+    run: RecordedRun, styled: list[str]
+) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await visited(pilot, "1")
+        styled.clear()
+        await visited(pilot, "4")
+        assert not styled
+        app.theme = NAMES["light"]
+        await visited(pilot, "1")
+        assert styled
+
+
 async def test_a_return_shows_what_came_meanwhile(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
