@@ -39,6 +39,8 @@ MODEL: Mapping[str, Advice] = {
     "model_init_kwargs": Advice(
         "Leave empty, but for {use_kernels: true} and the like.",
         "dtype, attn_implementation and model_revision have keys of their own, which are checked.",
+        older="Guides load the model themselves with device_map: auto. TRL places it: on the one GPU, or "
+        "whole on that of each process.",
     ),
     "trust_remote_code": Advice(
         "Leave false.", "true runs Python code from the model's repository on this machine.", value=False
@@ -140,6 +142,8 @@ VLLM: Mapping[str, Advice] = {
                 "there over NCCL after each step. For large models and many training GPUs."
             ),
         },
+        older="Guides say that the trainer starts the server, or leave the mode out: it was server, and is "
+        "colocate now. In TRL 2 vllm serve takes the place of trl vllm-serve, which only starts it.",
         value="colocate",
     ),
     "vllm_gpu_memory_utilization": Advice(

@@ -137,6 +137,10 @@ OPTIMISATION: Mapping[str, Advice] = {
         "At a rate of 1e-6 and some hundred steps it moves nothing.",
         value=0.0,
     ),
+    "adam_beta1": Advice(
+        "Leave 0.9.",
+        "It averages the gradient over ten steps, which steadies what a few prompts a step say.",
+    ),
     "adam_beta2": Advice(
         "0.99 for short runs; the default is 0.999.",
         "0.999 averages over a thousand steps, more than most runs have.",

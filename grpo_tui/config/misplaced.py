@@ -79,6 +79,8 @@ _OF_OTHERS: Mapping[str, tuple[tuple[str, ...], str]] = {
         "GRPO has no value model: a completion is measured against its group",
     ),
 }
+_UNSLOTH = ("fast_inference", "max_lora_rank", "use_gradient_checkpointing", "finetune_language_layers")
+"""Arguments of Unsloth's loader, which a config cannot start."""
 _TRAINERS = {key: (trainer, why) for trainer, (keys, why) in _OF_OTHERS.items() for key in keys}
 
 _TOLD = {
@@ -110,6 +112,11 @@ def belongs_elsewhere(key: str, value: Any) -> tuple[str, Fix | None] | None:
     if key in _TRAINERS:
         trainer, why = _TRAINERS[key]
         return f"belongs to {trainer}: {why}", None
+    if key in _UNSLOTH:
+        return (
+            "belongs to Unsloth, which is used in a script of its own; grpo_tui.monitor(trainer) joins it",
+            None,
+        )
     if key in _TOLD:
         return _TOLD[key], None
     return None

@@ -70,8 +70,13 @@ def _format(findings: Sequence[Finding], facts: Facts) -> ChecklistItem:
         rows += f" of {data.total:,}" if data.total is not None else " of a stream"
     if data.form == "messages":
         return _item(FORMAT, "yes", f"{rows}, all prompts are messages")
+    quoted = next((f for f in findings if f.id == "data.quoted-messages"), None)
+    if quoted is not None:
+        return _item(FORMAT, "no", quoted.message)
     if any(f.id == "tokenizer.string-prompts" for f in findings):
         return _item(FORMAT, "no", f"{rows}, all prompts are plain text, and the model has a chat template")
+    if facts.tokenizer is not None and facts.tokenizer.has_template:
+        return _item(FORMAT, "yes", f"{rows}, all prompts are text written with the template's own marks")
     return _item(FORMAT, "yes", f"{rows}, all prompts are plain text, which a model without a template takes")
 
 

@@ -72,7 +72,7 @@ NAMES = {
     "accuracy_reward", "think_format_reward", "get_repetition_penalty_reward", "frac_reward_zero_std",
     "clipped_ratio", "clip_ratio", "region_mean", "grad_norm", "sampling_logp_difference", "lm_head",
     "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "flash_attention_2",
-    "use_kernels", "num_processes", "grpo_tui", "enable_thinking", "importance_sampling_ratio",
+    "use_kernels", "num_processes", "device_map", "grpo_tui", "enable_thinking", "importance_sampling_ratio",
 }  # fmt: skip
 
 

@@ -76,6 +76,7 @@ KEYS: dict[str, dict[str, object]] = {
     "grpo_config: {foo: 1}": {},
     "model: {name: x}": {},
     "tp_size: 2": {},
+    "fast_inference: true": {},
     "training_args:\n  beta: 0.1\n  num-generations: 4\n  deep: {seed: 7}": {
         "beta": 0.1,
         "num_generations": 4,

@@ -11,6 +11,7 @@ import pytest
 from grpo_tui.config.section import Section
 from grpo_tui.preflight.facts import RowView
 from grpo_tui.preflight.gold_rewards import gold_rewards
+from grpo_tui.rewards.checks.source_text import RewardSource
 from grpo_tui.rewards.score_report import Failure, FunctionInfo, FunctionScore
 
 
@@ -64,6 +65,21 @@ def test_the_form_counts_that_a_function_tells_apart_best(
 ) -> None:
     (found,) = gold_rewards(Scoring(one=function), ROW)  # type: ignore[arg-type]
     assert (found.right, found.wrong, found.form) == (right, wrong, written)
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ("return [float(a in c) for c, a in zip(completions, kw['answer'])]", True),
+        ("gold = kw.get('answer')\n    return [0.0] * len(gold)", True),
+        ("return [float('answer' in c) for c in completions]", False),
+        ("return [float(c.count('answer')) for c in completions]", False),
+        ("return [float(c.startswith('answer')) for c in completions]", False),
+    ],
+)
+def test_a_column_is_read_by_its_key_and_not_by_a_word_that_is_looked_for(body: str, named: bool) -> None:
+    source = RewardSource(f"def right(completions, **kw):\n    {body}\n", 1)
+    assert source.names("answer") is named
 
 
 def test_a_reward_model_is_not_asked() -> None:

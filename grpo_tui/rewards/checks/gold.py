@@ -33,8 +33,7 @@ def reads_column(info: FunctionInfo, column: str) -> bool:
     """Return whether a function takes a column, by a parameter or out of its keyword arguments."""
     if any(p.name == column for p in info.parameters or ()):
         return True
-    source = RewardSource(info.file_text, info.line)
-    return source.mentions(f'"{column}"') or source.mentions(f"'{column}'")
+    return RewardSource(info.file_text, info.line).names(column)
 
 
 def gold_findings(results: Sequence[FunctionScore], samples: Sequence[Sample], column: str) -> list[Finding]:

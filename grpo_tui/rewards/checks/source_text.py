@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _BROAD = ("Exception", "BaseException")
+_TEXT_METHODS = ("count", "endswith", "find", "index", "partition", "rfind", "split", "startswith")
 _RE_FUNCTIONS = ("match", "search", "fullmatch", "findall", "finditer", "compile", "split", "sub")
 
 
@@ -121,6 +122,17 @@ class RewardSource:
             if isinstance(node, ast.Name) and node.id in self._constants:
                 found.append(self._constants[node.id])
         return list(dict.fromkeys(found))
+
+    def names(self, key: str) -> bool:
+        """Return whether a text is a key or a default in it, and not only looked for in other texts."""
+        sought: set[int] = set()
+        for node in self._walk():
+            if isinstance(node, ast.Compare):
+                sought |= {id(part) for part in (node.left, *node.comparators)}
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                sought |= {id(part) for part in node.args if node.func.attr in _TEXT_METHODS}
+        held = (node for node in self._walk() if isinstance(node, ast.Constant) and id(node) not in sought)
+        return any(node.value == key for node in held)
 
     def mentions(self, word: str) -> bool:
         """Return whether a word stands anywhere in it, texts and comments included."""
