@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.errors import FAILED, OK, REFUSED
+from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
 from grpo_tui.cli.streams import drop_output
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.formatting import LARGE, compact
@@ -140,10 +140,10 @@ def _wait_for_database(root: Path) -> RunReader:
             reader.close()
         except RunDatabaseError:
             pass
-        if read_status(root).state in ENDED:
-            raise RunDatabaseError(
-                f"{root}: the run ended before it recorded anything; see {RunFolder(root).log}"
-            )
+        look = read_status(root)
+        if look.state in ENDED:
+            cause = (look.error or {}).get("cause") or f"see {RunFolder(root).log}"
+            raise CommandError(f"{root}: the run ended before it recorded anything: {cause}", FAILED)
         time.sleep(POLL_S)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.store.checkpoints import judge
-from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
 from grpo_tui.store.hardware import Hardware, read_hardware
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import Heartbeat, RankState, process_alive, read_heartbeat, read_rank
@@ -147,8 +147,11 @@ def _before_database(
         )
     if not folder.exists():
         raise RunDatabaseError(f"{folder.root}: no run here. `grpo-tui runs` lists the runs it can find.")
-    if folder.database.exists() and folder.database.stat().st_size:
-        raise unreadable  # something is there: a newer version's, or no database any more
+    if rank is not None and rank.ended and not rank.attempt:  # it could not begin a record
+        cause = rank.ended_cause
+        return Status(state=rank.ended, error={"type": "", "message": cause, "cause": cause})
+    if isinstance(unreadable, DamagedError | NewerError):
+        raise unreadable
     error = {"type": "", "message": "the run ended before it recorded anything", "cause": f"see {folder.log}"}
     return Status(state="crashed", error=error)
 

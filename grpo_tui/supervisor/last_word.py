@@ -93,7 +93,7 @@ def _made_a_step(ended: Ended) -> bool:
 def _ranks(folder: RunFolder, attempt: int) -> list[RankState]:
     """What the ranks of an attempt said last, the first one first."""
     states = [read_rank(folder.rank(number)) for number in folder.ranks()]
-    return [state for state in states if state is not None and state.attempt == attempt]
+    return [state for state in states if state is not None and state.attempt in (attempt, 0)]
 
 
 def _record(ended: Ended) -> None:

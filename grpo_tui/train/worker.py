@@ -16,13 +16,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import RankFile
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spec import RESTORED, RunSpec, read_spec, settle_earlier
 from grpo_tui.train.gpu import choose_gpu, free_memory_by_gpu
 from grpo_tui.train.output import Unbreakable
-from grpo_tui.train.ranks import world_size
+from grpo_tui.train.ranks import own_rank, world_size
 from grpo_tui.train.session import Session, checkpoint_step
 
 if TYPE_CHECKING:
@@ -45,7 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
     spec = read_spec(folder.spec)
-    session = Session(folder, resumed_from=checkpoint_step(Path(spec.resume)) if spec.resume else None)
+    try:
+        session = Session(folder, resumed_from=checkpoint_step(Path(spec.resume)) if spec.resume else None)
+    except (RunDatabaseError, OSError) as error:
+        return _not_begun(folder, error)
     if isinstance(session.recorder, Recorder):
         session.recorder.on_stop_now = lambda: os._exit(STOPPED)
         for note in (*spec.notes, *(f"started in spite of {error}" for error in spec.forced)):
@@ -65,6 +70,17 @@ def main(arguments: list[str] | None = None) -> int:
         return FAILED
     session.close(state)
     return STOPPED if state == "stopped" else 0
+
+
+def _not_begun(folder: RunFolder, error: Exception) -> int:
+    """Say why there can be no record, where others look when there is none."""
+    cause = f"nothing can be recorded, so the run was not begun: {error}"
+    print(f"grpo-tui: {cause}", flush=True)
+    with contextlib.suppress(OSError):
+        rank = RankFile(folder.rank(own_rank()), os.getpid())
+        rank.update(ended="failed", ended_cause=cause)
+        rank.close()
+    return FAILED
 
 
 def _restore_spec(folder: RunFolder) -> None:

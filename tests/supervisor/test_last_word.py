@@ -20,9 +20,11 @@ from grpo_tui.store.live import RankFile
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, keep_earlier, read_spec
+from grpo_tui.store.status import read_status
 from grpo_tui.store.writer import Writer
 from grpo_tui.supervisor import last_word
 from grpo_tui.supervisor.watch import Supervisor
+from grpo_tui.train import worker
 
 CAUSE = "reward function 'judge' failed"
 GONE = 2**22 + 1
@@ -162,3 +164,22 @@ def test_a_supervisor_that_cannot_write_an_outcome_keeps_it_and_goes_on(
     assert outcome is not None
     assert (outcome.applied, outcome.reason) == (False, "no reward function runs just now")
     assert not folder.abort(0).exists()
+
+
+def test_a_run_whose_record_could_not_be_begun_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.root.mkdir()
+    RunSpec({}).write(folder.spec)
+    folder.database.write_bytes(b"junk" * 5000)
+    monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(worker, "Unbreakable", lambda stream: stream)
+    assert worker.main([str(folder.root)]) == worker.FAILED
+    assert "nothing can be recorded, so the run was not begun: " in capsys.readouterr().out
+    look = read_status(folder.root)
+    assert look.state == "failed"
+    assert look.error is not None
+    assert look.error["cause"].endswith("not a database. Is another program using it, or the disk full?")
+    folder.database.unlink()
+    assert read_status(folder.root).state == "failed"
