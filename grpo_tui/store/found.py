@@ -87,6 +87,7 @@ class Found:
         trouble: Why it was ended, or what could not be searched: a sentence for a person; empty when all was
             well.
         hint: What may be wrong with a query that found nothing: a sentence, mostly empty.
+        notes: What is to be known of somebody else's logs, as a file that cannot be read.
         seconds: How long it took.
         newest_group: The newest group that there was; what came later was not searched.
     """
@@ -104,6 +105,7 @@ class Found:
     complete: bool = True
     trouble: str = ""
     hint: str = ""
+    notes: tuple[str, ...] = ()
     seconds: float = 0.0
     newest_group: int = 0
 

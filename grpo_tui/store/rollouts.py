@@ -14,6 +14,8 @@ from grpo_tui.store.values import from_column, from_json
 
 IMPORTED = "imported"
 """Fact: this is a copy of somebody else's logs; from where, what they do not say (`absent`), and notes."""
+MOST_NOTES = 3
+"""Files that cannot be read that are named one by one."""
 PAGE = 500
 """Most completions that are fetched at once."""
 KEYS = (
@@ -106,7 +108,16 @@ class RolloutQueries(RunReader):
     def notes(self) -> tuple[str, ...]:
         """What a reader of somebody else's logs should know."""
         found = self.fact(IMPORTED)
-        return tuple(found.get("notes", ())) if isinstance(found, dict) else ()
+        if not isinstance(found, dict):
+            return ()
+        unread, broken = list(found.get("unread", {}).values()), list(found.get("broken", {}).values())
+        notes = [*found.get("notes", ()), *unread[:MOST_NOTES]]
+        if len(unread) > MOST_NOTES:
+            notes.append(f"{len(unread) - MOST_NOTES} more files cannot be read")
+        if broken:
+            more = f", and in {len(broken) - 1} more files" if len(broken) > 1 else ""
+            notes.append(f"left out, for it is no row with input and output: {broken[0]}{more}")
+        return tuple(notes)
 
     def _page(
         self, ids: Sequence[int], names: Mapping[int, Sequence[str]], absent: frozenset[str]

@@ -153,7 +153,7 @@ class Search(RolloutQueries):
         for child in [child for child in self._children if child.ended]:
             self._children.remove(child)
             child.close()
-        found = state.result(trouble)
+        found = replace(state.result(trouble), notes=self.notes())
         asked = not found.ids and found.complete
         return replace(found, hint=hint(self, found.query, self.run_names())) if asked else found
 

@@ -245,6 +245,64 @@ def test_a_folder_that_grows_is_read_on_and_a_file_that_changed_is_read_anew(ver
     assert read_status(root).step == 3
 
 
+@pytest.mark.parametrize(
+    ("lines", "completions", "notes"),
+    [
+        (b'\xef\xbb\xbf{"input": "q", "output": "a", "score": 1}\n', ["a"], ()),
+        (
+            b'{"input": "q", "output": "a"}\n{"input": "q", "outp\n7\n{"input": "q", "output": "b"}\n{"inp',
+            ["a", "b"],
+            ("left out, for it is no row with input and output: line 2 and 1 more of 1.jsonl",),
+        ),
+        (b'{"input": "q", "output": null, "score": 1' + b"0" * 400 + b"}\n", [""], ()),
+        (b'{"input": "q", "output": "a"}\n{"x": ' + b"[" * 9000 + b"\n{}\n", ["a"], ("line 2 and 1 more",)),
+        (b'{"input": {"a": 1}, "output": ["x"], "score": "high"}\n', ["['x']"], ()),
+    ],
+    ids=["mark", "broken", "huge", "deep", "types"],
+)
+def test_lines_that_are_no_rows_are_left_out_and_told(
+    lines: bytes, completions: list[str], notes: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = tmp_path / "logged"
+    folder.mkdir()
+    (folder / "1.jsonl").write_bytes(lines)
+    (folder / f"1{'0' * 30}.jsonl").write_bytes(b'{"input": "q", "output": "of no step"}\n')
+    search = Search(RunFolder(copy(folder)).database)
+    assert [row.completion for row in search.rows(search.find("", "step").ids)] == completions
+    assert len(search.notes()) == len(notes)
+    assert all(words in note for words, note in zip(notes, search.notes(), strict=True))
+    search.close()
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"right": ["a", "b"]},
+        {"right": [[1.0], [2.0]]},
+        {"right": [None, None]},
+        {"right": [1.0, None], "completion": ["a", None]},
+        {"prompt": [], "completion": [], "right": []},
+    ],
+    ids=["texts", "lists", "nothing", "no completion", "empty"],
+)
+def test_parquet_files_without_rewards_or_rows_are_read(columns: dict[str, Any], tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    folder = tmp_path / "run" / "completions"
+    folder.mkdir(parents=True)
+    table = {"prompt": ["p", "p"], "completion": ["a", "b"], **columns}
+    pyarrow.parquet.write_table(pyarrow.table(table), folder / "completions_00001.parquet")
+    (folder / "completions_00002.parquet").write_bytes(b"PAR1 half")
+    source = the_source(tmp_path / "run")
+    assert "completions_00002.parquet cannot be read" in update(source)
+    search = Search(RunFolder(copy_root(source)).database)
+    assert search.find("").count == len(table["prompt"])
+    (note,) = search.find("").notes
+    assert "completions_00002.parquet cannot be read" in note
+    search.close()
+
+
 def wait_for(search: Search, count: int) -> None:
     """Until so many completions are there; a child that never brings them fails the test in time."""
     while search.find("").count < count:

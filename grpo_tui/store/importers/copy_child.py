@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.records import AttemptStarted, Fact, GenerationBatch, RewardFunctionInfo
+from grpo_tui.core.text import one_line
 from grpo_tui.store.connection import RunDatabaseError, open_writer
 from grpo_tui.store.importers import trl_log, verl_log
 from grpo_tui.store.importers.copies import copy_root
@@ -64,7 +65,7 @@ class Copy:
             ImportError: There is no pyarrow.
             OSError: The folder or the cache cannot be used.
         """
-        trouble = ""
+        unread: dict[str, str] = {}
         trl = self._source.kind == "trl"
         state = trl_log.read_state(self._source.root) if trl else trl_log.TrainerState()
         changed = False
@@ -81,18 +82,21 @@ class Copy:
                     self._copy_lines(step, path, stat.st_mtime)
             except _BeginsAnew:
                 continue
-            except (OSError, ValueError) as error:
-                trouble = f"{path.name} cannot be read: {error}"
+            except (ImportError, sqlite3.Error):
+                raise
+            except Exception as error:  # another's file can hold anything; the others are read all the same
+                unread[path.name] = f"{path.name} cannot be read: {one_line(str(error), 200)}"
                 continue
             self._known["files"][path.name] = mark
             changed = True
         rows = state.metric_rows(self._known["metric_rows"])
         if rows:
             self._known["metric_rows"] += len(rows)
-        if changed or rows:
+        if changed or rows or unread != self._known.get("unread", {}):
+            self._known["unread"] = unread
             self._writer.write([*rows, Fact(IMPORTED, self._known)])
             self._end(state, files)
-        return trouble
+        return next(reversed(unread.values()), "")
 
     def begins_anew(self) -> bool:
         """True when names or group size were seen to be others, so that what was read must be read again."""
@@ -102,7 +106,13 @@ class Copy:
 
     def _copy_lines(self, step: int, path: Path, at: float) -> None:
         """Copy a file of verl in place of what was there of it; of a line that is not whole yet, nothing."""
-        rows, _whole = verl_log.read_lines(path)
+        rows, broken = verl_log.read_lines(path)
+        if broken:
+            several = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+            where = f"line {broken[0]}{several} of {path.name}"
+            self._known["broken"] = {**self._known.get("broken", {}), path.name: where}
+        else:
+            self._known.get("broken", {}).pop(path.name, None)
         self._functions((verl_log.REWARD,))
         self._replace(verl_log.batch_of(step, at, rows, self._source.root.name))
 

@@ -124,8 +124,8 @@ def group_of(
 
 def readable(completion: Any) -> tuple[str, list[dict[str, Any]] | None]:
     """The text of a completion, and its messages when they say more than one plain answer."""
-    if isinstance(completion, str):
-        return completion, None
+    if isinstance(completion, str | None):
+        return completion or "", None
     messages = without_nothing(completion)
     if not isinstance(messages, list):
         return str(completion), None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ MAX_DEPTH = 4
 _PARQUET = re.compile(r"completions_(\d+)\.parquet")
 _JSONL = re.compile(r"(\d+)\.jsonl")
 _VERL_KEYS = {"input", "output"}
+LAST_STEP = 2**62
+"""A file whose name says more than the database holds is none of a step."""
 LINE_BYTES = 4_000_000
 """A first line that is longer is not read to know what a file is."""
 
@@ -39,7 +42,7 @@ class Source:
         found = []
         for path in self.folder.iterdir():
             match = pattern.fullmatch(path.name)
-            if match is not None:
+            if match is not None and int(match[1]) <= LAST_STEP:
                 found.append((int(match[1]), path))
         return sorted(found)
 
@@ -89,7 +92,7 @@ def _walk(folder: Path, depth: int, found: dict[Path, Source]) -> None:
 def _is_verl(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            row = json.loads(file.readline(LINE_BYTES))
-    except (OSError, ValueError):
+            row = json.loads(file.readline(LINE_BYTES).removeprefix(BOM_UTF8))
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(row, dict) and row.keys() >= _VERL_KEYS

@@ -179,7 +179,7 @@ def weights_differ(
     for number, name in enumerate(names):
         if not _same(mean(row[number] for row in values), logged.get(f"rewards/{name}/mean")):
             return False
-    return not _same(mean(map(total, values)), logged["reward"])
+    return bool(names) and not _same(mean(map(total, values)), logged.get("reward"))
 
 
 def _same(own: float | None, logged: Any) -> bool:

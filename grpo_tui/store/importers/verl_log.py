@@ -9,6 +9,7 @@ either.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,25 +22,29 @@ REWARD = "score"
 _OWN = ("input", "output", "score", "step", "gts", "uid", "request_id")
 
 
-def read_lines(path: Path) -> tuple[list[dict[str, Any]], bool]:
-    """The rows of a file, and whether its last line is whole; a line that is no row ends it.
+def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
+    """The rows of a file, and the numbers of lines, from 1, that are none.
+
+    A last line without its end is still being written, and counts as neither.
 
     Raises:
         OSError: It cannot be read.
     """
     rows: list[dict[str, Any]] = []
-    text = path.read_text(encoding="utf-8", errors="replace")
-    for line in text.split("\n"):
+    broken: list[int] = []
+    lines = path.read_text(encoding="utf-8-sig", errors="replace").split("\n")
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
-            return rows, False
-        if not isinstance(row, dict) or "input" not in row or "output" not in row:
-            return rows, False
-        rows.append(row)
-    return rows, True
+            row = None
+        if isinstance(row, dict) and "input" in row and "output" in row:
+            rows.append(row)
+        elif number < len(lines):
+            broken.append(number)
+    return rows, broken
 
 
 def batch_of(step: int, at: float, rows: Sequence[Mapping[str, Any]], folder: str) -> GenerationBatch:
@@ -61,7 +66,7 @@ def batch_of(step: int, at: float, rows: Sequence[Mapping[str, Any]], folder: st
                 index,
                 str(members[0]["input"]),
                 columns,
-                [str(row["output"]) for row in members],
+                ["" if row["output"] is None else str(row["output"]) for row in members],
                 [[_score(row.get(REWARD))] for row in members],
                 None,
                 [{name: value for name, value in row.items() if name not in _OWN} for row in members],
@@ -73,4 +78,7 @@ def batch_of(step: int, at: float, rows: Sequence[Mapping[str, Any]], folder: st
 
 
 def _score(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -171,6 +171,9 @@ class Finding(Shell):
             self._show_state()
             return
         followed = self.follows
+        for note in found.notes:
+            if note not in self.found.notes:
+                self._screen.app.notify(one_line(note, 300), severity="warning", markup=False)
         self.found, self._groups, state.trouble, state.unread = found, groups, found.trouble, ""
         table.measure(totals)
         view = self.shell.view
