@@ -104,15 +104,20 @@ class Checkpoints:
                     original(model, trial)
                     self._save_rest(path)
                 except Exception as error:
-                    if not disk.is_full(error, path):
+                    if not disk.cannot_write(error):
                         raise
                     problem = self._no_room(path, error)
                 # Also the point at which every rank has written its part.
                 (failed,) = self._ranks.any_of(bool(problem))
+                if not failed:
+                    try:
+                        self._mark(path, requested=self._requested)
+                    except OSError as error:
+                        problem = self._no_room(path, error)
+                    (failed,) = self._ranks.any_of(bool(problem))
                 if failed:
                     self._not_saved(path, problem or "another rank had no room to save")
                     return
-                self._mark(path, requested=self._requested)
             self.saved_step, self.owed = step, False
 
         return save_checkpoint
@@ -127,7 +132,7 @@ class Checkpoints:
             return str(error)
         needed, free = disk.checkpoint_bytes(self._trainer), disk.free_bytes(path)
         if error is not None and free >= needed:
-            return f"no room for {path.name}: {str(error).strip().splitlines()[0][:200]}"
+            return f"no room for {path.name}: {disk.first_line(error)}"
         about, left = disk.readable(needed), disk.readable(free)
         return f"no room for {path.name}: it needs about {about}, {left} are free in {path.parent}"
 

@@ -14,7 +14,7 @@ from grpo_tui.core.commands import CONTROLLER_KINDS, Command, Outcome
 from grpo_tui.store.mailbox import Mailbox, Outbox
 from grpo_tui.train import compat
 from grpo_tui.train.checkpoints import Checkpoints
-from grpo_tui.train.disk import DiskFull
+from grpo_tui.train.disk import DiskFull, cannot_write, first_line
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.sampling import sample
@@ -82,6 +82,28 @@ class Controller:
         """Pause at the next safe point and say why."""
         self.pause_wanted = True
         self._phases.tell(note=reason)
+
+    def until_written(self, write: Callable[[], Any], what: str) -> None:
+        """Write something; while the disk cannot be written, wait as in a pause and try again at each resume.
+
+        Args:
+            write: What writes it; on every rank.
+            what: Its name in a sentence, such as `the model`.
+        """
+        while not self.stopped:
+            problem = ""
+            try:
+                write()
+            except Exception as error:
+                if not cannot_write(error):
+                    raise
+                problem = f"no room for {what}: {first_line(error)}"
+                print(f"grpo-tui: {problem}", flush=True)
+            (failed,) = self._ranks.any_of(bool(problem))
+            if not failed:
+                return
+            self.pause_for(problem or f"another rank had no room for {what}")
+            self.safe_point()
 
     def safe_point(self) -> None:
         """Serve waiting commands; while paused, stay here and go on serving."""

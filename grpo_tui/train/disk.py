@@ -1,4 +1,4 @@
-"""Know a full disk from other failures, and look at the free space before a save.
+"""Know a disk that cannot be written from other failures, and look at the free space before a save.
 
 Knows errno values, the words of the libraries that write checkpoints, and byte counts.
 """
@@ -6,44 +6,53 @@ Knows errno values, the words of the libraries that write checkpoints, and byte 
 from __future__ import annotations
 
 import errno
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-WORDS = (
-    "no space left",
-    "disk quota exceeded",
-    "file too large",
-    "os error 28",
-    "os error 27",
-    "os error 122",
-)
-"""What safetensors and torch say when a write fails for want of space; they keep no errno."""
+UNWRITABLE = FULL | {
+    errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ENOTCONN, errno.ENODEV,
+    errno.EREMOTEIO,
+}  # fmt: skip
+"""Full, or gone for a while as the disk of another machine may be: nothing that training has done wrong."""
+NUMBER = re.compile(r"(?:os error |errno )(\d+)", re.IGNORECASE)
+"""How safetensors, and Python, spell an errno in what they say."""
+WORDS = ("no space left", "disk quota exceeded", "file too large")
 TORN_WRITE = ("pytorchstreamwriter", "file write failed", "unexpected pos")
-"""What torch says of any failed write; taken as a full disk when little space is left."""
+"""What torch says of any failed write, without a reason; with a quota there may be much space left."""
 LITTLE_BYTES = 1 << 20
 
 
 class DiskFull(Exception):
-    """A checkpoint could not be saved for want of space; the message says how much is missing where."""
+    """A checkpoint could not be written; the message says how much room is missing where, or what failed."""
 
 
-def is_full(error: BaseException, folder: Path) -> bool:
-    """True when a failed save means that the disk, the quota or the file-size limit is exhausted."""
+def cannot_write(error: BaseException) -> bool:
+    """True when a save failed because the disk is full, at its quota or limit, or does not answer."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         text = str(current).lower()
-        if isinstance(current, DiskFull) or (isinstance(current, OSError) and current.errno in FULL):
+        if isinstance(current, DiskFull) or (isinstance(current, OSError) and current.errno in UNWRITABLE):
             return True
-        if any(word in text for word in WORDS):
+        if any(word in text for word in WORDS + TORN_WRITE):
             return True
-        if any(word in text for word in TORN_WRITE) and free_bytes(folder) < LITTLE_BYTES:
+        told = NUMBER.search(text)
+        if told is not None and int(told[1]) in UNWRITABLE:
             return True
         current = current.__cause__ or current.__context__
     return False
+
+
+def first_line(error: BaseException) -> str:
+    """What a failed write says, short; a torn one says nothing that helps."""
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if any(word in text.lower() for word in TORN_WRITE):
+        return f"a write was cut off, as by a full disk, a quota or a limit of file sizes ({text[:100]})"
+    return text[:200]
 
 
 def free_bytes(folder: Path) -> int:

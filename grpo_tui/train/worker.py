@@ -144,7 +144,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
         session.fact("before_after", _compared(trainer, rewards, questions, before))
     if state == "finished":
         with session.phases.during("save"):
-            trainer.save_model(trainer.args.output_dir)
+            session.controller.until_written(lambda: trainer.save_model(trainer.args.output_dir), "the model")
     if hasattr(trainer, "end"):
         trainer.end()
     return state

@@ -19,7 +19,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
-from grpo_tui.train.disk import DiskFull, is_full, readable
+from grpo_tui.train.disk import DiskFull, cannot_write, first_line, readable
 from tests.processes.runs import at_step, command, grpo_tui, start, state, until
 
 
@@ -90,19 +90,34 @@ def test_recording_waits_for_room_and_loses_nothing_that_memory_holds(run: Path)
         (OSError(errno.EFBIG, "Datei zu groß"), True),
         (OSError(errno.ENOENT, "No such file"), False),
         (RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"), True),
+        (RuntimeError("Error while serializing: I/O error: Lesefehler (os error 5)"), True),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 4057536 vs 4057428"), True),
+        (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), True),
+        (OSError(errno.EROFS, "Read-only file system"), True),
+        (OSError(errno.ESTALE, "Stale file handle"), True),
+        (RuntimeError("no such thing (os error 2)"), False),
         (DiskFull("no room"), True),
         (ValueError("a wrong value"), False),
     ],
 )  # fmt: skip
-def test_a_full_disk_is_known_by_its_errno_or_its_words(error: Exception, full: bool, tmp_path: Path) -> None:
-    assert is_full(error, tmp_path) is full
+def test_a_full_disk_is_known_by_its_errno_or_its_words(error: Exception, full: bool) -> None:
+    assert cannot_write(error) is full
 
 
-def test_a_full_disk_behind_another_error_is_found(tmp_path: Path) -> None:
+def test_a_write_that_was_cut_off_is_told_in_words() -> None:
+    torn = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 4057536 vs 4057428")
+    assert first_line(torn).startswith(
+        "a write was cut off, as by a full disk, a quota or a limit of file sizes"
+    )
+    assert first_line(OSError(errno.EIO, "Input/output error")) == "[Errno 5] Input/output error"
+    assert first_line(OSError()) == "OSError"
+
+
+def test_a_full_disk_behind_another_error_is_found() -> None:
     cause = OSError(errno.ENOSPC, "No space left on device")
     error = RuntimeError("could not save")
     error.__cause__ = cause
-    assert is_full(error, tmp_path)
+    assert cannot_write(error)
 
 
 def test_the_free_space_is_looked_at_before_a_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

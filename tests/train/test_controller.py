@@ -68,3 +68,31 @@ def test_a_mailbox_that_cannot_be_read_stops_no_training(
     assert capsys.readouterr().out.count("nested too deeply") == 1
     controller.safe_point()
     assert applied == [{"temperature": 2.0}]
+
+
+def test_a_model_that_cannot_be_written_at_the_end_waits_for_room(tmp_path: Path) -> None:
+    mailbox, tries, told = Mailbox(tmp_path), [], []  # type: ignore[var-annotated]
+    controller = _controller(mailbox, [])
+
+    def write() -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def tell(**changes: Any) -> None:
+        told.append(changes.get("note"))
+        if changes.get("note"):
+            mailbox.submit("resume")
+
+    controller._phases.tell = tell  # type: ignore[method-assign]
+    controller.until_written(write, "the model")
+    assert len(tries) == 3
+    assert told[0] == "no room for the model: [Errno 28] No space left on device"
+
+
+def test_what_is_no_trouble_of_the_disk_is_raised_at_the_end(tmp_path: Path) -> None:
+    def write() -> None:
+        raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        _controller(Mailbox(tmp_path), []).until_written(write, "the model")
