@@ -77,6 +77,20 @@ def checked(name: str, result: Any, count: int) -> Any:
     return result
 
 
+def refuse_shortened(name: str, kwargs: Mapping[str, Any], count: int) -> None:
+    """Name the function that took from, or added to, the list that TRL counts by.
+
+    Raises:
+        RewardContractError: `prompts` has another length than before the call.
+    """
+    left = kwargs.get("prompts")
+    if left is not None and len(left) != count:
+        raise RewardContractError(
+            f"reward function '{name}' changed prompts, which held {count} before and {len(left)} after; "
+            "TRL goes on with that list. Work on a copy, as list(prompts)"
+        )
+
+
 def check_call(name: str, function: Callable[..., Any], columns: Collection[str]) -> list[str]:
     """Check a reward function's parameters against what TRL will pass.
 

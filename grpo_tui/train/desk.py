@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from grpo_tui.core.records import Record, RewardCall
-from grpo_tui.rewards.contract import RewardContractError, checked
+from grpo_tui.rewards.contract import RewardContractError, checked, refuse_shortened
 from grpo_tui.rewards.culprit import guilty_samples, sample_in_words
 from grpo_tui.train.failure import message_of
 from grpo_tui.train.phases import PhaseClock
@@ -174,7 +174,7 @@ class RewardDesk:
             try:
                 self._running = call_id
                 result = checked(name, function(*args, **kwargs), count)
-                _refuse_shortened(name, kwargs, count)
+                refuse_shortened(name, kwargs, count)
             finally:
                 self._running = None
             outcome = "ok"
@@ -228,7 +228,7 @@ class RewardDesk:
             task = self._tasks[call_id] = asyncio.ensure_future(_inside_loop(function, args, kwargs))
             try:
                 result = checked(name, await task, count)
-                _refuse_shortened(name, kwargs, count)
+                refuse_shortened(name, kwargs, count)
                 outcome = "ok"
             except asyncio.CancelledError:
                 if call_id not in self._aborted:
@@ -312,16 +312,6 @@ class RewardDesk:
             task.get_loop().call_soon_threadsafe(task.cancel)
         elif self._running == wanted:
             raise RewardAborted(f"reward call {wanted} was aborted")
-
-
-def _refuse_shortened(name: str, kwargs: Any, count: int) -> None:
-    """Name the function that took from, or added to, the list that TRL counts by."""
-    left = kwargs.get("prompts")
-    if left is not None and len(left) != count:
-        raise RewardContractError(
-            f"reward function '{name}' changed prompts, which held {count} before and {len(left)} after; "
-            "TRL goes on with that list. Work on a copy, as list(prompts)"
-        )
 
 
 async def _inside_loop(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

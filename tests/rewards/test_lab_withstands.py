@@ -26,6 +26,10 @@ def empties(completions, answer, **kw):
     answer[:] = ["gone"] * count
     return [0.0, 1.0, 2.0]
 
+def shortens(prompts, completions, **kw):
+    prompts.pop()
+    return lengths(completions)
+
 def sees_answer(prompts, answer, **kw):
     return [float(a == "gone") for a in answer]
 
@@ -123,6 +127,14 @@ def test_a_changed_argument_is_told_and_seen_by_the_next_function_alone(lab: Lab
     assert len(told) == 1
     assert "changes its arguments (completions, answer)" in told[0]
     assert lab.score(SAMPLES, only=[1]).functions[1].scores == (0.0, 0.0, 0.0), "the samples are as before"
+
+
+def test_the_list_that_trl_counts_by_is_not_to_be_shortened(lab: Lab, tmp_path: Path) -> None:
+    report = scored(lab, write(tmp_path, HOSTILE), ["shortens", "lengths"], SAMPLES)
+    shortens, fine = report.scored.functions
+    assert fine.scores == LENGTHS
+    assert shortens.failure is not None
+    assert "changed prompts, which held 3 before and 2 after" in shortens.failure.message
 
 
 def test_a_load_begins_in_the_folder_of_the_run_again(

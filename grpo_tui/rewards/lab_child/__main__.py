@@ -93,6 +93,8 @@ class Child:
             "metrics": outcome.metrics,
             "changed": changed_arguments(before, kwargs),
         }
+        if len(kwargs["prompts"]) != count:
+            kwargs["prompts"] = copied(before["prompts"])  # training ends there; the others are judged alone
         self._send({"event": "scored", "function": index, "result": result})
         if ready.is_model or outcome.seconds > repeat_limit_s:
             return

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_tui.core.text import completion_text, prompt_text
-from grpo_tui.rewards.contract import NOT_PASSED, RewardContractError, checked, copied
+from grpo_tui.rewards.contract import NOT_PASSED, RewardContractError, checked, copied, refuse_shortened
 from grpo_tui.rewards.lab_child.capture import captured
 
 SMALL = 64
@@ -160,6 +160,7 @@ class Caller:
             try:
                 result = self.run(target, is_async, kwargs)
                 seconds = time.perf_counter() - start
+                refuse_shortened(name, kwargs, count)
                 scores = as_trl_takes_them(name, checked(name, result, count), count)
             except BaseException as raised:
                 seconds = time.perf_counter() - start
