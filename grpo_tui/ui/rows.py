@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, overload
 
 from textual.binding import Binding, BindingType
-from textual.events import Blur, Click, Focus
+from textual.events import Click
 from textual.message import Message
 
 from grpo_tui.ui.paint import Line, LineScroll
@@ -131,12 +131,9 @@ class CursorList(LineScroll):
         if again:
             self.action_open()
 
-    def on_focus(self, event: Focus) -> None:
-        """The cursor shows."""
-        self.changed()
-
-    def on_blur(self, event: Blur) -> None:
-        """The cursor hides."""
+    def watch_has_focus(self, focused: bool) -> None:
+        """The cursor shows, or hides; the event of it comes before the list knows."""
+        super().watch_has_focus(focused)
         self.changed()
 
     @property

@@ -12,14 +12,18 @@ from rich.cells import cell_len
 from grpo_tui.core import records as r
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import ACTIONS
+from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.paint import Line, width_of
+from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.screens.dialogs import DialogTitle
 from grpo_tui.ui.screens.help import HelpLines
-from grpo_tui.ui.widgets.card_table import CardHeading, card_layout
+from grpo_tui.ui.widgets.card_table import CardHeading, CardTable, card_layout
+from grpo_tui.ui.widgets.footer import Footer
+from grpo_tui.ui.widgets.group_table import GroupTable
 from grpo_tui.ui.widgets.header import PANES, Header
 from grpo_tui.ui.widgets.summary import HealthLine, RewardLine
 from tests.ui.conftest import app_on, opened, shown, until
-from tests.ui.recorded_run import RecordedRun
+from tests.ui.recorded_run import RecordedRun, recorded
 
 
 def words(line: Line) -> str:
@@ -159,3 +163,42 @@ async def test_config_shows_the_file_of_the_open_run(run: RecordedRun) -> None:
         await opened(pilot)
         await pilot.press("2")
         await until(pilot, lambda: "of_the_run.yaml" in shown(app) and "some/model" in shown(app))
+
+
+def lit(app: GrpoApp, of: CursorList) -> list[str]:
+    """The rows of a list that are painted as chosen."""
+    chosen = of._role("text selected").bgcolor
+    rows = [of.render_line(y) for y in range(of.size.height)]
+    return [row.text for row in rows if any(s.style is not None and s.style.bgcolor == chosen for s in row)]
+
+
+async def test_the_row_that_the_keys_move_is_lit_in_one_list_alone(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "demo", "finished")
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("5")
+        await until(pilot, lambda: "best" in shown(app))
+        groups, card = app.screen.query_one(GroupTable), app.screen.query_one(CardTable)
+        assert (len(lit(app, groups)), len(lit(app, card))) == (1, 0)
+        await pilot.press("enter")
+        await until(pilot, lambda: (len(lit(app, groups)), len(lit(app, card))) == (0, 1))
+        await pilot.press("escape")
+        await until(pilot, lambda: (len(lit(app, groups)), len(lit(app, card))) == (1, 0))
+    run.close()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (80, 20), (120, 30), (60, 15), (40, 10), (30, 8), (20, 5)])
+async def test_the_last_line_names_keys_in_every_pane_at_any_size(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
+    run = recorded(tmp_path / "demo", "failed")
+    app = app_on(run.folder.root)
+    async with app.run_test(size=size) as pilot:
+        await opened(pilot)
+        for pane in "41235":
+            await pilot.press(pane)
+            await pilot.pause()
+            await until(pilot, lambda: shown(app).split("\n")[-1].strip().endswith("leave"))
+            assert app.screen.query_one(Footer).region.bottom == size[1]
+    run.close()

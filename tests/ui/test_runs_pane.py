@@ -121,6 +121,7 @@ def with_checkpoint(kind: str, step: int = 40) -> RecordedRun:
     made.close()
     checkpoint = made.folder.root / f"checkpoint-{step}"
     checkpoint.mkdir()
+    (checkpoint / "trainer_state.json").write_text("{}")
     (checkpoint / "grpo_tui.json").write_text('{"files": {}}')
     return made
 

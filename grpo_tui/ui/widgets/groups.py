@@ -179,12 +179,9 @@ class GroupList(LineScroll, Shell):
         if new_value > old_value:
             self._reach()
 
-    def on_focus(self) -> None:
-        """The cursor shows."""
-        self.changed()
-
-    def on_blur(self) -> None:
-        """The cursor hides."""
+    def watch_has_focus(self, focused: bool) -> None:
+        """The cursor shows, or hides."""
+        super().watch_has_focus(focused)
         self.changed()
 
     def _reach(self) -> None:
