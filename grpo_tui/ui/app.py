@@ -24,7 +24,7 @@ from textual.worker import Worker, WorkerState
 
 from grpo_tui.core.text import one_line
 from grpo_tui.ui.actions import bindings, on_pane, refusal
-from grpo_tui.ui.collecting import CollectingApp, leave_whole_collections_to_the_app
+from grpo_tui.ui.collecting import leave_whole_collections_to_the_app
 from grpo_tui.ui.config_wish import ConfigWish
 from grpo_tui.ui.driver import PatientDriver
 from grpo_tui.ui.outward import OutwardApp
@@ -78,7 +78,7 @@ def _rewards_screen() -> Screen[None]:
     return RewardsScreen()
 
 
-class GrpoApp(SwitchingApp, CollectingApp, OutwardApp):
+class GrpoApp(SwitchingApp, OutwardApp):
     """The workbench.
 
     Args:

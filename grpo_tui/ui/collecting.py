@@ -46,10 +46,14 @@ class CollectingApp(App[str]):
             self._touched_at = time.monotonic()
         await super().on_event(event)
 
+    def untouched_s(self) -> float:
+        """For how many seconds nobody did anything; from any thread."""
+        return time.monotonic() - self._touched_at
+
     @property
     def quiet(self) -> bool:
         """Whether nobody is in the middle of something."""
-        return time.monotonic() - self._touched_at > QUIET_S
+        return self.untouched_s() > QUIET_S
 
     def collect_when_quiet(self) -> bool:
         """Look through all objects when it disturbs nobody, or when it was put off for too long."""

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from textual.app import App, ScreenStackError
+from textual.app import ScreenStackError
 from textual.css.query import NoMatches
 from textual.signal import Signal
 from textual.widget import Widget
 
 from grpo_tui.core.text import one_line
+from grpo_tui.ui.collecting import CollectingApp
 
 if TYPE_CHECKING:
     from textual.screen import Screen
@@ -32,7 +33,7 @@ BEGIN_S = 20.0
 """How long a screen that is left at once may take to begin on a crowded machine."""
 
 
-class FollowingApp(App[str]):
+class FollowingApp(CollectingApp):
     """Follows one run at a time. What the first paint does not need is imported after it."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
@@ -64,7 +65,7 @@ class FollowingApp(App[str]):
             self._poller.stop()
         self._then.clear()
         self.turning = ""
-        self._poller = Poller(path, self.post_message, clock=self.clock)
+        self._poller = Poller(path, self.post_message, clock=self.clock, untouched_s=self.untouched_s)
         self.run_worker(self._poller.run, thread=True, group="poller", exit_on_error=False)
 
     def on_run_advanced(self, message: RunAdvanced) -> None:

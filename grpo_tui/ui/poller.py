@@ -33,23 +33,40 @@ POST_APART_S = 0.45
 """Views come at least so far apart: two a second are as much as a person reads."""
 STUMBLE_APART_S = 30.0
 """A view that cannot be made twice within this time is a fault, no accident."""
+ALONE_AFTER_S = 20.0
+"""Without a key for so long, nobody is taken to steer, and looking costs the training less."""
+ALONE_APART_S = 2.0
+"""How far apart views come then; a run that pauses, fails or ends is shown at once all the same."""
+ALONE_POLL_S = 1.0
 QUIET_POST_S = 20.0
 """How often a run that does not move is shown again, for its times to go on."""
 
 
 class Poller:
-    """Follows the run in `root`; `run` is the body of the thread."""
+    """Follows the run in `root`; `run` is the body of the thread.
+
+    Args:
+        root: the run folder.
+        post: takes the messages, from this thread.
+        clock: the wall clock.
+        untouched_s: for how many seconds no key was pressed.
+    """
 
     def __init__(
-        self, root: Path, post: Callable[[Message], object], *, clock: Callable[[], float] = time.time
+        self,
+        root: Path,
+        post: Callable[[Message], object],
+        *,
+        clock: Callable[[], float] = time.time,
+        untouched_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.folder = RunFolder(root)
-        self._post, self._clock = post, clock
+        self._post, self._clock, self._untouched_s = post, clock, untouched_s
         self._mailbox = Mailbox(self.folder.commands)
         self._requests: queue.SimpleQueue[tuple[str, Mapping[str, Any]]] = queue.SimpleQueue()
         self._sent: dict[str, tuple[Command, Outcome | None]] = {}
         self._wake, self._stopped = threading.Event(), threading.Event()
-        self._stumbled_at = float("-inf")
+        self._began_at, self._stumbled_at = time.monotonic(), float("-inf")
         self._begin()
 
     def send(self, kind: str, args: Mapping[str, Any] | None = None) -> None:
@@ -78,7 +95,7 @@ class Poller:
                     self._look(urgent)
                 except Exception:
                     self._start_over()
-                self._wake.wait(POLL_S)
+                self._wake.wait(ALONE_POLL_S if self._alone else POLL_S)
                 self._wake.clear()
             self._write_requests()  # a key pressed just before leaving still counts
         finally:
@@ -106,7 +123,7 @@ class Poller:
         self._status: Status | None = None
         self._status_at = self._posted_at = float("-inf")
         self._rank: RankState | None = None
-        self._more = self._unposted = False
+        self._more = self._unposted = self._turned = False
         self._trouble = ""
 
     def _close(self) -> None:
@@ -129,9 +146,14 @@ class Poller:
         self._unposted |= moved or urgent or trouble != self._trouble
         now = time.monotonic()
         live = self._status is not None and self._status.live
-        since = now - self._posted_at
-        if since > (1.0 if live else QUIET_POST_S) or (self._unposted and (urgent or since > POST_APART_S)):
+        since, apart = now - self._posted_at, ALONE_APART_S if self._alone else POST_APART_S
+        due = urgent or self._turned or since > apart
+        if since > (max(1.0, apart) if live else QUIET_POST_S) or (self._unposted and due):
             self._show(now)
+
+    @property
+    def _alone(self) -> bool:
+        return min(self._untouched_s(), time.monotonic() - self._began_at) > ALONE_AFTER_S
 
     def _read(self) -> bool:
         """Fold what is new; True when anything is."""
@@ -150,7 +172,8 @@ class Poller:
             before = self._status
             self._status = read_status(self.folder.root, self._reader)
             self._status_at = now
-            moved |= before is None or before.state != self._status.state
+            if before is None or before.state != self._status.state:
+                moved = self._turned = True
         return moved or shifted
 
     def _open(self) -> None:
@@ -178,7 +201,7 @@ class Poller:
     def _show(self, now: float) -> None:
         status = self._status or Status(state="broken" if self._trouble else "starting", phase="load")
         view = self._state.view(status, self._clock(), self._rank, self._sent.values(), trouble=self._trouble)
-        self._posted_at, self._unposted = now, False
+        self._posted_at, self._unposted, self._turned = now, False, False
         self._post(RunAdvanced(view, self))
 
     # -- commands --------------------------------------------------------------------------------
