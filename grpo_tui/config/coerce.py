@@ -174,6 +174,9 @@ def _coerce_text(info: FieldInfo, value: Any, kinds: frozenset[str]) -> Coerced:
         note, value = f"{info.name} was {_said(value)}; read as the text '{value}'", str(value)
     if info.choices is None or value in info.choices:
         return Coerced(value, note)
+    if "bool" in kinds and spelled in _TRUE + _FALSE:
+        read = spelled in _TRUE
+        return Coerced(read, f"{info.name} was {_said(value)}; read as {_show(read)}")
     for choice in info.choices:
         if value.strip().lower().replace("-", "_").removeprefix("torch.") == choice.lower():
             return Coerced(choice, f"{info.name} was '{value}'; read as '{choice}'")

@@ -37,6 +37,8 @@ class ChoiceSource:
         self, name: str, annotation: str, metadata: ast.expr | None, help_text: str
     ) -> tuple[str, ...] | None:
         """Return the allowed values of one field, or None where the source does not state them."""
+        if name == "include_num_input_tokens_seen":  # its help lists them beside "or a boolean value"
+            return ("all", "non_padding", "no")
         if name == "report_to":
             return ("all", "none", *self._integrations) if self._integrations else None
         if metadata is not None:

@@ -33,6 +33,7 @@ _NEVER_READ = {
 
 _TARGETED = ("galore", "apollo")
 _LAYERWISE = "layerwise"
+_DEBUG = ("underflow_overflow", "tpu_metrics_debug")
 
 
 def training_findings(settings: Settings) -> list[Finding]:
@@ -46,6 +47,7 @@ def training_findings(settings: Settings) -> list[Finding]:
     found += _loading(settings)
     found += _checkpointing(settings)
     found += _trackers(settings)
+    found += _debug(settings)
     found += _ignored(settings)
     return found
 
@@ -286,6 +288,14 @@ def _loading(s: Settings) -> Iterator[Finding]:
             "the dataset is a stream of unknown length, so max_steps must say how long to train",
             ("max_steps", 500),
         )
+
+
+def _debug(s: Settings) -> Iterator[Finding]:
+    named = s.get("debug") or []
+    wrong = [name for name in ([named] if isinstance(named, str) else named) if name not in _DEBUG]
+    if wrong:
+        message = f"debug names {', '.join(wrong)}; it knows {' and '.join(_DEBUG)}"
+        yield s.finding("training.debug", "error", "debug", message, ("debug", REMOVE))
 
 
 def _trackers(s: Settings) -> Iterator[Finding]:

@@ -66,6 +66,8 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "dataloader_num_workers: -1": ("config.range", "error", "dataloader_num_workers"),
     "top_entropy_quantile: 0": ("config.range", "error", "top_entropy_quantile"),
     "report_to: [tensorboard, none]": ("training.trackers", "error", "report_to"),
+    "debug: verbose": ("training.debug", "error", "debug"),
+    "include_num_input_tokens_seen: some": ("config.type", "error", "include_num_input_tokens_seen"),
     "max_completion_length: null": ("grpo.no-length", "warning", "max_completion_length"),
     "resume_from_checkpoint: gone/checkpoint-5": (
         "folder.no-checkpoint",
@@ -82,6 +84,7 @@ SOUND = [
     "use_peft: true\nlora_dropout: 0.0\nlora_target_modules: all-linear",
     "eval_strategy: 'no'\nper_device_eval_batch_size: 8",
     "adam_beta2: 0.999",
+    "debug: underflow_overflow\ninclude_num_input_tokens_seen: all",
     "top_entropy_quantile: 0.2",
 ]
 
