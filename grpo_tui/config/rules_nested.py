@@ -8,6 +8,7 @@ template of a model that is here, and loads none.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -309,6 +310,12 @@ def _scheduler_values(s: Settings, kind: str, given: Any) -> Iterator[Finding]:
 
 
 def _accelerator(s: Settings) -> Iterator[Finding]:
+    path = s.get("accelerator_config")
+    if isinstance(path, str) and not os.path.isfile(path):
+        message = (
+            f"accelerator_config names the file {path}, and there is none; a mapping stands in the config"
+        )
+        yield s.finding("nested.file", "error", "accelerator_config", message, ("accelerator_config", REMOVE))
     given = s.mapping("accelerator_config")
     streams = s.get("dataset_streaming") or s.get("streaming")
     if given.get("dispatch_batches") and streams:

@@ -37,9 +37,10 @@ _FLAG_OF = {
 
 def vllm_findings(settings: Settings) -> list[Finding]:
     """Return what is wrong with the keys of vLLM together."""
+    found = list(_clip_order(settings))
     if not settings.get("use_vllm"):
-        return list(_unused(settings))
-    found = list(_mode(settings))
+        return found + list(_unused(settings))
+    found += _mode(settings)
     found += _sampling_correction(settings)
     found += _truncation(settings)
     if settings.get("vllm_mode") == "colocate":
@@ -97,9 +98,9 @@ def _mode(s: Settings) -> Iterator[Finding]:
             yield s.finding("config.unused", "warning", name, message, (name, REMOVE))
 
 
-def _sampling_correction(s: Settings) -> Iterator[Finding]:
+def _clip_order(s: Settings) -> Iterator[Finding]:
+    """TRL looks at these two even where vLLM is not used."""
     least, most = s.get("vllm_importance_sampling_clip_min"), s.get("vllm_importance_sampling_clip_max")
-    mode, corrects = s.get("vllm_importance_sampling_mode"), s.get("vllm_importance_sampling_correction")
     if is_number(least) and is_number(most) and least >= most:
         yield s.finding(
             "vllm.clip-order",
@@ -109,6 +110,11 @@ def _sampling_correction(s: Settings) -> Iterator[Finding]:
             f"vllm_importance_sampling_clip_max {most:g}",
             ("vllm_importance_sampling_clip_min", REMOVE),
         )
+
+
+def _sampling_correction(s: Settings) -> Iterator[Finding]:
+    least, most = s.get("vllm_importance_sampling_clip_min"), s.get("vllm_importance_sampling_clip_max")
+    mode, corrects = s.get("vllm_importance_sampling_mode"), s.get("vllm_importance_sampling_correction")
     if corrects and mode in ("token_truncate", "sequence_truncate") and least is None and most is None:
         yield s.finding(
             "vllm.clip-missing",

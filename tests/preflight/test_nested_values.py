@@ -68,6 +68,12 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     "report_to: [tensorboard, none]": ("training.trackers", "error", "report_to"),
     "debug: verbose": ("training.debug", "error", "debug"),
     "include_num_input_tokens_seen: some": ("config.type", "error", "include_num_input_tokens_seen"),
+    "accelerator_config: gone.json": ("nested.file", "error", "accelerator_config"),
+    "vllm_importance_sampling_clip_min: 100": (
+        "vllm.clip-order",
+        "error",
+        "vllm_importance_sampling_clip_min",
+    ),
     "max_completion_length: null": ("grpo.no-length", "warning", "max_completion_length"),
     "resume_from_checkpoint: gone/checkpoint-5": (
         "folder.no-checkpoint",
