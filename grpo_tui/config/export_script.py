@@ -6,19 +6,46 @@ and steered is left out. It is pure text: nothing is imported or loaded.
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.export_data import add_data
 from grpo_tui.config.export_rewards import add_rewards
 from grpo_tui.config.export_text import Script, arguments, literal
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.rules_vllm import server_command
-from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import one_line
 
+if TYPE_CHECKING:
+    from grpo_tui.config.resolve import Inspected
+
 _LEFT_OUT = "(not kept)"
+
+
+def exportable(found: Inspected) -> RunConfig:
+    """The config of what was read; a package that is not on this machine may be where the script will run.
+
+    Raises:
+        ConfigError: something else is wrong with it.
+    """
+    wrong = [error for error in errors_of(found.findings) if error.id != "config.not-installed"]
+    if found.config is None or wrong:
+        raise ConfigError(wrong, found.file)
+    return found.config
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of what a script stands on, where they are known."""
+    found = {}
+    for package in ("trl", "transformers", "datasets"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
 
 
 def write_script(config: RunConfig, target: Path, versions: dict[str, str] | None = None) -> str:

@@ -66,5 +66,14 @@ def not_writable(path: Path) -> str:
     return _not_a_config(path)
 
 
+def not_script(path: Path) -> str:
+    """Why no script can be written there, empty when it can."""
+    if path.exists():
+        return f"{path} is there already"
+    if not path.absolute().parent.is_dir():
+        return f"there is no folder {path.parent}"
+    return "" if path.suffix == ".py" else "a script ends in .py"
+
+
 def _not_a_config(path: Path) -> str:
     return "" if path.suffix in (".yaml", ".yml") else "a config ends in .yaml"

@@ -171,7 +171,9 @@ class GrpoApp(SwitchingApp, OutwardApp):
     def _watch_runs(self) -> None:
         from grpo_tui.ui.runs_watch import RunsWatch
 
-        RunsWatch(self._roots, self.post_message, self._ended).run()
+        # The open run is listed wherever it lies.
+        roots = self._roots if self._first_run is None else (*self._roots, self._first_run)
+        RunsWatch(roots, self.post_message, self._ended).run()
 
     def on_unmount(self) -> None:
         """End the workers."""

@@ -17,7 +17,7 @@ from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.config_messages import ConfigEvaluated, DiskChanged, StartEnded
 from grpo_tui.ui.config_wish import ConfigWish
 from grpo_tui.ui.rewards_wish import RewardsWish
-from grpo_tui.ui.screens.choosing import MenuDialog
+from grpo_tui.ui.screens.choosing import MenuDialog, PathDialog
 from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.screens.config_dialogs import ValueDialog
 from grpo_tui.ui.screens.config_diff import DiffScreen
@@ -367,6 +367,25 @@ async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch:
         screen.to_form("max_steps")
         await pilot.press("x")
         await until(pilot, lambda: "changed since the check" in shown(app) and "1 error" not in shown(app))
+
+
+async def test_the_text_as_it_stands_is_exported_as_a_script() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        await on_field(pilot, "max_steps")
+        await pilot.press("x", "e")
+        await until(pilot, lambda: isinstance(app.screen, PathDialog))
+        assert "train.py" in shown(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: any("Wrote train.py" in word for word in told(app)))
+        text = Path("train.py").read_text()
+        assert "GRPOTrainer(" in text
+        assert "max_steps" not in text
+        compile(text, "train.py", "exec")
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, PathDialog))
+        await pilot.press("enter")
+        await until(pilot, lambda: "train.py is there already" in shown(app))
 
 
 async def test_a_check_that_was_ended_is_not_said_to_have_looked_at_everything(

@@ -202,3 +202,13 @@ async def test_the_last_line_names_keys_in_every_pane_at_any_size(
             await until(pilot, lambda: shown(app).split("\n")[-1].strip().endswith("leave"))
             assert app.screen.query_one(Footer).region.bottom == size[1]
     run.close()
+
+
+async def test_the_open_run_is_listed_wherever_it_lies(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "far-away", "finished")
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("1")
+        await until(pilot, lambda: "1 run" in shown(app) and "enter opens it" in shown(app))
+    run.close()

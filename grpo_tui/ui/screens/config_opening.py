@@ -5,10 +5,11 @@ Knows paths, presets and drafts; what a config means is looked at in the pane's 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_tui.core.text import one_line
+from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import from_here, moment
 from grpo_tui.ui import config_unsaved
 from grpo_tui.ui.config_wish import ConfigWish
@@ -79,6 +80,45 @@ class ConfigOpening(ConfigFiles):
             )
         else:
             self.open_wish(ConfigWish(file))
+
+    def action_config_export(self) -> None:
+        """Write the config as it stands, saved or not, as a script."""
+        from grpo_tui.present import config_paths
+
+        draft, wish = self.draft, self.wish
+        if draft is None or wish is None or not self.readable():
+            return
+        text = draft.text
+        hint = "it needs TRL alone, and trains the same"
+        dialog = PathDialog("export as a script", "train.py", config_paths.not_script, hint)
+
+        def given(path: Path | None) -> None:
+            if path is not None:
+                job = partial(self._write_script, path, wish, text)
+                self.run_worker(job, thread=True, group="export", exit_on_error=False)
+
+        self.app.push_screen(dialog, given)
+
+    def _write_script(self, path: Path, wish: ConfigWish, text: str) -> None:
+        """In a thread: TRL's fields may have to be read first."""
+        from grpo_tui.config.draft_file import DraftFileError, write_text
+        from grpo_tui.config.export_script import exportable, installed_versions, write_script
+        from grpo_tui.config.export_sources import NoSourceError
+        from grpo_tui.config.resolve import inspect_config
+        from grpo_tui.config.run_config import ConfigError
+
+        say = partial(self.app.notify, markup=False)
+        try:
+            found = inspect_config(wish.path, wish.overrides, world_size=None, text=text)
+            write_text(path, write_script(exportable(found), path, installed_versions()))
+        except (ConfigError, NoSourceError, DraftFileError, OSError) as error:
+            word = one_line(str(error), 300)
+            self.app.call_later(partial(say, word, severity="error", timeout=15))
+            return
+        name = one_line(from_here(path), 60)
+        self.app.call_later(
+            partial(say, f"Wrote {name}: `python {shell_word(name)}` trains, with TRL alone.")
+        )
 
     def offer_kept(self, draft: Draft, path: Path) -> None:
         """Ask what becomes of changes that were not saved when the screen was taken away."""
