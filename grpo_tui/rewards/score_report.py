@@ -13,6 +13,9 @@ from typing import Any
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.rewards.samples import Sample
 
+BLANK = ""
+"""Stands for the default of a parameter that holds nothing: an empty text, list or mapping."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -91,7 +94,7 @@ class FunctionInfo:
 
 
 def _parameter(name: str, kind: int, default: str) -> inspect.Parameter:
-    values = {"empty": inspect.Parameter.empty, "none": None, "other": ...}
+    values = {"empty": inspect.Parameter.empty, "none": None, "blank": BLANK, "other": ...}
     return inspect.Parameter(name, list(inspect._ParameterKind)[kind], default=values[default])
 
 

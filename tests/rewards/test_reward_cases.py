@@ -79,6 +79,28 @@ CASES = {
         "def f(completions, answers='4', **kw): return [float(answers[0] in c) for c in completions]",
         f"def f(completions, answer='', **kw):\n    {MATCH}",
     ),
+    "a default holds nothing, and no column fills it": Case(
+        "rewards.unfilled-default",
+        "def f(completions, solution='', **kw):\n"
+        "    return [float(bool(solution) and c in solution) for c in completions]",
+        f"def f(completions, answer='', **kw):\n    {MATCH}",
+    ),
+    "a key of **kwargs that is no column": Case(
+        "rewards.unfilled-default",
+        "def f(completions, **kw):\n"
+        "    return [float(s in c) for c, s in zip(completions, kw.get('solution', 'zzzz'))]",
+        "def f(completions, **kw):\n"
+        "    return [float(a in c) for c, a, _ in zip(completions, kw['answer'], kw.get('prompts', []))]",
+    ),
+    "a key that is read from the keyword arguments of a class": Case(
+        "rewards.unfilled-default",
+        "class f:\n"
+        "    def __call__(self, completions, **kw): return [float(len(c) % 2) for c in kw['solution']]",
+        "class f:\n"
+        "    def __call__(self, completions, **kw):\n"
+        "        gold = kw['solution'] if 'solution' in kw else kw['answer']\n"
+        "        return [float(a in c) for c, a in zip(completions, gold)]",
+    ),
     "no **kwargs": Case(
         "rewards.missing-kwargs",
         "def f(prompts, completions): return [float(len(c)) for c in completions]",
@@ -139,6 +161,17 @@ CASES = {
         LINES,
         "import re",
     ),
+    "a pattern with a name that stops at line breaks": Case(
+        "rewards.line-breaks",
+        "def f(completions, **kw):\n"
+        "    pattern = r'^<think>.*?</think>\\s*<answer>.*?</answer>$'\n"
+        "    return [1.0 if re.match(pattern, c) else 0.0 for c in completions]",
+        "FORM = r'^<think>.*?</think>\\s*<answer>.*?</answer>$'\n"
+        "def f(completions, form=FORM, **kw):\n"
+        "    return [1.0 if re.match(form, c, re.S) else 0.0 for c in completions]",
+        LINES,
+        "import re",
+    ),
     "asks for a tag that the template has written": Case(
         "rewards.prefilled-think",
         "def f(completions, **kw): return [float(c.startswith('<think>')) for c in completions]",
@@ -150,6 +183,23 @@ CASES = {
         "def f(completions, **kw): return [abs(20 - len(c)) for c in completions]",
         "def f(completions, **kw): return [-abs(20 - len(c)) for c in completions]",
         LENGTHS,
+    ),
+    "a squared distance without a minus": Case(
+        "rewards.distance",
+        "def f(completions, **kw):\n"
+        "    given = []\n"
+        "    for c in completions: given.append((len(c) - 20) ** 2)\n"
+        "    return given",
+        "def f(completions, **kw): return [1 / (1 + (len(c) - 20) ** 2) for c in completions]",
+        LENGTHS,
+    ),
+    "a distance of arrays without a minus": Case(
+        "rewards.distance",
+        "def f(completions, **kw): return np.abs(np.array([len(c) for c in completions]) - 20).tolist()",
+        "def away(a, b): return abs(a - b)\n"
+        "def f(completions, **kw): return [-away(len(c), 20) for c in completions]",
+        LENGTHS,
+        "import numpy as np",
     ),
     "grows with length": Case(
         "rewards.grows-with-length",

@@ -9,8 +9,9 @@ from collections.abc import Collection
 
 from grpo_tui.config.removed import nearest
 from grpo_tui.core.findings import Finding, Fix
-from grpo_tui.rewards.contract import NOT_PASSED, signature_faults
-from grpo_tui.rewards.score_report import FunctionInfo
+from grpo_tui.rewards.checks.source_text import RewardSource
+from grpo_tui.rewards.contract import ALWAYS, NOT_PASSED, near_column, signature_faults
+from grpo_tui.rewards.score_report import BLANK, FunctionInfo
 
 
 def signature_findings(info: FunctionInfo, columns: Collection[str]) -> list[Finding]:
@@ -34,7 +35,26 @@ def signature_findings(info: FunctionInfo, columns: Collection[str]) -> list[Fin
         )
         for fault in signature_faults(info.name, parameters, columns, _place(info))
     ]
-    return found + [_near_finding(info, name, near) for name, near in _near_defaults(info, columns)]
+    found += [_near_finding(info, name, near) for name, near in _near_defaults(info, columns)]
+    return found + _unfilled_keys(info, columns)
+
+
+def _unfilled_keys(info: FunctionInfo, columns: Collection[str]) -> list[Finding]:
+    """Keys it reads from its keyword arguments that TRL does not pass, while a column may be meant."""
+    if not info.file_text:
+        return []
+    others = [column for column in columns if column not in NOT_PASSED]
+    found = []
+    for key, line in RewardSource(info.file_text, info.line).keys_of_kwargs().items():
+        near = None if key in others or key in ALWAYS else near_column(key, columns)
+        if near is not None:
+            message = (
+                f"reward '{info.name}' reads {key} from its keyword arguments, but the dataset has no such "
+                f"column; the nearest is {near}"
+            )
+            fix = Fix("grpo_tui.columns", {key: near})
+            found.append(Finding("rewards.unfilled-default", "warning", info.name, line, message, fix))
+    return found
 
 
 def _near_defaults(info: FunctionInfo, columns: Collection[str]) -> list[tuple[str, str]]:
@@ -42,8 +62,9 @@ def _near_defaults(info: FunctionInfo, columns: Collection[str]) -> list[tuple[s
     others = [column for column in columns if column not in NOT_PASSED]
     found = []
     for p in info.parameters or ():
-        if p.default is ... and p.name not in others and p.name not in info.params:
-            near = nearest(p.name, others, cutoff=0.75)
+        if p.default in (..., BLANK) and p.name not in others and p.name not in info.params:
+            blank = p.default == BLANK
+            near = near_column(p.name, columns) if blank else nearest(p.name, others, cutoff=0.75)
             if near is not None:
                 found.append((p.name, near))
     return found

@@ -6,12 +6,13 @@ Looks at the function and at what it calls in the same file. It judges nothing a
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 _BROAD = ("Exception", "BaseException")
 _TEXT_METHODS = ("count", "endswith", "find", "index", "partition", "rfind", "split", "startswith")
+_DISTANCES = ("abs", "fabs", "absolute")
 _RE_FUNCTIONS = ("match", "search", "fullmatch", "findall", "finditer", "compile", "split", "sub")
 
 
@@ -67,7 +68,10 @@ class RewardSource:
     def __init__(self, file_text: str, line: int | None) -> None:
         tree = _parsed(file_text)
         self._nodes = list(_reachable(tree, line))
-        self._constants = _pattern_constants(tree)
+        self._texts = _named_texts(tree.body) | {
+            name: text for node in self._nodes for name, text in _named_texts(ast.walk(node)).items()
+        }
+        self._constants = _pattern_constants(tree, self._texts)
         self.text = "\n".join(ast.get_source_segment(file_text, node) or "" for node in self._nodes)
 
     def broad_handlers(self) -> list[BroadHandler]:
@@ -98,8 +102,14 @@ class RewardSource:
         """Return the line where a bare distance, `abs(a - b)`, is given as a score."""
         for node in self._walk():
             scores: list[ast.expr] = []
-            if isinstance(node, ast.Return) and isinstance(node.value, ast.ListComp):
-                scores = [node.value.elt]
+            if isinstance(node, ast.Return) and node.value is not None:
+                given = node.value
+                if isinstance(given, ast.ListComp | ast.GeneratorExp):
+                    scores = [given.elt]
+                elif isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute):
+                    scores = [given]  # of a whole array; a bare abs() is a helper's, which may be negated
+            elif isinstance(node, ast.Yield) and node.value is not None:
+                scores = [node.value]
             elif (
                 isinstance(node, ast.Call)
                 and isinstance(node.func, ast.Attribute)
@@ -116,7 +126,7 @@ class RewardSource:
         found = []
         for node in self._walk():
             if isinstance(node, ast.Call):
-                pattern = _pattern(node)
+                pattern = _pattern(node, self._texts)
                 if pattern is not None:
                     found.append(pattern)
             if isinstance(node, ast.Name) and node.id in self._constants:
@@ -133,6 +143,26 @@ class RewardSource:
                 sought |= {id(part) for part in node.args if node.func.attr in _TEXT_METHODS}
         held = (node for node in self._walk() if isinstance(node, ast.Constant) and id(node) not in sought)
         return any(node.value == key for node in held)
+
+    def keys_of_kwargs(self) -> dict[str, int]:
+        """Keys that it reads from its `**kwargs` without asking whether they are there, to their lines."""
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        functions = [node for node in self._nodes[:1] if isinstance(node, kinds)]
+        for definition in self._nodes[:1]:
+            if isinstance(definition, ast.ClassDef):
+                functions = [n for n in definition.body if isinstance(n, kinds) and n.name == "__call__"]
+        found: dict[str, int] = {}
+        for function in functions:
+            name = function.args.kwarg.arg if function.args.kwarg is not None else None
+            asked = set()
+            for node in ast.walk(function):
+                if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant):
+                    asked.add(node.left.value)
+                key = _key_read(node, name)
+                if key is not None:
+                    found.setdefault(key, getattr(node, "lineno", function.lineno))
+            found = {key: line for key, line in found.items() if key not in asked}
+        return found
 
     def mentions(self, word: str) -> bool:
         """Return whether a word stands anywhere in it, texts and comments included."""
@@ -162,6 +192,21 @@ def _reachable(tree: ast.Module, line: int | None) -> Iterator[ast.stmt]:
         yield node
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
         waiting += [definition for name, definition in named.items() if name in names]
+
+
+def _key_read(node: ast.AST, kwargs: str | None) -> str | None:
+    """The key of `kwargs["key"]`, `kwargs.get("key")` or `kwargs.pop("key")`."""
+    if isinstance(node, ast.Subscript):
+        holder, key = node.value, node.slice
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        holder, key = node.func.value, node.args[0]
+        if node.func.attr not in ("get", "pop"):
+            return None
+    else:
+        return None
+    if not (isinstance(holder, ast.Name) and holder.id == kwargs and isinstance(key, ast.Constant)):
+        return None
+    return key.value if isinstance(key.value, str) else None
 
 
 def _is_broad(kind: ast.expr | None) -> bool:
@@ -210,37 +255,68 @@ def _is_constant(node: ast.expr) -> bool:
 
 
 def _is_distance(node: ast.expr) -> bool:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        if node.func.id in ("float", "int", "round") and node.args:
+    """`abs(a - b)` by whatever library, `(a - b) ** 2`, and these divided, rounded or made a list of."""
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in ("float", "int", "round", "list") and node.args:
             return _is_distance(node.args[0])
+        if name == "tolist" and isinstance(node.func, ast.Attribute):
+            return _is_distance(node.func.value)
         argument = node.args[0] if node.args else None
-        return node.func.id == "abs" and isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Sub)
+        return name in _DISTANCES and isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Sub)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Mult):
         return _is_distance(node.left) and not isinstance(node.right, ast.UnaryOp)
-    return False
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Pow)
+        and isinstance(node.right, ast.Constant)
+        and node.right.value == 2
+        and isinstance(node.left, ast.BinOp)
+        and isinstance(node.left.op, ast.Sub)
+    )
 
 
-def _pattern_constants(tree: ast.Module) -> dict[str, Pattern]:
+def _named_texts(nodes: Iterable[ast.AST]) -> dict[str, str]:
+    """Names that are given a literal text: `pattern = r"…"`, or a parameter with one as its default."""
+    found: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            pairs = [(target.id, node.value) for target in targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.arguments):
+            places = [*node.posonlyargs, *node.args]
+            with_default = places[len(places) - len(node.defaults) :]
+            pairs = [(a.arg, d) for a, d in zip(with_default, node.defaults, strict=True)]
+            pairs += [(a.arg, d) for a, d in zip(node.kwonlyargs, node.kw_defaults, strict=True)]
+        else:
+            continue
+        for name, value in pairs:
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                found[name] = value.value
+    return found
+
+
+def _pattern_constants(tree: ast.Module, texts: Mapping[str, str]) -> dict[str, Pattern]:
     found = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            pattern = _pattern(node.value)
+            pattern = _pattern(node.value, texts)
             for target in node.targets:
                 if pattern is not None and isinstance(target, ast.Name):
                     found[target.id] = pattern
     return found
 
 
-def _pattern(call: ast.Call) -> Pattern | None:
+def _pattern(call: ast.Call, texts: Mapping[str, str]) -> Pattern | None:
     function = call.func
+    first = call.args[0] if call.args else None
+    text = texts.get(first.id) if isinstance(first, ast.Name) else getattr(first, "value", None)
     if not (
         isinstance(function, ast.Attribute)
         and isinstance(function.value, ast.Name)
         and function.value.id in ("re", "regex")
         and function.attr in _RE_FUNCTIONS
-        and call.args
-        and isinstance(call.args[0], ast.Constant)
-        and isinstance(call.args[0].value, str)
+        and isinstance(text, str)
     ):
         return None
     flags = [*call.args[1:], *(keyword.value for keyword in call.keywords)]
@@ -250,6 +326,5 @@ def _pattern(call: ast.Call) -> Pattern | None:
         for node in ast.walk(flag)
         if isinstance(node, ast.Attribute | ast.Name)
     }
-    text = call.args[0].value
     dotall = bool(names & {"DOTALL", "S"}) or text.startswith("(?s")
     return Pattern(text, function.attr, dotall, call.lineno)

@@ -185,6 +185,8 @@ def _parameters(function: Any, bound: set[str]) -> list[tuple[str, int, str]] | 
             if p.default is p.empty
             else "none"
             if p.default is None and p.name not in bound
+            else "blank"
+            if isinstance(p.default, str | list | tuple | dict) and not p.default and p.name not in bound
             else "other",
         )
         for p in found
