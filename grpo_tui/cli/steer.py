@@ -37,7 +37,8 @@ def steer(parsed: Any) -> int:
     try:
         command = mailbox.submit(kind, args)
     except OSError as error:
-        raise CommandError(f"{root}: cannot write a command here: {error.strerror}", REFUSED) from error
+        why = f"{root}: cannot write a command here: {error.strerror}{_by_signal(kind, look)}"
+        raise CommandError(why, REFUSED) from error
     outcome = mailbox.wait(command, parsed.wait)
     if outcome is None:
         print(
@@ -47,6 +48,14 @@ def steer(parsed: Any) -> int:
         )
         return TIMED_OUT
     return _report(parsed, kind, outcome)
+
+
+def _by_signal(kind: str, look: Status) -> str:
+    """How a run is ended that cannot be asked, as on a full disk."""
+    if kind not in ("stop", "stop_now") or not look.ranks:
+        return ""
+    pid = look.ranks[0].pid
+    return f"\n`kill {pid}` has it save and stop as well, `kill -9 {pid}` ends it at once"
 
 
 def _command(parsed: Any) -> tuple[str, dict[str, Any]]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from grpo_tui.cli.look import describe
+from grpo_tui.cli.main import main
 from grpo_tui.store.hardware import Gpu, GpuProcess, Hardware
 from grpo_tui.store.status import RankNow, Status
+from tests.processes.hostile import HostileRun, Weaver
 
 GIB = 1 << 30
 RANKS = (
@@ -54,3 +59,18 @@ def test_the_json_has_the_machine_and_the_gpu_of_each_rank() -> None:
         "reward_func": "extra",
     }  # fmt: skip
     assert Status("finished").to_json()["hardware"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [(("stop", "--now"), True), (("stop",), True), (("pause",), False)]
+)
+def test_a_run_that_cannot_be_asked_to_stop_is_ended_by_its_pid(
+    words: tuple[str, ...], told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = HostileRun(tmp_path / "run", Weaver(3))
+    run.folder.commands.touch()  # a file where the mailbox should be, as a full disk lets nothing be written
+    assert main([words[0], str(run.folder.root), *words[1:]]) == 3
+    run.close()
+    said = capsys.readouterr().err
+    assert "cannot write a command here: File exists" in said
+    assert (f"`kill -9 {run.pid}` ends it at once" in said) is told
