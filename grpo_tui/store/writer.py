@@ -136,7 +136,7 @@ class Writer:
             (
                 record.attempt,
                 record.started_at,
-                record.host,
+                clean(record.host),
                 record.pid,
                 record.resumed_from,
                 record.total_steps,
