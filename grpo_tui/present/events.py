@@ -20,16 +20,15 @@ MOST_EVENTS = 60
 MOST_COMMANDS = 5_000
 
 DONE = {
-    "pause": "paused",
-    "resume": "resumed",
-    "checkpoint": "checkpoint saved",
-    "stop": "stopping: finishes the step, saves, exits",
-    "stop_now": "stopped at once",
-    "abort_reward": "reward call aborted; its rewards are None",
-    "sample": "sampled",
-    "tokens": "tokens looked at",
-    "set": "set",
+    "pause": ("paused", ""),
+    "resume": ("resumed", ""),
+    "checkpoint": ("checkpoint saved", ""),
+    "stop": ("stopping", ": finishes the step, saves, exits"),
+    "stop_now": ("stopped at once", ""),
+    "abort_reward": ("reward call aborted", "; its rewards are None"),
+    "tokens": ("tokens looked at", ""),
 }
+"""What was done, and what stands behind who did it."""
 ASKED = {
     "pause": "pause asked",
     "resume": "resume asked",
@@ -114,12 +113,12 @@ def command_row(command: Command, outcome: Outcome | None, *, live: bool = True)
         name = ASKED.get(kind, one_line(kind)).removesuffix(" asked")
         reason = one_line(outcome.reason, 200) or "no reason was given"
         return EventRow(at, outcome.step, "✗", "bad", f"{name} refused: {reason}")
-    text = DONE.get(kind, one_line(kind))
+    text, more = DONE.get(kind, (one_line(kind), ""))
     if kind == "set":
         text = "set " + ", ".join(f"{one_line(n)} {setting(v)}" for n, v in command.args.items())
     elif kind == "sample":
         text = f"sampled {plural(len(sampled_texts(outcome)), 'completion')} of {_quoted(command)}"
-    return EventRow(at, outcome.step, "✓", "good", f"{text} by {one_line(command.by, 20)}")
+    return EventRow(at, outcome.step, "✓", "good", f"{text} by {one_line(command.by, 20)}{more}")
 
 
 def sampled_texts(outcome: Outcome) -> tuple[str, ...]:

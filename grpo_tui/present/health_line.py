@@ -99,8 +99,9 @@ def _reward_words(state: str, reward: Series) -> list[Span]:
         rows_so_far = plural(reward.count, "row")
         return [(f"● {rows_so_far} so far: too early to say whether the reward moves. ", "dim")]
     if moves == "flat":
-        spread = f"{fixed(_mean([r.value for r in reward.recent][-WINDOW:]))}"
-        return [("● Reward is flat", "attention"), (f", around {spread} in the last {WINDOW} rows. ", "dim")]
+        newest = [r.value for r in reward.recent][-WINDOW:]
+        around = f", around {fixed(_mean(newest))} in the last {plural(len(newest), 'row')}. "
+        return [("● Reward is flat", "attention"), (around, "dim")]
     sign, role = ("▲", "good") if moves == "rises" else ("▼", "bad")
     return [(f"{sign} Reward {moves}", role), (f" since step {_turned(reward, moves):,}. ", "text")]
 

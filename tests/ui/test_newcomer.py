@@ -10,6 +10,8 @@ import pytest
 from rich.cells import cell_len
 
 from grpo_tui.core import records as r
+from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.present.events import command_row
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.app import GrpoApp
@@ -212,3 +214,28 @@ async def test_the_open_run_is_listed_wherever_it_lies(tmp_path: Path) -> None:
         await pilot.press("1")
         await until(pilot, lambda: "1 run" in shown(app) and "enter opens it" in shown(app))
     run.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("abort_reward", "reward call aborted by ada; its rewards are None"),
+        ("stop", "stopping by ada: finishes the step, saves, exits"),
+        ("pause", "paused by ada"),
+    ],
+)
+def test_who_asked_stands_beside_what_was_done(kind: str, said: str) -> None:
+    command = Command("1", kind, {}, 0.0, by="ada")
+    assert command_row(command, Outcome(True, 9, "", {}, 1.0)).text == said
+
+
+@pytest.mark.parametrize("width", [30, 44, 80])
+def test_sentences_of_several_colours_read_as_one(width: int) -> None:
+    health = HealthLine()
+    parts = (("● Reward is flat", "attention"), (", around 0.95 in the last 10 rows. ", "dim"))
+    way = (("◼ Stopped at step 57. ", "strong"), ("`grpo-tui train outputs/demo --resume` goes on.", "dim"))
+    for state, spans in (("training", parts), ("stopped", way)):
+        health._view = view(state=state, health=spans)
+        text = " ".join("".join(words(line) for line in health.lines(width, 3)).split())
+        assert " ," not in text
+        assert text in ("".join(part for part, _ in spans).strip(), spans[0][0].strip())

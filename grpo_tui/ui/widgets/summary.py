@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+from rich.cells import cell_len
+
 from grpo_tui.core.text import shorten
 from grpo_tui.present.formatting import duration, fixed, percent, plural
 from grpo_tui.present.train_view import TrainView
@@ -117,11 +121,12 @@ class HealthLine(LinePane):
         if view.state in ("failed", "crashed"):
             return _cause_and_way(spans, width)
         shown: list[Span] = []
-        for sentence in _sentences(spans):
+        sentences = _sentences(spans)
+        for sentence in sentences:
             if not _fits(_wrapped([*shown, *sentence], width), 2 if view.state == "stopped" else 1, width):
                 break
             shown += sentence
-        return _wrapped(shown, width)
+        return _wrapped(shown, width) if shown else [[Span(" "), *(sentences[0] if sentences else ())]]
 
 
 def _sentences(spans: list[Span]) -> list[list[Span]]:
@@ -156,11 +161,11 @@ def _wrapped(spans: list[Span], width: int) -> list[Line]:
     """The words over as many lines as needed, at most three."""
     lines: list[list[Span]] = [[Span(" ")]]
     for span in spans:
-        for word in span.text.split(" "):
-            if not word:
-                continue
-            piece = Span(word + " ", span.role)
-            if width_of(lines[-1]) + width_of([Span(word)]) > width and len(lines) < 3 and len(lines[-1]) > 1:
+        for word in re.findall(r" *[^ ]+ *", span.text):
+            used = width_of(lines[-1]) + cell_len(word.rstrip())
+            between = lines[-1][-1].text.endswith(" ") or word.startswith(" ")
+            if used > width and between and len(lines) < 3 and len(lines[-1]) > 1:
                 lines.append([Span("   ")])
-            lines[-1].append(piece)
+                word = word.lstrip()
+            lines[-1].append(Span(word, span.role))
     return list(lines)
