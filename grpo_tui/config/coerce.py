@@ -203,9 +203,9 @@ def _coerce_list(info: FieldInfo, value: Any, list_kind: str, kinds: frozenset[s
     if isinstance(value, bool) and not value and info.choices and "none" in info.choices:
         return Coerced("none", f"{info.name} was {_said(value)}; read as 'none'")
     if not isinstance(value, list):
-        if "str" in kinds and isinstance(value, str) and _names_in(value, spaced=False) is None:
+        if "str" in kinds and isinstance(value, str) and names_in(value, spaced=False) is None:
             return Coerced(_one_of(info, value))
-        items = _names_in(value, spaced="str" not in kinds) or [value]
+        items = names_in(value, spaced="str" not in kinds) or [value]
         note = f"{info.name} was {_said(value)}; read as the list {_show(items)}"
         value = items
     numbers = item_kind == "float"
@@ -274,7 +274,7 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _names_in(value: Any, *, spaced: bool) -> list[Any] | None:
+def names_in(value: Any, *, spaced: bool) -> list[Any] | None:
     """The names that one text joins with commas, semicolons, brackets or blanks; None for a single one.
 
     Inside a regular expression, as `.*(q|v){1,2}`, a comma joins nothing.

@@ -15,6 +15,7 @@ from grpo_tui.config.batch import BATCH_KEYS, batch_findings
 from grpo_tui.config.packages import package_findings
 from grpo_tui.config.paths import LONGEST_HUB_NAME
 from grpo_tui.config.ranges import range_findings
+from grpo_tui.config.removed import SECTION
 from grpo_tui.config.section import Section
 from grpo_tui.config.trl_fields import FieldInfo
 from grpo_tui.config.yaml_lines import YamlDocument
@@ -50,6 +51,8 @@ def cross_findings(
     found = _model_findings(parts["ModelConfig"], document)
     found += _dataset_findings(parts, section, document)
     found += _reward_findings(parts, section, document)
+    if SECTION in explained:  # a section that is called otherwise: what is missing stands there
+        explained |= {"dataset_name", "reward_funcs"}
     found = [f for f in found if f.field not in explained]
     found += _unsupported_findings(grpo, document)
     found += range_findings(parts, section, document, fields)

@@ -150,7 +150,14 @@ def _weight_findings(
             path = ("grpo_tui", "rewards", index, "weight")
             places.append((".".join(map(str, path)), entry.weight, document.line(*path)))
     return [
-        Finding("config.range", "error", name, line, f"{name} must be finite; it is {_said(weight)}")
+        Finding(
+            "config.range",
+            "error",
+            name,
+            line,
+            f"{name} must be finite; it is {_said(weight)}",
+            Fix(name, [w if math.isfinite(w) else 1.0 for w in weights] if name == "reward_weights" else 1.0),
+        )
         for name, weight, line in places
         if not math.isfinite(weight)
     ]

@@ -199,6 +199,7 @@ class _Resolver:
         unknown = 0
         for key, value in self.document.values.items():
             if key == "grpo_tui":
+                self._old_numbers(("grpo_tui",), value)
                 continue
             if key == "env":
                 self._read_env(value)
@@ -286,6 +287,15 @@ class _Resolver:
                 item = number
             read[key] = self._nested(item, where) if isinstance(item, dict) else item
         return read
+
+    def _old_numbers(self, path: yaml_lines.Path, value: Any) -> None:
+        """Look at every number of a mapping or list."""
+        inner = (
+            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        )
+        for part, item in inner:
+            self._old_numbers((*path, part), item)
+        self._old_number(path, value)
 
     def _old_number(self, path: yaml_lines.Path, value: Any) -> None:
         """Tell of a number that YAML 1.1 reads otherwise than people do: 020 as 16, 1:30 as 90."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.paths import DATA_SUFFIXES, Places, split_file_source
@@ -129,12 +130,14 @@ class _SectionReader(SectionValues):
         self.refuse_unknown(("answer",), value, ("from", "kind", "to", "tag", "pattern"))
         kind = value.get("kind")
         if kind not in ANSWER_KINDS:
-            near = difflib.get_close_matches(str(kind), ANSWER_KINDS, n=1, cutoff=0.4)
+            near = difflib.get_close_matches(str(kind).lower(), ANSWER_KINDS, n=1, cutoff=0.4)
+            short = isinstance(self.written(("answer",)), str)
+            key = "grpo_tui.answer" if short else "grpo_tui.answer.kind"
             self.error(
                 "section.choice",
                 ("answer", "kind"),
                 f"grpo_tui.answer.kind is {kind!r}; it knows {', '.join(ANSWER_KINDS)}",
-                Fix("grpo_tui.answer.kind", near[0]) if near else None,
+                Fix(key, near[0]) if near else Fix("grpo_tui.answer", None),
             )
             return None
         pattern = self.text(("answer", "pattern"), value.get("pattern"))
@@ -152,12 +155,14 @@ class _SectionReader(SectionValues):
     def is_pattern(self, pattern: str | None) -> bool:
         path = ("answer", "pattern")
         if not pattern:
-            self.error("section.missing", path, "grpo_tui.answer.kind is regex, which needs a pattern")
+            message = "grpo_tui.answer.kind is regex, which needs a pattern"
+            self.error("section.missing", path, message, Fix("grpo_tui.answer", None))
             return False
         try:
             re.compile(pattern)
         except re.error as problem:
-            self.error("section.type", path, f"grpo_tui.answer.pattern is no regular expression: {problem}")
+            message = f"grpo_tui.answer.pattern is no regular expression: {problem}"
+            self.error("section.type", path, message, Fix("grpo_tui.answer", None))
             return False
         return True
 
@@ -176,7 +181,7 @@ class _SectionReader(SectionValues):
                 f"{dotted(path)} must be a csv, tsv, jsonl, json or parquet file, or file.py:function; it "
                 f"is '{name}'. "
                 "A dataset of the Hub stands in dataset_name, at the left margin",
-                Fix("dataset_name", name),
+                Fix("dataset_name", name) if not Path(name).suffix or name.count("/") == 1 else None,
             )
             return None
         return str(self.file(path, name))
@@ -200,6 +205,11 @@ class _SectionReader(SectionValues):
                 "section.conflict",
                 (*path, "min_prompt_tokens"),
                 f"grpo_tui.filters keeps no row: min_prompt_tokens {least} is above max_prompt_tokens {most}",
+                Fix("grpo_tui.filters.min_prompt_tokens", None),
+            )
+        if most == 0:
+            self.error(
+                "section.range", (*path, "max_prompt_tokens"), f"{dotted(path)} keeps no row with 0 tokens"
             )
         nulls = value.get("drop_null")
         columns: tuple[str, ...] = ()

@@ -9,8 +9,9 @@ from typing import Any
 from grpo_tui.config.coerce import numbers_in_text
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.section import RewardEntry
+from grpo_tui.config.section_meant import REWARD_ALIASES
 from grpo_tui.config.section_values import ROOT, KeyPath, SectionValues, dotted
-from grpo_tui.core.findings import Finding
+from grpo_tui.core.findings import Finding, Fix
 
 
 def read_rewards(values: SectionValues, value: Any) -> tuple[RewardEntry, ...]:
@@ -22,9 +23,12 @@ def read_rewards(values: SectionValues, value: Any) -> tuple[RewardEntry, ...]:
             "section.type", ("rewards",), "grpo_tui.rewards must be a list of {name, source, weight, params}"
         )
         return ()
-    entries = [entry for index, item in enumerate(value) if (entry := _reward(values, index, item))]
+    read = [(index, _reward(values, index, item)) for index, item in enumerate(value)]
+    entries = [entry for _, entry in read if entry is not None]
     seen: dict[str, RewardEntry] = {}
-    for entry in entries:
+    for index, entry in read:
+        if entry is None:
+            continue
         if entry.name in seen:
             line = f" (the other on line {seen[entry.name].line})" if seen[entry.name].line else ""
             values.findings.append(
@@ -35,10 +39,20 @@ def read_rewards(values: SectionValues, value: Any) -> tuple[RewardEntry, ...]:
                     entry.line,
                     f"two rewards are called {entry.name}{line}; their metrics would share one name. "
                     "Rename one",
+                    _renamed(index, value[index], entry.name, [e.name for e in entries]),
                 )
             )
         seen[entry.name] = entry
     return tuple(entries)
+
+
+def _renamed(index: int, item: Any, name: str, taken: list[str]) -> Fix:
+    """The second of two rewards of one name under a name of its own."""
+    free = next(f"{name}_{n}" for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
+    key = f"{ROOT}.rewards.{index}"
+    if isinstance(item, str):
+        return Fix(key, {"name": free, "source": item})
+    return Fix(f"{key}.name", free)
 
 
 def _reward(values: SectionValues, index: int, item: Any) -> RewardEntry | None:
@@ -48,9 +62,11 @@ def _reward(values: SectionValues, index: int, item: Any) -> RewardEntry | None:
     if not isinstance(item, dict):
         values.error("section.type", path, f"{dotted(path)} must be a mapping with source; it is {item!r}")
         return None
-    values.refuse_unknown(path, item, ("name", "source", "weight", "params"))
+    values.refuse_unknown(path, item, ("name", "source", "weight", "params"), REWARD_ALIASES)
     name = values.text((*path, "name"), item.get("name"))
     source = values.text((*path, "source"), item.get("source")) or name
+    if not source and any(REWARD_ALIASES.get(str(key)) == "source" for key in item):
+        return None  # told already, with its fix
     if not source:
         values.error(
             "section.missing",

@@ -13,11 +13,11 @@ from typing import Any
 
 from grpo_tui.config.coerce import kind_of, numbers_in_text
 from grpo_tui.config.paths import Places
+from grpo_tui.config.section_meant import ROOT, section_fix
+from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.core.text import one_line
-
-ROOT = "grpo_tui"
 
 KeyPath = Sequence[str | int]
 
@@ -41,22 +41,61 @@ class SectionValues:
         self.places = places
         self.findings: list[Finding] = []
 
+    def written(self, path: KeyPath) -> Any:
+        """Return what stands at a key of the section; None where nothing does."""
+        value: Any = self.document.values.get(ROOT)
+        for part in path:
+            holds = isinstance(value, dict) or (isinstance(value, list) and isinstance(part, int))
+            try:
+                value = value[part] if holds else None
+            except (KeyError, IndexError):
+                return None
+        return value
+
     def line(self, path: KeyPath) -> int | None:
         """Return the line of a key of the section."""
         return self.document.line(ROOT, *path)
 
     def error(self, rule: str, path: KeyPath, message: str, fix: Fix | None = None) -> None:
-        """Add an error."""
+        """Add an error; where a value does not fit and no fix is given, what was meant is offered."""
+        if fix is None and rule in ("section.type", "section.range", "section.choice"):
+            fix = section_fix(path, self.written(path))
         self.findings.append(Finding(rule, "error", dotted(path), self.line(path), message, fix))
 
     def info(self, path: KeyPath, message: str) -> None:
         """Say that a value was read otherwise than it was written."""
         self.findings.append(Finding("config.coerced", "info", dotted(path), self.line(path), message))
 
-    def refuse_unknown(self, path: KeyPath, value: Mapping[str, Any], known: Sequence[str]) -> None:
-        """Add an error for each key that is none of `known`, with the nearest."""
+    def refuse_unknown(
+        self,
+        path: KeyPath,
+        value: Mapping[str, Any],
+        known: Sequence[str],
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add an error for each key that is none of `known`, with the nearest, or the place of a key of TRL.
+
+        Args:
+            path: the mapping.
+            value: what stands there.
+            known: its keys.
+            aliases: what people call them.
+        """
         for key in value:
             if key in known:
+                continue
+            if not path and key in load_fields():
+                message = f"{key} is a key of TRL: it stands at the left margin, not under grpo_tui"
+                there = key in self.document.values
+                fix = Fix(dotted((key,)), None) if there else Fix(str(key), value[key])
+                self.error("section.unknown-key", (key,), message, fix)
+                continue
+            meant = (aliases or {}).get(str(key))
+            if meant is not None and meant not in value:
+                message = f"{dotted(path)} has no key {key}; it is called {meant}"
+                self.error(
+                    "section.unknown-key", (*path, key), message, Fix(dotted((*path, meant)), value[key])
+                )
                 continue
             near = difflib.get_close_matches(str(key).replace("-", "_").lower(), known, n=1, cutoff=0.5)
             hint = f"Did you mean {near[0]}?" if near else f"It knows {', '.join(known)}"
@@ -134,5 +173,13 @@ class SectionValues:
                 "section.missing-file",
                 path,
                 f"{dotted(path)}: there is no file {one_line(str(found), 200)}{hint}",
+                self._near_file(path, name, near[0]) if near else None,
             )
         return found
+
+    def _near_file(self, path: KeyPath, name: str, near: str) -> Fix | None:
+        """The same value with the name of a file that is there."""
+        written = self.written(path)
+        if isinstance(written, str) and written.count(name) == 1:
+            return Fix(dotted(path), written.replace(name, str(Path(name).with_name(near))))
+        return None

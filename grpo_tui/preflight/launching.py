@@ -22,9 +22,21 @@ def launch_findings(settings: Settings, launcher: Sequence[str], machine: Machin
         launcher: words such as `accelerate launch --num_processes 2`; none for a single process.
         machine: the GPUs that are visible.
     """
-    if launcher:
-        return list(_words(settings, launcher))
-    return list(_alone(settings, machine))
+    found = list(_chosen(settings, machine))
+    return found + list(_words(settings, launcher) if launcher else _alone(settings, machine))
+
+
+def _chosen(s: Settings, machine: Machine) -> Iterator[Finding]:
+    """GPUs that the config names and this machine does not have."""
+    if not machine.gpus or "CUDA_VISIBLE_DEVICES" in machine.environment:
+        return  # without any that is told elsewhere; with a choice made outside the numbers mean others
+    there = [str(gpu.index) for gpu in machine.gpus]
+    gone = [name for name in s.section.gpus if name.isdigit() and name not in there]
+    if gone:
+        field = "grpo_tui.gpus"
+        left = [int(name) for name in s.section.gpus if name in there]
+        message = f"{field} names {', '.join(gone)}, and this machine has {', '.join(there)}"
+        yield s.finding("launch.no-such-gpu", "error", field, message, (field, left or None))
 
 
 def _words(s: Settings, launcher: Sequence[str]) -> Iterator[Finding]:

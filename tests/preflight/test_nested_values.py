@@ -95,11 +95,22 @@ SOUND = [
 ]
 
 
-def looked(folder: Path, body: str) -> tuple[Draft, Preflight]:
+@pytest.mark.parametrize(
+    ("gpus", "meant"), [("7", None), ("[0, 3]", [0])], ids=["one that is not there", "one of two"]
+)
+def test_a_gpu_that_is_not_there_is_told(gpus: str, meant: object, tmp_path: Path) -> None:
+    draft, seen = looked(tmp_path, "", f"  gpus: {gpus}\n")
+    (found,) = [f for f in seen.findings if f.severity == "error"]
+    assert (found.id, found.field) == ("launch.no-such-gpu", "grpo_tui.gpus")
+    draft.apply(found)
+    assert draft.get("grpo_tui.gpus") == meant
+
+
+def looked(folder: Path, body: str, section: str = "") -> tuple[Draft, Preflight]:
     (folder / "rows.jsonl").write_text('{"prompt": "q", "solution": "1"}\n' * 40)
     file = folder / "c.yaml"
     if not file.exists():
-        file.write_text(f"{HEAD}{body}\n{TAIL}")
+        file.write_text(f"{HEAD}{body}\n{TAIL}{section}")
     start = Start(root=folder / "run")
     return Draft.open(file), check(Source(file), start, parts=QUICK, machine=machine(A100))
 
