@@ -327,6 +327,13 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
     from grpo_tui.cli.headless import follow
 
     folder = start.folder
+    try:
+        str(folder.root).encode()
+    except UnicodeEncodeError:
+        raise CommandError(
+            f"{folder.root}: the name is no UTF-8, and no checkpoint can be written there; choose another "
+            "folder with --run-dir"
+        ) from None
     _announce(start)
     try:
         known = _last_row(folder)

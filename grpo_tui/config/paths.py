@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-_FILE_SOURCE = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_][\w.]*)")
+_FILE_SOURCE = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_][\w.]*)", re.DOTALL)
 DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 LONGEST_HUB_NAME = 193
 """`owner/name`, 96 characters each at most."""

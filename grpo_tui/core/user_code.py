@@ -10,6 +10,7 @@ import difflib
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -43,7 +44,7 @@ def load_from_file(path: str | Path, name: str) -> Any:
         source = file.read_bytes()
     except OSError as error:
         raise UserCodeError(f"cannot be read: {error.strerror}", str(file)) from error
-    digest = hashlib.sha256(str(file).encode() + b"\0" + source).hexdigest()[:12]
+    digest = hashlib.sha256(os.fsencode(file) + b"\0" + source).hexdigest()[:12]
     module_name = f"grpo_tui_file_{digest}_{file.stem}"
     module = sys.modules.get(module_name)
     if module is None:

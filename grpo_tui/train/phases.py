@@ -5,6 +5,7 @@ Knows nothing of TRL; the hooks say when a phase begins.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from grpo_tui.store.live import RankFile
 REMEMBERED = 50
 """Stretches of each phase that its usual duration is told from."""
 KNOWN_FROM = 3
+BROKE_IN = "_grpo_tui_phase"
+"""Attribute of an exception: the innermost phase it was raised in, which the clock has left when it is told."""
 
 
 class PhaseClock:
@@ -69,6 +72,11 @@ class PhaseClock:
         self.enter(phase)
         try:
             yield
+        except BaseException as error:
+            if not hasattr(error, BROKE_IN):
+                with contextlib.suppress(AttributeError, TypeError):  # a class of its own may take none
+                    setattr(error, BROKE_IN, phase)
+            raise
         finally:
             self.enter(before)
 

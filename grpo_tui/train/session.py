@@ -32,7 +32,7 @@ from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spool import SpoolRecorder
 from grpo_tui.train.failure import describe, of_ours
 from grpo_tui.train.gpu import gpu_of
-from grpo_tui.train.phases import PhaseClock
+from grpo_tui.train.phases import BROKE_IN, PhaseClock
 from grpo_tui.train.ranks import Ranks, own_rank, world_size
 
 RESCUED = ".rescued"
@@ -175,7 +175,8 @@ class Session:
         """End the attempt as failed, with the cause a person should read first."""
         desk = getattr(self, "desk", None)
         function, sample = (desk.failed_function, desk.failed_sample) if desk is not None else (None, "")
-        described = describe(error, self.phases.phase, function, sample)
+        phase = getattr(error, BROKE_IN, self.phases.phase)
+        described = describe(error, phase, function, sample)
         if function is None and not of_ours(error):
             described["cause"] += self._if_damaged()
         if self.rank:

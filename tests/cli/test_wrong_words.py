@@ -102,3 +102,18 @@ def test_a_setting_given_twice_is_asked_about(
 ) -> None:
     (tmp_path / "run.db").touch()
     assert "is given twice; which value is meant?" in _said(capsys, "set", tmp_path, *change)
+
+
+def test_a_run_folder_that_no_checkpoint_can_be_written_into_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    said = _said(capsys, "train", DEMO_CONFIG, "--quick-check", "--detach", "--run-dir", tmp_path / "\udcff")
+    assert "the name is no UTF-8, and no checkpoint can be written there" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [("status", ""), ("train", DEMO_CONFIG, "--run-dir", "")])
+def test_a_name_that_is_empty_names_nothing(
+    words: tuple[object, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "the name is empty" in _said(capsys, *words)

@@ -37,3 +37,19 @@ def test_the_usual_duration_of_a_phase_passes_over_rests_and_a_call_that_hung(
     assert clock.usual_s("generate") == 10.0
     assert clock.usual_s("update") == 4.0
     assert clock.usual_s("save") is None
+
+
+def test_an_exception_carries_the_innermost_phase_it_was_raised_in(tmp_path: Path) -> None:
+    file = RankFile(tmp_path / "rank-0.json", os.getpid())
+    clock = PhaseClock(file, lambda record: None, 1)
+    clock.enter("update")
+
+    def save() -> None:
+        with clock.during("eval"), clock.during("save"):
+            raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone") as caught:
+        save()
+    file.close()
+    assert getattr(caught.value, phases.BROKE_IN) == "save"
+    assert clock.phase == "update", "who goes on after it is where it was"
