@@ -19,7 +19,7 @@ REMEMBERED = 50
 """Stretches of each phase that its usual duration is told from."""
 KNOWN_FROM = 3
 BROKE_IN = "_grpo_tui_phase"
-"""Attribute of an exception: the innermost phase it was raised in, which the clock has left when it is told."""
+"""Attribute of an exception: the innermost phase it was raised in, for the clock is past it then."""
 
 
 class PhaseClock:
