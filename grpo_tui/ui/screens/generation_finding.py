@@ -176,11 +176,7 @@ class Finding(Shell):
                 self._screen.app.notify(one_line(note, 300), severity="warning", markup=False)
         self.found, self._groups, state.trouble, state.unread = found, groups, found.trouble, ""
         table.measure(totals)
-        view = self.shell.view
-        none = view.no_groups if view is not None else "No completion was recorded."
-        told = f"Nothing is found by this query{': ' if found.hint else ''}{one_line(found.hint, 200)}."
-        nothing = told if found.of else none
-        table.waits = [(), [Span(f"   {nothing}", "dim")]]
+        self.say_why_empty()
         keys = self._keys()
         go_to = None if self._goes_to is None else self._line_of(self._goes_to)
         if go_to is None and followed and len(keys):
@@ -189,6 +185,17 @@ class Finding(Shell):
         table.show(keys, of_completions=self._as_completions, go_to=go_to)
         self._show_state()
         self.show_chosen()
+
+    def say_why_empty(self) -> None:
+        """Say why the list is empty, by the newest view; a search may end before the first one comes."""
+        state, table = self._screen.query_one(QueryState), self._screen.query_one(GroupTable)
+        if state.trouble or state.unread:
+            return
+        view = self.shell.view
+        none = view.no_groups if view is not None else "No completion was recorded."
+        hint = one_line(self.found.hint, 200)
+        told = f"Nothing is found by this query{': ' if hint else ''}{hint}."
+        table.waits = [(), [Span(f"   {told if self.found.of else none}", "dim")]]
 
     def _keys(self) -> Sequence[int]:
         return self.found.ids if self._as_completions else self._groups
