@@ -319,7 +319,8 @@ async def _inside_loop(function: Callable[..., Any], args: Any, kwargs: Any) -> 
     try:
         return await function(*args, **kwargs)
     except (SystemExit, KeyboardInterrupt) as error:
-        raise RuntimeError(f"it raised {error!r}, which would end the process") from error
+        ended = RuntimeError(f"it raised {error!r}, which would end the process")
+        raise ended.with_traceback(error.__traceback__) from error
 
 
 def is_async(function: Any) -> bool:

@@ -192,8 +192,9 @@ def test_an_async_reward_that_would_end_the_loop_fails_the_run(error: BaseExcept
     future = asyncio.run_coroutine_threadsafe(
         trainer.reward_funcs[0](prompts=["p"], completions=CHAT[:1]), loop
     )
-    with pytest.raises(RuntimeError, match=type(error).__name__):
+    with pytest.raises(RuntimeError, match=type(error).__name__) as raised:
         future.result(20)
+    assert raised.traceback[-1].name == "judge", "the place of a person's own code is told"
     assert desk.failed_function == "judge"
     assert [call.outcome for call in _calls(records)] == ["error"]
     loop.call_soon_threadsafe(loop.stop)
