@@ -369,6 +369,14 @@ async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch:
         await until(pilot, lambda: "changed since the check" in shown(app) and "1 error" not in shown(app))
 
 
+async def test_why_a_text_cannot_be_read_stands_beside_the_form() -> None:
+    app = app_with(config_file("num_generations: 8\nreward_funcs: [x\n"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "not readable line" in shown(app))
+        await until(pilot, lambda: "✗ line 2: not readable as YAML" in shown(app))
+        assert "; tab goes to the text" in " ".join(shown(app).split())
+
+
 async def test_the_text_as_it_stands_is_exported_as_a_script() -> None:
     app = app_with(config_file())
     async with app.run_test(size=SIZE) as pilot:

@@ -14,6 +14,7 @@ from textual.css.query import QueryType
 from textual.widget import Widget
 from textual.widgets import Input
 
+from grpo_tui.core.text import one_line
 from grpo_tui.present.config_view import FieldRow, GroupRow, form_rows, notes
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.config_messages import ConfigEvaluated
@@ -135,7 +136,9 @@ class ConfigScreen(ConfigStart):
 
     def show_chosen(self, refusal: str = "") -> None:
         """Help for the field under the cursor, in the form or in the text."""
-        name = self.chosen_name()
+        name, view = self.chosen_name(), self.view
+        if view is not None and view.broken is not None:
+            refusal = f"{one_line(view.broken.words(), 200)}; tab goes to the text"
         self.query_one(HelpStrip).show(self.help_of(name) if name is not None else None, refusal)
         self.tell_keys()
 
