@@ -6,6 +6,7 @@ here, on this machine or at all. It knows the values, not the data or the model.
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 from grpo_tui.config.batch import BATCH_KEYS, batch_findings
 from grpo_tui.config.packages import package_findings
-from grpo_tui.config.paths import LONGEST_HUB_NAME
+from grpo_tui.config.paths import DATA_SUFFIXES, LONGEST_HUB_NAME
 from grpo_tui.config.ranges import range_findings
 from grpo_tui.config.removed import SECTION
 from grpo_tui.config.section import Section
@@ -144,6 +145,8 @@ def _dataset_findings(parts: Parts, section: Section, document: YamlDocument) ->
                 "parquet file, or file.py:function)",
             )
         )
+    elif name and not mixture and _is_no_file(str(name)):
+        found.append(_no_such_file(str(name), document))
     elif name and mixture:
         found.append(
             Finding(
@@ -167,6 +170,23 @@ def _dataset_findings(parts: Parts, section: Section, document: YamlDocument) ->
             )
         )
     return found
+
+
+def _is_no_file(name: str) -> bool:
+    """Whether a name is that of a data file, which no dataset of the Hub has, and is not there."""
+    local = "/" not in name or name.startswith(("/", "./", "../", "~"))
+    return local and name.lower().endswith(DATA_SUFFIXES) and not os.path.exists(Path(name).expanduser())
+
+
+def _no_such_file(name: str, document: YamlDocument) -> Finding:
+    folder = Path(name).expanduser().absolute().parent
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    near = difflib.get_close_matches(Path(name).name, names, n=1)
+    hint = f". Did you mean {near[0]}?" if near else ""
+    message = f"dataset_name: there is no file {one_line(str(folder / Path(name).name), 200)}{hint}"
+    fix = Fix("dataset_name", str(Path(name).with_name(near[0]))) if near else None
+    line = document.line("dataset_name")
+    return Finding("config.missing-dataset", "error", "dataset_name", line, message, fix)
 
 
 def _reward_findings(parts: Parts, section: Section, document: YamlDocument) -> list[Finding]:

@@ -170,6 +170,12 @@ class _SectionReader(SectionValues):
         name = self.text(path, value)
         if name is None:
             return None
+        if "://" in name:
+            message = (
+                f"{dotted(path)} is an address; fetch the file and name it, or set dataset_name to a Hub name"
+            )
+            self.error("section.address", path, message)
+            return None
         source = split_file_source(name)
         if source is not None:
             found = self.file(path, source[0])

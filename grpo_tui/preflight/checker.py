@@ -160,7 +160,8 @@ class Checker:
         except CheckCancelledError:
             raise
         except CheckerError as error:
-            failed = Finding("checker.failed", "error", None, None, str(error))
+            field = judged.data_key if "dataset" in self._at or " rows" in self._at else None
+            failed = judged.found("checker.failed", "error", field, str(error))
             return Checked(facts, tuple(errors_first([failed, *judge(facts, judged, rewards)])), True)
         return Checked(facts, judge(facts, judged, rewards), True)
 

@@ -103,6 +103,25 @@ def test_the_list_of_rewards_is_put_right_by_its_fix(body: str, tmp_path: Path) 
     assert draft.get("grpo_tui.rewards") == ENTRIES[body]
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("row.jsonl", "rows.jsonl"), ("./rows.json", "rows.jsonl"), ("elsewhere.csv", None)]
+)
+def test_a_data_file_that_is_not_there_is_no_dataset_of_the_hub(
+    name: str, meant: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    draft = opened(tmp_path, f"{HEAD}dataset_name: {name}\ngrpo_tui:\n{REWARDS}")
+    (found,) = errors_of(draft.findings)
+    assert (found.id, found.field, found.line) == ("config.missing-dataset", "dataset_name", 4)
+    assert (found.fix.value if found.fix is not None else None) == meant
+
+
+def test_an_address_is_no_data_file(tmp_path: Path) -> None:
+    draft = opened(tmp_path, f"{HEAD}grpo_tui:\n  dataset: https://a.example/rows.jsonl\n{REWARDS}")
+    (found,) = errors_of(draft.findings)
+    assert (found.id, found.field) == ("section.address", "grpo_tui.dataset")
+
+
 @pytest.mark.parametrize("name", ["grpo-tui", "grpotui", "Grpo_Tui", "grpo tui"])
 def test_the_section_under_another_name_is_one_error_alone(name: str, tmp_path: Path) -> None:
     draft = opened(tmp_path, f"{HEAD}{SECTION}{REWARDS}".replace("grpo_tui:", f"{name}:", 1))
