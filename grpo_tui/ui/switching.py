@@ -6,6 +6,7 @@ Knows how Textual puts screens up, not what is on them.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any, cast
 
 from textual import on
@@ -89,6 +90,19 @@ class KeepsStyles(MessagePump):
         if ground == self._styled_by:
             event.refresh_styles = False
         self._styled_by = ground
+
+    def set_state(self, states: Mapping[str, bool], parts: str) -> None:
+        """Set classes of the screen, and style the parts that depend on them.
+
+        Args:
+            states: Classes, and whether the screen has them.
+            parts: Selects every part whose styles name one of them; Textual would style all parts anew.
+        """
+        screen = cast("Screen[Any]", self)
+        if any(screen.has_class(name) != on for name, on in states.items()):
+            screen.update_classes(states, update=False)
+            for part in screen.query(parts):
+                screen.app.stylesheet.apply(part)
 
     def _screen_resized(self, size: Size) -> None:
         """Lay out again only for another size; what else asks for it is laid out with the next picture."""

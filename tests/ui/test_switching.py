@@ -12,6 +12,7 @@ from textual.renderables.background_screen import BackgroundScreen
 from grpo_tui.ui.screens.train import TrainScreen
 from grpo_tui.ui.theme import NAMES
 from grpo_tui.ui.tint import Tint
+from grpo_tui.ui.widgets.footer import Footer
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import RecordedRun
 
@@ -188,3 +189,25 @@ async def test_a_move_of_the_focus_paints_what_it_concerns(run: RecordedRun) -> 
         await visited(pilot, "tab", "shift+tab", "shift+tab")
         assert not painted
         assert "▸ reward" not in shown(app)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_what_depends_on_a_state_is_styled_by_it(
+    size: tuple[int, int], run: RecordedRun, styled: list[str]
+) -> None:
+    """As it would be if all was styled anew."""
+    app = app_on(run.folder.root)
+    async with app.run_test(size=size) as pilot:
+        await opened(pilot)
+
+        def rules() -> list[dict[str, Any]]:
+            return [dict(w.styles.base.get_rules()) for w in (app.screen, *app.screen.query("*"))]
+
+        for key in ("e", "l", "z", "e", "g", "g", "5", "z", "enter", "z", "escape", "4"):
+            styled.clear()
+            await visited(pilot, key)
+            whole = styled.count(str(app.screen.query_one(Footer)))
+            kept = rules()
+            app.screen.update_node_styles()
+            assert kept == rules(), key
+            assert not (whole and key in "egz")

@@ -45,6 +45,8 @@ NO_RUN: list[Line] = [
 ]  # fmt: skip
 PLACEHOLDER = '/ finds   reward<0.2 and tokens>400   truncated   zero_std   text ~ "wait"   step 40..60'
 PARTS = ("list", "card", "reader")
+SIZED = "#found-part, #card-part, #card-heading, #card-table, #reader-heading, #reader"
+"""What one part over the whole pane hides or stretches."""
 
 
 class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
@@ -112,6 +114,10 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
         self._name_keys()
         self._take_names(view)
         self.read_again()
+        table = self.query_one(GroupTable)
+        if self._folder is not None and not table.count and not self.query_one(QueryState).searching:
+            self.say_why_empty()
+            table.changed()
         newest = max((group.id for group in view.groups), default=0) if view is not None else 0
         if newest > self.newest:
             self.newest = newest
@@ -356,14 +362,15 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
     def action_generations_large(self) -> None:
         """The part with the focus over the whole pane, or as before."""
         self._large = not self._large
-        for name in PARTS:
-            self.set_class(self._large and name == self.part, f"-only-{name}")
+        self._show_only(self.part if self._large else "")
+
+    def _show_only(self, part: str) -> None:
+        self.set_state({f"-only-{name}": name == part for name in PARTS}, SIZED)
 
     def on_descendant_focus(self) -> None:
         """Other keys matter."""
         if self._large:
-            for name in PARTS:
-                self.set_class(name == self.part, f"-only-{name}")
+            self._show_only(self.part)
         self._name_keys()
 
     def _name_keys(self) -> None:

@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.store.layout import RunFolder
+    from grpo_tui.ui.switching import KeepsStyles
 
 PARTS = ("groups", "log", "event-list", "before-after")
+SIZED = "#charts, #health-line, #functions, #events, #now"
+"""What gives way to the answers before and after, and to a part over the whole pane."""
 
 
 class LowerParts(Shell):
@@ -64,8 +67,9 @@ class LowerParts(Shell):
         wanted = self._part_wanted or ("before-after" if ready else "groups")
         if wanted == "before-after" and not ready:
             wanted = "groups"
-        screen.set_class(wanted == "before-after", "-after")
-        screen.set_class(self._large, "-large")
+        cast("KeepsStyles", screen).set_state(
+            {"-after": wanted == "before-after", "-large": self._large}, SIZED
+        )
         focused = isinstance(screen.focused, LineScroll) or screen.focused is None
         turned = not screen.query_one(f"#{wanted}").display
         for name in PARTS:
