@@ -18,6 +18,7 @@ from grpo_tui.cli.plain import terminal_width
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config.plan.memory_plan import WORDS
 from grpo_tui.config.trl_fields import FieldsUnavailableError
+from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.preflight.report import PARTS, ChecklistItem, Preflight
@@ -164,9 +165,7 @@ def _fix_words(finding: Finding, arrow: str = "; ") -> str:
         return ""
     if finding.fix.value is None:
         return f"{arrow}remove {one_line(finding.fix.field, 80)}"
-    value = finding.fix.value
-    word = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return f"{arrow}{one_line(finding.fix.field, 80)}: {one_line(word, 120)}"
+    return f"{arrow}{one_line(finding.fix.field, 80)}: {one_line(inline(finding.fix.value), 120)}"
 
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from grpo_tui.config.paths import run_root
 from grpo_tui.config.section import Section
+from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.text import safe
 
@@ -37,9 +38,7 @@ def describe(finding: Finding, path: Path | None) -> str:
     text = f"{place}: {finding.message}"
     if finding.fix is not None:
         value = finding.fix.value
-        change = (
-            f"remove {finding.fix.field}" if value is None else f"{finding.fix.field}: {_yaml_word(value)}"
-        )
+        change = f"remove {finding.fix.field}" if value is None else f"{finding.fix.field}: {inline(value)}"
         text += f"\n  fix: {change}"
     return safe(text)  # keys and values come from a file, and may hold what a terminal would obey
 
@@ -174,11 +173,3 @@ def _redacted(value: Any) -> Any:
 def _is_secret(key: str, value: Any) -> bool:
     words = key.lower().split("_")
     return isinstance(value, str) and bool(value) and any(word in _SECRET_WORDS for word in words)
-
-
-def _yaml_word(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float) and "e" in repr(value) and "." not in repr(value):
-        return repr(value).replace("e", ".0e")  # without the dot YAML 1.1 reads it as text
-    return json.dumps(value, default=str)

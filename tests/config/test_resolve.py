@@ -132,7 +132,7 @@ def test_the_error_reads_as_a_line_with_file_and_place_and_a_fix(tmp_path) -> No
         load_config(write(tmp_path, GOOD + "learning_rte: 1.0e-5\n"))
     assert str(caught.value) == (
         "run.yaml:4: learning_rte is no key of TRL or grpo_tui. Did you mean learning_rate?\n"
-        "  fix: learning_rate: 1.0e-05"
+        "  fix: learning_rate: 1.0e-5"
     )
 
 
