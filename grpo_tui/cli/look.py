@@ -211,8 +211,8 @@ def run_folder(path: Path) -> Path:
     if not RunFolder(root).exists():
         if (source := source_at(root)) is not None:
             raise CommandError(
-                f"{what_it_is(source)} can be read (attach, status, metrics, completions), not steered: "
-                "no grpo-tui is in that process"
+                f"{what_it_is(source)} can be read (attach, status, metrics, completions, course, score, "
+                "whatif), not steered: no grpo-tui is in that process"
             )
         raise CommandError(
             f"{path}: no run here (it has no run.db); `grpo-tui runs` lists the runs it can find"

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
-from grpo_tui.cli.look import run_folder
+from grpo_tui.cli.logs import log_source
+from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import terminal_width
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config import ConfigError, RunConfig, load_config
@@ -95,7 +96,9 @@ def wanted_config(sources: Sequence[str], overrides: Sequence[str], run: Path | 
 
 
 def _config_of_run(run: Path) -> RunConfig:
-    folder = run_folder(run)
+    folder = readable_folder(run)
+    if log_source(run) is not None:
+        raise CommandError(f"{run}: logs of completions name no rewards; name them: file.py:function")
     try:
         return saved_run(folder)[2]
     except CommandError as error:
@@ -136,7 +139,7 @@ def _samples(lab: Lab, config: RunConfig, parsed: Any, dataset: Dataset | None) 
         return samples_from(lab, config, dataset, Origin("file", file=parsed.samples)), ""
     if parsed.run is None:
         return samples_from(lab, config, dataset, Origin("gold", parsed.rows or 4)), ""
-    run, left_out = run_folder(parsed.run), ""
+    run, left_out = readable_folder(parsed.run), ""
     if parsed.where is not None:
         found, groups = found_samples(run, parsed.where)
         if groups > MOST_FOUND_GROUPS:

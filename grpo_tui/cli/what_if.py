@@ -10,12 +10,13 @@ from contextlib import closing
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
-from grpo_tui.cli.look import run_folder
+from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import print_lines, terminal_width
 from grpo_tui.cli.score import told, wanted_config, weights_of
 from grpo_tui.core.text import one_line
 from grpo_tui.present.what_if_lines import what_if_lines
 from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.rewards.what_if import what_if_of_run
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
@@ -26,10 +27,14 @@ from grpo_tui.store.values import finite_json
 
 def show_what_if(parsed: Any) -> int:
     """`grpo-tui whatif RUN [CONFIG_OR_FUNC…] [--where EXPR] [--weights W,W] [--recorded] [--json]`."""
-    root = run_folder(parsed.run)
+    root = readable_folder(parsed.run)
     if parsed.recorded and parsed.sources:
         raise CommandError("--recorded weighs what the run recorded; it takes no other rewards")
-    config = wanted_config(parsed.sources, parsed.overrides, parsed.run)
+    ours = (root / "run.json").exists()
+    if parsed.recorded and not ours:
+        config = config_of_functions(())  # the logs of others name no rewards, and none is called
+    else:
+        config = wanted_config(parsed.sources, parsed.overrides, parsed.run)
     weights = weights_of(parsed.weights)
     try:
         with closing(Search(RunFolder(root).database)) as search:

@@ -56,6 +56,7 @@ DEEPEST = 60
 _JOINERS = ("and", "or", "not", "has", "contains", "is")
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 """The sign that a field has before a number, for that which the number has before the field."""
+_TRUTH = {"true": 1.0, "false": 0.0}
 _NOTHING: dict[str, Literal["none", "nan"]] = {"none": "none", "null": "none", "nan": "nan"}
 
 
@@ -261,6 +262,8 @@ class _Reader:
         if field.name in TEXTS:
             raise self.error(f'{field} is a text: {field} has "…", {field} ~ "…"', token)
         value = number_of(token)
+        if value is None and field.name in ("extra", "column"):
+            value = _TRUTH.get(token.text.lower())
         if value is None:
             if token.kind == "name" and token.text.lower() in _NOTHING:
                 negated = "not " if op == "!=" else ""

@@ -15,17 +15,17 @@ _TOKEN = re.compile(
     r"\s*(?:"
     r"(?P<range>\.\.|:)"
     r"|(?P<join>&&?|\|\|?|!(?![=~]))"
-    r"|(?P<number>[-+]?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d[\d_]*)(?:\.(?!\.)\d*)?|\.\d+)"
+    r"|(?P<number>[-+−]?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d[\d_]*)(?:\.(?!\.)\d*)?|\.\d+)"
     r"(?:[eE][-+]?\d+)?(?:[kKmM]\b|%)?)"
-    r"|(?P<string>\"(?:\\\"|[^\"])*\"|'(?:\\'|[^'])*')"
-    r"|(?P<op>==|!=|<=|>=|<>|=|<|>|!~|~)"
+    r"|(?P<string>\"(?:\\\"|[^\"])*\"|'(?:\\'|[^'])*'|“[^”]*”)"
+    r"|(?P<op>==|!=|<=|>=|<>|≤|≥|≠|=|<|>|!~|~)"
     r"|(?P<mark>[().])"
     r"|(?P<name>-inf\b|[^\W\d]\w*)"
-    r"|(?P<open>[\"'])"
+    r"|(?P<open>[\"'“])"
     r"|(?P<other>\S)"
     r")"
 )
-_KEY = re.compile(r"[^\s.()<>=!~&|\"']+")
+_KEY = re.compile(r"[^\s.()<>=≤≥≠!~&|\"'“]+")
 _SAME = {
     "&&": ("name", "and"),
     "&": ("name", "and"),
@@ -34,6 +34,9 @@ _SAME = {
     "!": ("name", "not"),
     "<>": ("op", "!="),
     "=": ("op", "=="),
+    "≤": ("op", "<="),
+    "≥": ("op", ">="),
+    "≠": ("op", "!="),
 }
 _UNITS = {"k": 1e3, "m": 1e6, "%": 1e-2}
 
@@ -103,7 +106,7 @@ def _wants_key(found: list[Token], position: int) -> bool:
 def number_of(token: Token) -> float | None:
     """The number that a word says, `inf` and units among them; None when it is none."""
     if token.kind == "number":
-        text = token.text.replace("_", "").replace(",", "")
+        text = token.text.replace("_", "").replace(",", "").replace("−", "-")
         unit = _UNITS.get(text[-1].lower())
         return float(text) if unit is None else float(text[:-1]) * unit
     word = token.text.lower()

@@ -222,6 +222,25 @@ def test_noise_is_no_order() -> None:
     assert _reordered((1.0, 1.1), (2.0, 1.0))
 
 
+def test_the_logs_of_others_are_scored_with_rewards_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GRPO_TUI_CACHE_DIR", str(tmp_path / "cache"))
+    logs = tmp_path / "rollouts"
+    logs.mkdir()
+    rows = [{"input": "q", "output": text, "score": float(len(text))} for text in ("5", "77", "567")]
+    (logs / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = write(tmp_path, "def score(completions, **kw): return [-float(len(c)) for c in completions]\n")
+    assert main(["whatif", str(logs), f"{file}:score", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["correlation"] == pytest.approx(-1.0)
+    assert main(["whatif", str(logs), "--recorded", "--weights", "2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["correlation"] == pytest.approx(1.0)
+    assert main(["score", f"{file}:score", "--run", str(logs), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["totals"] == [-1.0, -2.0, -3.0]
+    assert main(["score", "--run", str(logs)]) == 2
+    assert "logs of completions name no rewards" in capsys.readouterr().err
+
+
 def test_the_command(run: RecordedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources = [f"{tmp_path}/rewards.py:{name}" for name in NAMES]
     words = ["whatif", str(run.folder.root), *sources, "--weights", "2,0.5"]
