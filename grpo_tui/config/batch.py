@@ -16,6 +16,9 @@ from grpo_tui.core.findings import Finding, Fix
 Setting = Callable[[str], Any]
 LineOf = Callable[[str], int | None]
 
+MOST_TIMES = 16
+"""A group this many times the batch is a slip of the hand, so the group is put right and not the batch."""
+
 BATCH_KEYS = (
     "per_device_train_batch_size",
     "per_device_eval_batch_size",
@@ -155,7 +158,9 @@ def _whole_groups(
             f"a generation makes {batch} completions (per_device_train_batch_size {per_device} × "
             f"{_processes(world_size)} × {steps_key} {steps})"
         )
-    options += [Fix("num_generations", size) for size in _nearest_divisors(batch, group)]
+    groups = [Fix("num_generations", size) for size in _nearest_divisors(batch, group)]
+    mistyped = group > MOST_TIMES * batch  # nobody means a batch so much larger
+    options = [*groups, *options] if mistyped else [*options, *groups]
     field = next(
         (name for name in ("num_generations", *(o.field for o in options)) if line_of(name) is not None),
         "num_generations",

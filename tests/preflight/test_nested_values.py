@@ -83,6 +83,14 @@ FAULTS: dict[str, tuple[str, str, str]] = {
     f"num_generations: {HUGE + 1}": ("batch.indivisible", "error", "num_generations"),
 }
 
+
+def test_a_group_that_no_batch_holds_is_put_right_and_not_the_batch(tmp_path: Path) -> None:
+    draft, seen = looked(tmp_path, f"num_generations: {HUGE}")
+    (found,) = [f for f in seen.findings if f.severity == "error"]
+    draft.apply(found)
+    assert draft.get("num_generations") == 8
+
+
 SOUND = [
     "model_init_kwargs: {dtype: auto, revision: '1', device_map: '0'}",
     "model_init_kwargs: {dtype: bfloat16}",
