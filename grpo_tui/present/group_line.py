@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from grpo_tui.core.statistics import GroupKind, scored
 from grpo_tui.present.glyphs import spark
@@ -32,6 +33,35 @@ MEANINGS: Mapping[GroupKind, str] = {
     "unscored": "no completion has a finite total: it teaches nothing",
 }
 MOST_BARS = 16
+LEAST_SHARED = 24
+"""Characters from which on what all prompts begin with is left out of a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBeginning:
+    """What every prompt seen so far begins with: instructions, which do not tell one prompt from another."""
+
+    words: str | None = None
+    several: bool = False
+    """Whether two prompts that differ were seen."""
+
+    def seen(self, prompt: str) -> SharedBeginning:
+        """With one prompt more; what is shared only grows shorter, so that lines keep what they say."""
+        if self.words is None:
+            return SharedBeginning(prompt)
+        if prompt == self.words or (self.several and prompt.startswith(self.words)):
+            return self
+        pairs = enumerate(zip(self.words, prompt, strict=False))
+        differ = next((at for at, (a, b) in pairs if a != b), min(len(self.words), len(prompt)))
+        return SharedBeginning(prompt[:differ], several=True)
+
+    def left_out(self, prompt: str) -> str:
+        """The prompt from the word on in which prompts differ; whole where they share little."""
+        words = self.words
+        if words is None or not self.several or len(words) < LEAST_SHARED or not prompt.startswith(words):
+            return prompt
+        cut = max(words.rfind(" "), words.rfind("\n")) + 1
+        return f"…{prompt[cut:]}" if cut and prompt[cut:].strip() else prompt
 
 
 def bars(card: GroupCard, totals: tuple[float, float] | None, width: int = MOST_BARS) -> str:

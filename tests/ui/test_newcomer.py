@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.present.events import command_row
+from grpo_tui.present.group_line import SharedBeginning
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.app import GrpoApp
@@ -239,3 +240,36 @@ def test_sentences_of_several_colours_read_as_one(width: int) -> None:
         text = " ".join("".join(words(line) for line in health.lines(width, 3)).split())
         assert " ," not in text
         assert text in ("".join(part for part, _ in spans).strip(), spans[0][0].strip())
+
+
+def test_what_every_prompt_begins_with_is_left_out_where_a_prompt_does_not_fit() -> None:
+    shared = SharedBeginning()
+    task = "You are a careful assistant. Think first. What is "
+    assert shared.left_out(task + "1 + 2?") == task + "1 + 2?"
+    for sum_ in ("7 + 15?", "70 + 1?", "7 + 15?"):
+        shared = shared.seen(task + sum_)
+    assert [shared.left_out(task + sum_) for sum_ in ("7 + 15?", "70 + 1?")] == ["…7 + 15?", "…70 + 1?"]
+    shared = shared.seen("You are another one. What is 9 + 9?")
+    assert shared.left_out(task + "7 + 15?") == task + "7 + 15?"
+    same = SharedBeginning()
+    for _ in range(3):
+        same = same.seen(task)
+    assert same.left_out(task) == task
+
+
+async def test_prompts_of_one_template_are_told_apart_in_generations(tmp_path: Path) -> None:
+    run = RecordedRun(tmp_path / "template")
+    run.write(r.RewardFunctionInfo(1, 0, "right", 1.0))
+    for step in range(1, 4):
+        completion = r.Completion(0, "22", (1.0,), 1.0, 0.0, 1, False)
+        prompt = "You are a careful assistant. " * 200 + f"What is {step} + 15?"
+        group = r.Group(0, [{"role": "user", "content": prompt}], {"answer": "22"}, (completion,))
+        run.write(r.GenerationBatch(1, step, 0, "train", step, step, run.at(step), (group,)))
+    run.end("finished")
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("5")
+        await until(pilot, lambda: all(f"…{step} + 15?" in shown(app) for step in (1, 2, 3)))
+        await pilot.press("down")
+        await until(pilot, lambda: "“…2 + 15?”" in shown(app))
+    run.close()

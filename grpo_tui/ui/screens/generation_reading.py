@@ -13,6 +13,7 @@ from grpo_tui.present.reading import foldable
 from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.card_table import CardHeading, CardTable
+from grpo_tui.ui.widgets.group_table import GroupTable
 from grpo_tui.ui.widgets.reader import Reader, ReaderHeading, Reading
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class CompletionReading(Shell):
         if index is None:
             index = table.cursor if same else min(hits, default=0)
         self.card = heading.card = card
+        shared = self._screen.query_one(GroupTable).shared
+        heading.short = shared.left_out(card.prompt.strip()) if card is not None else ""
         heading.changed()
         table.show(card, index, hits)
         if not same:

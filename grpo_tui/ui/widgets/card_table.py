@@ -69,6 +69,8 @@ class CardHeading(LinePane):
     card: GroupCard | None = None
     names: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
+    short = ""
+    """The prompt without what all of them begin with, for where it does not fit whole."""
 
     def lines(self, width: int, height: int) -> list[Line]:
         """The group's step, prompt, gold answer, mean, spread and kind; then the columns."""
@@ -94,7 +96,9 @@ class CardHeading(LinePane):
         wanted = min(40, cell_len(card.prompt.strip()) + 2)
         while (room := width - 4 - sum(4 + width_of(part) for part in parts)) < wanted and len(parts) > 3:
             parts.pop()  # the prompt says more than what the list says too
-        prompt = one_line(card.prompt.strip(), max(8, room)) or "empty prompt"
+        whole = card.prompt.strip()
+        told = self.short if self.short and cell_len(whole) > room else whole
+        prompt = one_line(told, max(8, room)) or "empty prompt"
         parts[1] = [Span(f"“{prompt}”", "strong")]
         return ruled(parts, width)
 

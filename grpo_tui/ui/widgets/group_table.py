@@ -16,7 +16,7 @@ from textual.message import Message
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import fixed, within
 from grpo_tui.present.group_card import GroupCard
-from grpo_tui.present.group_line import KINDS, MOST_BARS, SHORT, bars
+from grpo_tui.present.group_line import KINDS, MOST_BARS, SHORT, SharedBeginning, bars
 from grpo_tui.store.rollouts import Rollout
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad
 from grpo_tui.ui.rows import MOVES, CursorList, LazyLines
@@ -59,6 +59,8 @@ class GroupTable(CursorList, inherit_bindings=False):
         """Why lines that were asked for were not brought."""
         self.of_completions = False
         self.totals: tuple[float, float] | None = None
+        self.shared = SharedBeginning()
+        """Of the prompts of all groups that were brought."""
         self.waits: list[Line] = []
         """What is said where nothing was found."""
 
@@ -99,7 +101,7 @@ class GroupTable(CursorList, inherit_bindings=False):
 
     def forget(self) -> None:
         """Another run: nothing that is known is good any more."""
-        self._keys, self.totals = (), None
+        self._keys, self.totals, self.shared = (), None, SharedBeginning()
         self._known.clear()
         self._asked.clear()
         self.unread.clear()
@@ -111,6 +113,8 @@ class GroupTable(CursorList, inherit_bindings=False):
         here, brought = self.key, tuple(brought)
         for one in brought:
             self._known[one.id] = one
+            if isinstance(one, GroupCard):
+                self.shared = self.shared.seen(one.prompt.strip())
             self._known.move_to_end(one.id)
             self._asked.discard(one.id)
             self.unread.pop(one.id, None)
@@ -179,7 +183,7 @@ class GroupTable(CursorList, inherit_bindings=False):
             return self.waits
         # All that a line depends on stands still here: lines are compared with what they were before.
         keys, known, unread, totals = self._keys, dict(self._known), dict(self.unread), self.totals
-        cursor, focused = self.cursor, self.has_focus
+        cursor, focused, shared = self.cursor, self.has_focus, self.shared
 
         def line(number: int) -> Line:
             one = known.get(keys[number])
@@ -190,7 +194,10 @@ class GroupTable(CursorList, inherit_bindings=False):
                 word, role = ("…", "dim") if why is None else (f"✗ {why}", "bad")
                 return [head, Span(pad(word, width - 1), role + tail)]
             if isinstance(one, GroupCard):
-                return [head, *group_spans(one, totals, width - 1, tail)]
+                return [
+                    head,
+                    *group_spans(one, totals, width - 1, tail, shared.left_out(one.prompt.strip())),
+                ]
             return [head, *completion_spans(one, width - 1, tail)]
 
         return LazyLines(len(keys), line)
@@ -204,8 +211,10 @@ def _place(keys: Sequence[int], wanted: int | None) -> int | None:
         return None
 
 
-def group_spans(card: GroupCard, totals: tuple[float, float] | None, width: int, tail: str) -> list[Span]:
-    """Step, prompt, totals as blocks, mean, spread, kind."""
+def group_spans(
+    card: GroupCard, totals: tuple[float, float] | None, width: int, tail: str, short: str
+) -> list[Span]:
+    """Step, prompt, totals as blocks, mean, spread, kind; `short` is the prompt that does not fit whole."""
     word, role = KINDS[card.kind]
     kind_w = KIND_W if width >= WORDS_FROM else SHORT_KIND_W
     if width < WORDS_FROM:
@@ -220,9 +229,9 @@ def group_spans(card: GroupCard, totals: tuple[float, float] | None, width: int,
     bar_w = len(bar) if room - len(bar) > LEAST_PROMPT else 0
     room = max(4, room - (bar_w + 1 if bar_w else 0))
     step = Span(pad(f"{card.step:,}", STEP_W - 1, right=True) + " ", "dim" + tail)
-    prompt = Span(
-        pad(one_line(card.prompt.strip(), room - 1), room), ("text" if card.prompt.strip() else "dim") + tail
-    )
+    whole = card.prompt.strip()
+    told = one_line(whole if len(whole) < room else short, room - 1)
+    prompt = Span(pad(told, room), ("text" if whole else "dim") + tail)
     middle = [Span(pad(bar, bar_w) + " ", "accent" + tail)] if bar_w else []
     return [step, prompt, *middle, *right]
 
