@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from grpo_tui.rewards import library as lib
@@ -293,3 +296,19 @@ def test_parameters_that_make_no_sense_are_refused(make: Any) -> None:
 def test_the_library_brings_in_nothing_of_the_ml_stack() -> None:
     code = "import sys, grpo_tui.rewards.library; print({'torch', 'trl', 'transformers'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+def test_code_that_leaves_its_session_is_ended_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    leaves = (
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0: time.sleep(60)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "def f(x): return 2 * x\n"
+    )
+    assert lib.PassesTests(code_in="whole")(completions=[leaves], tests=[["assert f(2) == 4"]]) == [1.0]
+    homes = [p.info["environ"] or {} for p in psutil.process_iter(["environ"])]
+    assert [home for home in homes if home.get("HOME", "").startswith(str(tmp_path))] == []
