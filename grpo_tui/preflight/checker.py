@@ -17,6 +17,7 @@ screen makes them from a thread. Ids of its findings:
 - data, as a whole: `data.smaller-than-batch`, `data.hold-out`, `data.one-answer`, `data.completion-length`,
   `data.no-room`, `data.filtered`, `data.sampled`, `data.download`
 - rewards, when their functions are given: those of `rewards.checks.signature`
+- `model.no-policy`: a class that writes no text
 - `checker.failed`: the child itself ended or hung
 """
 

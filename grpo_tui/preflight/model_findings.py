@@ -6,6 +6,7 @@ Pure; it asks nobody. The ids are listed in `checker`.
 from __future__ import annotations
 
 import difflib
+import re
 
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.core.text import one_line
@@ -14,6 +15,11 @@ from grpo_tui.preflight.judging import Judged
 from grpo_tui.present.formatting import plural, size
 
 _KEY = "model_name_or_path"
+_NO_POLICY = re.compile(
+    r"For(MaskedLM|SequenceClassification|TokenClassification|QuestionAnswering|PreTraining|MultipleChoice)$"
+    r"|(?<!LMHead)Model$"
+)
+"""Classes without a head that writes: a reward model or an encoder named as the policy."""
 
 
 def model_findings(facts: ModelFacts, judged: Judged) -> list[Finding]:
@@ -22,6 +28,12 @@ def model_findings(facts: ModelFacts, judged: Judged) -> list[Finding]:
     if facts.problem and facts.where.place in ("folder", "cached", "hub"):
         message = f"the model's config cannot be used: {facts.problem}"
         found.append(judged.found("model.architecture", "error", _KEY, message))
+    elif _NO_POLICY.search(facts.architecture):
+        message = (
+            f"the model is a {facts.architecture}, which writes no text: its config names that class, and "
+            "TRL loads it; a policy is a …ForCausalLM"
+        )
+        found.append(judged.found("model.no-policy", "error", _KEY, message))
     return [*found, *_lora(facts, judged)]
 
 

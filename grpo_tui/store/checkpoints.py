@@ -57,7 +57,7 @@ def judge(path: Path) -> Verdict:
     if not weights:
         return Verdict(path, step, False, "it holds no weights")
     for file in weights:
-        if file.suffix == ".safetensors" and not _whole_safetensors(file):
+        if file.suffix == ".safetensors" and not whole_safetensors(file):
             return Verdict(path, step, False, f"{file.name} is cut off")
     for file in sorted(path.iterdir()):
         if file.suffix in PICKLED and not _whole_archive(file):
@@ -97,7 +97,7 @@ def _whole_archive(path: Path) -> bool:
         return False
 
 
-def _whole_safetensors(path: Path) -> bool:
+def whole_safetensors(path: Path) -> bool:
     """True when the file is as long as its own header says (format: 8-byte header length, JSON, data)."""
     try:
         with path.open("rb") as file:

@@ -63,7 +63,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[], An
             folder = tmp_path_factory.mktemp(kind.__name__)
             model.config.architectures = [type(model).__name__]
             model.config.save_pretrained(folder)
-            (folder / "model.safetensors").write_bytes(b"\0" * 1000)
+            (folder / "model.safetensors").write_bytes(b"\2" + b"\0" * 7 + b"{}" + b"\0" * 990)
             made[kind.__name__] = folder, model
         return made[kind.__name__]
 
@@ -233,6 +233,21 @@ def no_weights(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
 
 
+def cut_weights(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:5])
+
+
+def reward_model(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = ["LlamaForSequenceClassification"]
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def encoder(folder: Path) -> None:
+    (folder / "config.json").write_text('{"model_type": "bert", "architectures": ["BertModel"]}')
+
+
 def no_config(folder: Path) -> None:
     (folder / "config.json").unlink()
 
@@ -252,6 +267,9 @@ def is_adapter(folder: Path) -> None:
     [
         (broken_shard, "model.broken", "lacks 1 of its weight files (model-2.safetensors)"),
         (no_weights, "model.broken", "lacks its weights"),
+        (cut_weights, "model.broken", "model.safetensors in"),
+        (reward_model, "model.no-policy", "LlamaForSequenceClassification, which writes no text"),
+        (encoder, "model.no-policy", "BertModel"),
         (no_config, "model.broken", "no config.json"),
         (unknown_type, "model.architecture", "nothing"),
         (is_adapter, "model.adapter", "LoRA adapter of"),

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from grpo_tui.config.paths import LONGEST_HUB_NAME
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Whereabouts
+from grpo_tui.store.checkpoints import whole_safetensors
 
 T = TypeVar("T")
 
@@ -134,6 +135,11 @@ def _in_folder(name: str, folder: Path) -> Whereabouts:
         )
     lacking = _lacking(folder)
     problem = f"{folder} lacks {lacking}" if lacking else ""
+    cut = (
+        [] if problem else [p.name for p in sorted(folder.glob("*.safetensors")) if not whole_safetensors(p)]
+    )
+    if cut:
+        problem = f"{cut[0]} in {folder} is not whole: it was not written or fetched to its end"
     return Whereabouts(name, "broken" if problem else "folder", str(folder), size, 0, _free(folder), problem)
 
 
