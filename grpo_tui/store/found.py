@@ -5,6 +5,7 @@ Knows numbers of completions and of steps; knows no file.
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,8 +33,14 @@ NEWEST = (SortKey(Field("step"), descending=True),)
 OLDEST = (SortKey(Field("step")),)
 
 
+_KEY = re.compile(
+    r"""\s*(?P<sign>[-+−]?)(?P<field>(?:"[^"]*"|'[^']*'|[^,"'])*?)(?:[\s:]+(?P<way>asc|desc))?\s*,""",
+    re.IGNORECASE,
+)
+
+
 def read_sort(text: str, functions: Collection[str] = ()) -> tuple[SortKey, ...]:
-    """Keys as typed: `reward`, `-advantage`, `step,-rewards.format`; empty for the newest first.
+    """Keys as typed: `reward`, `-advantage`, `step,-rewards.format`, `reward desc`; empty: the newest first.
 
     Args:
         text: as typed.
@@ -46,15 +53,19 @@ def read_sort(text: str, functions: Collection[str] = ()) -> tuple[SortKey, ...]
         return NEWEST
     keys = []
     at = 0
-    for part in text.split(","):
-        word = part.strip()
-        place = at + part.index(word)
-        at += len(part) + 1
+    while at <= len(text):
+        key = _KEY.match(f"{text},", at)
+        if key is None:
+            raise QueryError("a quote in it is not closed", text, at)
+        at = key.end()
+        word = key["field"].strip()
         try:
-            keys.append(SortKey(read_field(word.lstrip("+-"), functions), word.startswith("-")))
+            field = read_field(word, functions)
         except QueryError as error:
-            offset = len(word) - len(word.lstrip("+-"))
-            raise QueryError(str(error), text, place + offset + error.at) from None
+            place = key.start("field") + key["field"].index(word)
+            raise QueryError(str(error), text, place + error.at) from None
+        turned = bool(key["sign"].strip("+")) != ((key["way"] or "").lower() == "desc")
+        keys.append(SortKey(field, turned))
     return tuple(keys)
 
 

@@ -200,6 +200,11 @@ def test_sort_keys_are_read_and_written() -> None:
     with pytest.raises(QueryError, match="did you mean reward") as caught:
         read_sort("step,-rewad")
     assert caught.value.at == 6
+    others = read_sort("reward desc, step:asc,rewards.'a,b' DESC,−tokens,-index desc")
+    assert [str(key) for key in others] == ["-reward", "step", '-rewards."a,b"', "-tokens", "index"]
+    with pytest.raises(QueryError, match="not closed") as caught:
+        read_sort('step,rewards."a')
+    assert caught.value.at == 5
 
 
 @pytest.mark.parametrize(
