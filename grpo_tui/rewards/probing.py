@@ -6,7 +6,7 @@ Rows come from the dataset, or are made up where a function is tried alone. It s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from grpo_tui.core.text import prompt_text, whole_text
@@ -16,9 +16,11 @@ from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.probe_report import Aspect, KindReport, Verdict, aspect, by_kind, judge
 from grpo_tui.rewards.probes import Probe, ProbeRow, make_probes
 from grpo_tui.rewards.samples import Sample
-from grpo_tui.rewards.score_report import FunctionScore
+from grpo_tui.rewards.score_report import FunctionScore, Scored
 
 TOTAL = "total"
+_OTHER_FORM = ("TypeError", "AttributeError", "KeyError", "IndexError")
+"""What code raises that takes messages for texts."""
 MADE_UP = (
     ("What is 17 + 25?", "42"),
     ("A shop sells 1,250 tickets at 2 dollars each. What does it take in, in dollars?", "2500"),
@@ -111,6 +113,8 @@ def probe(
     form, made = probes_for(lab, rows, column)
     samples = as_samples(rows, made)
     scored = lab.score(samples, tell=tell, repeat_limit_s=0.0)
+    if made_up:
+        scored = _also_as_messages(lab, scored, tell)
     working = [function for function in scored.functions if function.failure is None]
     given: dict[str, Sequence[float | None]] = {f.info.name: f.scores for f in working}
     if len(working) > 1:
@@ -120,6 +124,19 @@ def probe(
         form, len(rows), len(samples), scored.functions, aspects, tuple(by_kind(verdicts, len(rows))),
         tuple(verdicts), made_up,
     )  # fmt: skip
+
+
+def _also_as_messages(lab: Lab, scored: Scored, tell: Callable[[str, str], None] | None) -> Scored:
+    """Ask again, in messages, the functions that cannot read texts; without a config nothing says which."""
+    failed = {
+        f.info.index for f in scored.functions if f.failure is not None and f.failure.type in _OTHER_FORM
+    }
+    if not failed:
+        return scored
+    chat = [replace(s, prompt=[{"role": "user", "content": s.prompt}]) for s in scored.samples]
+    again = lab.score(chat, only=failed, tell=tell, repeat_limit_s=0.0)
+    both = zip(scored.functions, again.functions, strict=True)
+    return replace(scored, functions=tuple(new if new.failure is None else old for old, new in both))
 
 
 def probes_for(

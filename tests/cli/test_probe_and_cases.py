@@ -71,6 +71,25 @@ def test_probe_names_what_fools_a_function_and_what_it_refuses(
     assert ("contains", "unfair", "unit") not in kinds
 
 
+def test_functions_that_read_messages_are_probed_in_messages(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "chat.py").write_text(
+        "def chat(completions, answer, **kw):\n"
+        "    return [float(gold in c[-1]['content']) for c, gold in zip(completions, answer)]\n"
+        "def broken(completions, **kw): return completions[0]['content']\n"
+    )
+    words = ["probe", "rewards.py:contains", "chat.py:chat", "chat.py:broken", "--rows", "2", "--json"]
+    assert main(words) == 1
+    found = json.loads(capsys.readouterr().out)
+    contains, chat, broken = found["functions"]
+    assert chat["error"] is None
+    assert chat["looks_at"] == contains["looks_at"]
+    fooled = [{k["kind"] for k in found["kinds"] if k["function"] == name} for name in ("contains", "chat")]
+    assert fooled[0] == fooled[1]
+    assert "TypeError" in broken["error"]
+
+
 def test_cases_run_holds_rewards_to_what_they_should_give(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
