@@ -163,9 +163,10 @@ def _machine_lines(look: Status) -> list[str]:
     for rank in ranks:
         since = f" for {time.time() - rank.phase_since:.1f} s" if rank.phase_since else ""
         place = "" if rank.gpu is None else f"  on GPU {rank.gpu}"
+        call = f"  in {rank.reward_function}" if rank.reward_function else ""
         behind = "  the others wait for it" if rank.behind else ""
         lines.append(
-            f"rank {rank.rank}  pid {rank.pid}  step {rank.step}  {rank.phase}{since}{place}{behind}"
+            f"rank {rank.rank}  pid {rank.pid}  step {rank.step}  {rank.phase}{since}{call}{place}{behind}"
         )
     if machine is None:
         return lines

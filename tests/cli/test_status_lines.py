@@ -40,6 +40,7 @@ def test_status_has_a_line_per_gpu_and_per_rank() -> None:
     assert "rank 0  pid 4713  step 57  update for" in text
     assert "rank 1  pid 4714  step 57  generate for" in text
     assert "on GPU 1" in text
+    assert "  in extra  on GPU 1" in text, "the reward that runs there"
 
 
 def test_a_run_on_the_cpu_tells_processor_and_memory() -> None:
