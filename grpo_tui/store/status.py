@@ -193,6 +193,9 @@ def _from_database(
     step = max(rank.step if rank else 0, newest[0] if newest else 0)
     if attempt is not None and attempt.step is not None:
         step = attempt.step
+    ranks = _ranks_now(folder) if shown_rank else ()
+    # Of several ranks the first may be through with its reward and wait for one that hangs elsewhere.
+    running = next((one.reward_func for one in ranks if one.reward_func), None)
     return Status(
         state=state,
         step=step,
@@ -201,10 +204,10 @@ def _from_database(
         phase_s=max(0.0, time.time() - shown_rank.phase_since)
         if shown_rank and shown_rank.phase_since
         else 0.0,
-        reward_func=shown_rank.reward_function if shown_rank else None,
+        reward_func=(shown_rank.reward_function if shown_rank else None) or running,
         heartbeat_age_s=None if heartbeat is None else round(heartbeat.age_s, 3),
         pid=heartbeat.supervisor if heartbeat is not None and supervisor_alive else None,
-        ranks=_ranks_now(folder) if shown_rank else (),
+        ranks=ranks,
         hardware=read_hardware(folder.hardware) if state not in ENDED else None,
         attempt=attempt.attempt if attempt else 0,
         metrics=newest[1] if newest else {},

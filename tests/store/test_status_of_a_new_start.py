@@ -91,6 +91,20 @@ def test_a_training_process_held_by_a_signal_is_stalled_at_once_and_its_pid_is_t
         trainer.wait()
 
 
+def test_a_reward_that_runs_on_another_rank_than_the_first_is_named(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    write_heartbeat(folder.heartbeat, os.getpid(), os.getpid())
+    writer = Writer(open_writer(folder.database))
+    writer.write([AttemptStarted(1, time.time(), "here", os.getpid(), None)])
+    writer.close()
+    for number, name in ((0, None), (1, "judge")):
+        rank = RankFile(folder.rank(number), os.getpid())
+        now = time.time()
+        rank.update(attempt=1, phase="reward", phase_since=now, progress_at=now, reward_function=name)
+        rank.close()
+    assert read_status(tmp_path).reward_func == "judge"
+
+
 @pytest.mark.parametrize("character", ["x", "\x1b", "\u5b57", "\U0001f642", "\ud800"])
 def test_a_rank_file_can_be_read_however_long_all_its_texts_are(character: str, tmp_path: Path) -> None:
     rank = RankFile(RunFolder(tmp_path).rank(0), os.getpid())
