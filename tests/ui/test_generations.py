@@ -371,6 +371,14 @@ async def test_what_if_scores_the_groups_of_the_list_again(
         app.screen.query_one(Input).value = "2 0.5 0.5"
         await pilot.press("enter")
         await until(pilot, lambda: lines.found is not None and lines.found.changed == 0)
+        run.folder.spec.unlink()  # as in a folder of somebody else's logs
+        await pilot.press("o")
+        await until(pilot, lambda: isinstance(app.screen, WordsDialog))
+        app.screen.query_one(Input).value = "4 0.5 0.5"
+        await pilot.press("enter")
+        await until(pilot, lambda: lines.found is not None and lines.found.changed > 0)
+        app.screen.action_what_if_again()  # type: ignore[attr-defined]
+        await until(pilot, lambda: "FILE.py:FUNCTION" in shown(app))
         await pilot.press("escape")
         assert isinstance(app.screen, GenerationsScreen)
 

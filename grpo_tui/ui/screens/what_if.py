@@ -17,7 +17,7 @@ from textual.app import ComposeResult
 from textual.message import Message
 from textual.screen import Screen
 
-from grpo_tui.core.text import one_line
+from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import duration, plural
 from grpo_tui.present.what_if_lines import what_if_lines
 from grpo_tui.ui.actions import bindings
@@ -88,7 +88,8 @@ class WhatIfLines(LineScroll):
         """A title and the state, or the result."""
         lines: list[Line] = [ruled([[Span("what if", "title")], [Span(self._asked, "dim")]], width)]
         if self.trouble:
-            return [*lines, [Span(f"  ✗ {one_line(self.trouble, max(20, width - 6))}", "bad")]]
+            told = wrapped(one_line(self.trouble), max(20, width - 6))
+            return [*lines, *([Span(f"  {' ' if n else '✗'} {row}", "bad")] for n, row in enumerate(told))]
         if self.found is None:
             waited = duration(time.monotonic() - self.since)
             return [*lines, [Span(f"  ◌ {one_line(self.doing, max(20, width - 20))}, {waited}", "attention")]]
@@ -159,12 +160,16 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
     def _score(self, attempt: Attempt) -> None:
         """The thread: load the run's rewards, score, compare."""
         from grpo_tui.rewards.lab import Lab, LabError
+        from grpo_tui.rewards.scoring import config_of_functions
         from grpo_tui.rewards.what_if import what_if_of_run
         from grpo_tui.store.connection import RunDatabaseError
+        from grpo_tui.store.layout import RunFolder
 
         weights = attempt.weights
         try:
-            config = rewards_of_run(self._root).config()
+            # To weigh what was recorded needs no rewards, and the logs of others name none.
+            unnamed = weights is not None and not RunFolder(self._root).spec.exists()
+            config = config_of_functions(()) if unnamed else rewards_of_run(self._root).config()
             with Lab() as lab:
                 attempt.begin(lab)
                 lab.load(config)
