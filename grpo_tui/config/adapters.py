@@ -31,36 +31,43 @@ def adapter_mismatch(checkpoint: Path, model_args: Mapping[str, Any]) -> str | N
         checkpoint: the checkpoint's folder.
         model_args: ModelConfig arguments of the config.
     """
-    adapter = _adapter(checkpoint)
-    use_peft = bool(model_args.get("use_peft"))
-    if adapter is None:
-        if not use_peft:
-            return None
-        return (
-            f"{checkpoint.name} holds a whole model, and this config trains a LoRA adapter; "
-            "--set use_peft=false resumes it"
-        )
-    if not use_peft:
-        if _adapter(Path(str(model_args.get("model_name_or_path")))) is not None:
-            return None  # the model itself is an adapter, which is trained on
-        return (
-            f"{checkpoint.name} holds a LoRA adapter (r {adapter.get('r')}), and this config trains the "
-            "whole model; --set use_peft=true resumes it"
-        )
-    fields = load_fields()
-    wrong = []
-    for key, name in _SAME.items():
-        asked = model_args.get(name, fields[name].default if name in fields else None)
-        saved = adapter.get(key)
-        if asked is not None and not _equal(asked, saved):
-            wrong.append((name, saved, asked))
+    wrong = adapter_conflicts(checkpoint, model_args)
     if not wrong:
         return None
+    name, saved, _ = wrong[0]
+    if name == "use_peft":
+        held = f"a LoRA adapter (r {(_adapter(checkpoint) or {}).get('r')})" if saved else "a whole model"
+        trained = "the whole model" if saved else "a LoRA adapter"
+        return (
+            f"{checkpoint.name} holds {held}, and this config trains {trained}; "
+            f"--set use_peft={_word(saved)} resumes it"
+        )
     said = "; ".join(
         f"{name} {_word(saved)}, and this config says {_word(asked)}" for name, saved, asked in wrong
     )
     fix = " ".join(f"--set {name}={_word(saved)}" for name, saved, _ in wrong)
     return f"{checkpoint.name} was trained with {said}. An adapter keeps its shape: {fix} resumes it"
+
+
+def adapter_conflicts(checkpoint: Path, model_args: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Return what a checkpoint's adapter and a config say otherwise: key, what was trained, what is asked.
+
+    `use_peft` stands alone: without it, or with it over a whole model, nothing else can be compared.
+    """
+    adapter = _adapter(checkpoint)
+    use_peft = bool(model_args.get("use_peft"))
+    if (adapter is not None) != use_peft:
+        if adapter is not None and _adapter(Path(str(model_args.get("model_name_or_path")))) is not None:
+            return []  # the model itself is an adapter, which is trained on
+        return [("use_peft", adapter is not None, use_peft)]
+    fields = load_fields()
+    wrong = []
+    for key, name in _SAME.items() if adapter is not None else ():
+        asked = model_args.get(name, fields[name].default if name in fields else None)
+        saved = (adapter or {}).get(key)
+        if asked is not None and not _equal(asked, saved):
+            wrong.append((name, saved, asked))
+    return wrong
 
 
 def _adapter(folder: Path) -> dict[str, Any] | None:

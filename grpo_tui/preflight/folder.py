@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from grpo_tui.config.adapters import adapter_conflicts
 from grpo_tui.config.paths import run_root
-from grpo_tui.config.rules import Settings
+from grpo_tui.config.rules import Settings, yaml_said
+from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.store.checkpoints import judge, newest_usable
@@ -44,6 +47,8 @@ def folder_findings(settings: Settings, root: Path, *, resume: bool) -> list[Fin
         return [settings.finding("folder.file", "error", "output_dir", message)]
     found = list(_incomplete(settings, folder)) if folder.checkpoints() else []
     asked = settings.get("resume_from_checkpoint")
+    if resume or asked:
+        found += _other_adapter(settings, folder, asked)
     if asked is True and not (folder.exists() and is_live(folder.root)):
         if newest_usable(folder)[0] is None:
             found.append(_nothing_to_resume(settings, folder))
@@ -71,6 +76,27 @@ def _no_such_checkpoint(s: Settings, folder: RunFolder, asked: str) -> Finding:
     return s.finding(
         "folder.no-checkpoint", "error", key, message, (key, True if newest is not None else None)
     )
+
+
+def _other_adapter(s: Settings, folder: RunFolder, asked: Any) -> Iterator[Finding]:
+    """The checkpoint that is gone on from holds weights of another shape than the config trains."""
+    newest = newest_usable(folder)[0]
+    named = [Path(asked), folder.root / asked] if isinstance(asked, str) else []
+    path = next((p for p in named if p.is_dir()), newest.path if newest is not None and not named else None)
+    if path is None:
+        return
+    for name, saved, wanted in adapter_conflicts(path, s.parts.get("ModelConfig", {})):
+        if name == "use_peft":
+            held = "a LoRA adapter" if saved else "a whole model"
+            message = (
+                f"{path.name} holds {held}, and use_peft is {yaml_said(wanted)}: it cannot go on from there"
+            )
+        else:
+            message = (
+                f"{path.name} was trained with {name} {inline(saved)}, and this config says "
+                f"{inline(wanted)}; an adapter keeps its shape"
+            )
+        yield s.finding("folder.adapter", "error", name, message, (name, saved))
 
 
 def _taken(s: Settings, folder: RunFolder) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,30 @@ def test_nothing_to_resume_is_an_error_before_the_start(tmp_path: Path, made: st
     assert "folder.no-checkpoint" not in ids_of(tmp_path, "resume_from_checkpoint: false")
 
 
+@pytest.mark.parametrize(
+    ("lines", "saved", "field", "value"),
+    [
+        ("use_peft: true\nlora_r: 8", {"r": 4}, "lora_r", 4),
+        (
+            "use_peft: true\nlora_r: 4\nlora_target_modules: [k_proj, o_proj]",
+            {"r": 4, "target_modules": ["q_proj"]},
+            "lora_target_modules",
+            ["q_proj"],
+        ),
+        ("use_peft: false", {"r": 4}, "use_peft", True),
+        ("use_peft: true", None, "use_peft", False),
+    ],
+)
+def test_a_checkpoint_of_another_shape_is_told_with_its_own(
+    lines: str, saved: dict[str, object] | None, field: str, value: object, tmp_path: Path
+) -> None:
+    checkpoint = with_run(tmp_path, complete=True)
+    if saved is not None:
+        (checkpoint / "adapter_config.json").write_text(json.dumps({"lora_alpha": 32, **saved}))
+    wanted = f"{lines}\nresume_from_checkpoint: {checkpoint}"
+    assert ids_of(tmp_path, wanted)["folder.adapter"] == {"field": field, "value": value}
+
+
 def test_a_folder_that_no_file_system_takes_is_told(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("model_name_or_path: m\nlearning_rate: fast\n")
@@ -49,6 +74,9 @@ def test_a_run_is_no_obstacle_to_a_config_that_goes_on_with_it(
 ) -> None:
     with_run(tmp_path, complete=True)
     assert "folder.run" in ids_of(tmp_path, "max_steps: 3")
-    best = ("grpo_tui.preflight.folder.newest_usable", lambda folder: (type("C", (), {"step": 4}), ()))
+    best = (
+        "grpo_tui.preflight.folder.newest_usable",
+        lambda folder: (type("C", (), {"step": 4, "path": tmp_path}), ()),
+    )
     monkeypatch.setattr(*best)
     assert not {"folder.run", "folder.no-checkpoint"} & set(ids_of(tmp_path, "resume_from_checkpoint: true"))
