@@ -17,8 +17,8 @@ QUIET_S = 1.5
 """Without a key for so long, nobody is in the middle of something."""
 APART_S = 60.0
 """Whole collections are at least so far apart."""
-LONGEST_S = 300.0
-"""A person who never rests does not make the process grow."""
+LONGEST_S = 75.0
+"""A person who never rests does not make the process grow: closed screens are garbage of this kind."""
 YOUNG = 10
 """Collections of young objects after which a whole one is worth it, as Python's own threshold has it."""
 NEVER = 1_000_000_000
