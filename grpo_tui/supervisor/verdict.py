@@ -51,7 +51,7 @@ class Death:
 
 def verdict(death: Death) -> tuple[str, dict[str, Any]]:
     """State and error of an attempt whose trainer could not write its own end."""
-    doing, where = _doing(death.last), f"see {death.log}"
+    doing, where = doing_of(death.last), f"see {death.log}"
     if death.code is not None and death.code < 0:
         number = -death.code
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
@@ -71,7 +71,7 @@ def verdict(death: Death) -> tuple[str, dict[str, Any]]:
     }
 
 
-def _doing(last: RankState | None) -> str:
+def doing_of(last: RankState | None) -> str:
     """`, while …`: the phase, or the reward function, a process died in; empty when it said nothing."""
     if last is None:
         return ""

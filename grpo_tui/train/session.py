@@ -18,7 +18,7 @@ from typing import Any
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, RewardFunctionInfo
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import RankFile
+from grpo_tui.store.live import RankFile, read_rank
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.place import hold, where
 from grpo_tui.store.rank_errors import (
@@ -30,6 +30,7 @@ from grpo_tui.store.rank_errors import (
 )
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spool import SpoolRecorder
+from grpo_tui.supervisor.verdict import doing_of
 from grpo_tui.train.failure import describe, of_ours
 from grpo_tui.train.gpu import gpu_of
 from grpo_tui.train.phases import BROKE_IN, PhaseClock
@@ -204,7 +205,10 @@ class Session:
         if not told and not lost:
             return False
         if self.rank == 0:
-            gone = f"rank {lost[0]} is gone and did not say why: killed, or out of memory" if lost else ""
+            doing = doing_of(read_rank(self.folder.rank(lost[0]))) if lost else ""
+            gone = (
+                f"rank {lost[0]} is gone{doing}: killed, or out of memory; it did not say why" if lost else ""
+            )
             self.close("failed", told or {"type": "", "message": gone, "cause": gone})
         return True
 

@@ -115,7 +115,7 @@ def test_a_folder_in_which_a_run_trains_is_refused_with_the_two_ways_on(run: Pat
     assert "attach" in again.stderr
     assert "--run-dir" in again.stderr
     busy = grpo_tui("train", run, "--resume", "--detach", check=2)
-    assert "no complete checkpoint" in busy.stderr or "another run trains" in busy.stderr
+    assert f"a run trains in {run} now; `grpo-tui attach" in busy.stderr
 
 
 def test_an_ended_run_refuses_commands_and_names_the_way_on(run: Path) -> None:
