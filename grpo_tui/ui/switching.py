@@ -106,7 +106,8 @@ class KeepsStyles(MessagePump):
 
     def _screen_resized(self, size: Size) -> None:
         """Lay out again only for another size; what else asks for it is laid out with the next picture."""
-        if cast("Screen[Any]", self)._compositor.size != size:
+        laid_out = getattr(getattr(self, "_compositor", None), "size", None)
+        if laid_out != size:
             super()._screen_resized(size)  # type: ignore[misc]
 
     def _ground(self) -> tuple[Any, ...]:

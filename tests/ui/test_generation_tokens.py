@@ -178,6 +178,7 @@ async def test_several_policies_are_chosen_from_a_menu(run: RecordedRun) -> None
     for step, whole in ((20, True), (40, True), (50, False)):
         folder = Path(run.folder.root) / f"checkpoint-{step}"
         folder.mkdir()
+        (folder / "trainer_state.json").write_text("{}")
         (folder / "grpo_tui.json").write_text(json.dumps({"files": {} if whole else {"model": 1}}))
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
