@@ -287,3 +287,14 @@ def test_sigterm_to_the_supervisor_saves_and_stops_too(run: Path) -> None:
     assert (asked.kind, asked.by) == ("stop", "SIGTERM")
     assert outcome is not None
     assert outcome.applied
+
+
+def test_sigterm_while_loading_is_stopped_with_nothing_to_save(run: Path) -> None:
+    start(run, "max_steps=4000")
+    loading = until(
+        lambda: (r := read_rank(RunFolder(run).rank(0))) and r.attempt == 1 and r, "its first word", 60
+    )
+    os.kill(loading.pid, signal.SIGTERM)
+    ended = state(run, "stopped", timeout_s=30)
+    assert (ended.step, ended.error) == (0, None)
+    assert "there was nothing to save" in RunFolder(run).log.read_text()
