@@ -8,6 +8,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
+from typing import TextIO
+
+LAST_WORD_S = 1.0
 
 
 def open_standard_streams() -> None:
@@ -29,10 +33,33 @@ def open_standard_streams() -> None:
 
 def complain(text: str) -> None:
     """Say on stderr what is wrong; where that cannot be written, the exit code has to do."""
-    with contextlib.suppress(OSError):
+    try:
         print(f"grpo-tui: {text}", file=sys.stderr, flush=True)
+    except OSError:
+        _drop(sys.stderr)  # at exit Python would try once more, and make another exit code of it
+
+
+def part(text: str) -> None:
+    """Say a last word on stdout, unless it is a terminal that takes nothing: nobody waits for that."""
+    if not sys.stdout.isatty():
+        print(text)
+        return
+    data, number = f"{text}\n".encode(sys.stdout.encoding, errors="replace"), sys.stdout.fileno()
+
+    def write() -> None:
+        with contextlib.suppress(OSError):
+            os.write(number, data)  # past the buffer, whose lock would be waited for at exit
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    thread.join(LAST_WORD_S)
 
 
 def drop_output() -> None:
     """Let nothing more be written to stdout, whose reader went away; at exit it would raise again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop(sys.stdout)
+
+
+def _drop(stream: TextIO) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
