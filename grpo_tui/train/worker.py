@@ -74,7 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _not_begun(folder: RunFolder, error: Exception) -> int:
     """Say why there can be no record, where others look when there is none."""
-    cause = f"nothing can be recorded, so the run was not begun: {error}"
+    said = str(error).replace(f"{folder.root}{os.sep}", "")  # the reader knows the folder, and room is short
+    cause = f"nothing can be recorded, so the run was not begun: {said}"
     print(f"grpo-tui: {cause}", flush=True)
     with contextlib.suppress(OSError):
         rank = RankFile(folder.rank(own_rank()), os.getpid())

@@ -180,6 +180,7 @@ def test_a_run_whose_record_could_not_be_begun_says_why(
     look = read_status(folder.root)
     assert look.state == "failed"
     assert look.error is not None
-    assert look.error["cause"].endswith("not a database. Is another program using it, or the disk full?")
+    why = "run.db: file is not a database. Is another program using it, or the disk full?"
+    assert look.error["cause"] == f"nothing can be recorded, so the run was not begun: {why}"
     folder.database.unlink()
     assert read_status(folder.root).state == "failed"
