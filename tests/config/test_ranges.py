@@ -43,7 +43,7 @@ def faults(folder: Path, text: str) -> list[Finding]:
         ("seed", "99999999999", 42),
         ("logging_steps", "0", 10),
         ("lora_r", "0", 16),
-        ("reward_weights", "[.nan]", None),
+        ("reward_weights", "[.nan]", [1.0]),
     ],
 )
 def test_a_number_no_run_can_use_is_refused_with_its_line(
