@@ -66,3 +66,11 @@ class StartEnded(Message):
     def __init__(self, folder: Path, started: bool, said: str) -> None:
         super().__init__()
         self.folder, self.started, self.said = folder, started, said
+
+
+class TrialEnded(Message):
+    """A trial trained, saved and came back, or did not; `said` is what the command said."""
+
+    def __init__(self, came_back: bool, said: str) -> None:
+        super().__init__()
+        self.came_back, self.said = came_back, said

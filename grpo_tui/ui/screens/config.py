@@ -237,7 +237,7 @@ class ConfigScreen(ConfigStart):
         """From the text to the form, at the same field; else end the search."""
         if self.query_one(YamlArea).has_focus:
             self.to_form(self.chosen_name())
-        elif self.end_check():
+        elif self.end_work():
             return
         elif self._found is not None or self.query_one("#config-search", Input).display:
             self.action_config_end_search()

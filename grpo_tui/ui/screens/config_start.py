@@ -6,6 +6,7 @@ Knows the plan and the findings; the start itself is the command's, in a process
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,15 +15,18 @@ from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import clock, duration, from_here, plural
 from grpo_tui.ui.config_check import ConfigCheck
-from grpo_tui.ui.config_messages import CheckAt, CheckFailed, ConfigChecked, StartEnded
+from grpo_tui.ui.config_messages import CheckAt, CheckFailed, ConfigChecked, StartEnded, TrialEnded
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.screens.choosing import Choice, MenuDialog
 from grpo_tui.ui.screens.config_finding import CheckScreen
 from grpo_tui.ui.screens.config_opening import ConfigOpening
+from grpo_tui.ui.screens.text import TextScreen
 
 if TYPE_CHECKING:
     from grpo_tui.config.plan import Device
     from grpo_tui.config.run_config import RunConfig
+    from grpo_tui.ui.config_wish import ConfigWish
+    from grpo_tui.ui.trial import Trial
 
 MOST_TOLD = 4
 """Errors that the question before a start names."""
@@ -37,6 +41,7 @@ class ConfigStart(ConfigOpening):
         self._busy_since = 0.0
         self._check: ConfigCheck | None = None
         self._checking = False
+        self._trial: Trial | None = None
         self._checked_at: float | None = None
         """When the check of which findings show had looked at everything; None when it was ended before."""
 
@@ -58,7 +63,7 @@ class ConfigStart(ConfigOpening):
             return ()
         for_s = time.monotonic() - self._busy_since
         line = [Span(f"◌ {self._busy}, {duration(for_s)}  ", "attention")]
-        if self._checking:
+        if self._checking or self._trial is not None:
             line += [Span("esc ", "key", "screen.config_back"), Span("ends it ", "dim")]
         return line
 
@@ -143,8 +148,12 @@ class ConfigStart(ConfigOpening):
         self._checking = False
         self._is_busy("")
 
-    def end_check(self) -> bool:
-        """End the check that runs; whether there was one."""
+    def end_work(self) -> bool:
+        """End the check or the trial that runs; whether there was one."""
+        if self._trial is not None:
+            self._trial.cancel()
+            self._is_busy("ending the trial")
+            return True
         if not self._checking or self._check is None:
             return False
         self._check.cancel()
@@ -154,6 +163,8 @@ class ConfigStart(ConfigOpening):
     def stop(self) -> None:
         """End the threads, and the processes of the check."""
         super().stop()
+        if self._trial is not None:
+            self._trial.cancel()
         if self._check is not None:
             self._check.close()
 
@@ -167,19 +178,23 @@ class ConfigStart(ConfigOpening):
         config = self.evaluation.inspected.config if self.evaluation is not None else None
         errors = errors_of(view.findings)
         if draft.edited:
-            self._ask_save()
+            self._ask_save(self.action_config_start)
         elif errors or config is None:
             self._ask_errors(errors, config)
         else:
             self._ask_start(config, view.counts()[1])
 
-    def _ask_save(self) -> None:
+    def _ask_save(self, then: Callable[[], None]) -> None:
+        def answered(answer: str | None) -> None:
+            if answer is not None:
+                self.save(then=then)
+
         choices = [
             Choice("save and go on", "", "save", "w"),
             Choice("not yet", "back to the config", None, "n"),
         ]
         sentences = ["There are changes that are not saved; a run starts from the file."]
-        self.app.push_screen(MenuDialog("save first?", choices, sentences), self._answered)
+        self.app.push_screen(MenuDialog("save first?", choices, sentences), answered)
 
     def _ask_errors(self, errors: tuple[Finding, ...], config: RunConfig | None) -> None:
         told = [f"✗ {_placed(finding)}" for finding in errors[:MOST_TOLD]]
@@ -214,9 +229,7 @@ class ConfigStart(ConfigOpening):
         return wish.run_dir if wish is not None and wish.run_dir is not None else config.run_root
 
     def _answered(self, answer: str | None) -> None:
-        if answer == "save":
-            self.save(then=self.action_config_start)
-        elif answer == "list":
+        if answer == "list":
             self.action_config_findings()
         elif answer in ("start", "force"):
             self._start(force=answer == "force")
@@ -225,6 +238,18 @@ class ConfigStart(ConfigOpening):
         wish, evaluation = self.wish, self.evaluation
         if wish is None or evaluation is None or evaluation.inspected.config is None:
             return
+        words = self._train_words(wish)
+        if force:
+            words.append("--force")
+        if self._known_whole():
+            self._is_busy("starting the training process")
+        else:
+            self._is_busy("starting: model, data and rewards are checked, then the training process")
+        job = partial(self._launch, words, self.run_folder_of(evaluation.inspected.config))
+        self.run_worker(job, thread=True, group="start", exit_on_error=False)
+
+    def _train_words(self, wish: ConfigWish) -> list[str]:
+        """What `grpo-tui train` is told of this config."""
         words = [str(wish.path)]
         for override in wish.overrides:
             words += ["--set", override]
@@ -232,15 +257,9 @@ class ConfigStart(ConfigOpening):
             words += ["--run-dir", str(wish.run_dir)]
         if wish.launcher is not None:
             words += ["--launcher", wish.launcher]
-        if force:
-            words.append("--force")
         if self._known_whole():
             words.append("--quick-check")  # all of it was looked at here
-            self._is_busy("starting the training process")
-        else:
-            self._is_busy("starting: model, data and rewards are checked, then the training process")
-        job = partial(self._launch, words, self.run_folder_of(evaluation.inspected.config))
-        self.run_worker(job, thread=True, group="start", exit_on_error=False)
+        return words
 
     def _known_whole(self) -> bool:
         """Whether the text as it is was checked in full here."""
@@ -263,6 +282,38 @@ class ConfigStart(ConfigOpening):
         else:
             word = f"It did not start: {message.said}"
             self.app.notify(word, severity="error", timeout=30, markup=False)
+
+    # -- the trial -------------------------------------------------------------------------------
+
+    def action_config_trial(self) -> None:
+        """Train two steps on the longest prompts in a folder of their own; esc ends it."""
+        wish, draft = self.wish, self.draft
+        if wish is None or draft is None or self._busy or not self.readable():
+            return
+        if draft.edited:
+            self._ask_save(self.action_config_trial)
+            return
+        from grpo_tui.ui.trial import Trial
+
+        trial = self._trial = Trial(self._train_words(wish))
+        self._is_busy("trying two steps on the longest prompts, saved and reloaded")
+
+        def work() -> None:
+            self.post_message(TrialEnded(*trial.run()))
+
+        self.run_worker(work, thread=True, group="trial", exit_on_error=False)
+
+    def on_trial_ended(self, message: TrialEnded) -> None:
+        """Show what was measured, which corrects the plan, or say why it did not train."""
+        ended = self._trial is not None and self._trial.cancelled()
+        self._trial = None
+        self._is_busy("")
+        if message.came_back:
+            self.changed(typed=True)
+            self.app.push_screen(TextScreen("trial", message.said.strip(), prose=True))
+        else:
+            word = f"{'' if ended else 'It cannot train: '}{message.said}"
+            self.app.notify(word, severity="information" if ended else "error", timeout=30, markup=False)
 
     def action_config_baseline(self) -> None:
         """To Rewards, on this config, where `b` lets the model answer."""

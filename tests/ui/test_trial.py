@@ -1,0 +1,109 @@
+"""A trial from the pane Config: it asks to save, says what it took, and esc ends it with its folder."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.ui.screens.config import ConfigScreen
+from grpo_tui.ui.trial import Trial
+from tests.processes.runs import SMALL, until
+from tests.ui.conftest import shown
+from tests.ui.conftest import until as until_shown
+from tests.ui.open_configs import CONFIG, app_with, config_file, looked_at, still_machine
+
+SIZE = (120, 40)
+
+
+@pytest.mark.usefixtures(still_machine.__name__)
+async def test_a_trial_asks_to_save_and_says_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def run(self: Trial) -> tuple[bool, str]:
+        asked.append(self._words[3:])
+        return True, "trained   2 steps\nmemory    555 MB at the peak, planned 513 MB: 1.08 ×\n"
+
+    monkeypatch.setattr(Trial, "run", run)
+    path = config_file()
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        screen.to_form("max_steps")
+        await pilot.press("x", "t")
+        await until_shown(pilot, lambda: "save first?" in shown(app))
+        assert not asked
+        await pilot.press("w")
+        await until_shown(pilot, lambda: "planned 513 MB: 1.08 ×" in shown(app))
+        assert asked == [["train", str(path), "--smoke"]]
+        assert path.read_text() == CONFIG.replace("max_steps: 20\n", "")
+        await pilot.press("escape")
+        await until_shown(pilot, lambda: isinstance(app.screen, ConfigScreen))
+        assert "trying" not in shown(app)
+
+
+@pytest.mark.usefixtures(still_machine.__name__)
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_trial_that_fails_says_why_and_one_that_is_ended_is_told_so(
+    ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until_ended = threading.Event()
+
+    def run(self: Trial) -> tuple[bool, str]:
+        assert until_ended.wait(30)
+        return False, "the trial was ended" if self.cancelled() else "the trial failed: no GPU"
+
+    cancel = Trial.cancel
+
+    def cancelled(self: Trial) -> None:
+        cancel(self)
+        until_ended.set()
+
+    monkeypatch.setattr(Trial, "run", run)
+    monkeypatch.setattr(Trial, "cancel", cancelled)
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        await looked_at(pilot)
+        await pilot.press("t")
+        await until_shown(pilot, lambda: "trying two steps" in shown(app) and "esc ends it" in shown(app))
+        if ended:
+            await pilot.press("escape")
+        else:
+            until_ended.set()
+        await until_shown(pilot, lambda: bool(app._notifications))
+        (said,) = app._notifications
+        assert (said.message, said.severity) == (
+            ("the trial was ended", "information")
+            if ended
+            else ("It cannot train: the trial failed: no GPU", "error")
+        )
+        assert "trying" not in shown(app)
+
+
+@pytest.mark.slow
+def test_an_ended_trial_leaves_neither_folder_nor_process(tmp_path: Path) -> None:
+    settings = [word for pair in SMALL for word in ("--set", pair)]
+    words = [str(DEMO_CONFIG), "--run-dir", str(tmp_path / "runs" / "mine"), "--quick-check", *settings]
+    trial, answers = Trial(words), list[tuple[bool, str]]()
+    thread = threading.Thread(target=lambda: answers.append(trial.run()))
+    thread.start()
+    until(lambda: any(tmp_path.glob("runs/mine.trial-*/run.db")), "the trial's record")
+    trial.cancel()
+    thread.join(60)
+    assert answers == [(False, "the trial was ended; its folder is removed")]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_trial_that_was_ended_before_it_began_starts_nothing() -> None:
+    trial = Trial(["nothing.yaml"])
+    trial.cancel()
+    assert trial.run() == (False, "the trial was ended")
+
+
+def test_a_refusal_is_what_the_command_said(tmp_path: Path) -> None:
+    came_back, said = Trial([str(tmp_path / "nothing.yaml")]).run()
+    assert not came_back
+    assert "nothing.yaml" in said
+    assert "Traceback" not in said
