@@ -12,7 +12,7 @@ import contextlib
 import os
 import queue
 import signal
-from typing import IO, Any
+from typing import Any, TextIO
 
 from textual.drivers.linux_driver import LinuxDriver
 
@@ -27,26 +27,27 @@ LAST_WORDS_S = 1.0
 
 
 class LastingFile:
-    """The terminal as a file; once it is gone, writing does nothing and the process is hung up."""
+    """The terminal as a file; once it is gone, writing does nothing and the process is hung up.
 
-    def __init__(self, file: IO[str]) -> None:
+    It writes past the buffer of Python's own file: its lock would be held while a terminal takes nothing, and
+    whoever flushes standard error at exit would wait for it for ever.
+    """
+
+    def __init__(self, file: TextIO) -> None:
         self._file, self._gone = file, False
 
     def write(self, text: str) -> None:
         """Write, as long as there is a terminal."""
         if not self._gone:
+            left = text.encode(self._file.encoding, errors="backslashreplace")
             try:
-                self._file.write(text)
+                while left:
+                    left = left[os.write(self._file.fileno(), left) :]
             except OSError:
                 self._hang_up()
 
     def flush(self) -> None:
-        """Send what was written."""
-        if not self._gone:
-            try:
-                self._file.flush()
-            except OSError:
-                self._hang_up()
+        """Nothing is held back."""
 
     def fileno(self) -> int:
         """The terminal's descriptor."""
