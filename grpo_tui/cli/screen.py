@@ -35,12 +35,12 @@ def show(
 def _screen(
     run: Path | None, roots: list[Path], rewards: RewardsWish | None, config: ConfigWish | None
 ) -> int:
-    from grpo_tui.cli.streams import part
+    from grpo_tui.cli.streams import last_word
     from grpo_tui.ui.app import run_app
 
     parting = run_app(roots=roots, run=run, rewards=rewards, config=config)
     if parting:
-        part(parting)
+        last_word(parting)
     return OK
 
 

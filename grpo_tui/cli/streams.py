@@ -39,7 +39,7 @@ def complain(text: str) -> None:
         _drop(sys.stderr)  # at exit Python would try once more, and make another exit code of it
 
 
-def part(text: str) -> None:
+def last_word(text: str) -> None:
     """Say a last word on stdout, unless it is a terminal that takes nothing: nobody waits for that."""
     if not sys.stdout.isatty():
         print(text)

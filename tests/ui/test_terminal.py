@@ -17,9 +17,9 @@ from tests.ui.recorded_run import RecordedRun
 PROGRAM = """
 import sys
 from pathlib import Path
-from grpo_tui.cli.streams import part
+from grpo_tui.cli.streams import last_word
 from grpo_tui.ui.app import run_app
-part(f"left: {run_app([Path('runs')], Path(sys.argv[1]) if len(sys.argv) > 1 else None)}")
+last_word(f"left: {run_app([Path('runs')], Path(sys.argv[1]) if len(sys.argv) > 1 else None)}")
 """
 PATIENCE_S = 30.0
 
