@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder for what is remembered about runs, never the developer's; one for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRPO_TUI_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ def write_json(path: Path, body: Any, *, indent: int | None = None, mode: int = 
     text = json.dumps(body, ensure_ascii=False, default=str, indent=indent)
     beside = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
         with os.fdopen(descriptor, "wb") as file:
             # A lone surrogate, as of a file name that is no UTF-8, becomes the escape that JSON has for it.
             file.write(text.encode("utf-8", "backslashreplace"))

@@ -26,6 +26,11 @@ class RunFolder:
         return self.root / "run.json"
 
     @property
+    def identity(self) -> Path:
+        """A random id, by which the user who started the run knows it again."""
+        return self.root / "run.id"
+
+    @property
     def earlier_spec(self) -> Path:
         """`run.json` as it was before a resume, until the resumed run has ended."""
         return self.root / "run.json.before"

@@ -12,6 +12,7 @@ import sys
 import time
 
 from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.known import is_known, remember, state_folder
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import process_alive, read_heartbeat, write_heartbeat
 from grpo_tui.store.reader import RunReader
@@ -70,6 +71,7 @@ def launch(folder: RunFolder, spec: RunSpec) -> int:
         else:
             keep_earlier(folder)
         spec.write(folder.spec)
+        _remember(folder)
         return _start(folder, ["--lock", str(lock)], lock=lock)
     finally:
         os.close(lock)
@@ -77,17 +79,22 @@ def launch(folder: RunFolder, spec: RunSpec) -> int:
 
 def start_sidecar(folder: RunFolder, trainer: int, lock: int) -> int:
     """Start a supervisor for a training process that runs already; returns the supervisor's pid."""
+    _remember(folder)
     return _start(folder, ["--watch", str(trainer)], trainer=trainer, lock=lock)
 
 
 def adopt(folder: RunFolder) -> str:
     """Give a run a supervisor again when its own is gone, whether the run lives or ended without a word.
 
+    A run that this user did not start on this machine is left alone: looking at a folder never acts on it.
+
     Returns:
         What was missing and what was done about it, empty when nothing was.
     """
     beat = read_heartbeat(folder.heartbeat)
     if beat is None or beat.trainer is None or not beat.same_host or beat.supervisor_alive:
+        return ""
+    if not is_known(folder.root):
         return ""
     if not _unfinished(folder) or not os.access(folder.root, os.W_OK):
         return ""
@@ -99,6 +106,18 @@ def adopt(folder: RunFolder) -> str:
     if process_alive(beat.trainer, beat.trainer_started):
         return "the supervisor was gone, so nobody could abort a reward or stop at once; started a new one"
     return "the run ended while nobody watched it; its end is recorded now"
+
+
+def _remember(folder: RunFolder) -> None:
+    """Note the start; a run that cannot be noted trains all the same, and is foreign to later looks."""
+    try:
+        remember(folder.root)
+    except OSError as error:
+        print(
+            f"grpo-tui: this start could not be noted in {state_folder()} ({error.strerror}): if its "
+            "supervisor dies, `grpo-tui attach` cannot start another",
+            flush=True,
+        )
 
 
 def _unfinished(folder: RunFolder) -> bool:
