@@ -15,7 +15,8 @@ from typing import Any
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.launcher import launcher_words, world_size
 from grpo_tui.cli.plain import terminal_width
-from grpo_tui.cli.saved_run import saved_run
+from grpo_tui.cli.saved_run import launcher_of_run, saved_run
+from grpo_tui.cli.words import sets
 from grpo_tui.config.plan.memory_plan import WORDS
 from grpo_tui.config.trl_fields import FieldsUnavailableError
 from grpo_tui.config.yaml_edit_values import inline
@@ -69,10 +70,11 @@ def _wanted(parsed: Any) -> tuple[Source, Start]:
 def _of_run(path: Path, overrides: tuple[str, ...], parsed: Any) -> tuple[Source, Start]:
     """A run's own config, as `train RUN --resume` would take it."""
     folder, spec, saved = saved_run(path)
-    size = parsed.world_size or world_size(spec.launcher)
-    root = parsed.run_dir or folder.root
+    words = launcher_of_run(spec, saved, overrides)
+    size = parsed.world_size or world_size(words)
+    root = parsed.run_dir or (None if sets(overrides, "output_dir") else folder.root)
     return Source(path, saved=saved, overrides=overrides), Start(
-        size, spec.launcher, root, resume=root == folder.root
+        size, words, root, resume=root == folder.root
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.look import readable_folder
+from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.glyphs import ascii_locale, to_ascii
@@ -30,11 +31,15 @@ COMPLETION = Field("completion")
 LONGEST_S = 600.0
 """A command waits longer than a screen."""
 BAR = 30
+_ROWS = ("--sort", "--limit", "--format", "--all")
+"""Options about the rows that are printed."""
+_QUERY = ("--step", "--where", "--search", "--regex")
 
 
 def completions(parsed: Any) -> int:
     """`grpo-tui completions RUN [--step A:B] [--where EXPR] [--search TEXT|--regex RE] [--sort KEY] …`."""
     views = _views()
+    _refuse_unused(parsed)
     if parsed.views:
         return _list(views)
     if parsed.run is None:
@@ -67,6 +72,21 @@ def completions(parsed: Any) -> int:
         print(f"grpo-tui: {one_line(found.trouble)}", file=sys.stderr)
         return FAILED
     return OK
+
+
+def _refuse_unused(parsed: Any) -> None:
+    if parsed.views:
+        kept = ("--view", "--save-view", "--superseded", "--count", "--over-steps", *_ROWS, *_QUERY)
+        refuse_unused(parsed, "with --views", *kept)
+    rows = [option for option in _ROWS if option != "--sort" or not parsed.save_view]
+    if parsed.count:
+        refuse_unused(parsed, "with --count", *rows)
+    if parsed.over_steps:
+        refuse_unused(parsed, "with --over-steps", *(option for option in rows if option != "--format"))
+        if parsed.format == "md":
+            raise CommandError(
+                "--over-steps is written as csv or jsonl, not md; leave --format out for a chart"
+            )
 
 
 def _views() -> SavedViews:

@@ -13,6 +13,7 @@ from typing import Any
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import print_lines, terminal_width
+from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.course import course, probe_course
 from grpo_tui.present.course_lines import course_lines, probe_lines, visit_lines
@@ -21,9 +22,13 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.values import finite_json
 
+STRETCHES = 48
+
 
 def show_course(parsed: Any) -> int:
     """`grpo-tui course RUN [--prompt GROUP] [--json]`."""
+    if parsed.prompt is not None:
+        refuse_unused(parsed, "with --prompt", "--stretches")
     root = readable_folder(parsed.run)
     try:
         reader = RunReader(RunFolder(root).database)
@@ -35,7 +40,9 @@ def show_course(parsed: Any) -> int:
 
 def _run(parsed: Any, reader: RunReader) -> int:
     functions = reader.reward_functions()
-    stretches = course(reader, [function.weight for function in functions], stretches=parsed.stretches)
+    stretches = course(
+        reader, [function.weight for function in functions], stretches=parsed.stretches or STRETCHES
+    )
     names = [function.name for function in functions]
     probes = probe_course(reader, len(functions))
     if parsed.json:

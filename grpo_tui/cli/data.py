@@ -12,6 +12,7 @@ from typing import Any
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.plain import print_lines, terminal_width
 from grpo_tui.cli.score import told
+from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import one_line
@@ -22,7 +23,7 @@ from grpo_tui.preflight.gold_rewards import GoldReward, gold_rewards
 from grpo_tui.present.data_view import Block, finding_row, row_blocks, statistics_blocks, summary
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.reading import laid_out
-from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.lab import DEFAULT_LIMIT_S, Lab, LabError
 from grpo_tui.store.values import finite_json
 
 MOST_MATCHES = 20
@@ -32,11 +33,15 @@ LABEL_W = 16
 
 def data(parsed: Any) -> int:
     """`grpo-tui data CONFIG`: exit 1 when an error was found, or no row holds the text."""
+    wants_row = parsed.row is not None or parsed.search is not None or parsed.random
+    if not wants_row:
+        refuse_unused(parsed, "without --row, --search or --random", "--no-rewards", "--timeout")
+    elif parsed.no_rewards:
+        refuse_unused(parsed, "with --no-rewards", "--timeout")
     try:
         config = load_config(parsed.config, parsed.overrides, world_size=None)
     except ConfigError as error:
         raise CommandError(str(error)) from error
-    wants_row = parsed.row is not None or parsed.search is not None or parsed.random
     try:
         with Checker(progress=lambda what: told("", what)) as checker:
             code = _row(checker, config, parsed) if wants_row else _figures(checker, config, parsed)
@@ -99,7 +104,7 @@ def _golds(config: RunConfig, view: RowView, parsed: Any) -> tuple[Sequence[Gold
     if not view.answer_column or view.prompt is None:
         return (), ""
     try:
-        with Lab(limit_s=parsed.timeout) as lab:
+        with Lab(limit_s=parsed.timeout or DEFAULT_LIMIT_S) as lab:
             told("", "scoring the right answer")
             lab.load(config)
             return gold_rewards(lab, view), ""

@@ -15,6 +15,7 @@ from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.look import readable_folder
+from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.metrics import METRICS, Metric, describe
 from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import compact, plural, told_apart
@@ -34,7 +35,10 @@ def metrics(parsed: Any) -> int:
     """`grpo-tui metrics RUN… [--keys …] [--steps A:B] [--every N] [--format …] [--explain KEY]`."""
     if not parsed.runs and parsed.explain is None:
         raise CommandError("metrics: name a run; `grpo-tui runs` lists them. --explain KEY needs none")
-    if parsed.every is not None and parsed.format == "table":
+    if parsed.explain is not None:
+        refuse_unused(parsed, "with --explain", "--keys", "--steps", "--every", "--format")
+    shape = parsed.format or "table"
+    if parsed.every is not None and shape == "table":
         raise CommandError("--every thins what --format csv and jsonl write; a table sums up all steps")
     roots = [readable_folder(path) for path in parsed.runs]
     with ExitStack() as stack:
@@ -43,12 +47,12 @@ def metrics(parsed: Any) -> int:
         if parsed.explain is not None:
             return _explain(parsed.explain, readers)
         patterns = [part.strip() for part in (parsed.keys or "").split(",") if part.strip()]
-        if parsed.format == "table":
+        if shape == "table":
             return _table(readers, patterns, parsed.steps)
         chosen = _chosen(readers, patterns, computed=bool(patterns))
         from grpo_tui.cli.metrics_export import write_csv, write_jsonl
 
-        write = write_csv if parsed.format == "csv" else write_jsonl
+        write = write_csv if shape == "csv" else write_jsonl
         write(sys.stdout, readers, chosen, parsed.steps, parsed.every or 1)
     return OK
 

@@ -12,11 +12,12 @@ from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.score import told
+from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config import RunConfig
 from grpo_tui.config.section import RewardEntry
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.growing import Growth, add_to_file, growth, put_into_config, start_file, task_of
-from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.lab import DEFAULT_LIMIT_S, Lab, LabError
 from grpo_tui.rewards.next_reward import section, stage_named
 from grpo_tui.rewards.samples import SampleError
 from grpo_tui.rewards.scoring import Dataset, config_of_functions
@@ -26,6 +27,8 @@ from grpo_tui.rewards.templates import Stage, Task, TemplateError, reward_names,
 
 def new(parsed: Any) -> int:
     """`grpo-tui new KIND …`."""
+    if parsed.list and parsed.kind is not None:
+        raise CommandError(f"--list shows the presets and makes nothing; leave it or {parsed.kind} out")
     if parsed.list or parsed.kind == "config":
         from grpo_tui.cli.new_config import list_presets, new_config
 
@@ -44,6 +47,8 @@ def new_rewards(parsed: Any) -> int:
         raise CommandError(f"{path}: a rewards file is Python; call it {path.with_suffix('.py')}")
     if parsed.write and parsed.config is None:
         raise CommandError("--write names the reward in a config; say which with --config CONFIG")
+    if parsed.next is None and parsed.config is None:
+        refuse_unused(parsed, "without --config or --next, which call functions", "--timeout")
     if parsed.next is None and path.exists():
         raise CommandError(
             f"{path} is there already and stays as it is; --next adds the next reward to it, or name another"
@@ -60,7 +65,7 @@ def _begin(path: Path, parsed: Any) -> int:
     task = Task()
     if parsed.config is not None:
         config = _config(parsed.config)
-        with Lab(limit_s=parsed.timeout) as lab:
+        with Lab(limit_s=parsed.timeout or DEFAULT_LIMIT_S) as lab:
             told("", "reading the data")
             task = task_of(config, dataset_rows(lab, config))
         told("", "")
@@ -72,7 +77,7 @@ def _begin(path: Path, parsed: Any) -> int:
 def _go_on(path: Path, parsed: Any) -> int:
     names = reward_names(path.read_text(encoding="utf-8"))
     config = _config(parsed.config) if parsed.config is not None else None
-    now = _tried(path, names, config, parsed.timeout)
+    now = _tried(path, names, config, parsed.timeout or DEFAULT_LIMIT_S)
     stage = now.advice.stage
     if parsed.next:
         stage = stage_named(parsed.next, now.task)

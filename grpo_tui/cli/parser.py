@@ -179,7 +179,7 @@ def _metrics_command(commands: Commands) -> None:
         "--steps", type=steps, default=(None, None), metavar="A:B", help="only steps A to B; A: and :B too"
     )
     metrics.add_argument("--every", type=positive, metavar="N", help="csv, jsonl: only every Nth step")
-    metrics.add_argument("--format", choices=("table", "csv", "jsonl"), default="table")
+    metrics.add_argument("--format", choices=("table", "csv", "jsonl"), help="default table")
     metrics.add_argument(
         "--explain", metavar="KEY", help="what a metric means and its healthy shape; a glob explains several"
     )

@@ -88,6 +88,6 @@ def add_course_command(commands: Commands) -> None:
         help="instead: each time that this group's prompt was answered",
     )
     command.add_argument(
-        "--stretches", type=positive, default=48, metavar="N", help="at most so many stretches (default 48)"
+        "--stretches", type=positive, metavar="N", help="at most so many stretches (default 48)"
     )
     command.add_argument("--json", action="store_true", help="one JSON object")

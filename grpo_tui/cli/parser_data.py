@@ -33,5 +33,6 @@ def add_data_command(commands: Commands) -> None:
         "--no-rewards", action="store_true", help="with a row: leave out the rewards of its right answer"
     )
     add_time_limit(data)
+    data.set_defaults(timeout=None)
     add_overrides(data)
     data.add_argument("--json", action="store_true", help="facts and findings, or the row, as JSON")

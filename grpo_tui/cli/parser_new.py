@@ -61,3 +61,4 @@ def _rewards(kinds: Commands) -> None:
         "--next", nargs="?", const="", metavar="NAME", help="add the next reward, or the one of this name"
     )
     add_time_limit(rewards)
+    rewards.set_defaults(timeout=None)

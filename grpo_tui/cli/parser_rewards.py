@@ -137,9 +137,7 @@ def _what_if_command(commands: Commands) -> None:
     command.add_argument(
         "--recorded", action="store_true", help="call no function: weigh the recorded scores anew"
     )
-    command.add_argument(
-        "--limit", type=positive, default=20, metavar="N", help="print at most N groups (default 20)"
-    )
+    command.add_argument("--limit", type=positive, metavar="N", help="print at most N groups (default 20)")
     add_time_limit(command)
     add_overrides(command)
     command.add_argument("--json", action="store_true", help="the documented JSON object")

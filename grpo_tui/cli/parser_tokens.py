@@ -41,7 +41,7 @@ def add_tokens_command(commands: Commands) -> None:
     )
     command.add_argument("--prompt", action="store_true", help="print the rendered prompt too")
     command.add_argument(
-        "--limit", type=positive, default=20, metavar="N", help="the N most surprising tokens (default 20)"
+        "--limit", type=positive, metavar="N", help="the N most surprising tokens (default 20)"
     )
     command.add_argument(
         "--wait", type=seconds, default=60.0, metavar="S", help="wait so long for a live run (default 60)"

@@ -12,10 +12,10 @@ from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.launcher import accelerate_config, launcher_words, world_size
-from grpo_tui.cli.saved_run import saved_run
+from grpo_tui.cli.saved_run import launcher_of_run, overridden, saved_run
 from grpo_tui.config.plan import Device, Plan, PlanSettings, Surroundings, plan, read_shape
 from grpo_tui.config.plan.cards import CARDS, card
-from grpo_tui.config.resolve import inspect_config, reload_config
+from grpo_tui.config.resolve import inspect_config
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts
@@ -100,12 +100,7 @@ def _config(parsed: Any) -> tuple[RunConfig, tuple[str, ...]]:
     path: Path = parsed.config
     if path.is_dir():
         _, spec, saved = saved_run(path)
-        try:
-            if parsed.overrides:
-                saved = reload_config(saved, parsed.overrides, world_size=None)
-        except ConfigError as error:
-            raise CommandError(str(error)) from error
-        return saved, spec.launcher
+        return overridden(saved, parsed.overrides), launcher_of_run(spec, saved, parsed.overrides)
     found = inspect_config(path, parsed.overrides, world_size=None)
     if found.config is None:
         raise CommandError(str(ConfigError(found.findings, path)))

@@ -16,7 +16,7 @@ from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.logs import log_source
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import terminal_width
-from grpo_tui.cli.saved_run import saved_run
+from grpo_tui.cli.saved_run import overridden, saved_run
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.config.run_config import describe
 from grpo_tui.core.text import one_line
@@ -74,17 +74,15 @@ def wanted_config(sources: Sequence[str], overrides: Sequence[str], run: Path | 
     if not sources:
         if run is None:
             raise CommandError("name a config, a reward function (file.py:function), or a run with --run")
-        return _config_of_run(run)
+        return _config_of_run(run, overrides)
     if not files:
-        if overrides:
-            raise CommandError("--set changes a config; with functions alone there is none")
-        return config_of_functions(sources)
+        return _of_functions(sources, overrides)
     if len(sources) > 1:
         raise CommandError(f"{files[0]} is a config, which has its own rewards; name it alone")
     if Path(sources[0]).is_dir() and (Path(sources[0]) / "run.json").exists():
-        return _config_of_run(Path(sources[0]))
+        return _config_of_run(Path(sources[0]), overrides)
     if Path(sources[0]).is_dir():
-        return config_of_functions(sources)  # a folder with a reward model
+        return _of_functions(sources, overrides)  # a folder with a reward model
     try:
         config = load_config(sources[0], overrides, world_size=None)
     except ConfigError as error:
@@ -95,14 +93,21 @@ def wanted_config(sources: Sequence[str], overrides: Sequence[str], run: Path | 
     return config
 
 
-def _config_of_run(run: Path) -> RunConfig:
+def _of_functions(sources: Sequence[str], overrides: Sequence[str]) -> RunConfig:
+    if overrides:
+        raise CommandError("--set changes a config; with functions alone there is none")
+    return config_of_functions(sources)
+
+
+def _config_of_run(run: Path, overrides: Sequence[str]) -> RunConfig:
     folder = readable_folder(run)
     if log_source(run) is not None:
         raise CommandError(f"{run}: logs of completions name no rewards; name them: file.py:function")
     try:
-        return saved_run(folder)[2]
+        saved = saved_run(folder)[2]
     except CommandError as error:
         raise CommandError(f"{error}\nor name the rewards: file.py:function") from error
+    return overridden(saved, overrides)
 
 
 def _require_samples(config: RunConfig, parsed: Any) -> None:

@@ -16,12 +16,13 @@ from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.gpus import placed
 from grpo_tui.cli.launcher import launcher_words, world_size
 from grpo_tui.cli.plain import has_screen
-from grpo_tui.cli.saved_run import saved_run
+from grpo_tui.cli.saved_run import launcher_of_run, overridden, saved_run
 from grpo_tui.cli.screen import show
 from grpo_tui.cli.summary import summary
+from grpo_tui.cli.words import sets
 from grpo_tui.config.adapters import adapter_mismatch
 from grpo_tui.config.draft_file import DraftFileError, read_text
-from grpo_tui.config.resolve import inspect_config, load_config, reload_config
+from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.store.checkpoints import Verdict, judge, newest_usable
@@ -74,6 +75,7 @@ def demo(parsed: Any) -> int:
 
 def train(parsed: Any) -> int:
     """`grpo-tui train CONFIG_OR_RUN`."""
+    _refuse_twice(parsed)
     if parsed.smoke:
         from grpo_tui.cli.smoke import smoke
 
@@ -89,6 +91,7 @@ def open_config(parsed: Any) -> int:
     """`grpo-tui CONFIG.yaml`: the pane Config on it; where there is no screen, say what would run."""
     if not parsed.config.is_file():
         raise CommandError(f"there is no file {parsed.config}")
+    _refuse_twice(parsed)
     if sys.stdin.isatty() and has_screen("what would run"):
         from grpo_tui.ui.config_wish import ConfigWish
 
@@ -104,6 +107,17 @@ def open_config(parsed: Any) -> int:
     for line in summary(start.config, start.folder.root, world_size(start.spec.launcher)):
         print(line)
     raise CommandError(f"`grpo-tui train {shell_word(parsed.config)}` starts it")
+
+
+def _refuse_twice(parsed: Any) -> None:
+    """Refuse an option beside `--set` of the key that it stands for: one of the two would be dropped."""
+    for option, given, key in (
+        ("--run-dir", parsed.run_dir, "output_dir"),
+        ("--launcher", parsed.launcher, "grpo_tui.launcher"),
+        ("--gpus", parsed.gpus, "grpo_tui.gpus"),
+    ):
+        if given is not None and sets(parsed.overrides, key):
+            raise CommandError(f"{option} and --set {key} are given; leave one of them out")
 
 
 def _checked(start: Start, parsed: Any) -> Start:
@@ -156,35 +170,45 @@ def _anew_or_by_key(parsed: Any) -> Start:
 def _new(parsed: Any) -> Start:
     launcher = _launcher(parsed)
     config, source = _config(parsed, world_size(launcher))
-    root = parsed.run_dir or (source.root if source is not None else config.run_root)
+    root = _root_of(parsed, config, source)
     spec = placed(RunSpec(config.to_json(), launcher=launcher), config, parsed.gpus)
     if config.grpo.get("resume_from_checkpoint"):
-        return Start(RunFolder(root.absolute()), spec, config)
-    return Start(_fresh(root.absolute()), spec, config)
+        return Start(RunFolder(root), spec, config)
+    return Start(_fresh(root), spec, config)
 
 
 def _launcher(parsed: Any) -> tuple[str, ...]:
-    """The words of `--launcher`, else those of `grpo_tui.launcher` in the config."""
-    if parsed.launcher is not None or parsed.config.is_dir():
+    """The words of `--launcher`, else those the run was started with or `grpo_tui.launcher` says."""
+    if parsed.launcher is not None:
         return launcher_words(parsed.launcher)
+    if parsed.config.is_dir():
+        _, spec, saved = saved_run(parsed.config)
+        return launcher_of_run(spec, saved, parsed.overrides)
     return launcher_words(inspect_config(parsed.config, parsed.overrides, world_size=None).section.launcher)
 
 
 def _root(parsed: Any) -> Path:
     """The folder of the run that a config or a run folder stands for."""
+    return _root_of(parsed, *_config(parsed, None))
+
+
+def _root_of(parsed: Any, config: RunConfig, source: RunFolder | None) -> Path:
     if parsed.run_dir is not None:
         return Path(parsed.run_dir).absolute()
-    config, source = _config(parsed, None)
-    return (source.root if source is not None else config.run_root).absolute()
+    own = source is not None and not sets(parsed.overrides, "output_dir")
+    return (source.root if own and source is not None else config.run_root).absolute()
 
 
 def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     earlier = _earlier(parsed.config if parsed.config.is_dir() else parsed.run_dir)
-    launcher = launcher_words(parsed.launcher) or earlier.launcher or _launcher(parsed)
+    asked_here = parsed.launcher is not None or sets(parsed.overrides, "grpo_tui.launcher")
+    launcher = () if asked_here else earlier.launcher
+    launcher = launcher or _launcher(parsed)
     config, source = _config(parsed, world_size(launcher))
     folder = source or RunFolder((parsed.run_dir or config.run_root).absolute())
-    if parsed.run_dir is not None and source is not None and parsed.run_dir.absolute() != folder.root:
-        raise CommandError("--resume continues a run in its own folder; leave --run-dir out")
+    if source is not None and _root_of(parsed, config, source) != folder.root:
+        option = "--run-dir" if parsed.run_dir is not None else "--set output_dir"
+        raise CommandError(f"--resume continues a run in its own folder; leave {option} out")
     _refuse_live(folder.root)
     verdict, notes = _checkpoint(folder, asked, by_key)
     mismatch = adapter_mismatch(verdict.path, config.model_args)
@@ -202,7 +226,7 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
         notes=tuple(notes),
         launcher=launcher,
         overridden=tuple(override.partition("=")[0] for override in parsed.overrides),
-        gpus=earlier.gpus,
+        gpus=() if sets(parsed.overrides, "grpo_tui.gpus") else earlier.gpus,
     )
     return Start(folder, placed(spec, config, parsed.gpus), config)
 
@@ -241,16 +265,11 @@ def _checkpoint(folder: RunFolder, asked: str, by_key: bool) -> tuple[Verdict, l
 
 def _config(parsed: Any, size: int | None) -> tuple[RunConfig, RunFolder | None]:
     """The config of a YAML file or of a run folder, and the run folder if it was one."""
-    path, overrides = parsed.config, parsed.overrides
+    path, overrides, force = parsed.config, parsed.overrides, getattr(parsed, "force", False)
     if path.is_dir():
         folder, _, saved = saved_run(path)
-        try:
-            if overrides:
-                saved = reload_config(saved, overrides, world_size=size)
-        except ConfigError as error:
-            raise CommandError(str(error)) from error
-        return _told_already(saved), folder
-    return _load(path, overrides, size, force=getattr(parsed, "force", False)), None
+        return _told_already(overridden(saved, overrides, size, force=force)), folder
+    return _load(path, overrides, size, force=force), None
 
 
 def _told_already(config: RunConfig) -> RunConfig:

@@ -13,6 +13,7 @@ from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
 from grpo_tui.cli.look import run_folder
 from grpo_tui.cli.plain import print_lines, terminal_width
 from grpo_tui.cli.score import told
+from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.text import safe
 from grpo_tui.present.token_lines import LEGEND, head_lines, heat_lines, surprising_lines
 from grpo_tui.rewards.model_child import GenerateError
@@ -20,9 +21,14 @@ from grpo_tui.rewards.token_asking import Policy, TokenAsker, completion_of, pol
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.values import finite_json
 
+SHOWN = 20
+"""Surprising tokens that are printed."""
+
 
 def tokens(parsed: Any) -> int:
     """`grpo-tui tokens RUN --group N [--index I] [--from WHO] [--base] [--json]`."""
+    if parsed.json:
+        refuse_unused(parsed, "with --json, which holds every token", "--limit")
     root = run_folder(parsed.run)
     try:
         row = completion_of(root, parsed.group, parsed.index)
@@ -50,7 +56,7 @@ def tokens(parsed: Any) -> int:
             *([(" ", "text"), *line] for line in heat_lines(found, width - 1)),
             [(f" {LEGEND}", "dim")],
             [],
-            *surprising_lines(found, width, parsed.limit),
+            *surprising_lines(found, width, parsed.limit or SHOWN),
         ]
     )
     return OK

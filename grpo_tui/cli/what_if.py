@@ -13,6 +13,7 @@ from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import print_lines, terminal_width
 from grpo_tui.cli.score import told, wanted_config, weights_of
+from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.text import one_line
 from grpo_tui.present.what_if_lines import what_if_lines
 from grpo_tui.rewards.lab import Lab, LabError
@@ -24,14 +25,21 @@ from grpo_tui.store.query_ast import QueryError
 from grpo_tui.store.search import Search
 from grpo_tui.store.values import finite_json
 
+SHOWN = 20
+"""Groups that are printed."""
+
 
 def show_what_if(parsed: Any) -> int:
     """`grpo-tui whatif RUN [CONFIG_OR_FUNC…] [--where EXPR] [--weights W,W] [--recorded] [--json]`."""
+    if parsed.json:
+        refuse_unused(parsed, "with --json, which holds every group", "--limit")
     root = readable_folder(parsed.run)
     if parsed.recorded and parsed.sources:
         raise CommandError("--recorded weighs what the run recorded; it takes no other rewards")
     ours = (root / "run.json").exists()
     if parsed.recorded and not ours:
+        if parsed.overrides:
+            raise CommandError("--set changes a config, and logs of completions name none; leave it out")
         config = config_of_functions(())  # the logs of others name no rewards, and none is called
     else:
         config = wanted_config(parsed.sources, parsed.overrides, parsed.run)
@@ -49,7 +57,7 @@ def show_what_if(parsed: Any) -> int:
     if parsed.json:
         print(json.dumps(finite_json(found.to_json()), ensure_ascii=False))
     else:
-        print_lines(what_if_lines(found, terminal_width(), parsed.limit))
+        print_lines(what_if_lines(found, terminal_width(), parsed.limit or SHOWN))
     return FAILED if any(function.failure for function in found.functions) else OK
 
 

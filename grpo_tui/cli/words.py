@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from grpo_tui.cli.errors import CommandError
 
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -24,6 +27,29 @@ def add_overrides(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--set", action="append", default=[], metavar="K=V", dest="overrides", help="as in train"
     )
+
+
+def sets(overrides: Sequence[str], key: str) -> bool:
+    """Return whether `--set` gives a key of the config, or the section that holds it."""
+    named = {text.partition("=")[0].strip() for text in overrides}
+    return key in named or key.partition(".")[0] in named
+
+
+def refuse_unused(parsed: Any, why: str, *options: str) -> None:
+    """Refuse options that would have no effect.
+
+    Args:
+        parsed: The arguments.
+        why: What the options have no effect with, such as `--count`.
+        options: As they are written on the command line.
+
+    Raises:
+        CommandError: One of them was given.
+    """
+    for option in options:
+        value = getattr(parsed, option.lstrip("-").replace("-", "_"))
+        if value not in (None, False, "", (None, None)):
+            raise CommandError(f"{option} has no effect {why}; leave it out")
 
 
 def path(text: str) -> Path:

@@ -324,30 +324,28 @@ def test_the_words_of_a_trial_go_together(capsys: pytest.CaptureFixture[str]) ->
     assert "leave --resume and --detach out" in capsys.readouterr().err
 
 
+TWO, FOUR = "torchrun --nproc_per_node 2", "torchrun --nproc_per_node 4"
+
+
 @pytest.mark.parametrize(
-    ("words", "launcher", "gpus"),
+    ("own", "words", "launcher", "gpus"),
     [
+        (f"  launcher: {TWO}", [], tuple(TWO.split()), ()),
         (
-            ["--set", "grpo_tui.launcher=torchrun --nproc_per_node 2"],
-            ("torchrun", "--nproc_per_node", "2"),
+            f"  launcher: {TWO}",
+            ["--launcher", TWO.replace("2", "4")],
+            tuple(TWO.replace("2", "4").split()),
             (),
         ),
-        (
-            [
-                "--set",
-                "grpo_tui.launcher=torchrun --nproc_per_node 2",
-                "--launcher",
-                "torchrun --nproc_per_node 4",
-            ],
-            ("torchrun", "--nproc_per_node", "4"),
-            (),
-        ),
-        (["--set", "use_cpu=false", "--set", "grpo_tui.gpus=[2]"], (), ("2",)),
-        (["--set", "use_cpu=false", "--set", "grpo_tui.gpus=[2]", "--gpus", "0"], (), ("0",)),
+        ("  gpus: [2]", ["--set", "use_cpu=false"], (), ("2",)),
+        ("  gpus: [2]", ["--set", "use_cpu=false", "--gpus", "0"], (), ("0",)),
+        ("", ["--set", f"grpo_tui.launcher={TWO}"], tuple(TWO.split()), ()),
+        ("", ["--set", "use_cpu=false", "--set", "grpo_tui.gpus=[2]"], (), ("2",)),
     ],
 )
 def test_a_start_serves_launcher_and_gpus_of_the_config(
     cards: None,
+    own: str,
     words: list[str],
     launcher: tuple[str, ...],
     gpus: tuple[str, ...],
@@ -356,9 +354,13 @@ def test_a_start_serves_launcher_and_gpus_of_the_config(
 ) -> None:
     started: list[RunSpec] = []
     monkeypatch.setattr("grpo_tui.cli.start.launch", lambda folder, spec: started.append(spec))
-    folder = tmp_path / "run"
+    folder, config = tmp_path / "run", tmp_path / "own.yaml"
+    text = DEMO_CONFIG.read_text().replace("\ngrpo_tui:\n", f"\ngrpo_tui:\n{own}\n", 1)
+    for key, name in (("path: ", "model"), ("source: ", "rewards.py"), ("dataset: ", "task.py")):
+        text = text.replace(f"{key}{name}", f"{key}{DEMO_CONFIG.with_name(name)}")
+    config.write_text(text)
     done = main(
-        ["train", str(DEMO_CONFIG), "--run-dir", str(folder), "--detach", "--force", "--quick-check", *words]
+        ["train", str(config), "--run-dir", str(folder), "--detach", "--force", "--quick-check", *words]
     )
     assert done == 0
     assert [(spec.launcher, spec.gpus) for spec in started] == [(launcher, gpus)]
