@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from grpo_tui.core.findings import Finding
+from grpo_tui.core.statistics import signal_of
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.formatting import MISSING, compact, duration, fixed, percent
 from grpo_tui.rewards.samples import sample_words
@@ -45,7 +46,9 @@ def _group(
     words = {i: one_line(sample_words(samples[i]), WIDEST) for i in group.indices}
     kind_w = max(5, *map(len, words.values())) if any(sample_words(s) for s in samples) else 0
     spread = f"mean {compact(group.mean)}  std {compact(group.std)}"
-    flat = "  flat: nothing to learn" if len(group.indices) > 1 and not any(group.advantages) else ""
+    totals = [found.aggregate.totals[i] for i in group.indices]
+    taught = len(totals) == 1 or signal_of(totals, group.advantages) == "some"
+    flat = "" if taught else "  flat: nothing to learn"
     prompt = one_line(
         prompt_text(samples[group.indices[0]].prompt), max(LEAST_TEXT, width - len(spread) - len(flat) - 3)
     )

@@ -35,7 +35,8 @@ REWARD = (
         "flat (TRL)",
         "Share of groups whose totals are all equal; such a group has advantage 0 and teaches nothing. It "
         "reads 0 for groups in which no completion was scored, one total is infinite or all completions "
-        "are masked, though they teach nothing either.",
+        "are masked, though they teach nothing either. With scale_rewards: batch or normalize_then_sum TRL "
+        "compares the whole batch instead, so it is 0 or 1.",
         "Below 0.8, and not rising for long. All flat at the highest total: the prompts are too easy. "
         "At the lowest: too hard.",
         "share",
@@ -56,8 +57,8 @@ REWARD = (
         "grpo_tui/flat_share",
         "share of flat groups, counted here",
         "flat",
-        "Computed here from the recorded completions: the share of a step's groups whose totals do not "
-        "differ, or in which no completion got a finite total.",
+        "Computed here from the recorded advantages: the share of a step's groups that teach nothing, "
+        "because all advantages are 0 or the loss leaves every completion out (mask_truncated_completions).",
         "Low. A share that grows means that fewer and fewer prompts teach anything.",
         "share",
         "reward",
@@ -82,6 +83,18 @@ REWARD = (
         "Computed here: the share of a step's groups in which every completion got the lowest total seen "
         "in this run. With a reward for right answers these are the prompts that are never solved.",
         "Falls. Near 1 the prompts are too hard, or the reward does not recognise a right answer.",
+        "share",
+        "reward",
+        "down",
+        computed=True,
+    ),
+    Metric(
+        "grpo_tui/masked_share",
+        "share of groups masked as a whole",
+        "masked",
+        "Computed here: the share of a step's groups in which every completion was truncated and "
+        "mask_truncated_completions keeps all of them out of the loss.",
+        "0. Otherwise raise max_completion_length.",
         "share",
         "reward",
         "down",

@@ -86,6 +86,8 @@ class Completion:
     """What reward functions attached with `log_extra`."""
     messages: list[dict[str, Any]] | None = None
     """The chat messages, when they hold more than one plain assistant text (tool calls, say)."""
+    masked: bool = False
+    """Whether the loss leaves it out (`mask_truncated_completions`); its advantage then does nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,10 @@ from typing import Literal
 
 SAME = 1e-8
 """Values that differ by less are one."""
+EPSILON = 1e-4
+"""What TRL adds to a standard deviation before it divides by it."""
+ADVANTAGE_NOISE = SAME / EPSILON
+"""What float32 leaves of an advantage where TRL takes the totals for equal."""
 
 
 def is_number(value: object) -> bool:
@@ -40,40 +44,78 @@ def std(values: Iterable[float | None]) -> float | None:
     return math.sqrt(sum((v - centre) ** 2 for v in kept) / (len(kept) - 1))
 
 
+def standardized(values: Sequence[float]) -> list[float]:
+    """Return each value less the mean, over the deviation, as `normalize_then_sum` has it; NaN stays."""
+    centre, spread = mean(values) or 0.0, std(values) or 0.0
+    return [(value - centre) / (spread + EPSILON) for value in values]
+
+
 def is_flat(values: Sequence[float | None]) -> bool:
-    """True when a group teaches nothing: no spread between its scored completions, or none scored."""
+    """True when the scored values do not differ, or none is scored."""
     kept = scored(values)
     return not kept or max(kept) - min(kept) < SAME
 
 
-GroupKind = Literal["mixed", "all right", "all wrong", "flat", "unscored"]
+Signal = Literal["some", "none", "masked"]
 
 
-def kind_of_group(values: Sequence[float | None], totals: tuple[float, float] | None) -> GroupKind:
-    """Tell a group that teaches (mixed) from those that do not, and these by where they are flat.
+def signal_of(
+    values: Sequence[float | None], advantages: Sequence[float] | None, masked: Sequence[bool] = ()
+) -> Signal:
+    """Return what the loss gets from a group. Everything that says whether a group teaches asks here.
+
+    Totals alone do not tell: with `normalize_then_sum` equal totals can have advantages, and others cancel.
+
+    Args:
+        values: the totals of the group.
+        advantages: as TRL computed them; None where there are none (probe prompts), then the totals decide.
+        masked: whether the loss leaves the completion out; empty for none.
+
+    Returns:
+        `masked` when the loss leaves every completion out, `none` when all advantages that count are 0.
+    """
+    if masked and all(masked):
+        return "masked"
+    if advantages is None:
+        return "none" if is_flat(values) else "some"
+    counts = [abs(a) for n, a in enumerate(advantages) if a and not (n < len(masked) and masked[n])]
+    largest = max(scored(counts), default=0.0)
+    return "some" if largest >= ADVANTAGE_NOISE or (largest > 0 and not is_flat(values)) else "none"
+
+
+GroupKind = Literal["mixed", "all right", "all wrong", "flat", "unscored", "masked"]
+
+
+def kind_of_group(
+    values: Sequence[float | None], totals: tuple[float, float] | None, signal: Signal
+) -> GroupKind:
+    """Tell a group that teaches (mixed) from those that do not, and these by why.
 
     Args:
         values: the totals of the group.
         totals: the lowest and the highest total of the run; None while they are not known to differ.
+        signal: what the loss gets from it.
 
     Returns:
-        `all right` for a group flat at the highest total of the run, `all wrong` at the lowest, `flat`
-        between them, `unscored` when no completion has a finite total.
+        `all right` when every total is the highest of the run, `all wrong` when it is the lowest, `flat` for
+        any other group without advantages, `unscored` when no completion has a finite total.
     """
     kept = scored(values)
+    if signal == "masked":
+        return "masked"
+    if signal == "some":
+        return "mixed"
     if not kept:
         return "unscored"
-    if not is_flat(values):
-        return "mixed"
-    if totals is not None and kept[0] > totals[1] - SAME:
+    if totals is not None and min(kept) > totals[1] - SAME:
         return "all right"
-    if totals is not None and kept[0] < totals[0] + SAME:
+    if totals is not None and max(kept) < totals[0] + SAME:
         return "all wrong"
     return "flat"
 
 
 def variance_shares(
-    groups: Sequence[Sequence[Sequence[float | None]]], weights: Sequence[float]
+    groups: Sequence[Sequence[Sequence[float | None]]], weights: Sequence[float], *, normalized: bool = False
 ) -> list[float | None]:
     """Share of the within-group variance of the weighted total that each function carries.
 
@@ -83,20 +125,28 @@ def variance_shares(
     Args:
         groups: per group, per completion, the rewards in function order; a missing one counts as 0.
         weights: one weight per function.
+        normalized: as `group_covariances` has it.
 
     Returns:
         One share per function; None for all when no group has any spread.
     """
-    return shares_of([group_covariances(group, weights) for group in groups], len(weights))
+    sums = [group_covariances(group, weights, normalized=normalized) for group in groups]
+    return shares_of(sums, len(weights))
 
 
-def group_covariances(group: Sequence[Sequence[float | None]], weights: Sequence[float]) -> list[float]:
+def group_covariances(
+    group: Sequence[Sequence[float | None]], weights: Sequence[float], *, normalized: bool = False
+) -> list[float]:
     """The sums of one group that `shares_of` adds up: of each function with the total, then of the total.
 
     Args:
         group: per completion, the rewards in function order; a missing one counts as 0.
         weights: one weight per function.
+        normalized: whether TRL divides each function by its own deviation first (`normalize_then_sum`).
     """
+    if normalized:
+        columns = [standardized([_given(c, k, math.nan) for c in group]) for k in range(len(weights))]
+        group = list(zip(*columns, strict=True))
     rows = [[w * _given(c, k) for k, w in enumerate(weights)] for c in group]
     if len(rows) < 2:
         return [0.0] * (len(weights) + 1)
@@ -119,7 +169,7 @@ def shares_of(groups: Sequence[Sequence[float]], functions: int) -> list[float |
     return [part / sums[-1] for part in sums[:-1]]
 
 
-def _given(rewards: Sequence[float | None], function: int) -> float:
-    """What a function gave, 0 when it abstained, gave no finite number, or nothing was kept of it."""
+def _given(rewards: Sequence[float | None], function: int, otherwise: float = 0.0) -> float:
+    """What a function gave; `otherwise` when it abstained, gave no finite number, or nothing was kept."""
     value = rewards[function] if function < len(rewards) else None
-    return value if value is not None and math.isfinite(value) else 0.0
+    return value if value is not None and math.isfinite(value) else otherwise

@@ -13,7 +13,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, digits_for, fixed, percent
 from grpo_tui.present.health_line import trend
 from grpo_tui.present.series import Series
-from grpo_tui.present.step_fold import FLAT, FLAT_BOTTOM, FLAT_TOP, SPREAD, band_around
+from grpo_tui.present.step_fold import FLAT, FLAT_BOTTOM, FLAT_TOP, MASKED, SPREAD, band_around
 from grpo_tui.present.train_view import ChartView, Mark
 from grpo_tui.store.series import TOKENS_PER_SECOND
 
@@ -33,7 +33,7 @@ FIRST = (
 )
 """The charts a person looks at first, in this order; every other key follows in the catalogue's order."""
 
-_SHARES = frozenset({FLAT, FLAT_TOP, FLAT_BOTTOM, "frac_reward_zero_std"})
+_SHARES = frozenset({FLAT, MASKED, FLAT_TOP, FLAT_BOTTOM, "frac_reward_zero_std"})
 """Shares of a handful of groups jump between 0 and 1: only their mean over a stretch says something."""
 _PLACES = {metric.key: place for place, metric in enumerate(METRICS)}
 _NO_CHART = frozenset({"epoch", "total_flos", "train_loss", "train_runtime"})

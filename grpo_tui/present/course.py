@@ -6,8 +6,8 @@ is looked through as quickly as a short one. Knows the reader; paints nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from grpo_tui.core.repetition import distinct_share, repeated_share
 from grpo_tui.core.statistics import group_covariances, mean, shares_of
@@ -26,8 +26,9 @@ class Stretch:
 
     Attributes:
         first_step, last_step: inclusive.
-        right, wrong, flat: shares of groups flat at the highest total of the run, at the lowest, and between;
-            what they leave of 1 is mixed. None where it is not known.
+        right, wrong, flat, masked: shares of groups flat at the highest total of the run, at the lowest, and
+            otherwise, and of those that the loss leaves out; what they leave of 1 is mixed. None where it is
+            not known, `masked` also in a run that has none.
         looked_at: groups whose completions were read.
         distinct: mean share of different texts in a group.
         repeated: mean share of repeated runs of four words in a completion.
@@ -46,11 +47,13 @@ class Stretch:
     better_tokens: float | None = None
     worse_tokens: float | None = None
     shares: tuple[float | None, ...] = ()
+    masked: float | None = None
 
     @property
     def mixed(self) -> float | None:
         """Share of groups that teach."""
-        return None if self.flat is None else max(0.0, 1 - self.flat - (self.right or 0) - (self.wrong or 0))
+        rest = (self.right or 0) + (self.wrong or 0) + (self.masked or 0)
+        return None if self.flat is None else max(0.0, 1 - self.flat - rest)
 
 
 def course(
@@ -71,14 +74,20 @@ def course(
     flat = reader.series_window("grpo_tui/flat_share", buckets=stretches)
     top = {b.first: b.mean for b in reader.series_window("grpo_tui/flat_top", buckets=stretches)}
     low = {b.first: b.mean for b in reader.series_window("grpo_tui/flat_bottom", buckets=stretches)}
+    masks = {b.first: b.mean for b in reader.series_window("grpo_tui/masked_share", buckets=stretches)}
+    config = reader.fact("config")
+    grpo = config.get("grpo") if isinstance(config, Mapping) else None
+    normalized = isinstance(grpo, Mapping) and grpo.get("multi_objective_aggregation") == "normalize_then_sum"
     found = []
     for bucket in flat:
         if given_up():
             break
-        right, wrong = top.get(bucket.first), low.get(bucket.first)
-        between = None if bucket.mean is None else max(0.0, bucket.mean - (right or 0) - (wrong or 0))
+        right, wrong, masked = (by_step.get(bucket.first) for by_step in (top, low, masks))
+        rest = (right or 0) + (wrong or 0) + (masked or 0)
+        between = None if bucket.mean is None else max(0.0, bucket.mean - rest)
         groups = _picked(reader, bucket.first, bucket.last)
-        found.append(_looked_into(groups, weights, bucket.first, bucket.last, (right, wrong, between)))
+        looked = _looked_into(groups, weights, bucket.first, bucket.last, normalized=normalized)
+        found.append(replace(looked, right=right, wrong=wrong, flat=between, masked=masked))
     return found
 
 
@@ -98,21 +107,23 @@ def _looked_into(
     weights: Sequence[float],
     first_step: int,
     last_step: int,
-    kinds: tuple[float | None, float | None, float | None],
+    *,
+    normalized: bool,
 ) -> Stretch:
-    right, wrong, flat = kinds
     completions = [completion for group in groups for completion in group.completions]
     blank = (None,) * len(weights)
     sums = [
-        group_covariances([(*c.rewards, *blank)[: len(weights)] for c in group.completions], weights)
+        group_covariances(
+            [(*c.rewards, *blank)[: len(weights)] for c in group.completions], weights, normalized=normalized
+        )
         for group in groups
     ]
     return Stretch(
         first_step,
         last_step,
-        right,
-        wrong,
-        flat,
+        right=None,
+        wrong=None,
+        flat=None,
         looked_at=len(groups),
         distinct=mean(distinct_share([c.text for c in group.completions]) for group in groups),
         repeated=mean(repeated_share(c.text[:MOST_TEXT]) for c in completions),

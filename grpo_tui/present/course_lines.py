@@ -20,6 +20,7 @@ KINDS: tuple[tuple[str, str, str, str], ...] = (
     ("right", "▲", "good", "all right"),
     ("mixed", "░", "accent", "mixed: teaches"),
     ("flat", "·", "attention", "flat"),
+    ("masked", "✂", "attention", "masked"),
     ("wrong", "▼", "bad", "all wrong"),
 )
 """Attribute, sign, colour and words of each kind, from the top of a column down."""
@@ -43,7 +44,9 @@ def _columns(stretches: Sequence[Stretch], width: int) -> list[Line]:
     cells = max(1, min(3, (width - 9) // max(1, len(known))))
     columns = [_column(stretch) for stretch in known]
     legend: Line = [("  groups by kind" if width >= 80 else "  groups", "strong")]
-    for _, sign, role, words in KINDS:
+    for name, sign, role, words in KINDS:
+        if name == "masked" and not any(stretch.masked for stretch in known):
+            continue
         legend += [(f"   {sign} ", role), (words if width >= 80 else words.partition(":")[0], "dim")]
     lines = [legend]
     for row in range(HEIGHT):

@@ -31,6 +31,7 @@ class CardRow:
         rewards: what each function returned, in their order; None where one abstained.
         same_as: place of the first completion with the same text, None for a text that comes first.
         extra: what the functions said of it through `log_extra`.
+        masked: whether the loss leaves it out.
     """
 
     index: int
@@ -42,6 +43,7 @@ class CardRow:
     rewards: tuple[float | None, ...]
     same_as: int | None = None
     extra: tuple[tuple[str, str], ...] = ()
+    masked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class GroupCard:
     Attributes:
         messages: the prompt as (role, text); one with an empty role for a string prompt.
         columns: every column of the dataset row but the prompt, spelled.
-        kind: whether it teaches, and if not, where it is flat.
+        kind: whether it teaches, and if not, why.
         distinct: share of different texts, 1 when no two are the same.
         best, worst: places of the highest and the lowest total; None when none is scored.
     """
@@ -102,6 +104,7 @@ def group_card(
                 completion.rewards,
                 None if place == completion.index else place,
                 _spelled(completion.extra),
+                completion.masked,
             )
         )
     known = [n for n, value in enumerate(values) if scored([value])]
@@ -118,7 +121,7 @@ def group_card(
         columns=_spelled(group.columns or {}),
         mean=group.mean,
         spread=group.std,
-        kind=kind_of_group(values, totals),
+        kind=kind_of_group(values, totals, group.signal),
         distinct=distinct_share([row.text for row in rows]),
         truncated=sum(bool(row.truncated) for row in rows),
         best=max(known, key=lambda n: values[n], default=None),  # type: ignore[arg-type,return-value]

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from grpo_tui.core.statistics import group_covariances, is_flat, mean, shares_of
+from grpo_tui.core.statistics import group_covariances, mean, shares_of
 from grpo_tui.core.text import one_line, prompt_text, safe
 from grpo_tui.present.train_view import CompletionRow, GroupView
 from grpo_tui.store.reader import StoredGroup
@@ -52,17 +52,19 @@ class GroupFold:
         return mean(group.std for group in self.newest_step())
 
     def flat_share(self) -> float | None:
-        """Share of the newest step's groups that teach nothing: all totals equal, or none scored."""
-        groups = self.newest_step()
-        flat = [is_flat([c.total for c in group.completions]) for group in groups]
-        return sum(flat) / len(flat) if flat else None
+        """Share of the newest step's groups that teach nothing."""
+        return mean(group.signal != "some" for group in self.newest_step())
+
+    def masked_share(self) -> float | None:
+        """Share of the newest step's completions that the loss leaves out."""
+        return mean(c.masked for group in self.newest_step() for c in group.completions)
 
     def function_means(self, count: int) -> list[float | None]:
         """Per reward function, the mean over the completions of the newest step."""
         rows = [c.rewards for group in self.newest_step() for c in group.completions]
         return [mean(row[k] for row in rows if k < len(row)) for k in range(count)]
 
-    def shares(self, weights: list[float]) -> list[float | None]:
+    def shares(self, weights: list[float], *, normalized: bool = False) -> list[float | None]:
         """Per reward function, its share of the within-group variance over the newest groups."""
         width = len(weights)
         # Another start of the run may have had fewer functions than this one.
@@ -72,7 +74,9 @@ class GroupFold:
         known = self._covariances
         self._covariances = {
             group.id: known.get(group.id)
-            or group_covariances([(*c.rewards, *blank)[:width] for c in group.completions], weights)
+            or group_covariances(
+                [(*c.rewards, *blank)[:width] for c in group.completions], weights, normalized=normalized
+            )
             for group in self._newest
         }
         return shares_of(list(self._covariances.values()), width)
@@ -104,9 +108,11 @@ def group_view(group: StoredGroup) -> GroupView:
         gold=gold_of(group.columns or {}),
         mean=group.mean,
         spread=group.std,
-        flat=is_flat([c.total for c in group.completions]),
+        signal=group.signal,
         completions=tuple(
-            CompletionRow(safe(c.text[:MOST_TEXT]), c.total, c.advantage, c.tokens, c.truncated, c.rewards)
+            CompletionRow(
+                safe(c.text[:MOST_TEXT]), c.total, c.advantage, c.tokens, c.truncated, c.rewards, c.masked
+            )
             for c in group.completions
         ),
     )

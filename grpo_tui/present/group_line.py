@@ -15,6 +15,7 @@ KINDS: Mapping[GroupKind, tuple[str, str]] = {
     "all wrong": ("✗ all wrong", "bad"),
     "flat": ("● flat", "attention"),
     "unscored": ("⚠ unscored", "attention"),
+    "masked": ("✂ masked", "attention"),
 }
 """A group's kind in words and the role of its colour."""
 SHORT: Mapping[GroupKind, str] = {
@@ -23,14 +24,16 @@ SHORT: Mapping[GroupKind, str] = {
     "all wrong": "✗ none",
     "flat": "● flat",
     "unscored": "⚠ no score",
+    "masked": "✂ mask",
 }
 """The same where there is little room."""
 MEANINGS: Mapping[GroupKind, str] = {
-    "mixed": "its completions differ, so it teaches",
+    "mixed": "its advantages differ, so it teaches",
     "all right": "every completion has the highest total of the run: it teaches nothing",
     "all wrong": "every completion has the lowest total of the run: it teaches nothing",
-    "flat": "every completion has the same total: it teaches nothing",
+    "flat": "every advantage is 0: it teaches nothing",
     "unscored": "no completion has a finite total: it teaches nothing",
+    "masked": "every completion was truncated and is masked, so the loss leaves it out: it teaches nothing",
 }
 MOST_BARS = 16
 LEAST_SHARED = 24

@@ -14,7 +14,7 @@ from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import fixed, from_here, plural
 from grpo_tui.present.series import Recent, Series
 from grpo_tui.present.train_view import Span
-from grpo_tui.store.status import ENDED, Status
+from grpo_tui.store.status import ENDED, MASKED, Status
 
 WINDOW = 20
 """Rows that are compared with as many before them."""
@@ -59,7 +59,8 @@ def health_spans(
         spans.append((f"{way_on(status, folder)} ", "dim"))
     if status.dropped:
         spans.append((f"⚠ {plural(status.dropped, 'record')} could not be kept. ", "attention"))
-    spans += _reward_words(state, reward)
+    if not any(alert["id"] == MASKED for alert in status.alerts):  # the reward is of no use then
+        spans += _reward_words(state, reward)
     if reward.rows and not kl_logged:
         because = "because beta is 0" if not beta else "yet"
         spans.append((f"KL is not computed {because}.", "dim"))

@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import combinations
 
 from grpo_tui.core.findings import Finding
+from grpo_tui.core.statistics import signal_of
 from grpo_tui.core.text import completion_text, one_line, prompt_text
 from grpo_tui.present.formatting import digits_for
 from grpo_tui.present.glyphs import BLOCKS
@@ -98,7 +99,7 @@ class SampleRow:
 
 @dataclass(frozen=True, slots=True)
 class SampleGroup:
-    """Samples that compete with each other; `flat` when their totals teach nothing."""
+    """Samples that compete with each other; `flat` when they teach nothing."""
 
     prompt: str
     gold: str
@@ -297,7 +298,8 @@ def _groups(report: Report, gold_column: str | None) -> tuple[SampleGroup, ...]:
     for group in report.aggregate.groups:
         first = samples[group.indices[0]]
         gold = first.columns.get(gold_column) if gold_column is not None else None
-        flat = len(group.indices) > 1 and not any(group.advantages)
+        totals = [report.aggregate.totals[i] for i in group.indices]
+        flat = len(group.indices) > 1 and signal_of(totals, group.advantages) == "none"
         found.append(
             SampleGroup(
                 prompt=one_line(prompt_text(first.prompt), 300),

@@ -7,6 +7,7 @@ Knows rows and formats; which rows was decided before.
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from grpo_tui.core.text import csv_text, one_line, safe
 from grpo_tui.present.formatting import compact, plural
 from grpo_tui.store.found import Found
 from grpo_tui.store.query_values import as_text
-from grpo_tui.store.rollouts import KEYS, MORE_KEYS, Rollout
+from grpo_tui.store.rollouts import Rollout, keys_of
 from grpo_tui.store.values import finite_json
 
 _TICKS = re.compile("`+")
@@ -38,9 +39,12 @@ def write_csv(out: TextIO, rows: Iterable[Rollout], names: Sequence[str], *, eve
         everything: Also what is recorded beyond the documented keys.
     """
     table = csv.writer(out, lineterminator="\n")
-    header = [key for key in (KEYS + MORE_KEYS if everything else KEYS) if key != "rewards"]
+    rows = iter(rows)
+    first = list(itertools.islice(rows, 1))
+    keys = keys_of(everything=everything, masks=bool(first) and first[0].masked is not None)
+    header = [key for key in keys if key != "rewards"]
     table.writerow([*header, *(csv_text(f"rewards.{name}") for name in names)])
-    for row in rows:
+    for row in itertools.chain(first, rows):
         values = row.to_json(everything=everything)
         rewards = values["rewards"]
         table.writerow(
@@ -70,6 +74,7 @@ def _section(row: Rollout, *, everything: bool) -> Iterator[str]:
     yield ""
     parts = [f"{_inline(name)} {compact(value)}" for name, value in row.rewards.items()]
     ends = {True: ", truncated", False: ", ended", None: ""}[row.truncated]
+    ends += ", masked" if row.masked else ""
     yield f"- reward {compact(row.reward)}{': ' + ', '.join(parts) if parts else ''}"
     mode = "" if row.mode == "train" else f", {row.mode}"
     yield f"- advantage {compact(row.advantage)}, {_tokens(row)}{ends}{mode}"

@@ -127,6 +127,7 @@ class RunState:
             reward_moves=trend(reward.recent) != "flat",
             spread=self._groups.spread_now(),
             flat_share=self._flat_share(),
+            masked_share=self._groups.masked_share(),
             flat_top=self._last(FLAT_TOP),
             flat_bottom=self._last(FLAT_BOTTOM),
             health=self._health(status, reward),
@@ -168,7 +169,8 @@ class RunState:
         weights = [float(w) for w in self._settings.get("reward_weights") or [f.weight for f in functions]]
         if len(weights) != len(functions):
             weights = [f.weight for f in functions]
-        shares, means = self._groups.shares(weights), self._groups.function_means(len(functions))
+        shares = self._groups.shares(weights, normalized=self._normalized())
+        means = self._groups.function_means(len(functions))
         rows = []
         for index, function in enumerate(functions):
             series = self._series.get(f"rewards/{function.name}/mean")
@@ -191,8 +193,13 @@ class RunState:
         return self._series[key].last if key in self._series else None
 
     def _flat_share(self) -> float | None:
-        share = self._groups.flat_share()
-        return self._last("frac_reward_zero_std") if share is None else share
+        share, config = self._groups.flat_share(), self._config()
+        if share is not None or config.get("scale_rewards") == "batch" or self._normalized():
+            return share  # TRL's figure is then one of the whole batch
+        return self._last("frac_reward_zero_std")
+
+    def _normalized(self) -> bool:
+        return self._config().get("multi_objective_aggregation") == "normalize_then_sum"
 
     def _settings_in_force(self) -> dict[str, Any]:
         """What a person can set, with the value in force: the last change, else what the run started with."""

@@ -16,7 +16,8 @@ SPREAD = "grpo_tui/spread"
 FLAT = "grpo_tui/flat_share"
 FLAT_TOP = "grpo_tui/flat_top"
 FLAT_BOTTOM = "grpo_tui/flat_bottom"
-_FIELDS = {SPREAD: "spread", FLAT: "flat", FLAT_TOP: "top", FLAT_BOTTOM: "bottom"}
+MASKED = "grpo_tui/masked_share"
+_FIELDS = {SPREAD: "spread", FLAT: "flat", MASKED: "masked", FLAT_TOP: "top", FLAT_BOTTOM: "bottom"}
 
 
 class StepFold:

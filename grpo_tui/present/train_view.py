@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from grpo_tui.core.statistics import Signal
+
 if TYPE_CHECKING:
     from grpo_tui.present.hardware_view import HardwareView
     from grpo_tui.present.rank_rows import RankRow
@@ -79,6 +81,8 @@ class CompletionRow:
     truncated: bool
     rewards: tuple[float | None, ...] = ()
     """What each reward function returned, in TRL's order."""
+    masked: bool = False
+    """Whether the loss leaves it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class GroupView:
     gold: str | None
     mean: float | None
     spread: float | None
-    flat: bool
+    signal: Signal
     completions: tuple[CompletionRow, ...]
 
 
@@ -163,6 +167,8 @@ class TrainView:
     """False when the change is no more than the noise between rows."""
     spread: float | None = None
     flat_share: float | None = None
+    masked_share: float | None = None
+    """Share of the newest step's completions that the loss leaves out."""
     flat_top: float | None = None
     """Share of the newest step's groups that are flat at the highest total of the run."""
     flat_bottom: float | None = None

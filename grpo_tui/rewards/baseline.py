@@ -12,7 +12,7 @@ from math import comb
 from typing import Any
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.statistics import is_flat, mean, std
+from grpo_tui.core.statistics import mean, signal_of, std
 from grpo_tui.core.text import completion_text, prompt_text
 from grpo_tui.rewards.generating import Generated
 from grpo_tui.rewards.right_answers import Judge
@@ -58,7 +58,7 @@ class RowResult:
         of: completions.
         mean: mean total.
         std: standard deviation of the totals (divisor n - 1).
-        flat: whether all totals are the same, so that nothing is learnt from it.
+        flat: whether all advantages are 0, so that nothing is learnt from it.
         truncated: completions that were cut off.
     """
 
@@ -87,7 +87,7 @@ class Baseline:
         judge: the function that says what is right, None when none does.
         pass_rate: share of right completions, None without a judge.
         mixed: share of groups with right and wrong completions; `all_right`, `all_wrong` are the others.
-        flat: share of groups whose totals are all the same, so that they teach nothing.
+        flat: share of groups whose advantages are all 0, so that they teach nothing.
         truncated: share of completions that were cut off at the limit.
         forms: functions that look at the form, each with its share.
         reward: mean total; `reward_std` its standard deviation over all completions, `group_std` the mean of
@@ -212,7 +212,8 @@ def baseline_of(
     samples, tokens = generated.samples, generated.tokens
     groups = groups_of(samples)
     verdict = None if judge is None else [judge.says_yes(s) for s in functions[judge.index].scores]
-    results = tuple(_row(generated, indices, aggregate, verdict) for indices in groups)
+    advantages = aggregate.advantages()
+    results = tuple(_row(generated, indices, aggregate, advantages, verdict) for indices in groups)
     rate = sum(verdict) / len(samples) if verdict is not None else None
     mixed, all_right, all_wrong = _kinds(results)
     return Baseline(
@@ -248,7 +249,11 @@ def baseline_of(
 
 
 def _row(
-    generated: Generated, indices: Sequence[int], aggregate: Aggregate, verdict: Sequence[bool] | None
+    generated: Generated,
+    indices: Sequence[int],
+    aggregate: Aggregate,
+    advantages: Sequence[float],
+    verdict: Sequence[bool] | None,
 ) -> RowResult:
     totals = [aggregate.totals[i] for i in indices]
     first = generated.samples[indices[0]]
@@ -259,7 +264,7 @@ def _row(
         of=len(indices),
         mean=mean(totals),
         std=std(totals),
-        flat=is_flat(totals),
+        flat=signal_of(totals, [advantages[i] for i in indices]) == "none",
         truncated=sum(generated.samples[i].truncated for i in indices),
     )
 

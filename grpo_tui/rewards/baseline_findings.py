@@ -108,7 +108,7 @@ def _flat(found: Baseline) -> Finding | None:
         return None
     severity: Severity = "error" if found.flat == 1.0 else "warning"
     message = (
-        f"{_percent(found.flat)} of the groups are flat: all {found.group} completions get the same total, "
+        f"{_percent(found.flat)} of the groups are flat: all {found.group} completions get the advantage 0, "
         "and nothing is learnt from them"
     )
     if found.pass_rate in (0.0, 1.0):

@@ -44,7 +44,7 @@ def unchecked(
     """
     assert lab.config is not None
     mode = aggregation or Aggregation.of(lab.config)
-    shares = shares_of(scored.functions, scored.samples, weights)
+    shares = shares_of(scored.functions, scored.samples, weights, normalized=mode.normalized)
     return Report(
         scored,
         lab.aggregate(scored, weights, mode),
@@ -81,10 +81,10 @@ def reweighed(
     heard = [0.0 if i in muted else w for i, w in enumerate(weights)]
     audible = [r for i, r in enumerate(results) if i not in muted]
     found: list[Finding] = [f for f in report.findings if f.id not in OF_WEIGHTS]
-    found += pair_findings(results, samples, heard)
-    found += share_findings(results, samples, heard)
+    found += pair_findings(results, samples, heard, normalized=mode.normalized)
+    found += share_findings(results, samples, heard, normalized=mode.normalized)
     found += unscored_findings(audible, aggregate)
-    if mode.multi_objective_aggregation == "sum_then_normalize":
+    if not mode.normalized:
         loud = [w for i, w in enumerate(weights) if i not in muted]
         found += float32_findings(audible, loud, aggregate, mode.scale_rewards)
     return replace(
@@ -93,5 +93,5 @@ def reweighed(
         weights=tuple(weights),
         aggregation=mode,
         findings=tuple(errors_first(found)),
-        shares=tuple(shares_of(results, samples, heard)),
+        shares=tuple(shares_of(results, samples, heard, normalized=mode.normalized)),
     )

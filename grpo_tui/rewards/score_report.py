@@ -275,6 +275,11 @@ class Aggregation:
     scale_rewards: str = "group"
     multi_objective_aggregation: str = "sum_then_normalize"
 
+    @property
+    def normalized(self) -> bool:
+        """Whether each function is divided by its own deviation before the sum."""
+        return self.multi_objective_aggregation == "normalize_then_sum"
+
     @classmethod
     def of(cls, config: RunConfig) -> Aggregation:
         """Return what a config says, TRL's defaults where it says nothing."""

@@ -224,16 +224,16 @@ def report(
     findings += names_findings(results)
     if lab.config.model:  # functions that are tried alone are as many as a person named
         findings += count_findings(results)
-    findings += pair_findings(results, samples, weights)
-    findings += share_findings(results, samples, weights)
+    findings += pair_findings(results, samples, weights, normalized=mode.normalized)
+    findings += share_findings(results, samples, weights, normalized=mode.normalized)
     findings += unscored_findings(results, aggregate)
-    if mode.multi_objective_aggregation == "sum_then_normalize":
+    if not mode.normalized:
         findings += float32_findings(results, weights, aggregate, mode.scale_rewards)
     findings += cost_findings(results, batch)
     column = gold_column_of(lab.config, data.columns)
     if gold is not None and column is not None:
         findings += gold_findings(gold.functions, gold.samples, column)
-    shares = tuple(shares_of(results, samples, weights))
+    shares = tuple(shares_of(results, samples, weights, normalized=mode.normalized))
     return Report(scored, aggregate, weights, mode, tuple(errors_first(findings)), shares, batch, gold)
 
 

@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.core.statistics import is_flat, is_number, mean
+from grpo_tui.core.statistics import is_number, mean, signal_of
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.rewards.lab import Aggregation, Lab, LabError, Scored
 from grpo_tui.rewards.samples import samples_of_groups
@@ -166,7 +166,7 @@ def what_if(
         newest = names[max(names)] if names else ()
         scored = Scored(tuple(samples), _recorded(groups, names, newest, recorded_weights))
     mode = Aggregation.of(lab.config) if lab.config is not None else Aggregation()
-    alone = mode.scale_rewards != "batch" and mode.multi_objective_aggregation == "sum_then_normalize"
+    alone = mode.scale_rewards != "batch" and not mode.normalized
     batches = None if alone else [(group.attempt, group.batch) for group in groups]
     totals, advantages = _aggregated(lab, groups, scored, weights, mode, batches)
     turns = _groups(groups, totals, advantages)
@@ -275,7 +275,9 @@ def _groups(
         size = len(group.completions)
         before = tuple(c.total for c in group.completions)
         now = tuple(totals[at : at + size])
-        was_flat, is_flat_now = is_flat(before), is_flat(now)
+        masked = [c.masked for c in group.completions]  # what was truncated stays so
+        taught = group.signal == "some"
+        teaches = signal_of(now, advantages[at : at + size], masked) == "some"
         turns.append(
             GroupTurn(
                 group.id,
@@ -287,7 +289,7 @@ def _groups(
                 tuple(advantages[at : at + size]),
                 tuple(n for n in range(size) if not _same(before[n], now[n])),
                 _reordered(before, now),
-                "alive" if was_flat and not is_flat_now else "dead" if is_flat_now and not was_flat else "",
+                "" if taught == teaches else "alive" if teaches else "dead",
             )
         )
         at += size

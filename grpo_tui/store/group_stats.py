@@ -1,8 +1,7 @@
 """Answer questions about groups without reading a completion: spread, flat or not and at which end, by step.
 
-A group is flat as `core.statistics.is_flat` has it: no completion got a finite total, or their totals do not
-differ. Flat at the top means that all of them got the highest total seen in the run, at the bottom the
-lowest.
+A group is flat when the loss gets nothing from it (`core.statistics.signal_of`). Flat at the top means that
+all of its completions got the highest total seen in the run, at the bottom the lowest.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_tui.core.statistics import SAME
+from grpo_tui.core.statistics import ADVANTAGE_NOISE, SAME, Signal
 from grpo_tui.store.series import SeriesQueries
 from grpo_tui.store.stretches import SeriesBucket, gathered, of_points
 
@@ -20,6 +19,7 @@ _COLUMNS = {
     "grpo_tui/flat_share": "flat",
     "grpo_tui/flat_top": "top",
     "grpo_tui/flat_bottom": "bottom",
+    "grpo_tui/masked_share": "masked",
 }
 WIDE = 4
 """Stretches of so many steps are gathered by SQL."""
@@ -35,6 +35,9 @@ class StepStat:
     spread: float | None
     """Mean of the groups' standard deviations, None when no group was scored."""
     flat: float
+    """Share of groups that teach nothing."""
+    masked: float | None
+    """Share of groups that the loss leaves out as a whole; None in a run that has no such group."""
     top: float | None
     """Share of groups flat at the highest total of the run; None while all totals of the run are one."""
     bottom: float | None
@@ -110,12 +113,27 @@ class GroupStatQueries(SeriesQueries):
             for n, key in enumerate(keys)
         }
 
+    def newest_signals(self) -> tuple[int, list[Signal]]:
+        """The newest step of training that has groups, and what the loss gets from each of them."""
+        rows = self._all(
+            f"SELECT g.step, {signal_sql(recorded=self._has('generation_group', 'signal'))}"
+            " FROM generation_group g WHERE mode = 'train' AND superseded = 0 AND step ="
+            " (SELECT max(step) FROM generation_group WHERE mode = 'train' AND superseded = 0)"
+        )
+        return (rows[0][0], [row[1] for row in rows]) if rows else (0, [])
+
+    def _masks(self) -> bool:
+        """Whether the loss left out any group of the run as a whole."""
+        if not self._has("generation_group", "signal"):
+            return False
+        return self._one("SELECT 1 FROM generation_group WHERE signal = 'masked' LIMIT 1") is not None
+
     def _group_window(
         self, key: str, first_step: int | None, last_step: int | None, buckets: int
     ) -> list[SeriesBucket]:
         ends = "SELECT min(step), max(step) FROM generation_group WHERE mode = 'train' AND superseded = 0"
         begin, end = self._one(ends)
-        if begin is None:
+        if begin is None or (_COLUMNS[key] == "masked" and not self._masks()):
             return []
         first = begin if first_step is None else first_step
         last = end if last_step is None else last_step
@@ -129,15 +147,26 @@ class GroupStatQueries(SeriesQueries):
 
     def _per_step(self, totals: tuple[float, float] | None) -> str:
         """SQL for the figures by step; its values are mode, first and last step."""
-        known = self._has("generation_group", "high")
-        flat = f"(low IS NULL OR high - low < {SAME})" if known else f"(std IS NULL OR std < {SAME})"
+        signal = signal_sql(recorded=self._has("generation_group", "signal"))
+        masked = f"avg({signal} = 'masked')" if self._masks() else "NULL"
         top = bottom = "NULL"
         if totals is not None:
             low, high = totals
-            top = f"avg(coalesce({flat} AND high > {high!r} - {SAME}, 0))"
-            bottom = f"avg(coalesce({flat} AND low < {low!r} + {SAME}, 0))"
+            top = f"avg(coalesce({signal} = 'none' AND g.low > {high!r} - {SAME}, 0))"
+            bottom = f"avg(coalesce({signal} = 'none' AND g.high < {low!r} + {SAME}, 0))"
         return (
-            f"SELECT step, min(at) AS at, count(*) AS groups, avg(std) AS spread, avg({flat}) AS flat,"
-            f" {top} AS top, {bottom} AS bottom FROM generation_group"
+            "SELECT step, min(at) AS at, count(*) AS groups, avg(std) AS spread,"
+            f" avg({signal} != 'some') AS flat, {masked} AS masked,"
+            f" {top} AS top, {bottom} AS bottom FROM generation_group g"
             " WHERE mode = ? AND superseded = 0 AND step BETWEEN ? AND ? GROUP BY step ORDER BY step"
         )
+
+
+def signal_sql(*, recorded: bool) -> str:
+    """Return `core.statistics.signal_of` of the group `g` as SQL; an older version did not record it."""
+    worked_out = (
+        f"CASE WHEN (g.mode = 'probe' AND g.std >= {SAME})"
+        " OR EXISTS (SELECT 1 FROM completion a WHERE a.group_id = g.id AND (abs(a.advantage) >= "
+        f"{ADVANTAGE_NOISE} OR (abs(a.advantage) > 0 AND g.std >= {SAME}))) THEN 'some' ELSE 'none' END"
+    )
+    return f"coalesce(g.signal, {worked_out})" if recorded else f"({worked_out})"

@@ -16,8 +16,9 @@ NUMBERS = (
     "rank", "batch", "attempt",
 )  # fmt: skip
 """`group` is the number under which the run keeps the group; `mean` and `std` are those of the group."""
-FLAGS = ("truncated", "zero_std", "all_right", "all_wrong", "mixed", "duplicate", "superseded")
-"""`mixed` is a group that is not `zero_std`; a `duplicate` has the same text as another one of its group."""
+FLAGS = ("truncated", "masked", "zero_std", "all_right", "all_wrong", "mixed", "duplicate", "superseded")
+"""`masked`: the loss leaves it out; `zero_std`: all advantages of its group are 0; `mixed`: some are not;
+`duplicate`: another one of its group has the same text."""
 WORDS = {"mode": ("train", "eval", "probe")}
 TEXTS = ("completion", "prompt")
 FAMILIES = ("rewards", "extra", "column")

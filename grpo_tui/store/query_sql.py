@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_tui.core.statistics import SAME
+from grpo_tui.store.group_stats import signal_sql
 from grpo_tui.store.query_ast import (
     And,
     Between,
@@ -59,6 +60,9 @@ class RunNames:
     """How often each character, in lower case, occurs in a sample of the texts."""
     absent: frozenset[str] = frozenset()
     """Fields that this run does not have, because somebody else recorded it."""
+    has_signal: bool = True
+    has_masked: bool = True
+    """Whether groups have what the loss gets from them beside them, and completions whether it takes them."""
     has_nul: bool = False
     """Whether a text holds a NUL, where SQLite's LIKE stops reading."""
 
@@ -228,10 +232,11 @@ class _Writer:
                 "EXISTS (SELECT 1 FROM completion d WHERE d.group_id = c.group_id"
                 " AND d.id != c.id AND d.text = c.text)"
             )
-        spread = f"g.high - g.low < {SAME}" if self._names.has_ends else f"g.std < {SAME}"
-        flat = f"coalesce({spread}, 1)"
+        if field.name == "masked":
+            return "((c.masked = 1) IS TRUE)" if self._names.has_masked else "0"
+        signal = signal_sql(recorded=self._names.has_signal)
         if field.name in ("zero_std", "mixed"):
-            return flat if field.name == "zero_std" else f"(NOT {flat})"
+            return f"({signal} = '{'none' if field.name == 'zero_std' else 'some'}')"
         if not self._names.has_ends or not self._names.totals:
             return "0"
         top = field.name == "all_right"
@@ -239,7 +244,7 @@ class _Writer:
         for mode, (low, high) in self._names.totals.items():
             cases += " WHEN ? THEN ?"
             self.values += [mode, high - SAME if top else low + SAME]
-        return f"(({flat} AND g.{'high >' if top else 'low <'} CASE g.mode{cases} END) IS TRUE)"
+        return f"(({signal} = 'none' AND g.{'low >' if top else 'high <'} CASE g.mode{cases} END) IS TRUE)"
 
     def has(self, asked: Has) -> str:
         name, text = asked.field.name, asked.text

@@ -1,7 +1,7 @@
 r"""Read a query over completions from the line that a person types.
 
     reward<0.2 and tokens>400        numbers: < <= > >= == !=, ranges as in `step 40..60`, `40..`, `..60`
-    truncated, not zero_std          flags; also all_right all_wrong mixed duplicate superseded
+    truncated, not zero_std          flags; also masked all_right all_wrong mixed duplicate superseded
     rewards.format == 0              a reward function; `rewards."my reward"` when the name has blanks or dots
     format == 0                      the same, where the run has such a function and there is no such field
     rewards.format is none           it abstained; `is nan`, `is not none`
@@ -242,7 +242,7 @@ class _Reader:
     def _no_field(self, text: str) -> str:
         known = {name.lower(): str(Field("rewards", name)) for name in self._functions}
         known |= {name.lower(): name for name in all_names()}
-        near = difflib.get_close_matches(text.lower(), known, 1, 0.5)
+        near = difflib.get_close_matches(text.lower(), known, 1, 0.51)
         meant = f"; did you mean {known[near[0]]}?" if near else ""
         column = "" if meant else f"; a column of the data is column.{text}"
         return f"there is no field {text}{meant or column} (text to find stands in quotes)"

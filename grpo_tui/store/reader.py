@@ -19,7 +19,7 @@ from grpo_tui.core.records import (
     RewardFunctionInfo,
     SettingChanged,
 )
-from grpo_tui.core.statistics import mean, std
+from grpo_tui.core.statistics import Signal, mean, signal_of, std
 from grpo_tui.store.group_stats import StepStat
 from grpo_tui.store.series import Point, SeriesStart
 from grpo_tui.store.stretches import SeriesBucket
@@ -67,6 +67,13 @@ class StoredGroup:
     mean: float | None
     std: float | None
     completions: tuple[Completion, ...]
+
+    @property
+    def signal(self) -> Signal:
+        """What the loss gets from it."""
+        members = self.completions
+        given = None if self.mode == "probe" else [c.advantage for c in members]
+        return signal_of([c.total for c in members], given, [c.masked for c in members])
 
 
 class RunReader(VisitQueries):
@@ -238,6 +245,7 @@ class RunReader(VisitQueries):
 
     def _completions(self, group_ids: Sequence[int]) -> dict[int, list[Completion]]:
         found: dict[int, list[Completion]] = {}
+        known = self._has("completion", "masked")
         for start in range(0, len(group_ids), 500):
             chunk = group_ids[start : start + 500]
             marks = ",".join("?" * len(chunk))
@@ -252,7 +260,9 @@ class RunReader(VisitQueries):
             for row in self._all(
                 f"SELECT * FROM completion WHERE group_id IN ({marks}) ORDER BY group_id, idx", *chunk
             ):
-                found.setdefault(row["group_id"], []).append(_completion(row, rewards.get(row["id"], [])))
+                found.setdefault(row["group_id"], []).append(
+                    _completion(row, rewards.get(row["id"], []), masked=bool(known and row["masked"]))
+                )
         return found
 
     # -- what happened ---------------------------------------------------------------------------
@@ -338,7 +348,7 @@ def _group(row: sqlite3.Row, completions: Sequence[Completion]) -> StoredGroup:
     )
 
 
-def _completion(row: sqlite3.Row, rewards: Sequence[Any]) -> Completion:
+def _completion(row: sqlite3.Row, rewards: Sequence[Any], *, masked: bool) -> Completion:
     return Completion(
         index=row["idx"],
         text=row["text"],
@@ -349,6 +359,7 @@ def _completion(row: sqlite3.Row, rewards: Sequence[Any]) -> Completion:
         truncated=bool(row["truncated"]),
         extra=from_json(row["extra"]) or {},
         messages=from_json(row["messages"]),
+        masked=masked,
     )
 
 

@@ -6,7 +6,7 @@ Knows rows; knows nothing of how they were found.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo_tui.store.reader import RunReader
@@ -27,6 +27,12 @@ MORE_KEYS = (
     "columns", "extra", "group_mean", "group_std", "attempt", "superseded", "batch", "rank", "group_index",
     "last_step", "at", "messages",
 )  # fmt: skip
+
+
+def keys_of(*, everything: bool, masks: bool) -> tuple[str, ...]:
+    """Return the keys of a row: the documented ones, `masked` where the run masks, others when asked for."""
+    keys = KEYS + MORE_KEYS if everything else KEYS
+    return (*keys, "masked") if masks else keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +69,14 @@ class Rollout:
     truncated: bool | None
     columns: Mapping[str, Any]
     extra: Mapping[str, Any]
+    masked: bool | None = None
+    """Whether the loss leaves it out; None in a run whose config leaves none out."""
 
     def to_json(self, *, everything: bool = False) -> dict[str, Any]:
         """The documented keys of a row of `grpo-tui completions`, and all others when asked for."""
-        keys = KEYS + MORE_KEYS if everything else KEYS
-        return {key: getattr(self, key) for key in keys}
+        return {
+            key: getattr(self, key) for key in keys_of(everything=everything, masks=self.masked is not None)
+        }
 
 
 class RolloutQueries(RunReader):
@@ -94,11 +103,18 @@ class RolloutQueries(RunReader):
 
     def iter_rows(self, ids: Sequence[int]) -> Iterator[Rollout]:
         """As `rows`, a page at a time, so that a long list takes no memory."""
-        names, absent = self.function_names(), self.absent()
+        names, absent, masks = self.function_names(), self.absent(), self.masks()
         for start in range(0, len(ids), PAGE):
             page = ids[start : start + PAGE]
-            found = self._page(page, names, absent)
+            found = self._page(page, names, absent, masks=masks)
             yield from (found[one] for one in page if one in found)
+
+    def masks(self) -> bool:
+        """Whether the run's config takes truncated completions out of the loss."""
+        config = self.fact("config")
+        grpo = config.get("grpo") if isinstance(config, Mapping) else None
+        asked = isinstance(grpo, Mapping) and bool(grpo.get("mask_truncated_completions"))
+        return asked and self._has("completion", "masked")
 
     def absent(self) -> frozenset[str]:
         """Fields that somebody else's logs do not have; none in a run of ours."""
@@ -120,7 +136,7 @@ class RolloutQueries(RunReader):
         return tuple(notes)
 
     def _page(
-        self, ids: Sequence[int], names: Mapping[int, Sequence[str]], absent: frozenset[str]
+        self, ids: Sequence[int], names: Mapping[int, Sequence[str]], absent: frozenset[str], *, masks: bool
     ) -> dict[int, Rollout]:
         marks = ",".join("?" * len(ids))
         rewards: dict[int, list[Any]] = {}
@@ -136,7 +152,12 @@ class RolloutQueries(RunReader):
             f" FROM completion c CROSS JOIN generation_group g ON g.id = c.group_id WHERE c.id IN ({marks})",
             *ids,
         )
-        return {row["id"]: _rollout(row, rewards.get(row["id"], []), names, absent) for row in rows}
+        found = {row["id"]: _rollout(row, rewards.get(row["id"], []), names, absent) for row in rows}
+        return (
+            {row["id"]: replace(found[row["id"]], masked=bool(row["masked"])) for row in rows}
+            if masks
+            else found
+        )
 
 
 def distinct_names(names: Iterable[str]) -> tuple[str, ...]:

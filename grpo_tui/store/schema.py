@@ -31,7 +31,7 @@ CREATE TABLE generation_group (
     id INTEGER PRIMARY KEY, attempt INTEGER NOT NULL, batch INTEGER NOT NULL, rank INTEGER NOT NULL,
     idx INTEGER NOT NULL, mode TEXT NOT NULL, step INTEGER NOT NULL, last_step INTEGER NOT NULL,
     at REAL NOT NULL, prompt TEXT NOT NULL, prompt_key TEXT NOT NULL, columns TEXT NOT NULL,
-    mean REAL, std REAL, superseded INTEGER NOT NULL DEFAULT 0, low REAL, high REAL,
+    mean REAL, std REAL, superseded INTEGER NOT NULL DEFAULT 0, low REAL, high REAL, signal TEXT,
     UNIQUE (attempt, batch, rank, idx));
 CREATE INDEX group_by_step ON generation_group (step, id);
 CREATE INDEX group_by_prompt ON generation_group (prompt_key, step);
@@ -39,7 +39,7 @@ CREATE INDEX group_by_prompt ON generation_group (prompt_key, step);
 CREATE TABLE completion (
     id INTEGER PRIMARY KEY, group_id INTEGER NOT NULL REFERENCES generation_group (id),
     idx INTEGER NOT NULL, text TEXT NOT NULL, messages TEXT, total, advantage REAL NOT NULL,
-    tokens INTEGER NOT NULL, truncated INTEGER NOT NULL, extra TEXT,
+    tokens INTEGER NOT NULL, truncated INTEGER NOT NULL, extra TEXT, masked INTEGER,
     UNIQUE (group_id, idx));
 CREATE TABLE reward (
     completion_id INTEGER NOT NULL, function INTEGER NOT NULL, value,
@@ -74,13 +74,19 @@ CREATE TABLE dropped (
 
 INDEXES = """
 CREATE INDEX IF NOT EXISTS group_spread
-    ON generation_group (mode, superseded, step, std, low, high, at);
+    ON generation_group (mode, superseded, step, std, low, high, at, signal);
+CREATE INDEX IF NOT EXISTS group_masked ON generation_group (id) WHERE signal = 'masked';
 CREATE INDEX IF NOT EXISTS metric_row_superseded ON metric_row (id) WHERE superseded = 1;
 CREATE INDEX IF NOT EXISTS completion_figures
-    ON completion (group_id, idx, total, advantage, tokens, truncated);
+    ON completion (group_id, idx, total, advantage, tokens, truncated, masked);
 CREATE INDEX IF NOT EXISTS completion_nul ON completion (id) WHERE instr(text, char(0)) > 0;
 """
 """What makes a long run quick to look at. A writer adds them where they lack; readers do without."""
 
-LATER_COLUMNS = (("generation_group", "low", "REAL"), ("generation_group", "high", "REAL"))
+LATER_COLUMNS = (
+    ("generation_group", "low", "REAL"),
+    ("generation_group", "high", "REAL"),
+    ("generation_group", "signal", "TEXT"),
+    ("completion", "masked", "INTEGER"),
+)
 """Columns that a file may lack: a writer adds them, a reader takes them as NULL."""

@@ -169,6 +169,8 @@ class Search(RolloutQueries):
             self._has("generation_group", "high"),
             self._frequencies(),
             self.absent(),
+            self._has("generation_group", "signal"),
+            self._has("completion", "masked"),
             self._has_nul(),
         )
 

@@ -25,6 +25,8 @@ STALL_FACTOR = 20.0
 STALL_AT_LEAST_S = 30.0
 STALL_UNKNOWN_S = 300.0
 """The least patience with a phase of which nothing is known yet."""
+MASKED = "loss.masked"
+"""Alert: the loss leaves out every completion of the newest step."""
 START_TIME_EARLY_S = 1.0
 """How much too early the start time of a process can be: the system tells its own boot in whole seconds."""
 
@@ -196,6 +198,7 @@ def _from_database(
     ranks = _ranks_now(folder) if shown_rank else ()
     # Of several ranks the first may be through with its reward and wait for one that hangs elsewhere.
     running = next((one.reward_func for one in ranks if one.reward_func), None)
+    masked, computed = _signals(reader)
     return Status(
         state=state,
         step=step,
@@ -210,11 +213,11 @@ def _from_database(
         ranks=ranks,
         hardware=read_hardware(folder.hardware) if state not in ENDED else None,
         attempt=attempt.attempt if attempt else 0,
-        metrics=newest[1] if newest else {},
+        metrics={**newest[1], **computed} if newest else {},
         dropped=sum(reader.dropped().values()) + (sum(rank.lost.values()) if rank and _open(attempt) else 0),
         checkpoints=_checkpoints(folder, reader),
         error=_error(attempt, state, folder),
-        alerts=_alerts(shown_rank, step),
+        alerts=(*_alerts(shown_rank, step), *masked),
         progress_at=rank.progress_at if rank and rank.progress_at else None,
         started_at=attempt.started_at if attempt else None,
         supervised=supervisor_alive or state in ENDED,
@@ -289,6 +292,25 @@ def _alerts(rank: RankState | None, step: int) -> tuple[Mapping[str, Any], ...]:
         if text:
             found.append(_alert(name, text, remedy, step))
     return tuple(found)
+
+
+def _signals(reader: RunReader) -> tuple[tuple[Mapping[str, Any], ...], dict[str, float]]:
+    """Return an alert when the loss leaves out the whole newest step, and the share of groups without use."""
+    step, signals = reader.newest_signals()
+    if not signals:
+        return (), {}
+    flat = {"grpo_tui/flat_share": sum(signal != "some" for signal in signals) / len(signals)}
+    if any(signal != "masked" for signal in signals):
+        return (), flat
+    config = reader.fact("config")
+    grpo = config.get("grpo") if isinstance(config, Mapping) else None
+    limit = grpo.get("max_completion_length") if isinstance(grpo, Mapping) else None
+    at = f" at {limit} tokens" if limit else ""
+    text = (
+        f"Every completion of step {step} is masked: all were truncated{at} and mask_truncated_completions "
+        "keeps them out of the loss, so nothing is learned. Raise max_completion_length"
+    )
+    return (_alert(MASKED, text, "start again with a larger max_completion_length", step),), flat
 
 
 def _alert(name: str, text: str, remedy: str, step: int) -> Mapping[str, Any]:

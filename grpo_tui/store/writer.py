@@ -14,7 +14,7 @@ from typing import Any
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
-from grpo_tui.core.statistics import mean, scored, std
+from grpo_tui.core.statistics import mean, scored, signal_of, std
 from grpo_tui.store import spans
 from grpo_tui.store.values import clean, from_json, to_column, to_json
 
@@ -211,10 +211,13 @@ class Writer:
         for group in record.groups:
             totals = [completion.total for completion in group.completions]
             known = scored(totals)
+            # Probe prompts are answered beside the training: TRL gives them no advantages.
+            given = None if record.mode == "probe" else [c.advantage for c in group.completions]
             inserted = self._db.execute(
                 "INSERT OR IGNORE INTO generation_group"
                 " (attempt, batch, rank, idx, mode, step, last_step, at, prompt, prompt_key,"
-                " columns, mean, std, low, high) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                " columns, mean, std, low, high, signal)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     record.attempt,
                     record.batch,
@@ -231,6 +234,7 @@ class Writer:
                     std(known),
                     min(known, default=None),
                     max(known, default=None),
+                    signal_of(totals, given, [c.masked for c in group.completions]),
                 ),
             )
             if inserted.rowcount == 0:
@@ -241,8 +245,8 @@ class Writer:
     def _completion(self, group_id: int, completion: r.Completion) -> None:
         completion_id = self._db.execute(
             "INSERT INTO completion"
-            " (group_id, idx, text, messages, total, advantage, tokens, truncated, extra)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " (group_id, idx, text, messages, total, advantage, tokens, truncated, extra, masked)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 group_id,
                 completion.index,
@@ -253,6 +257,7 @@ class Writer:
                 completion.tokens,
                 int(completion.truncated),
                 to_json(completion.extra) if completion.extra else None,
+                int(completion.masked),
             ),
         ).lastrowid
         self._db.executemany(

@@ -33,6 +33,7 @@ class _Scored:
     rewards: list[list[float | None]]
     totals: list[float | None]
     truncated: list[bool]
+    masked: list[bool]
     extra: dict[str, list[Any]]
     columns: list[dict[str, Any]]
 
@@ -116,13 +117,15 @@ class Capture:
         start = int(trainer.accelerator.process_index) * count
         local = rewards[start : start + count]
         ends = compat.end_tokens(trainer)
+        truncated = [bool(row) and row[-1] not in ends for row in ids]
         return _Scored(
             prompts=list(prompts),
             answers=answers,
             ids=ids,
             rewards=self._with_abstentions(local.tolist()),
             totals=compat.totals(trainer, local),
-            truncated=[bool(row) and row[-1] not in ends for row in ids],
+            truncated=truncated,
+            masked=[cut and bool(getattr(trainer, "mask_truncated_completions", False)) for cut in truncated],
             extra=compat.pending_extra(trainer),
             columns=[
                 {key: value for key, value in row.items() if key not in HIDDEN_COLUMNS} for row in inputs
@@ -162,6 +165,7 @@ class Capture:
                     truncated=scored.truncated[i],
                     extra={name: values[i] for name, values in scored.extra.items() if i < len(values)},
                     messages=messages,
+                    masked=scored.masked[i],
                 )
             )
         return tuple(

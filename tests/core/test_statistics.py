@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from grpo_tui.core.statistics import is_flat, is_number, mean, std, variance_shares
+from grpo_tui.core.statistics import is_flat, is_number, kind_of_group, mean, signal_of, std, variance_shares
 
 
 def test_only_finite_numbers_are_numbers() -> None:
@@ -43,3 +43,54 @@ def test_a_completion_with_fewer_rewards_than_functions_counts_as_abstained() ->
     assert variance_shares([[[1.0, 0.0], [0.0], [0.0, 1.0, 9.0]]], [1.0, 1.0]) == variance_shares(
         whole, [1.0, 1.0]
     )
+
+
+@pytest.mark.parametrize(
+    ("totals", "advantages", "masked", "signal"),
+    [
+        ([2.0, 2.0], [-0.8, 1.1], [], "some"),  # normalize_then_sum
+        ([0.0, 1.0], [0.0, 0.0], [], "none"),  # two functions cancel once they are normalized
+        ([1e-5, 3e-5], [-1e-5, 1e-5], [], "some"),  # scale_rewards: none leaves small rewards small
+        ([0.1, 0.1], [7.4e-5, 7.4e-5], [], "none"),  # what float32 leaves of equal totals
+        ([1000.1] * 2, [0.37, 0.37], [], "some"),  # and what TRL really trains on
+        ([None, None], [0.0, 0.0], [], "none"),
+        ([0.0, 1.0], [-0.9, 0.9], [True, True], "masked"),
+        ([0.0, 1.0, 1.0], [-0.9, 0.0, 0.0], [True, False, False], "none"),
+        ([0.0, 1.0, 1.0], [-0.9, 0.5, 0.5], [True, False, False], "some"),
+        ([0.0, 1.0], None, [], "some"),  # probe prompts have no advantages
+        ([1.0, 1.0], None, [], "none"),
+        ([1.0, None], [math.nan, 0.0], [], "none"),
+    ],
+)
+def test_a_group_teaches_when_an_advantage_reaches_the_loss(
+    totals: list[float | None], advantages: list[float] | None, masked: list[bool], signal: str
+) -> None:
+    assert signal_of(totals, advantages, masked) == signal
+
+
+@pytest.mark.parametrize(
+    ("totals", "ends", "kind"),
+    [
+        ([3.0, 3.0], (0.0, 3.0), "all right"),
+        ([0.0, 0.0], (0.0, 3.0), "all wrong"),
+        ([1.5, 1.5], (0.0, 3.0), "flat"),
+        ([3.0, None], (0.0, 3.0), "all right"),
+        ([0.0, 3.0], (0.0, 3.0), "flat"),
+        ([3.0, 3.0], None, "flat"),
+        ([None, math.inf], (0.0, 3.0), "unscored"),
+    ],
+)
+def test_all_right_and_all_wrong_are_told_apart(
+    totals: list[float | None], ends: tuple[float, float] | None, kind: str
+) -> None:
+    assert kind_of_group(totals, ends, "none") == kind
+    assert kind_of_group(totals, ends, "some") == "mixed"
+    assert kind_of_group(totals, ends, "masked") == "masked"
+
+
+def test_normalized_functions_count_by_their_weights_alone() -> None:
+    group = [[0.0, 2.0], [1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]
+    assert variance_shares([group], [2.0, 1.0]) == [None, None]
+    assert variance_shares([group], [2.0, 1.0], normalized=True) == pytest.approx([2.0, -1.0], abs=1e-3)
+    abstains = [[0.0, None], [10.0, None]]
+    assert variance_shares([abstains], [1.0, 1.0], normalized=True) == pytest.approx([1.0, 0.0])

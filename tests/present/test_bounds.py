@@ -27,7 +27,7 @@ def a_page(first: int) -> RunDelta:
         for step in steps
     )  # fmt: skip
     asked = range(max(1, first - LATE), first + PAGE)
-    stats = tuple(StepStat(step, float(step), 1, 0.5, 0.0, 0.0, 0.0) for step in asked)
+    stats = tuple(StepStat(step, float(step), 1, 0.5, 0.0, None, 0.0, 0.0) for step in asked)
     look = StepLook(stats[-ASKED_AGAIN:], first + PAGE - 1 - LATE)
     return RunDelta(fresh=False, points={"reward": points, "loss": points}, groups=groups, steps=look)
 

@@ -43,7 +43,7 @@ def test_every_stretch_tells_what_its_groups_are(reader: RunReader) -> None:
     assert [s.first_step for s in stretches] == list(range(1, 31))
     for stretch in stretches:
         groups = reader.groups(first_step=stretch.first_step, last_step=stretch.last_step)
-        kinds = [kind_of_group([c.total for c in g.completions], totals) for g in groups]
+        kinds = [kind_of_group([c.total for c in g.completions], totals, g.signal) for g in groups]
         assert stretch.right == pytest.approx(kinds.count("all right") / GROUPS)
         assert stretch.wrong == pytest.approx(kinds.count("all wrong") / GROUPS)
         assert stretch.mixed == pytest.approx(kinds.count("mixed") / GROUPS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -32,7 +33,10 @@ def row(step: int) -> r.MetricRow:
 def groups(step: int, *batches: tuple[float, ...]) -> r.GenerationBatch:
     made = tuple(
         r.Group(
-            index, "p", {}, tuple(r.Completion(i, "", (t,), t, 0.0, 1, False) for i, t in enumerate(totals))
+            index,
+            "p",
+            {},
+            tuple(r.Completion(i, "", (t,), t, t - fmean(totals), 1, False) for i, t in enumerate(totals)),
         )
         for index, totals in enumerate(batches)
     )

@@ -114,6 +114,32 @@ def test_the_settings_are_those_in_force(run: RecordedRun) -> None:
     assert [f.weight for f in view.functions] == [1.0, 1.0, 0.0]
 
 
+def test_contributions_follow_the_weights_in_force(run: RecordedRun) -> None:
+    run.advance(10)
+    watcher = Watcher(run.folder.root)
+    before = [f.share for f in watcher.look().functions]
+    run.write(r.SettingChanged(1, 10, NOW, "reward_weights", [2.0, 0.5, 0.5], [0.0, 0.5, 0.5]))
+    view = watcher.look()
+    assert [f.weight for f in view.functions] == [0.0, 0.5, 0.5]
+    assert before[0] > 0.5  # type: ignore[operator]
+    assert view.functions[0].share == 0.0
+    assert sum(f.share or 0 for f in view.functions) == pytest.approx(1.0)
+    assert view.functions == Watcher(run.folder.root).look().functions
+
+
+def test_groups_of_an_evaluation_are_not_among_those_that_train(run: RecordedRun) -> None:
+    run.advance(10)
+    watcher = Watcher(run.folder.root)
+    before = watcher.look()
+    done = tuple(r.Completion(i, "held", (1.0, 1.0, 1.0), 3.0, 0.0, 3, True) for i in range(8))
+    held = r.Group(0, "held", {"answer": "1"}, done)
+    run.write(r.GenerationBatch(1, 900, 0, "eval", 10, 10, NOW, (held,)))
+    view = watcher.look()
+    shown = ("groups", "flat_share", "masked_share", "spread", "functions", "newest_prompt")
+    assert all(getattr(view, name) == getattr(before, name) for name in shown)
+    assert view.groups == Watcher(run.folder.root).look().groups
+
+
 def test_spread_of_steps_before_the_newest_groups_is_fetched_too(run: RecordedRun) -> None:
     run.advance(90)  # 360 groups, of which the first look takes 64
     run.now("update")

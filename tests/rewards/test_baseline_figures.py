@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations, product
+from statistics import fmean
 
 import pytest
 
@@ -41,8 +42,10 @@ def _baseline(
     )
     generated = Generated(samples, (20,) * len(flat), count, 2.0, 1.0, "cpu", temperature, 40)
     parts = tuple(
-        GroupScore(tuple(range(g * count, (g + 1) * count)), None, None, (0.0,) * count)
-        for g in range(len(groups))
+        GroupScore(
+            tuple(range(g * count, (g + 1) * count)), None, None, tuple(s - fmean(scores) for s in scores)
+        )
+        for g, scores in enumerate(groups)
     )
     aggregate = Aggregate(tuple(flat), parts, None, None, None)
     functions = [_function(0, "correct", flat)]

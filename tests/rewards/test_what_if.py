@@ -187,7 +187,9 @@ def test_a_group_of_two_ranks_is_told_as_one(run: RecordedRun, lab: Lab) -> None
     parts = [("6", 2.5), ("66666", 2.0), ("7", 0.5), ("77777", 0.0)]
     for rank in range(2):
         rows = tuple(
-            r.Completion(2 * rank + n, text, (float(total >= 2), total % 2 * 2), total, 0.0, 3, False)
+            r.Completion(
+                2 * rank + n, text, (float(total >= 2), total % 2 * 2), total, total - 1.25, 3, False
+            )
             for n, (text, total) in enumerate(parts[2 * rank : 2 * rank + 2])
         )
         group = r.Group(0, "3 + 3?", {"answer": "6"}, rows)

@@ -269,8 +269,10 @@ def test_lines_that_are_no_rows_are_left_out_and_told(
     (folder / f"1{'0' * 30}.jsonl").write_bytes(b'{"input": "q", "output": "of no step"}\n')
     search = Search(RunFolder(copy(folder)).database)
     assert [row.completion for row in search.rows(search.find("", "step").ids)] == completions
-    assert len(search.notes()) == len(notes)
-    assert all(words in note for words, note in zip(notes, search.notes(), strict=True))
+    computed, *told = search.notes()
+    assert computed.startswith("These files hold no advantages: they are computed")
+    assert len(told) == len(notes)
+    assert all(words in note for words, note in zip(notes, told, strict=True))
     search.close()
 
 
@@ -298,8 +300,9 @@ def test_parquet_files_without_rewards_or_rows_are_read(columns: dict[str, Any],
     assert "completions_00002.parquet cannot be read" in update(source)
     search = Search(RunFolder(copy_root(source)).database)
     assert search.find("").count == len(table["prompt"])
-    (note,) = search.find("").notes
+    *computed, note = search.find("").notes
     assert "completions_00002.parquet cannot be read" in note
+    assert ["hold no advantages" in words for words in computed] == [True] * bool(table["prompt"])
     search.close()
 
 

@@ -43,7 +43,7 @@ def group(number: int, rewards: int, *, flat: float | None = None) -> r.Group:
         values = tuple(VALUES[(n + 3 * k) % len(VALUES)] if flat is None else flat for k in range(rewards))
         total = VALUES[(n * 5) % len(VALUES)] if flat is None else flat
         extra = {"x": (n % 5, str(n % 5), None, [1, 2], NAN)[n % 5], "a b.c": n} if n % 3 else {}
-        advantage = NAN if n % 11 == 0 else (n % 7) / 3 - 1
+        advantage = 0.0 if flat is not None else NAN if n % 11 == 0 else (n % 7) / 3 - 1
         text = TEXTS[n % len(TEXTS) if flat is None else n % 2]
         completions.append(r.Completion(index, text, values, total, advantage, 10 * n, n % 4 == 0, extra))
     prompt: Any = (
@@ -114,8 +114,7 @@ def scored(values: Iterable[float | None]) -> list[float]:
 
 
 def flat(rows: list[Rollout]) -> bool:
-    kept = scored(row.reward for row in rows)
-    return not kept or max(kept) - min(kept) < 1e-8
+    return not any(abs(row.advantage) > 0 for row in rows)
 
 
 def isnan(value: Any) -> bool:
@@ -348,8 +347,10 @@ def test_a_file_from_before_these_indexes_and_columns_is_searched_too(
     connection = sqlite3.connect(old)
     for name in ("completion_figures", "completion_nul", "group_spread"):
         connection.execute(f"DROP INDEX {name}")
-    for name in ("low", "high"):
+    connection.execute("DROP INDEX group_masked")
+    for name in ("low", "high", "signal"):
         connection.execute(f"ALTER TABLE generation_group DROP COLUMN {name}")
+    connection.execute("ALTER TABLE completion DROP COLUMN masked")
     connection.close()
     opened = Search(old, scans=1)
     found = opened.find(line, "step")

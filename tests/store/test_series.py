@@ -14,6 +14,7 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
+from grpo_tui.store.importers.grouping import advantages
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.series import TOKENS_PER_SECOND
 from grpo_tui.store.stretches import SeriesBucket
@@ -175,7 +176,8 @@ def test_tokens_a_second_of_a_long_window_agree_with_those_of_its_rows(reader: R
 
 def group(step: int, *totals: float | None) -> r.GenerationBatch:
     completions = tuple(
-        r.Completion(i, "x", (total,), total, 0.0, 3, False) for i, total in enumerate(totals)
+        r.Completion(i, "x", (total,), total, advantage, 3, False)
+        for i, (total, advantage) in enumerate(zip(totals, advantages(totals, 1e-4), strict=True))
     )
     groups = (r.Group(0, "p", {}, completions),)
     return r.GenerationBatch(1, step, 0, "train", step, step, 1000.0 + step, groups)

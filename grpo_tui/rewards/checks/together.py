@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.statistics import variance_shares
+from grpo_tui.core.statistics import standardized, variance_shares
 from grpo_tui.rewards.checks.correlation import within_groups
 from grpo_tui.rewards.samples import Sample, groups_of
 from grpo_tui.rewards.score_report import Aggregate, FunctionScore
@@ -58,7 +58,11 @@ def count_findings(results: Sequence[FunctionScore]) -> list[Finding]:
 
 
 def pair_findings(
-    results: Sequence[FunctionScore], samples: Sequence[Sample], weights: Sequence[float]
+    results: Sequence[FunctionScore],
+    samples: Sequence[Sample],
+    weights: Sequence[float],
+    *,
+    normalized: bool = False,
 ) -> list[Finding]:
     """Return pairs of functions that cancel each other or measure the same.
 
@@ -66,12 +70,13 @@ def pair_findings(
         results: what the functions gave.
         samples: what they were given.
         weights: one per function.
+        normalized: whether TRL divides each function by its own deviation first (`normalize_then_sum`).
     """
     found = []
     groups = [g for g in groups_of(samples) if len(g) > 1]
     usable = [(i, r) for i, r in enumerate(results) if r.failure is None and weights[i]]
     for (i, a), (j, b) in itertools.combinations(usable, 2):
-        pairs = [_weighted(a, b, group, weights[i], weights[j]) for group in groups]
+        pairs = [_weighted(a, b, group, weights[i], weights[j], normalized=normalized) for group in groups]
         left, right = [p[0] for p in pairs], [p[1] for p in pairs]
         if sum(len(group) for group in left) < LEAST_PAIRS:
             continue
@@ -93,17 +98,26 @@ def pair_findings(
 
 
 def _weighted(
-    a: FunctionScore, b: FunctionScore, group: Sequence[int], weight_a: float, weight_b: float
+    a: FunctionScore,
+    b: FunctionScore,
+    group: Sequence[int],
+    weight_a: float,
+    weight_b: float,
+    *,
+    normalized: bool,
 ) -> tuple[list[float], list[float]]:
     both = [
-        (x * weight_a, y * weight_b)
+        (x, y)
         for i in group
         if (x := a.scores[i]) is not None
         and (y := b.scores[i]) is not None
         and math.isfinite(x)
         and math.isfinite(y)
     ]
-    return [x for x, _ in both], [y for _, y in both]
+    left, right = [x for x, _ in both], [y for _, y in both]
+    if normalized:
+        left, right = standardized(left), standardized(right)
+    return [x * weight_a for x in left], [y * weight_b for y in right]
 
 
 def _sum_is_flat(left: Sequence[Sequence[float]], right: Sequence[Sequence[float]]) -> bool:
@@ -117,10 +131,14 @@ def _sum_is_flat(left: Sequence[Sequence[float]], right: Sequence[Sequence[float
 
 
 def share_findings(
-    results: Sequence[FunctionScore], samples: Sequence[Sample], weights: Sequence[float]
+    results: Sequence[FunctionScore],
+    samples: Sequence[Sample],
+    weights: Sequence[float],
+    *,
+    normalized: bool = False,
 ) -> list[Finding]:
     """Return the function that carries nearly all of the variance within groups, beside others that vary."""
-    shares = shares_of(results, samples, weights)
+    shares = shares_of(results, samples, weights, normalized=normalized)
     varied = [i for i, r in enumerate(results) if r.failure is None and weights[i] and _varies(r)]
     if len(varied) < 2 or len(samples) < LEAST_PAIRS:
         return []
@@ -129,21 +147,25 @@ def share_findings(
         if share is not None and share > DROWNS:
             others = ", ".join(results[k].info.name for k in varied if k != i)
             name = results[i].info.name
+            scale = ", scale it to 0 … 1, or use multi_objective_aggregation: normalize_then_sum"
             message = (
                 f"{name} drowns the others: it carries {share:.0%} of what differs within groups, so "
-                f"{others} hardly counts. Lower its weight ({weights[i]:g}), scale it to 0 … 1, or use "
-                "multi_objective_aggregation: normalize_then_sum"
+                f"{others} hardly counts. Lower its weight ({weights[i]:g}){'' if normalized else scale}"
             )
             return [Finding("rewards.drowns", "warning", name, results[i].info.line, message)]
     return []
 
 
 def shares_of(
-    results: Sequence[FunctionScore], samples: Sequence[Sample], weights: Sequence[float]
+    results: Sequence[FunctionScore],
+    samples: Sequence[Sample],
+    weights: Sequence[float],
+    *,
+    normalized: bool = False,
 ) -> list[float | None]:
     """Return each function's share of the variance of the weighted total within groups; they sum to 1."""
     groups = [[[r.scores[i] for r in results] for i in group] for group in groups_of(samples)]
-    return variance_shares(groups, weights)
+    return variance_shares(groups, weights, normalized=normalized)
 
 
 def _varies(result: FunctionScore) -> bool:

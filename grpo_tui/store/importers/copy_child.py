@@ -30,7 +30,7 @@ from grpo_tui.store.search_scan import stand_back
 from grpo_tui.store.values import from_json, to_json
 from grpo_tui.store.writer import Writer
 
-VERSION = 1
+VERSION = 2
 """Of what a copy holds; another one is made anew."""
 EVERY_S = 2.0
 NO_PYARROW = "reading parquet files needs pyarrow: pip install pyarrow (it comes with grpo-tui[train])"
@@ -113,6 +113,7 @@ class Copy:
             self._known["broken"] = {**self._known.get("broken", {}), path.name: where}
         else:
             self._known.get("broken", {}).pop(path.name, None)
+        self._note(ADVANTAGES)
         self._functions((verl_log.REWARD,))
         self._replace(verl_log.batch_of(step, at, rows, self._source.root.name))
 
@@ -137,7 +138,12 @@ class Copy:
         self._known["last"] = [digest, step]
         self._replace(trl_log.batch_of(step, at, rows, found, size))
         if trl_log.weights_differ(rows, found, state.row_at(step)):
-            self._known["notes"] = [WEIGHTS]
+            self._note(WEIGHTS)
+        if any(row.get("advantage") is None for row in rows):
+            self._note(ADVANTAGES)
+
+    def _note(self, text: str) -> None:
+        self._known["notes"] = list(dict.fromkeys([*self._known["notes"], text]))
 
     def _replace(self, batch: GenerationBatch) -> None:
         self._delete("WHERE batch = ?", batch.batch)
@@ -208,6 +214,10 @@ class Copy:
         )
 
 
+ADVANTAGES = (
+    "These files hold no advantages: they are computed from each group's totals, and by them is said which "
+    "groups teach"
+)
 WEIGHTS = (
     "TRL logged another mean reward: the functions' weights are not in these files, totals are plain sums"
 )

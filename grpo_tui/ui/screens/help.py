@@ -37,7 +37,7 @@ PANES = (
 WORDS = (
     ("reward", "mean of the weighted total over a step's completions: the signal of progress"),
     ("spread", "mean, over the groups of the newest step, of the standard deviation inside a group"),
-    ("flat groups", "share of groups whose completions all got the same total: they teach nothing"),
+    ("flat groups", "share of groups that teach nothing: all advantages are 0, or all is masked"),
     ("share", "part of the spread inside groups that a function carries; all of them make 100 %"),
     ("▲ ▼ advantage", "how far a completion's total lies above or below its group, as TRL computed it"),
     ("✂", "cut off at the longest length allowed"),

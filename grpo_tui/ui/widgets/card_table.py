@@ -192,7 +192,7 @@ def row_line(
         line.append(Span(pad(within(value, wide - 1), wide, right=True), "text" + tail))
     line.append(Span(pad(counted(row.tokens), TOKENS_W, right=True), "dim" + tail))
     line.append(Span(" ✂ " if row.truncated else "   ", "attention" + tail))
-    words = []
+    words = ["masked"] if row.masked else []
     if row.same_as is not None:
         words.append(f"{'same as' if laid.text >= 12 else '='} {row.same_as + 1}")
     elif card.best is not None and card.kind == "mixed" and row.index == card.best:

@@ -60,8 +60,9 @@ def heading(group: GroupView, width: int, *, first: bool, newer: Line = ()) -> L
     if group.gold is not None:
         parts.append([Span("gold ", "dim"), Span(one_line(group.gold, 24))])
     parts.append([Span("mean ", "dim"), Span(fixed(group.mean))])
-    if group.flat:
-        parts.append([Span("flat: teaches nothing", "attention")])
+    if group.signal != "some":
+        word = "flat" if group.signal == "none" else "masked"
+        parts.append([Span(f"{word}: teaches nothing", "attention")])
     else:
         parts.append([Span("spread ", "dim"), Span(fixed(group.spread))])
     # The prompt takes what the others leave; where that is too little, the last of them go.
@@ -113,7 +114,8 @@ def _head(row: CompletionRow, look: Look, here: bool, tail: str) -> list[Span]:
         value = row.rewards[index] if index < len(row.rewards) else None
         head.append(Span(pad(within(value, COLUMN_W - 1), look.column, right=True), "text" + tail))
     head.append(Span(pad(_tokens(row.tokens), 7 if look.columns else 5, right=True), "dim" + tail))
-    head.append(Span(" ✂ " if row.truncated else "   ", "attention" + tail))
+    ends = " ✂ masked " if row.masked else " ✂ " if row.truncated else "   "
+    head.append(Span(ends, "attention" + tail))
     return head
 
 

@@ -239,12 +239,14 @@ def group_spans(
 def completion_spans(row: Rollout, width: int, tail: str) -> list[Span]:
     """Step, the completion, its total, advantage and tokens."""
     sign, role = advantage_sign(row.advantage)
-    room = max(4, width - STEP_W - NUMBER_W - ADVANTAGE_W - TOKENS_W - 2)
+    masked = " masked" if row.masked else ""
+    room = max(4, width - STEP_W - NUMBER_W - ADVANTAGE_W - TOKENS_W - 2 - len(masked))
     written = row.completion[: 4 * room + 400].strip()
     text = one_line(written, room - 1) if written else "(empty)"
     return [
         Span(pad(f"{row.step:,}", STEP_W - 1, right=True) + " ", "dim" + tail),
         Span(pad(text, room), ("text" if written else "dim") + tail),
+        Span(masked, "attention" + tail),
         Span(pad(within(row.reward, NUMBER_W - 1), NUMBER_W, right=True), "strong" + tail),
         Span(pad(f"{sign}{fixed(abs(row.advantage))}", ADVANTAGE_W, right=True), role + tail),
         Span(pad(counted(row.tokens), TOKENS_W, right=True), "dim" + tail),

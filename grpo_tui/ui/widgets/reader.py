@@ -71,6 +71,8 @@ class ReaderHeading(LinePane):
         if row.truncated is not None:
             role = "attention" if row.truncated else "dim"
             parts.append([Span("✂ cut off at the limit" if row.truncated else "ended", role)])
+        if row.masked:
+            parts.append([Span("masked: not in the loss", "attention")])
         return [ruled(parts, width)]
 
 

@@ -17,7 +17,7 @@ LEAST_CAUSE = 40
 
 
 class RewardLine(LinePane):
-    """Reward now, its change, spread, flat groups; progress and time left."""
+    """Reward now, its change, spread, flat groups, masked completions; progress and time left."""
 
     _view: TrainView | None = None
 
@@ -46,6 +46,8 @@ class RewardLine(LinePane):
             ]
             if ends:
                 parts.append((5, [Span(", ".join(ends), "dim")]))
+        if view.masked_share:
+            parts.append((4, [Span("masked ", "dim"), Span(percent(view.masked_share), "attention")]))
         room = max(0, width - width_of(_progress(view, 0)) - 3)
         over = _over(view) if width >= 34 else []
         needed = sum(width_of(part) + 3 for rank, part in parts if rank < 5)
