@@ -15,3 +15,9 @@ SCRIPT_NAMES: Mapping[str, dict[str, Any] | None] = {
 FACTORIES = ("get_soft_overlong_punishment", "get_cosine_scaled_reward", "get_repetition_penalty_reward")
 """Called with their params, they give the reward."""
 TRL_NAMES = (*SCRIPT_NAMES, "get_cosine_scaled_reward", "get_repetition_penalty_reward")
+NAMES_OF_FACTORIES: Mapping[str, str] = {
+    "get_soft_overlong_punishment": "soft_overlong_punishment_reward",
+    "get_cosine_scaled_reward": "cosine_scaled_reward",
+    "get_repetition_penalty_reward": "repetition_penalty_reward",
+}
+"""The names TRL logs for what the factories make."""

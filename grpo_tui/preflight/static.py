@@ -15,6 +15,7 @@ from grpo_tui.config.resolve import Inspected, inspect_config, inspect_saved
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.rules_grpo import grpo_findings
 from grpo_tui.config.rules_lora import lora_findings
+from grpo_tui.config.rules_metrics import metric_findings
 from grpo_tui.config.rules_nested import nested_findings
 from grpo_tui.config.rules_sharded import sharded_findings
 from grpo_tui.config.rules_training import training_findings
@@ -35,6 +36,7 @@ from grpo_tui.preflight.servers import port_findings, server_findings, server_no
 
 RULES: tuple[Callable[[Settings], list[Finding]], ...] = (
     training_findings,
+    metric_findings,
     grpo_findings,
     vllm_findings,
     lora_findings,
