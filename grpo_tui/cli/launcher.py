@@ -9,10 +9,10 @@ import shlex
 from typing import Any
 
 from grpo_tui.cli.errors import CommandError
+from grpo_tui.config import accelerate_file
 from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_settings, ranks_of
 
 KNOWN = (("accelerate", "launch"), ("torchrun",))
-MACHINES = ("--num_machines", "--num-machines", "--nnodes")
 
 
 def launcher_words(text: str | None) -> tuple[str, ...]:
@@ -53,6 +53,12 @@ def accelerate_config(words: tuple[str, ...]) -> dict[str, Any] | None:
 
 
 def spans_machines(words: tuple[str, ...]) -> bool:
-    """Whether the ranks are on several machines, so that those of this one are not all."""
-    file = accelerate_config(words) or {}
-    return any(word.partition("=")[0] in MACHINES for word in words) or file.get("num_machines", 1) != 1
+    """Whether the ranks are on several machines, so that those of this one are not all.
+
+    Raises:
+        CommandError: The config file of the launcher cannot be read.
+    """
+    try:
+        return accelerate_file.spans_machines(words)
+    except AccelerateFileError as error:
+        raise CommandError(f"--launcher: {error}") from error

@@ -5,14 +5,25 @@ Reads one YAML file; starts nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from grpo_tui.config.trl_fields import FieldsUnavailableError, parse_source
+
 COUNTS = ("--num_processes", "--num-processes", "--nproc_per_node", "--nproc-per-node")
+MACHINES = ("--num_machines", "--num-machines", "--nnodes")
 _FILE = ("--config_file", "--config-file")
+_PARSERS = {
+    "accelerate": ("accelerate", "commands/launch.py"),
+    "torchrun": ("torch", "distributed/run.py"),
+}
+_BARE = ("store_true", "store_false", "store_const", "count", "help", "version", "check_env")
 
 
 class AccelerateFileError(ValueError):
@@ -60,6 +71,57 @@ def ranks_of(words: Sequence[str]) -> int | None:
         return int(text) if text.isdigit() else None
     count = (accelerate_settings(words) or {}).get("num_processes")
     return count if isinstance(count, int) else None
+
+
+def spans_machines(words: Sequence[str]) -> bool:
+    """Whether the ranks are on several machines, so that those of this one are not all.
+
+    Raises:
+        AccelerateFileError: Its config file cannot be read.
+    """
+    file = accelerate_settings(words) or {}
+    return any(word.partition("=")[0] in MACHINES for word in words) or file.get("num_machines", 1) != 1
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a launcher: whether a value follows, whether it is a whole number, what it may be."""
+
+    takes_value: bool
+    whole: bool = False
+    choices: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=2)
+def options_of(launcher: str) -> Mapping[str, Option]:
+    """Return the options of `accelerate launch` or `torchrun`, read from the source of the installed one.
+
+    Names have underscores. A launcher that is not installed, or is written otherwise, has none.
+    """
+    try:
+        tree = parse_source(*_PARSERS[launcher])
+    except (KeyError, FieldsUnavailableError):
+        return {}
+    found: dict[str, Option] = {}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument"):
+            continue
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        action = given.get("action")
+        named = getattr(action, "value", None) or getattr(action, "id", None)
+        choices = given.get("choices")
+        listed = [item.value for item in getattr(choices, "elts", ()) if isinstance(item, ast.Constant)]
+        whole = getattr(given.get("type"), "id", "") == "int"
+        option = Option(named not in _BARE, whole, tuple(map(str, listed)))
+        for argument in node.args:
+            if isinstance(argument, ast.Constant) and str(argument.value).startswith("-"):
+                found[underscored(str(argument.value))] = option
+    return found
+
+
+def underscored(word: str) -> str:
+    """Return an option's name as this module's tables have it: `--num-processes` as `--num_processes`."""
+    return "--" + word[2:].replace("-", "_") if word.startswith("--") else word
 
 
 def _value(words: Sequence[str], names: Sequence[str]) -> str | None:

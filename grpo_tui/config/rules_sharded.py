@@ -178,7 +178,7 @@ def _deepspeed(s: Settings) -> Iterator[Finding]:
             return
     if not isinstance(body, dict):
         return
-    yield from _mismatches(s, body)
+    yield from mismatches(s, body)
     zero = body.get("zero_optimization")
     stage = zero.get("stage") if isinstance(zero, dict) else None
     reentrant = {**s.mapping("gradient_checkpointing_kwargs"), **s.mapping("activation_checkpointing_kwargs")}
@@ -194,7 +194,8 @@ def _deepspeed(s: Settings) -> Iterator[Finding]:
         yield s.finding("sharded.zero3-quantized", "warning", key, message, (key, False))
 
 
-def _mismatches(s: Settings, body: Mapping[str, Any]) -> Iterator[Finding]:
+def mismatches(s: Settings, body: Mapping[str, Any]) -> Iterator[Finding]:
+    """Give an error for each value of a DeepSpeed config that differs from the training's."""
     for dotted, name in _SAME_IN_DEEPSPEED.items():
         there: Any = body
         for part in dotted.split("."):

@@ -106,10 +106,7 @@ def _attention(s: Settings) -> Iterator[Finding]:
 
 def _enough(s: Settings, gpus: Sequence[GpuFacts]) -> Iterator[Finding]:
     ranks = s.world_size
-    if ranks is not None and ranks > len(gpus) and ranks > 1:
-        message = f"{ranks} processes need a GPU each, and this machine has {len(gpus)} that they may use"
-        yield s.finding("hardware.too-few", "warning", "per_device_train_batch_size", message)
-    if ranks == len(gpus) and ranks > 1 and s.get("use_vllm") and s.get("vllm_mode") == "server":
+    if ranks == len(gpus) and len(gpus) > 1 and s.get("use_vllm") and s.get("vllm_mode") == "server":
         message = (
             f"all {len(gpus)} GPUs train, and the vLLM server needs one of its own: NCCL cannot send the "
             "weights to a "

@@ -5,9 +5,24 @@ Reads words; starts nothing. Whether the port is free is asked in `servers`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from grpo_tui.config.accelerate_file import (
+    AccelerateFileError,
+    Option,
+    accelerate_settings,
+    options_of,
+    spans_machines,
+    underscored,
+)
+from grpo_tui.config.packages import installed
+from grpo_tui.config.removed import nearest
 from grpo_tui.config.rules import Settings
+from grpo_tui.config.rules_sharded import mismatches
 from grpo_tui.core.findings import Finding
 from grpo_tui.preflight.machine import Machine
 
@@ -22,8 +37,126 @@ def launch_findings(settings: Settings, launcher: Sequence[str], machine: Machin
         launcher: words such as `accelerate launch --num_processes 2`; none for a single process.
         machine: the GPUs that are visible.
     """
-    found = list(_chosen(settings, machine))
-    return found + list(_words(settings, launcher) if launcher else _alone(settings, machine))
+    found = [*_chosen(settings, machine), *_options(settings, launcher)]
+    try:
+        file = accelerate_settings(launcher) or {}
+        several = bool(launcher) and spans_machines(launcher)
+    except AccelerateFileError as error:
+        return [*found, settings.finding("launch.file", "error", _FIELD, str(error))]
+    found += _enough(settings, machine, sure=bool(launcher) and not several)
+    if not launcher:
+        return found + list(_alone(settings, machine))
+    found += _deepspeed(settings, file)
+    found += _precision(settings, file, launcher)
+    return found + list(_words(settings, launcher))
+
+
+def _options(s: Settings, launcher: Sequence[str]) -> Iterator[Finding]:
+    """Options that the launcher does not have, which it would refuse or take for the script."""
+    known = options_of(launcher[0]) if launcher else {}
+    command = " ".join(launcher[:2]) if launcher[:1] == ("accelerate",) else "torchrun"
+    at = len(command.split())
+    while known and at < len(launcher):
+        word, equals, value = launcher[at].partition("=")
+        at += 1
+        option = known.get(underscored(word)) or _shortened(launcher, word, known)
+        if not word.startswith("-"):
+            message = f"{command} takes '{word}' for the script to start; a launcher here has options only"
+            yield s.finding("launch.option", "error", _FIELD, message)
+            return
+        if option is None:
+            near = nearest(underscored(word), known, cutoff=0.7)
+            message = f"{command} has no option {word}" + (f". Did you mean {near}?" if near else "")
+            words = [*launcher[: at - 1], f"{near}={value}" if equals else str(near), *launcher[at:]]
+            fix = (_FIELD, shlex.join(words)) if near and s.section.launcher else None
+            yield s.finding("launch.option", "error", _FIELD, message, fix)
+            option = known[near] if near else Option(at < len(launcher) and launcher[at][:1] != "-")
+        if option.takes_value and not equals:
+            value = launcher[at] if at < len(launcher) else ""
+            at += 1
+        if option.takes_value:
+            yield from _value(s, word, value, option)
+
+
+def _shortened(launcher: Sequence[str], word: str, known: Mapping[str, Option]) -> Option | None:
+    """Return what a beginning stands for: torchrun takes one that fits a single option, accelerate none."""
+    if launcher[0] != "torchrun" or not word.startswith("--"):
+        return None
+    fits = {name for name in known if name.startswith(underscored(word))}
+    return known[fits.pop()] if len(fits) == 1 else None
+
+
+def _value(s: Settings, word: str, value: str, option: Option) -> Iterator[Finding]:
+    if option.whole and not value.lstrip("+-").isdigit():
+        message = f"{word} of the launcher needs a whole number; it is '{value}'"
+    elif option.choices and value not in option.choices:
+        message = f"{word} of the launcher is '{value}'; it knows {', '.join(option.choices)}"
+    else:
+        return
+    yield s.finding("launch.option", "error", _FIELD, message)
+
+
+def _enough(s: Settings, machine: Machine, *, sure: bool) -> Iterator[Finding]:
+    """More processes than GPUs; sure when all of them are started on this machine."""
+    ranks, gpus = s.world_size or 1, len(machine.gpus)
+    if not gpus or s.get("use_cpu") or ranks <= max(1, gpus):
+        return
+    message = f"{ranks} processes need a GPU each, and this machine has {gpus} that they may use"
+    if sure:
+        message += f". Start {gpus} with --num_processes {gpus}"
+    field = _FIELD if sure else "per_device_train_batch_size"
+    yield s.finding("hardware.too-few", "error" if sure else "warning", field, message)
+
+
+def _deepspeed(s: Settings, file: Mapping[str, Any]) -> Iterator[Finding]:
+    """DeepSpeed as accelerate's config asks for it: installed, and with the training's own numbers."""
+    if str(file.get("distributed_type", "")).upper() != "DEEPSPEED":
+        return
+    if not installed("deepspeed"):
+        message = (
+            "the launcher asks for DeepSpeed, which is not installed here; `pip install deepspeed` gets it"
+        )
+        yield s.finding("config.not-installed", "error", _FIELD, message)
+    inner = file.get("deepspeed_config")
+    given = inner if isinstance(inner, dict) else {}
+    path = given.get("deepspeed_config_file")
+    body: Any = {name: given.get(name) for name in ("gradient_accumulation_steps", "gradient_clipping")}
+    if path:
+        try:
+            body = json.loads(Path(str(path)).expanduser().read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            message = f"the launcher's DeepSpeed config {path} cannot be read: {error}"
+            yield s.finding("sharded.deepspeed-file", "error", _FIELD, message)
+            return
+    if isinstance(body, dict):
+        yield from mismatches(s, body)
+
+
+def _precision(s: Settings, file: Mapping[str, Any], launcher: Sequence[str]) -> Iterator[Finding]:
+    """Accelerate's mixed precision beside the config's, which the trainer takes where one is set."""
+    asked = str(file.get("mixed_precision") or "no")
+    for at, word in enumerate(launcher):
+        name, equals, value = word.partition("=")
+        if underscored(name) == "--mixed_precision":
+            asked = value if equals else "".join(launcher[at + 1 : at + 2])
+    ours = "fp16" if s.get("fp16") else "bf16" if s.get("bf16") is not False else "no"
+    if asked in ("no", ours) or asked not in ("fp16", "bf16"):
+        return
+    if ours == "no":
+        stored = s.get("dtype")
+        if asked == "fp16" and stored in ("float16", "bfloat16") and not s.get("use_peft"):
+            message = (
+                f"the launcher's mixed_precision fp16 trains weights that are kept in float32, and dtype is "
+                f"{stored}, so the first step fails"
+            )
+            yield s.finding("training.precision", "error", "dtype", message, ("dtype", "float32"))
+        return
+    default = "" if s.written(ours) else ", TRL's default"
+    sharded = str(file.get("distributed_type", "")).upper() == "DEEPSPEED"
+    message = f"the launcher's mixed_precision is {asked}, and the config trains in {ours}{default}. "
+    message += "DeepSpeed needs one of them in both places" if sharded else f"The run trains in {ours}"
+    field = ours if s.written(ours) else _FIELD
+    yield s.finding("launch.precision", "error" if sharded else "warning", field, message)
 
 
 def _chosen(s: Settings, machine: Machine) -> Iterator[Finding]:

@@ -1,0 +1,148 @@
+"""A launcher that would not start the run as meant is told before, by the launcher's own source."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from grpo_tui.config.accelerate_file import options_of
+from grpo_tui.core.findings import Finding
+from grpo_tui.preflight import launching
+from grpo_tui.preflight.static import Source, Start, static_check
+from tests.preflight.machines import A100, machine
+from tests.preflight.test_rules import BASE
+
+TWO = "accelerate launch --num_processes 2"
+
+
+def found(folder: Path, words: str, gpus: int = 2, world: int | None = 2, **change: Any) -> list[Finding]:
+    (folder / "rows.jsonl").write_text('{"prompt": "q", "solution": "1"}\n' * 40)
+    file = folder / "c.yaml"
+    section = {**BASE["grpo_tui"], "launcher": words}
+    file.write_text(yaml.safe_dump({**BASE, **change, "grpo_tui": section}))
+    start = Start(world, tuple(words.split()), folder / "run")
+    checked = static_check(Source(file), start, machine(*[A100] * gpus))
+    return [f for f in checked.findings if not f.id.startswith(("batch.", "config.beside"))]
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "fix"),
+    [
+        ("accelerate launch --num_procesess 2", "Did you mean --num_processes?", TWO),
+        ("accelerate launch --num-procesess=2", "Did you mean --num_processes?", f"{TWO[:-2]}=2"),
+        (f"{TWO} --multigpu", "Did you mean --multi_gpu?", f"{TWO} --multi_gpu"),
+        (f"{TWO} --nonsense_word 3", "has no option --nonsense_word", None),
+        ("torchrun --nproc_per_nod3 2", "Did you mean --nproc_per_node?", "torchrun --nproc_per_node 2"),
+        (f"{TWO} train.py", "takes 'train.py' for the script", None),
+        ("accelerate launch --num_processes two", "needs a whole number; it is 'two'", None),
+        (f"{TWO} --mixed_precision bf61", "it knows no, fp16, bf16, fp8", None),
+    ],
+)
+def test_a_word_that_the_launcher_does_not_take_is_named(
+    tmp_path: Path, words: str, said: str, fix: str | None
+) -> None:
+    (finding,) = [f for f in found(tmp_path, words) if f.id == "launch.option"]
+    assert said in finding.message
+    assert finding.severity == "error"
+    assert (finding.fix.value if finding.fix else None) == fix
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        f"{TWO} --multi-gpu --main_process_port=29501 -q --gpu_ids 0,1 --use_fsdp --fsdp_version 2",
+        "torchrun --nproc-per-node 2 --standalone --max_restarts=0",
+        "torchrun --nproc-per 2",
+    ],
+)
+def test_words_that_the_launcher_takes_pass(tmp_path: Path, words: str) -> None:
+    assert [f for f in found(tmp_path, words) if f.id.startswith("launch.")] == []
+
+
+def test_the_options_are_those_of_the_installed_accelerate() -> None:
+    asked = (
+        "import json\n"
+        "from accelerate.commands.launch import launch_command_parser\n"
+        "actions = launch_command_parser()._actions\n"
+        "print(json.dumps({s: a.nargs != 0 for a in actions for s in a.option_strings}))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    theirs = {
+        "--" + n[2:].replace("-", "_") if n[:2] == "--" else n: v for n, v in json.loads(ran.stdout).items()
+    }
+    assert {name: option.takes_value for name, option in options_of("accelerate").items()} == theirs
+
+
+def test_more_processes_than_gpus_stop_a_start_on_one_machine(tmp_path: Path) -> None:
+    (finding,) = found(tmp_path, TWO, gpus=1)
+    assert (finding.id, finding.severity) == ("hardware.too-few", "error")
+    assert "2 processes" in finding.message
+    assert "--num_processes 1" in finding.message
+    (finding,) = found(tmp_path, "accelerate launch --num_processes 2 --num_machines 2", gpus=1)
+    assert finding.severity == "warning"
+    assert found(tmp_path, TWO, gpus=2) == []
+
+
+def accelerate_file(folder: Path, **values: Any) -> str:
+    body = {"num_machines": 1, "num_processes": 2, "mixed_precision": "bf16", **values}
+    (folder / "acc.yaml").write_text(yaml.safe_dump(body))
+    return f"accelerate launch --config_file {folder / 'acc.yaml'}"
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "rule", "severity", "said"),
+    [
+        ({"mixed_precision": "fp16"}, {}, "launch.precision", "warning", "The run trains in bf16"),
+        (
+            {"mixed_precision": "fp16", "distributed_type": "DEEPSPEED"},
+            {},
+            "launch.precision",
+            "error",
+            "DeepSpeed needs one of them in both places",
+        ),
+        ({"mixed_precision": "bf16"}, {"fp16": True}, "launch.precision", "warning", "config trains in fp16"),
+        (
+            {"mixed_precision": "fp16"},
+            {"bf16": False, "dtype": "bfloat16"},
+            "training.precision",
+            "error",
+            "the first step fails",
+        ),
+        (
+            {"distributed_type": "DEEPSPEED", "deepspeed_config": {"gradient_accumulation_steps": 4}},
+            {},
+            "sharded.deepspeed-value",
+            "error",
+            "gradient_accumulation_steps 4",
+        ),
+    ],
+)
+def test_accelerates_config_is_held_against_the_training(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    file: dict[str, Any],
+    change: dict[str, Any],
+    rule: str,
+    severity: str,
+    said: str,
+) -> None:
+    monkeypatch.setattr(launching, "installed", lambda name: True)
+    (finding,) = found(tmp_path, accelerate_file(tmp_path, **file), **change)
+    assert (finding.id, finding.severity) == (rule, severity)
+    assert said in finding.message
+
+
+def test_deepspeed_in_accelerates_config_has_to_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launching, "installed", lambda name: False)
+    (finding,) = found(tmp_path, accelerate_file(tmp_path, distributed_type="DEEPSPEED"))
+    assert (finding.id, finding.severity) == ("config.not-installed", "error")
+    assert "pip install deepspeed" in finding.message
+    assert found(tmp_path, accelerate_file(tmp_path, distributed_type="MULTI_GPU")) == []
