@@ -14,7 +14,7 @@ from grpo_tui.config.plan.memory_plan import WORDS, Device
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import duration, setting, size
 from grpo_tui.present.glyphs import spark
-from grpo_tui.present.plan_text import FREE, checkpoint_words, memory_bar
+from grpo_tui.present.plan_text import FREE, checkpoint_words, memory_bar, memory_missing
 
 if TYPE_CHECKING:
     from grpo_tui.config.plan import MemoryPlan, Plan
@@ -84,7 +84,7 @@ def _checkpoints(plan: Plan) -> Sequence[Text]:
 def _memory(plan: Plan) -> PlanLine:
     memory = plan.memory
     if memory is None:
-        return [(0, [("memory ", "dim"), ("is planned once the model is on this machine", "dim")])]
+        return [(0, [("memory ", "dim"), (memory_missing(plan), "dim")])]
     peak = memory.peak_bytes
     device = memory.device
     line: list[tuple[int, Sequence[Text]]] = []

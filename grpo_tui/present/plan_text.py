@@ -45,7 +45,7 @@ def memory_list(plan: Plan) -> list[str]:
     """The memory: the peak and its bar, then each part with its sum."""
     memory = plan.memory
     if memory is None:
-        return [_line("memory", "is planned once the model is on this machine")]
+        return [_line("memory", memory_missing(plan))]
     lines = [_line("memory", memory_words(memory))]
     bar = memory_bar(memory, BAR_W)
     if bar:
@@ -57,6 +57,16 @@ def memory_list(plan: Plan) -> list[str]:
     if any(memory.peak_moment not in part.moments for part in memory.parts):
         lines.append(_line("", "(- is not there at that moment, or can move to the host's memory)"))
     return lines + [_line("", f"note: {note}") for note in memory.notes]
+
+
+def memory_missing(plan: Plan) -> str:
+    """Return why there is no memory plan, and the command that gets what it needs."""
+    name = one_line(plan.model_name, 100)
+    if not name:
+        return "not planned: set model_name_or_path"
+    if name.startswith(("/", ".", "~")):
+        return f"not planned: {name} has no config.json with the model's sizes"
+    return f"not planned: the sizes of {name} are not known here. `hf download {name} config.json` gets them"
 
 
 def memory_words(memory: MemoryPlan) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import grpo_tui
 from grpo_tui.config.plan import Device, MemoryPlan, ModelShape, Plan, PlanSettings, Surroundings, plan
 from grpo_tui.config.plan.cards import card
 from grpo_tui.config.plan.model_shape import read_shape, shape_of
@@ -16,6 +17,8 @@ from grpo_tui.config.plan.optimizers import optimizer_states
 from grpo_tui.config.plan.sharding import read_sharding
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.demo import DEMO_CONFIG
+
+SHAPES = Path(grpo_tui.__file__).parent / "config" / "plan" / "shapes.json"
 
 QWEN = {
     "hidden_size": 896,
@@ -403,6 +406,34 @@ def test_a_config_that_says_nothing_gives_no_shape(tmp_path: Path, body: str) ->
     assert read_shape(str(tmp_path)) is None
     assert read_shape("") is None
     assert read_shape("org/no-such-model-anywhere") is None
+
+
+def test_the_published_sizes_of_common_models_come_to_their_published_parameters() -> None:
+    rows = json.loads(SHAPES.read_text())
+    names = [name for row in rows for name in row["names"]]
+    assert len(names) == len(set(names))
+    for row in rows:
+        shape, kind = shape_of(row), row["model_type"]
+        assert shape is not None
+        # What `shape_of` leaves out of its sum: biases, and norms beyond two a layer.
+        beside = {
+            "qwen2": shape.query_width + 2 * shape.kv_width,
+            "qwen3": 2 * shape.head_dim,
+            "qwen3_moe": 2 * shape.head_dim,
+            "gemma2": 2 * shape.hidden,
+            "gemma3_text": 2 * shape.hidden + 2 * shape.head_dim,
+            "olmo2": shape.query_width + shape.kv_width,
+        }.get(kind, 0)
+        assert shape.parameters + shape.layers * beside == row["parameters"], row["names"]
+
+
+def test_a_common_model_that_is_not_here_is_planned_by_its_published_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    found = read_shape("qwen/Qwen2.5-7B-instruct")
+    assert found is not None
+    assert (found.parameters, found.heads, found.kv_heads, found.exact) == (7_615_616_512, 28, 4, True)
 
 
 def test_a_model_in_the_cache_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

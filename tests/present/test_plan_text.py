@@ -37,7 +37,10 @@ def test_what_is_not_known_is_said_to_be() -> None:
     said = lines(max_steps=-1)
     assert "steps    not known; the rows are not counted" in said
     assert "time     not known before a run of this model here; train --smoke measures it" in said
-    assert "memory   is planned once the model is on this machine" in said
+    assert f"memory   not planned: {MODEL} has no config.json" in said
+    nobody = plan(PlanSettings({"max_steps": 100}, {}, "org/model"))
+    assert "hf download org/model config.json" in memory_list(nobody)[0]
+    assert "set model_name_or_path" in memory_list(plan(PlanSettings({}, {})))[0]
     assert "disk     checkpoints unknown" in said
     assert "rate" not in said.replace("rates", "")
 

@@ -65,6 +65,8 @@ class Plan:
         learning_rate: the rate over the steps, empty when it is not known in advance.
         duration: how long it takes, None without a run to tell.
         memory: memory by part, None when the model's sizes are not known here.
+        model: the model's sizes, None when they are not known.
+        model_name: what the config calls the model.
     """
 
     batches: Batches
@@ -78,6 +80,7 @@ class Plan:
     duration: Duration | None = None
     memory: MemoryPlan | None = None
     model: ModelShape | None = field(default=None, repr=False)
+    model_name: str = ""
 
     @property
     def tokens_per_step(self) -> int:
@@ -159,6 +162,7 @@ def plan(config: RunConfig | PlanSettings, around: Surroundings | None = None) -
         duration=_duration(settings, batches, steps, around.rates, around.device),
         memory=memory,
         model=around.model,
+        model_name=settings.model,
     )
 
 

@@ -1,8 +1,8 @@
 """The sizes of a model that a plan needs, read from a folder's config.json without any ML import.
 
 Parameters come from the headers of the weights when they are there (safetensors: eight bytes of length, then
-JSON of names and shapes), else from the sizes of a dense or mixture decoder as transformers builds it. Knows
-no hub: a name that is no folder is looked for in the local cache only.
+JSON of names and shapes), else from the sizes of a dense or mixture decoder as transformers builds it. A name
+that is no folder is looked for in the local cache, then in `shapes.json`, the sizes of common models.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -86,20 +87,32 @@ class ModelShape:
 
 
 def read_shape(model: str) -> ModelShape | None:
-    """The shape of a model's folder, or of a hub model that is in the local cache; None when it is not here.
+    """Return the shape of a folder, or of a Hub model that is cached or well known; None otherwise.
 
     Args:
         model: A folder, or a name such as `Qwen/Qwen2.5-0.5B-Instruct`.
     """
     folder = model_folder(model)
     if folder is None:
-        return None
+        return published_shapes().get(model.lower())
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         shape = shape_of(config)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
     return None if shape is None else _counted(shape, folder)
+
+
+@lru_cache(maxsize=1)
+def published_shapes() -> Mapping[str, ModelShape]:
+    """Return the shapes of common models of the Hub by their names in lower case."""
+    found: dict[str, ModelShape] = {}
+    for row in json.loads(Path(__file__).with_name("shapes.json").read_text(encoding="utf-8")):
+        shape = shape_of(row)
+        assert shape is not None
+        known = replace(shape, parameters=row["parameters"], exact=True)
+        found |= {name.lower(): known for name in row["names"]}
+    return found
 
 
 def model_folder(model: str) -> Path | None:
