@@ -107,9 +107,7 @@ def before_start(
     """
     from grpo_tui.preflight import run
 
-    result = run.check(source, start, progress=progress, parts=run.QUICK)
-    if not quick and (force or result.ok):  # what is known at once is said at once
-        result = run.check(source, start, progress=progress)
+    result = run.check(source, start, progress=progress, parts=run.QUICK if quick else run.PARTS)
     progress("")
     known = {(finding.id, finding.message) for finding in told}
     refused = errors_of(result.findings)

@@ -7,6 +7,7 @@ It reads `adapter_config.json` only.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,26 @@ def adapter_conflicts(checkpoint: Path, model_args: Mapping[str, Any]) -> list[t
         if asked is not None and not _equal(asked, saved):
             wrong.append((name, saved, asked))
     return wrong
+
+
+def adapter_as_model(folder: str) -> str | None:
+    """Return why a folder with an adapter cannot be the model of a run, None for one that is none."""
+    adapter = None if os.path.isfile(Path(folder) / "config.json") else _adapter(Path(folder))
+    if adapter is None:
+        return None
+    return merge_first(folder, str(adapter.get("base_model_name_or_path") or "a model it does not name"))
+
+
+def merge_first(adapter: str, base: str) -> str:
+    """Return what is wrong with an adapter as a run's model, and the command that merges it."""
+    merge = (
+        "from peft import AutoPeftModelForCausalLM as A; "
+        f"A.from_pretrained('{adapter}').merge_and_unload().save_pretrained('merged')"
+    )
+    return (
+        f"{adapter} is a LoRA adapter of {base}, and TRL loads whole models only; merge it "
+        f'and name the result: python -c "{merge}", with the tokenizer files copied beside it'
+    )
 
 
 def _adapter(folder: Path) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.adapters import adapter_as_model
 from grpo_tui.config.batch import BATCH_KEYS, batch_findings
 from grpo_tui.config.packages import package_findings
 from grpo_tui.config.paths import DATA_SUFFIXES, LONGEST_HUB_NAME
@@ -100,8 +101,11 @@ def _local_model_findings(model_args: Mapping[str, Any], document: YamlDocument)
         return []
     shown = one_line(name, MOST_SHOWN)
     if os.path.isdir(path):
-        if any(os.path.isfile(path / file) for file in ("config.json", "adapter_config.json")):
+        if os.path.isfile(path / "config.json"):
             return []
+        line = document.line("model_name_or_path")
+        if (adapter := adapter_as_model(name)) is not None:
+            return [Finding("model.adapter", "error", "model_name_or_path", line, adapter)]
         message = f"the folder {shown} holds no model (it has no config.json)"
     elif os.path.isfile(path):
         message = f"model_name_or_path is the file {shown}; it takes a folder with config.json, or a Hub id"

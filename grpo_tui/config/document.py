@@ -24,8 +24,8 @@ class UnreadableError(ValueError):
         self.finding = Finding("config.unreadable", "error", key, line, message)
 
 
-def read_document(file: Path) -> yaml_lines.YamlDocument:
-    """Read a config file.
+def read_document(file: Path, *, loose: bool = False) -> yaml_lines.YamlDocument:
+    """Read a config file; `loose` leaves duplicate keys to the caller.
 
     Raises:
         UnreadableError: it is missing, no text, too large or no YAML mapping.
@@ -51,17 +51,17 @@ def read_document(file: Path) -> yaml_lines.YamlDocument:
         raise UnreadableError(f"cannot be read: {error.strerror}") from error
     if len(content) > MOST_BYTES:
         raise UnreadableError(f"larger than {MOST_BYTES // 1_000_000} MB, which no config is")
-    return parse_document(text)
+    return parse_document(text, loose=loose)
 
 
-def parse_document(text: str) -> yaml_lines.YamlDocument:
-    """Read a config's text.
+def parse_document(text: str, *, loose: bool = False) -> yaml_lines.YamlDocument:
+    """Read a config's text; `loose` leaves duplicate keys to the caller.
 
     Raises:
         UnreadableError: it is no YAML mapping.
     """
     try:
-        return yaml_lines.parse_mapping(text)
+        return yaml_lines.parse_mapping(text, loose=loose)
     except yaml_lines.YamlError as error:
         raise UnreadableError(error.message, error.line, error.key) from error
 

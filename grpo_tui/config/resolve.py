@@ -124,7 +124,7 @@ def inspect_config(
     file = Path(path).expanduser().absolute()
     try:
         if document is None:
-            document = read_document(file) if text is None else parse_document(text)
+            document = read_document(file, loose=True) if text is None else parse_document(text, loose=True)
     except UnreadableError as error:
         return Inspected(file, yaml_lines.YamlDocument({}), {}, Section(), {}, (error.finding,), None)
     return _inspect(document, file, Places(file.parent, Path.cwd()), overrides, world_size)
@@ -153,7 +153,8 @@ def _inspect(
     overrides: Sequence[str],
     world_size: int | None,
 ) -> Inspected:
-    findings = apply_overrides(document, overrides)
+    findings = [Finding("config.unreadable", "error", t.key, t.line, t.message) for t in document.twice]
+    findings += apply_overrides(document, overrides)
     try:
         fields = load_fields()
     except FieldsUnavailableError as error:

@@ -115,4 +115,6 @@ def yaml_said(value: Any) -> str:
     """A value as it stands in a file."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.15g}"
     return "empty" if value is None else str(value)

@@ -181,7 +181,7 @@ def _schedule(s: Settings) -> Iterator[Finding]:
             "warning",
             "warmup_steps",
             f"warmup_steps is {warmup:g} and the run has {steps} steps, so the learning rate never reaches "
-            f"{s.get('learning_rate')}",
+            f"{s.get('learning_rate'):g}",
             ("warmup_steps", max(1, steps // 10)),
         )
 

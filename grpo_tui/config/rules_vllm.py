@@ -159,7 +159,43 @@ def _truncation(s: Settings) -> Iterator[Finding]:
         )
 
 
+def tensor_parallel_findings(s: Settings, heads: int, kv_heads: int) -> list[Finding]:
+    """Return an error when vLLM cannot split the attention heads of a model over its GPUs.
+
+    Args:
+        s: the config.
+        heads: attention heads of the model.
+        kv_heads: heads of keys and values; vLLM repeats them when there are fewer than GPUs.
+    """
+    parallel = s.get("vllm_tensor_parallel_size")
+    if not s.get("use_vllm") or s.get("vllm_mode") != "colocate" or not is_number(parallel) or parallel < 2:
+        return []
+
+    def splits(n: int) -> bool:
+        return heads % n == 0 and (kv_heads % n == 0 or n % kv_heads == 0)
+
+    if splits(int(parallel)):
+        return []
+    ranks = s.world_size or int(parallel)
+    fits = max(n for n in range(1, int(parallel) + 1) if splits(n) and ranks % n == 0)
+    message = (
+        f"vllm_tensor_parallel_size {parallel} does not divide the model's {heads} attention heads and "
+        f"{kv_heads} key-value heads, so vLLM refuses to load it"
+    )
+    field = "vllm_tensor_parallel_size"
+    return [s.finding("vllm.heads", "error", field, message, (field, fits))]
+
+
+def _heads(s: Settings) -> list[Finding]:
+    from grpo_tui.config.plan.model_shape import read_shape
+
+    parallel = s.get("vllm_tensor_parallel_size")
+    shape = read_shape(str(s.get("model_name_or_path") or "")) if parallel != 1 else None
+    return tensor_parallel_findings(s, shape.heads, shape.kv_heads) if shape is not None else []
+
+
 def _colocate(s: Settings) -> Iterator[Finding]:
+    yield from _heads(s)
     parallel, ranks = s.get("vllm_tensor_parallel_size"), s.world_size
     if is_number(parallel) and parallel >= 1 and ranks and ranks % int(parallel):
         fits = max(n for n in range(1, ranks + 1) if ranks % n == 0 and n <= parallel)

@@ -62,11 +62,13 @@ class YamlDocument:
         values: the plain values.
         lines: line (from 1) of each key or list item, by its path: `("grpo_tui", "rewards", 0, "name")`.
         plain: paths whose value was written without quotes, with what was written.
+        twice: keys that are given twice; the last value of each is in `values`.
     """
 
     values: dict[str, Any]
     lines: dict[Path, int] = field(default_factory=dict)
     plain: dict[Path, str] = field(default_factory=dict)
+    twice: list[YamlError] = field(default_factory=list)
 
     def line(self, *path: str | int) -> int | None:
         """Return the line of a path, or of the nearest parent that has one."""
@@ -87,14 +89,21 @@ class _Loader(yaml.SafeLoader):
             raise YamlError(f"a value cannot be read: {str(error).split(';')[0]}", _line(node)) from error
 
 
-def parse_mapping(text: str) -> YamlDocument:
+def parse_mapping(text: str, *, loose: bool = False) -> YamlDocument:
     """Read one YAML document whose top is a mapping; an empty file is an empty mapping.
+
+    Args:
+        text: the document.
+        loose: leave duplicate keys in `twice` for the caller to tell, so that they hide nothing else.
 
     Raises:
         YamlError: tabs, syntax, duplicate keys, keys or values that are not plain data.
     """
     try:
-        return _parse(text)
+        document = _parse(text)
+        if document.twice and not loose:
+            raise document.twice[0]
+        return document
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         code = ord(error.character) if isinstance(error.character, str) else int(error.character)
@@ -122,7 +131,10 @@ def _parse(text: str) -> YamlDocument:
         values = loader.construct_document(node)
     finally:
         loader.dispose()
-    for (key_node, _), key in zip(node.value, values, strict=False):
+    nodes = [key_node for key_node, _ in node.value]
+    if document.twice:  # a dict has the later one at the place of the first
+        nodes = list({key_node.value: key_node for key_node in nodes}.values())
+    for key_node, key in zip(nodes, values, strict=False):
         if not isinstance(key, str) and isinstance(key_node, yaml.ScalarNode):
             written = key_node.value or "with no name"
             message = f"the key {written} is read by YAML as {key!r}, not text; quote it if it is meant"
@@ -164,12 +176,13 @@ def _walk(node: yaml.Node, path: Path, document: YamlDocument, parents: set[int]
                     _walk(part, path, document, inside)
                 continue
             if key in seen:
-                raise YamlError(
+                again = YamlError(
                     f"the key {key} stands twice, on lines {seen[key]} and {_line(key_node)}; YAML would "
                     "silently keep the last one. Remove one of them",
                     _line(key_node),
                     ".".join(map(str, (*path, key))),
                 )
+                document.twice.append(again)
             seen[key] = _line(key_node)
             document.lines[(*path, key)] = _line(key_node)
             _walk(value_node, (*path, key), document, inside)

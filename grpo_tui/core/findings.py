@@ -22,6 +22,11 @@ class Fix:
     field: str
     value: Any
 
+    def __post_init__(self) -> None:
+        """Take the noise of arithmetic off a number: 8e-5 / 10 is 8e-06, not 8.000000000000001e-06."""
+        if isinstance(self.value, float):
+            object.__setattr__(self, "value", float(f"{self.value:.15g}"))
+
     def to_json(self) -> dict[str, Any]:
         """Return `{"field", "value"}`."""
         return {"field": self.field, "value": self.value}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from grpo_tui.config.rules import REMOVE, Settings
+from grpo_tui.config.rules_vllm import tensor_parallel_findings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
 from grpo_tui.preflight.facts import Facts, ModelFacts
@@ -18,7 +19,9 @@ def facts_findings(settings: Settings, facts: Facts) -> list[Finding]:
     model = facts.model
     if model is None or model.problem or not model.architecture:
         return []
-    return [*_mixture(settings, model), *_context(settings, model)]
+    heads = model.heads or 0
+    split = tensor_parallel_findings(settings, heads, model.kv_heads or heads) if heads else []
+    return [*_mixture(settings, model), *_context(settings, model), *split]
 
 
 def _mixture(s: Settings, model: ModelFacts) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 
+from grpo_tui.config.adapters import merge_first
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts
@@ -60,14 +61,7 @@ def _where(facts: ModelFacts, judged: Judged) -> list[Finding]:
 def _adapter(facts: ModelFacts, judged: Judged) -> list[Finding]:
     if not facts.adapter:
         return []
-    merge = (
-        "from peft import AutoPeftModelForCausalLM as A; "
-        f"A.from_pretrained('{facts.adapter}').merge_and_unload().save_pretrained('merged')"
-    )
-    message = (
-        f"{facts.adapter} is a LoRA adapter of {facts.where.name}, and TRL loads whole models only; merge it "
-        f'and name the result: python -c "{merge}", with the tokenizer files copied beside it'
-    )
+    message = merge_first(facts.adapter, facts.where.name)
     return [judged.found("model.adapter", "error", _KEY, message)]
 
 

@@ -46,7 +46,9 @@ def test_every_kind_of_preset_is_there() -> None:
     wanted = (
         "demo gsm8k small_gpu qlora vllm_colocate vllm_server multi_gpu_ddp multi_gpu_zero3 dapo dr_grpo "
     )
-    assert set(f"{wanted} gspo cispo sapo json_task code_task knowledge procedural plain_trl".split()) == set(PRESETS)
+    assert set(f"{wanted} gspo cispo sapo json_task code_task knowledge procedural plain_trl".split()) == set(
+        PRESETS
+    )
     assert next(iter(PRESETS)) == "demo"
 
 
