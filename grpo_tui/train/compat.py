@@ -273,25 +273,34 @@ def scale_learning_rate(trainer: Any, factor: float) -> None:
 
 
 def temperature_cells(trainer: Any) -> list[Any]:
-    """The closure cells in which TRL's fused log-prob heads captured the temperature.
+    """Return the closure cells in which TRL's fused log-prob heads captured the temperature.
 
     Raises:
-        LookupError: A head is patched in a way that is not known, so changing it is not safe.
+        LookupError: Changing it would not reach generation and gradient alike; the message says why.
     """
-    models = [
-        trainer.model,
-        *([trainer.ref_model] if getattr(trainer, "ref_model", None) is not None else []),
-    ]
-    cells = []
-    for model in models:
-        model = trainer.accelerator.unwrap_model(model)
-        base = model.get_base_model() if hasattr(model, "peft_config") else model
-        function = getattr(base.forward, "__func__", None)
-        free = () if function is None else function.__code__.co_freevars
-        if "temperature" not in free:
-            raise LookupError("TRL's log-prob head keeps its temperature where it cannot be reached")
-        cells.append(function.__closure__[free.index("temperature")])  # type: ignore[union-attr]
-    return cells
+    if "temperature" in (getattr(trainer.args, "generation_kwargs", None) or {}):
+        raise LookupError("generation_kwargs sets temperature too, and that value is used for generation")
+    models = {"model": trainer.model, "reference model": getattr(trainer, "ref_model", None)}
+    return [_temperature_cell(trainer, name, model) for name, model in models.items() if model is not None]
+
+
+def _temperature_cell(trainer: Any, name: str, model: Any) -> Any:
+    # Out of DDP, FSDP1, DeepSpeed and torch.compile; FSDP2 and gradient checkpointing change the model in place.
+    model = trainer.accelerator.unwrap_model(model, keep_torch_compile=False)
+    base = model.get_base_model() if hasattr(model, "peft_config") else model
+    layer, layers = base.forward, list[str]()
+    # Mixed precision and accelerate's hooks wrap `forward` and say what they wrap, as functools.wraps does.
+    while layer is not None:
+        function = getattr(layer, "__func__", layer)
+        code = getattr(function, "__code__", None)
+        if code is not None and {"temperature", "original_forward"} <= set(code.co_freevars):
+            return function.__closure__[code.co_freevars.index("temperature")]
+        layers.append(getattr(function, "__qualname__", type(function).__name__))
+        layer = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
+    raise LookupError(
+        f"TRL's log-prob head is not where this version of TRL puts it: forward of the {name} "
+        f"({type(base).__name__}) is {' around '.join(layers)}"
+    )
 
 
 def set_temperature(trainer: Any, value: float) -> None:

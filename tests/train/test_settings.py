@@ -56,6 +56,22 @@ def test_a_value_that_would_break_the_run_is_refused_and_changes_nothing(
     assert records == []
 
 
+def test_a_temperature_that_cannot_reach_the_gradient_is_refused_with_what_hides_it(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, generation_kwargs={"temperature": 0.9})
+    with pytest.raises(Refused, match="generation_kwargs sets temperature too"):
+        Settings(trainer, list().append, 1).apply({"temperature": 0.5})
+    trainer = make_trainer(tmp_path)
+    original = trainer.model.forward
+
+    def of_a_plugin(*args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
+
+    trainer.model.forward = of_a_plugin
+    with pytest.raises(Refused, match=r"forward of the model \(LlamaForCausalLM\) is .*of_a_plugin"):
+        Settings(trainer, list().append, 1).apply({"temperature": 0.5})
+    assert trainer.temperature == trainer.generation_config.temperature == 1.0
+
+
 @pytest.mark.parametrize(
     ("prompt", "more", "reason"),
     [

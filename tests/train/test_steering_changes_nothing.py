@@ -138,22 +138,30 @@ def test_steps_done_again_after_a_resume_supersede_the_first_ones(tmp_path: Path
     assert reader.completion_count(superseded=True) == 10 * 16
 
 
-def test_a_temperature_set_in_mid_run_equals_a_run_configured_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"beta": 0.04},
+        # accelerate wraps `forward` for mixed precision
+        {"beta": 0.04, "bf16": True, "gradient_checkpointing": True},
+    ],
+    ids=["float32", "reference", "bf16"],
+)
+def test_a_temperature_set_in_mid_run_equals_a_run_configured_so(
+    arguments: dict[str, Any], tmp_path: Path
+) -> None:
     """Three steps after the change equal those of a run resumed with the temperature in its config."""
-    for beta in (0.0, 0.04):
-        changed = tmp_path / f"changed-{beta}"
-        asks = _ask(changed, 3, ("checkpoint", {}), ("set", {"temperature": 1.7}))
-        rows, weights, _ = run_recorded(changed, at_safe_point=asks, beta=beta)
-        configured = tmp_path / f"configured-{beta}"
-        again, weights_again, _ = run_recorded(
-            configured, resume=changed / "checkpoint-3", beta=beta, temperature=1.7
-        )
-        assert repr([r for r in rows if r[0] > 3 and "loss" in r[1]]) == repr(
-            [r for r in again if "loss" in r[1]]
-        )
-        assert weights == weights_again
-        setting = RunReader(RunFolder(changed).database).settings()[0]
-        assert (setting.name, setting.old, setting.new, setting.step) == ("temperature", 1.0, 1.7, 3)
+    changed = tmp_path / "changed"
+    asks = _ask(changed, 3, ("checkpoint", {}), ("set", {"temperature": 1.7}))
+    rows, weights, _ = run_recorded(changed, at_safe_point=asks, **arguments)
+    again, weights_again, _ = run_recorded(
+        tmp_path / "configured", resume=changed / "checkpoint-3", temperature=1.7, **arguments
+    )
+    assert repr([r for r in rows if r[0] > 3 and "loss" in r[1]]) == repr([r for r in again if "loss" in r[1]])
+    assert weights == weights_again
+    setting = RunReader(RunFolder(changed).database).settings()[0]
+    assert (setting.name, setting.old, setting.new, setting.step) == ("temperature", 1.0, 1.7, 3)
 
 
 def test_a_temperature_waits_for_the_next_generation(tmp_path: Path) -> None:
