@@ -97,18 +97,24 @@ class Checkpoints:
             with self._phases.during("save"):
                 if self._requested:
                     self._kept.add(path.resolve())
-                problem = ""
-                try:
-                    self._look_for_room(path)
-                    (path / MARKER).unlink(missing_ok=True)
-                    original(model, trial)
-                    self._save_rest(path)
-                except Exception as error:
-                    if not disk.cannot_write(error):
-                        raise
-                    problem = self._no_room(path, error)
-                # Also the point at which every rank has written its part.
+                # Before any rank begins: ranks that share a model save it together and wait for each other.
+                problem = self._too_little_room(path)
                 (failed,) = self._ranks.any_of(bool(problem))
+                broken: Exception | None = None
+                if not failed:
+                    try:
+                        (path / MARKER).unlink(missing_ok=True)
+                        original(model, trial)
+                        self._save_rest(path)
+                    except Exception as error:
+                        if disk.cannot_write(error):
+                            problem = self._no_room(path, error)
+                        else:
+                            broken = error
+                    # Also the point at which every rank has written its part.
+                    failed, lost = self._ranks.any_of(bool(problem), broken is not None)
+                    if lost:
+                        raise broken or RuntimeError(f"another rank could not save {path.name}")
                 if not failed:
                     try:
                         self._mark(path, requested=self._requested)
@@ -122,14 +128,13 @@ class Checkpoints:
 
         return save_checkpoint
 
-    def _look_for_room(self, path: Path) -> None:
-        if self._ranks.first and disk.free_bytes(path) < disk.checkpoint_bytes(self._trainer):
-            raise disk.DiskFull(self._no_room(path))
+    def _too_little_room(self, path: Path) -> str:
+        """Why a checkpoint would not fit, empty when it would."""
+        short = self._ranks.first and disk.free_bytes(path) < disk.checkpoint_bytes(self._trainer)
+        return self._no_room(path) if short else ""
 
     def _no_room(self, path: Path, error: Exception | None = None) -> str:
         """Why a checkpoint was not saved: the bytes that are missing, or the system's words when none are."""
-        if isinstance(error, disk.DiskFull):
-            return str(error)
         needed, free = disk.checkpoint_bytes(self._trainer), disk.free_bytes(path)
         if error is not None and free >= needed:
             return f"no room for {path.name}: {disk.first_line(error)}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,6 +30,7 @@ NEEDED = {
     "_tokenize_prompts": "tokens of the policy as it is now",
     "_pending_extra_logs": "columns from log_extra",
     "_tokenizer": "truncated flags and sampling",
+    "_dist": "sampling from a model that is sharded over GPUs",
     "reward_func_names": "names of reward functions",
     "reward_weights": "weighted totals",
 }
@@ -138,6 +139,20 @@ def without_adapter(model: Any) -> AbstractContextManager[Any]:
     from trl.trainer.utils import use_adapter
 
     return use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None)
+
+
+def is_sharded(trainer: Any) -> bool:
+    """True when each rank holds a part of the model, so that all have to run the same forwards."""
+    backend = getattr(trainer, "_dist", None)
+    several = int(trainer.accelerator.num_processes) > 1
+    return several and backend is not None and (backend.is_fsdp or backend.is_zero3)
+
+
+def whole_parameters(trainer: Any) -> AbstractContextManager[Any]:
+    """Gather what FSDP1 keeps of the outermost layers, as TRL does to generate; nothing for other models."""
+    if not is_sharded(trainer):
+        return nullcontext()
+    return trainer._dist.summon_full_params(trainer.model_wrapped, recurse=False)  # type: ignore[no-any-return]
 
 
 def pending_extra(trainer: Any) -> dict[str, list[Any]]:
@@ -285,7 +300,7 @@ def temperature_cells(trainer: Any) -> list[Any]:
 
 
 def _temperature_cell(trainer: Any, name: str, model: Any) -> Any:
-    # Out of DDP, FSDP1, DeepSpeed and torch.compile; FSDP2 and gradient checkpointing change the model in place.
+    # Out of DDP, FSDP1, DeepSpeed and torch.compile; FSDP2 and gradient checkpointing keep the model itself.
     model = trainer.accelerator.unwrap_model(model, keep_torch_compile=False)
     base = model.get_base_model() if hasattr(model, "peft_config") else model
     layer, layers = base.forward, list[str]()

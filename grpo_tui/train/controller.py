@@ -7,6 +7,7 @@ row written and the model at rest. Knows what each command means; knows nothing 
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -156,18 +157,26 @@ class Controller:
         self._outbox.send()
 
     def _carry_out(self, command: Command) -> Outcome | None:
-        """The outcome, or None when the command has to wait for a later safe point."""
+        """Return the outcome, the same on every rank; None when the command waits for a later safe point."""
         step = int(self._trainer.state.global_step)
         handler: Callable[[Command], tuple[str, dict[str, Any]]] = getattr(self, f"_on_{command.kind}")
+        refused: str | None = None
+        reason, result, waits = "", dict[str, Any](), False
         try:
             reason, result = handler(command)
         except NotYet:
-            return None
+            waits = True
         except (Refused, DiskFull) as refusal:
-            return Outcome(False, step, str(refusal))
+            refused = str(refusal)
         except Exception as error:
-            return Outcome(False, step, f"{command.kind} failed: {type(error).__name__}: {error}"[:2000])
-        return Outcome(True, step, reason, result)
+            traceback.print_exc()
+            refused = f"{command.kind} failed: {type(error).__name__}: {error}"[:2000]
+        every = self._ranks.of_each(refused)
+        if refused is None and (whose := next((r for r, said in enumerate(every) if said), None)) is not None:
+            refused = f"rank {whose}: {every[whose]}"
+        if refused is not None:
+            return Outcome(False, step, refused)
+        return None if waits else Outcome(True, step, reason, result)
 
     def _on_pause(self, command: Command) -> tuple[str, dict[str, Any]]:
         already, self._paused = self._paused, True
@@ -224,6 +233,9 @@ class Controller:
             raise DiskFull(
                 f"{problem}; make room and stop again, or stop at once without saving"
             ) from problem
+        except Exception:
+            self._phases.tell(stopping=False)
+            raise
         self._trainer.control.should_training_stop = True
         self.stopped = True
         return path

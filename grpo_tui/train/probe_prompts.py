@@ -82,14 +82,18 @@ class ProbePrompts:
             number = self._capture.next_number()
             if self._first:
                 asked = [(row, one) for row, one in zip(self._rows, drawn, strict=True) if one]
-                self._record(step, number, asked)
+                try:
+                    self._record(step, number, asked)
+                except Exception as error:
+                    self._tell(f"answers to probe prompts are not kept: {type(error).__name__}: {error}")
         restore_reward_states(names, functions, learned)
 
     def _drawn(self, row: Row) -> Drawn | None:
         try:
             return draw(self._trainer, row["prompt"], count=self._count, temperature=self._temperature)
-        except Refused as refusal:
-            self._tell(f"a probe prompt cannot be asked: {refusal}")
+        except Exception as error:  # a look at the policy is no reason to end its training
+            why = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+            self._tell(f"a probe prompt cannot be asked: {why}")
             return None
 
     def _record(self, step: int, number: int, asked: Sequence[tuple[Row, Drawn]]) -> None:

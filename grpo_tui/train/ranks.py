@@ -64,6 +64,16 @@ class Ranks:
         torch.distributed.broadcast_object_list(box, src=0, group=self._group)
         return box[0]
 
+    def of_each(self, value: Any) -> list[Any]:
+        """Every rank's value, in their order, on every rank."""
+        if self._group is None:
+            return [value]
+        import torch.distributed
+
+        values: list[Any] = [None] * self.size
+        torch.distributed.all_gather_object(values, value, group=self._group)
+        return values
+
     def wait(self) -> None:
         """Wait until every rank is here."""
         if self._group is not None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_tui.train import compat
 from grpo_tui.train.settings import LEAST_TEMPERATURE, MOST_TEMPERATURE, Refused
 
 MAX_COMPLETIONS = 64
@@ -84,17 +85,25 @@ def draw(trainer: Any, prompt: Any, *, count: int, temperature: float | None = N
         _set_temperature(config, temperature)
     rendered, ids = _encode(trainer, tokenizer, prompt)
     _refuse_long(trainer, len(ids), config.max_new_tokens or 0)
+    refuse_unknown_tokens(trainer, ids)
     device = trainer.accelerator.device
     inputs = torch.tensor([ids] * count, device=device)
     ends = {*trainer.eos_token_ids} if hasattr(trainer, "eos_token_ids") else {tokenizer.eos_token_id}
+    checkpointing = trainer.args.gradient_checkpointing_kwargs
     with (
         unchanged_randomness(),
         evaluating(trainer.model),
-        unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model,
+        unwrap_model_for_generation(
+            trainer.model_wrapped, trainer.accelerator, gradient_checkpointing_kwargs=checkpointing
+        ) as model,
         torch.no_grad(),
+        compat.whole_parameters(trainer),
     ):
         output = model.generate(
-            input_ids=inputs, attention_mask=torch.ones_like(inputs), generation_config=config
+            input_ids=inputs,
+            attention_mask=torch.ones_like(inputs),
+            generation_config=config,
+            synced_gpus=compat.is_sharded(trainer),
         )
     kept, truncated = [], []
     for row in output[:, len(ids) :].tolist():
@@ -148,15 +157,37 @@ def unchanged_randomness() -> Iterator[None]:
             torch.cuda.set_rng_state_all(cuda)
 
 
+def refuse_unknown_tokens(trainer: Any, ids: Sequence[int]) -> None:
+    """Refuse tokens without an embedding: on a GPU a look-up of one would end the process."""
+    known = trainer.accelerator.unwrap_model(trainer.model).get_input_embeddings()
+    rows = getattr(known, "num_embeddings", None)
+    if rows is not None and ids and max(ids) >= rows:
+        raise Refused(f"the text has a token that the model does not know: {max(ids):,} of {rows:,}")
+
+
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Evaluation mode, and back to what it was."""
+    """Evaluate the model, and leave its mode, gradient checkpointing and sharded parameters as they were."""
+    from torch.distributed.fsdp import FSDPModule
+
     training = model.training
+    modules = list(model.modules())
+    checkpointing = {m: m.gradient_checkpointing for m in modules if hasattr(m, "gradient_checkpointing")}
+    sharded = [module for module in modules if isinstance(module, FSDPModule)]
     model.eval()
     try:
         yield
+    except BaseException:
+        if sharded and hasattr(sharded[0], "reset_iter_state"):
+            sharded[0].reset_iter_state()  # what the forward that broke off has left, of the root's
+        raise
     finally:
         model.train(training)
+        for module, was in checkpointing.items():  # TRL turns it off, and on again only without an exception
+            module.gradient_checkpointing = was
+        # FSDP2 frees what it gathered for a forward in the backward, which does not come here.
+        for module in sharded:
+            module.reshard()
 
 
 def _encode(trainer: Any, tokenizer: Any, prompt: Any) -> tuple[str, list[int]]:

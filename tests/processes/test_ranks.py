@@ -16,6 +16,7 @@ from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
 from grpo_tui.present.rank_rows import rank_rows
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
+from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests.processes.runs import at_step, command, grpo_tui, state, until
@@ -93,6 +94,21 @@ IMPATIENT = """\
 """
 
 
+NONSENSE = (
+    ("sample", {"prompt": 5}),
+    ("sample", {"prompt": {"role": "user"}}),
+    ("sample", {"prompt": [{"role": "user", "content": ["a", 1]}]}),
+    ("sample", {"prompt": "3+4=?", "count": "four"}),
+    ("sample", {"prompt": "3+4=?", "temperature": "warm"}),
+    ("tokens", {"prompt": [7], "text": "5"}),
+    ("tokens", {"text": 7}),
+    ("set", {"temperature": {"a": 1}}),
+    ("set", {"reward_weights": "[["}),
+    ("set", {"learning_rate": [], "": None}),
+)
+"""Commands as a program of somebody else might send them."""
+
+
 def _extra(folder: Path, body: str) -> Path:
     path = folder / "own_extra.py"
     path.write_text(
@@ -163,6 +179,12 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume(run: 
     assert len(command(run, "sample", "3+4=?", "--count", "2")["result"]["completions"]) == 2
     looked_at = command(run, "tokens", "--group", "1", "--from", "live")
     assert len(looked_at["tokens"]) == looked_at["of"] > 1
+    box = Mailbox(RunFolder(run).commands)
+    wrong = [box.submit(kind, args) for kind, args in NONSENSE]
+    for asked in wrong:
+        outcome = until(lambda asked=asked: box.outcome(asked.id), f"an answer to {asked.kind} {asked.args}")
+        assert not outcome.applied
+        assert outcome.reason
     assert command(run, "set", "temperature=1.2", "learning_rate=1e-4")["applied"]
     assert command(run, "checkpoint")["applied"]
     assert (run / f"checkpoint-{held.step}" / "grpo_tui_state_1.pt").exists()

@@ -12,13 +12,14 @@ import pytest
 from grpo_tui.store import mailbox as store
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.train.controller import Controller
+from grpo_tui.train.ranks import Ranks
 
 
 def _controller(mailbox: Mailbox, applied: list[Any]) -> Controller:
     """A controller whose trainer is at rest, on one rank, and whose settings only count."""
-    trainer: Any = SimpleNamespace(state=SimpleNamespace(global_step=7))
+    alone = SimpleNamespace(process_index=0, num_processes=1)
+    trainer: Any = SimpleNamespace(state=SimpleNamespace(global_step=7), accelerator=alone)
     phases: Any = SimpleNamespace(phase="update", enter=lambda phase: None, tell=lambda **changes: None)
-    ranks: Any = SimpleNamespace(first=True, size=1, any_of=lambda *f: f, from_first=lambda value: value)
 
     def apply(changes: Any, by: str) -> dict[str, Any]:
         applied.append(changes)
@@ -26,7 +27,7 @@ def _controller(mailbox: Mailbox, applied: list[Any]) -> Controller:
 
     settings: Any = SimpleNamespace(apply=apply)
     checkpoints: Any = SimpleNamespace(owed=False)
-    return Controller(trainer, mailbox, phases, checkpoints, settings, lambda: None, ranks)
+    return Controller(trainer, mailbox, phases, checkpoints, settings, lambda: None, Ranks(trainer))
 
 
 def test_an_outcome_that_cannot_be_written_waits_and_its_command_is_not_carried_out_again(

@@ -59,7 +59,7 @@ def test_a_value_that_would_break_the_run_is_refused_and_changes_nothing(
 def test_a_temperature_that_cannot_reach_the_gradient_is_refused_with_what_hides_it(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, generation_kwargs={"temperature": 0.9})
     with pytest.raises(Refused, match="generation_kwargs sets temperature too"):
-        Settings(trainer, list().append, 1).apply({"temperature": 0.5})
+        Settings(trainer, print, 1).apply({"temperature": 0.5})
     trainer = make_trainer(tmp_path)
     original = trainer.model.forward
 
@@ -68,7 +68,7 @@ def test_a_temperature_that_cannot_reach_the_gradient_is_refused_with_what_hides
 
     trainer.model.forward = of_a_plugin
     with pytest.raises(Refused, match=r"forward of the model \(LlamaForCausalLM\) is .*of_a_plugin"):
-        Settings(trainer, list().append, 1).apply({"temperature": 0.5})
+        Settings(trainer, print, 1).apply({"temperature": 0.5})
     assert trainer.temperature == trainer.generation_config.temperature == 1.0
 
 

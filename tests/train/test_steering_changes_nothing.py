@@ -158,7 +158,9 @@ def test_a_temperature_set_in_mid_run_equals_a_run_configured_so(
     again, weights_again, _ = run_recorded(
         tmp_path / "configured", resume=changed / "checkpoint-3", temperature=1.7, **arguments
     )
-    assert repr([r for r in rows if r[0] > 3 and "loss" in r[1]]) == repr([r for r in again if "loss" in r[1]])
+    assert repr([r for r in rows if r[0] > 3 and "loss" in r[1]]) == repr(
+        [r for r in again if "loss" in r[1]]
+    )
     assert weights == weights_again
     setting = RunReader(RunFolder(changed).database).settings()[0]
     assert (setting.name, setting.old, setting.new, setting.step) == ("temperature", 1.0, 1.7, 3)
