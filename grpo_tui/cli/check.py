@@ -198,6 +198,8 @@ def _plan_lines(plan: Any) -> list[str]:
     if memory is not None:
         device = memory.get("device")
         where = f" of {size(device['memory_bytes'])} ({one_line(device['name'], 40)})" if device else ""
+        if device and device["held_by"]:
+            where += f", {size(device['free_bytes'])} of it free,"
         moment = WORDS[memory["peak_moment"]]
         said.append(f"      about {size(memory['peak_bytes'])}{where} at the peak, {moment}")
     duration = plan.get("duration")

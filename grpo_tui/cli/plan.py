@@ -48,7 +48,11 @@ def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
         parsed: The arguments.
     """
     machine = this_machine()
-    device = _device(parsed.gpu) if parsed.gpu else device_of(config, machine)
+    device = (
+        _device(parsed.gpu)
+        if parsed.gpu
+        else device_of(config, machine, alone=not words and (parsed.world_size or 1) == 1)
+    )
     root = config.run_root
     facts = _counted(config, words, parsed) if parsed.count else Facts()
     data = facts.data if facts.data is not None and not facts.data.problem else None

@@ -133,7 +133,8 @@ def _checked(start: Start, parsed: Any) -> Start:
     saved = start.config if parsed.config.is_dir() else None
     overrides = () if saved is not None else tuple(parsed.overrides)
     source = Source(parsed.config, saved=saved, overrides=overrides)
-    planned = Planned(world_size(start.spec.launcher), start.spec.launcher, start.folder.root, resume=True)
+    launcher = start.spec.launcher
+    planned = Planned(world_size(launcher), launcher, start.folder.root, resume=True, gpus=start.spec.gpus)
     forced = before_start(
         source,
         planned,

@@ -115,7 +115,7 @@ def _group(settings: Settings, plan: Plan | None) -> ChecklistItem:
         why = "the model's sizes are not known here" if memory is None else "there is no GPU to fit it on"
         return _item(GROUP, "idle", f"num_generations {group}; {why}")
     said = (
-        f"num_generations {group}: about {size(memory.peak_bytes)} of {size(device.memory_bytes)} "
+        f"num_generations {group}: about {size(memory.peak_bytes)} of {size(device.room_bytes)} "
         f"({device.name})"
     )
     return _item(GROUP, "yes" if memory.fits else "no", said)

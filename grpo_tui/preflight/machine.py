@@ -13,12 +13,16 @@ import socket
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from grpo_tui.store.hardware import Gpu
+from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
+from grpo_tui.supervisor.run_processes import RunProcesses
 
 ANSWER_S = 1.5
 """How long a server may take to answer before it counts as not there."""
@@ -180,6 +184,7 @@ class Machine:
         free: free bytes at a path.
         port_taken: whether something listens on a port.
         ask: what a server answers.
+        gpus_now: how every GPU of the machine is at this moment; none where that cannot be asked.
     """
 
     gpus: tuple[GpuFacts, ...] = ()
@@ -190,6 +195,7 @@ class Machine:
     free: Callable[[Path], int | None] = free_bytes
     port_taken: Callable[[int], bool] = port_in_use
     ask: Callable[[str], Answer] = ask
+    gpus_now: Callable[[], Sequence[Gpu]] = tuple
 
 
 def this_machine(env: Mapping[str, str] | None = None) -> Machine:
@@ -205,7 +211,21 @@ def this_machine(env: Mapping[str, str] | None = None) -> Machine:
         other_device=not gpus and has_other_device(),
         accounts=accounts(environment),
         environment=environment,
+        gpus_now=_gpus_now if gpus else tuple,
     )
+
+
+def _gpus_now() -> tuple[Gpu, ...]:
+    try:
+        return _probe().sample(RunProcesses().describe)
+    except NoGpus:
+        return ()
+
+
+@lru_cache(maxsize=1)
+def _probe() -> GpuProbe:
+    """Kept open: a driver that is opened for every look may take seconds each time."""
+    return GpuProbe()
 
 
 def has_other_device() -> bool:

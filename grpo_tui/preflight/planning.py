@@ -18,11 +18,14 @@ from grpo_tui.config.plan.memory_plan import WORDS
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.findings import Finding
+from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.machine import Machine
 from grpo_tui.preflight.shape import shape_of_facts
 from grpo_tui.present.formatting import plural, size
+from grpo_tui.present.gpu_list import free_bytes
 from grpo_tui.present.known_rates import known_rates, measured
+from grpo_tui.supervisor.placing import held_by_others
 
 
 def plan_of(
@@ -52,7 +55,8 @@ def plan_of(
     """
     data = facts.data if facts.data is not None and not facts.data.problem else None
     lengths = data.prompt_tokens if data is not None else None
-    device = device or device_of(config, machine)
+    words = launcher or shlex.split(config.section.launcher or "")
+    device = device or device_of(config, machine, alone=not words and (world_size or 1) == 1)
     known = measured(config.model, device, lora=config.model_args.get("use_peft") is True)
     if rates is None:
         rates = known_rates((root.absolute().parent,), config.model)
@@ -64,7 +68,7 @@ def plan_of(
             prompt_tokens=lengths.most if lengths is not None else None,
             model=shape or shape_of_facts(facts.model) or read_shape(config.model),
             device=device,
-            accelerate=_accelerate(launcher or shlex.split(config.section.launcher or "")),
+            accelerate=_accelerate(words),
             correction=known.correction,
             free_bytes=machine.free(root.absolute()),
             rates=(*rates, *known.rates),
@@ -80,16 +84,29 @@ def _accelerate(words: Sequence[str]) -> dict[str, Any] | None:
         return None
 
 
-def device_of(config: RunConfig, machine: Machine) -> Device | None:
-    """The device that must hold the run: the smallest of the GPUs it is put on, or the machine's memory."""
+def device_of(config: RunConfig, machine: Machine, *, alone: bool) -> Device | None:
+    """Return the device that must hold the run: a GPU that it is put on, or the machine's memory.
+
+    Args:
+        config: the run's.
+        machine: what there is.
+        alone: whether one process trains, which takes the GPU with the most free memory; of several ranks
+            the one with the least must hold its part.
+    """
     if config.grpo.get("use_cpu"):
         return Device("CPU", int(psutil.virtual_memory().total), "cpu")
-    wanted = [int(name) for name in config.section.gpus if name.isdigit()]
-    gpus = [gpu for gpu in machine.gpus if gpu.total_bytes and (not wanted or gpu.index in wanted)]
-    if not gpus:
+    named = [gpu for gpu in machine.gpus if str(gpu.index) in config.section.gpus]
+    now = {gpu.index: gpu for gpu in machine.gpus_now()}
+    found = []
+    for gpu in named or machine.gpus:
+        if gpu.total_bytes:
+            seen = now.get(gpu.index)
+            holder = "" if seen is None else held_by_others(seen)
+            free = None if seen is None or not holder else free_bytes(seen)
+            found.append(Device(gpu.name, gpu.total_bytes, free_bytes=free, held_by=holder))
+    if not found:
         return None
-    smallest = min(gpus, key=lambda gpu: gpu.total_bytes or 0)
-    return Device(smallest.name, smallest.total_bytes or 0)
+    return (max if alone else min)(found, key=lambda device: device.room_bytes)
 
 
 def plan_findings(settings: Settings, made: Plan) -> list[Finding]:
@@ -107,12 +124,21 @@ def plan_findings(settings: Settings, made: Plan) -> list[Finding]:
         found.append(settings.finding("plan.disk", "error", "save_total_limit", message, fix))
     memory = made.memory
     if memory is not None and memory.fits is False and memory.device is not None:
-        message = (
-            f"the run needs about {size(memory.peak_bytes)}, {WORDS[memory.peak_moment]}, and "
-            f"{memory.device.name} has {size(memory.device.memory_bytes)}"
+        device = memory.device
+        needs = (
+            f"the run needs about {size(memory.peak_bytes)}, {WORDS[memory.peak_moment]}, and {device.name}"
         )
         fix = _smaller(settings, memory)
-        found.append(settings.finding("plan.memory", "warning", fix[0], message, fix))
+        if memory.peak_bytes > device.memory_bytes:
+            message = f"{needs} has {size(device.memory_bytes)}"
+            found.append(settings.finding("plan.memory", "warning", fix[0], message, fix))
+        else:
+            message = (
+                f"{needs} has {size(device.room_bytes)} free of {size(device.memory_bytes)}: held by "
+                f"{one_line(device.held_by, 200)}. Choose another GPU (`grpo-tui gpus` lists them), wait for "
+                "that process to end, or make the run smaller"
+            )
+            found.append(settings.finding("plan.memory-held", "error", fix[0], message, fix))
     return found
 
 

@@ -81,7 +81,9 @@ def check(
     """
     start = start or Start()
     inspected = source.inspect(start.world_size)
-    env = inspected.config.env if inspected.config is not None else {}
+    env = dict(inspected.config.env) if inspected.config is not None else {}
+    if start.gpus:
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(start.gpus)
     machine = machine or this_machine(env)
     first = of_inspected(inspected, start, machine)
     if not inspected.fields:

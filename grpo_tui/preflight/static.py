@@ -79,12 +79,14 @@ class Start:
         launcher: words such as `accelerate launch --num_processes 2`.
         root: the run folder; `output_dir`, else `outputs/NAME`, when None.
         resume: whether it goes on with a run, so that a run in the folder is no obstacle.
+        gpus: those it is put on, as `CUDA_VISIBLE_DEVICES` names them; those of the environment when empty.
     """
 
     world_size: int | None = 1
     launcher: tuple[str, ...] = ()
     root: Path | None = None
     resume: bool = False
+    gpus: tuple[str, ...] = ()
 
 
 def static_check(source: Source, start: Start | None = None, machine: Machine | None = None) -> Preflight:

@@ -97,11 +97,13 @@ def _memory(plan: Plan) -> PlanLine:
                 [
                     ("memory ", "dim"),
                     *_bar(memory),
-                    (f" {word}{_gb(peak)} of {_gb(device.memory_bytes)}", role),
+                    (f" {word}{_gb(peak)} of {_gb(device.room_bytes)}{' free' * bool(device.held_by)}", role),
                 ],
             )
         )
         line.append((1, [(device.name, "dim")]))
+        if device.held_by:
+            line.append((1, [(f"held by {one_line(device.held_by, 80)}", "attention")]))
     else:
         line.append((0, [("memory ", "dim"), (_gb(peak), "text")]))
     parts = sorted((p for p in memory.parts if memory.peak_moment in p.moments), key=lambda p: -p.bytes)
@@ -119,7 +121,7 @@ def _bar(memory: MemoryPlan) -> list[Text]:
     device = memory.device
     assert device is not None
     bar = memory_bar(memory, BAR_W)
-    share = memory.peak_bytes / max(1, device.memory_bytes)
+    share = memory.peak_bytes / max(1, device.room_bytes)
     role = "bad" if memory.fits is False else "attention" if share > 0.9 else "accent"
     taken = bar.rstrip(FREE)
     return [(taken, role), (bar[len(taken) :], "rule")]

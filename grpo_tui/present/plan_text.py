@@ -78,6 +78,8 @@ def memory_words(memory: MemoryPlan) -> str:
     if device is None:
         return f"{peak}; no GPU is known to hold it against"
     words = f"{peak}, of {size(device.memory_bytes)} ({one_line(device.name, 40)})"
+    if device.held_by:
+        words += f", {size(device.room_bytes)} of it free: held by {one_line(device.held_by, 120)}"
     if memory.fits is False:
         words += ": does not fit"
     most = []
@@ -95,7 +97,7 @@ def memory_bar(memory: MemoryPlan, width: int) -> str:
         return ""
     there = [p for p in memory.parts if memory.peak_moment in p.moments and not p.movable]
     parts = sorted((p.bytes * memory.correction for p in there), reverse=True)
-    whole = max(float(device.memory_bytes), float(memory.peak_bytes))
+    whole = max(float(device.room_bytes), float(memory.peak_bytes))
     bar, done = "", 0.0
     for number, part in enumerate(parts):
         done += part

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grpo_tui.store.hardware import Gpu
+from grpo_tui.store.hardware import Gpu, GpuProcess
 from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
 from grpo_tui.supervisor.run_processes import RunProcesses
 
@@ -69,16 +69,19 @@ def held_by_others(gpu: Gpu) -> str:
     """Who works on a GPU already, in words; empty when nobody does."""
     busy = [p for p in gpu.processes or () if not p.ours and (p.memory_bytes or 0) >= HELD_BYTES]
     if busy:
-        who = ", ".join(
-            f"{p.name or f'process {p.pid}'}{f' of {p.user}' if p.user else ''}"
-            f" ({(p.memory_bytes or 0) / 1e9:.1f} GB)"
-            for p in busy[:3]
-        )
+        who = ", ".join(_holder(process) for process in busy[:3])
         return who + (f" and {len(busy) - 3} more" if len(busy) > 3 else "")
     used = gpu.memory_used_bytes or 0
     if not gpu.processes and used >= 2 * HELD_BYTES:
         return f"somebody who cannot be seen from here ({used / 1e9:.1f} GB)"
     return ""
+
+
+def _holder(process: GpuProcess) -> str:
+    whose = " of ".join(filter(None, (process.name, process.user)))
+    return (
+        f"process {process.pid} ({f'{whose}, ' if whose else ''}{(process.memory_bytes or 0) / 1e9:.1f} GB)"
+    )
 
 
 __all__ = ["NoGpus", "NoSuchGpu", "chosen_gpus", "gpus_now", "held_by_others", "visible_names"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ from grpo_tui.preflight.machine import GpuFacts, Machine
 from grpo_tui.preflight.planning import plan_findings, plan_of
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.present.known_rates import machine_name, measured
+from grpo_tui.present.plan_text import plan_list
 from grpo_tui.store.hardware import Gpu, GpuProcess
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.store.trials import TrialFigures, keep_trial, read_trials
 from grpo_tui.supervisor.gpus import NoGpus
-from grpo_tui.supervisor.placing import NoSuchGpu, chosen_gpus, held_by_others, visible_names
+from grpo_tui.supervisor.placing import HELD_BYTES, NoSuchGpu, chosen_gpus, held_by_others, visible_names
 
 GB = 1 << 30
 HELD = (GpuProcess(4711, "python train.py", 40 * GB, user="ana"), GpuProcess(12, "Xorg", 10_000_000))
@@ -174,6 +176,60 @@ def test_what_does_not_fit_has_a_smaller_setting(
     assert [(f.fix.field, f.fix.value) for f in found if f.fix] == ([] if fix is None else [fix])
 
 
+MODEST = 900_000_000
+"""A card that the demo fits on, but not beside `PROCESS`."""
+PROCESS = GpuProcess(4711, "python train.py", 300_000_000 + 2 * HELD_BYTES, user="ana")
+
+
+def cards_of(*used: int) -> Machine:
+    """GPUs of 1.9 GB of which a process of ana's holds so much."""
+    total = MODEST + PROCESS.memory_bytes
+    now = tuple(
+        Gpu(
+            index,
+            name="a card",
+            memory_used_bytes=held,
+            memory_total_bytes=total,
+            processes=(replace(PROCESS, memory_bytes=held),) if held else (),
+        )
+        for index, held in enumerate(used)
+    )
+    facts = tuple(GpuFacts(gpu.index, gpu.name, total_bytes=total) for gpu in now)
+    return Machine(gpus=facts, gpus_now=lambda: now)
+
+
+@pytest.mark.parametrize(
+    ("used", "changes", "launcher", "held"),
+    [
+        ((0,), [], (), False),
+        ((1_300_000_000,), [], (), True),
+        ((1_300_000_000, 0), [], (), False),  # one process takes the freest
+        ((1_300_000_000, 0), ["grpo_tui.gpus=[0]"], (), True),
+        ((1_300_000_000, 0), ["grpo_tui.gpus=[1]"], (), False),
+        ((0, 1_300_000_000), [], ("accelerate", "launch", "--num_processes", "2"), True),
+    ],
+)
+def test_a_gpu_that_another_process_holds_is_no_room_and_the_holder_is_named(
+    used: tuple[int, ...], changes: list[str], launcher: tuple[str, ...], held: bool, cache: Path
+) -> None:
+    inspected = inspect_config(DEMO_CONFIG, ["use_cpu=false", *changes], world_size=1)
+    assert inspected.config is not None
+    machine = cards_of(*used)
+    ranks = 2 if launcher else 1
+    made = plan_of(inspected.config, Facts(), machine, cache / "run", world_size=ranks, launcher=launcher)
+    assert made.memory is not None
+    assert made.memory.fits is not held
+    found = [f for f in plan_findings(Settings.of(inspected, ranks), made) if f.id.startswith("plan.memory")]
+    assert [(f.id, f.severity) for f in found] == ([("plan.memory-held", "error")] if held else [])
+    if held:
+        assert "held by process 4711 (python train.py of ana, 1.3 GB)" in found[0].message
+        assert found[0].fix is not None
+        said = "\n".join(plan_list(made))
+        assert "held by process 4711 (python train.py of ana, 1.3 GB): does not fit" in said
+        device = made.to_json()["memory"]["device"]
+        assert device["free_bytes"] == device["memory_bytes"] - 1_300_000_000
+
+
 ZERO3 = "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config: {zero_stage: 3}\n"
 
 
@@ -265,7 +321,7 @@ def test_names_of_gpus(names: list[str], wanted: tuple[str, ...] | None) -> None
 
 def test_who_holds_a_gpu() -> None:
     assert held_by_others(CARDS[0]) == ""
-    assert held_by_others(CARDS[1]) == "python train.py of ana (42.9 GB)"
+    assert held_by_others(CARDS[1]) == "process 4711 (python train.py of ana, 42.9 GB)"
     assert "cannot be seen" in held_by_others(CARDS[2])
 
 
@@ -284,7 +340,7 @@ def test_a_run_is_put_on_gpus(
     spec = placed(RunSpec({}, launcher=launcher_words(launcher)), on_gpu(), asked)
     assert spec.gpus == gpus
     assert any(note.startswith(f"put on GPU {gpus[0]}, ") for note in spec.notes)
-    assert any("held by python train.py of ana" in note for note in spec.notes) is ("1" in gpus)
+    assert any("held by process 4711 (python train.py of ana" in note for note in spec.notes) is ("1" in gpus)
     spec.write(tmp_path / "run.json")
     assert read_spec(tmp_path / "run.json").gpus == gpus
 

@@ -62,11 +62,20 @@ class Device:
         name: what a person calls it.
         memory_bytes: all of its memory.
         kind: `cuda` or `cpu`.
+        free_bytes: what other processes leave of it, None when nobody looked.
+        held_by: those processes, in words.
     """
 
     name: str
     memory_bytes: int
     kind: Literal["cuda", "cpu"] = "cuda"
+    free_bytes: int | None = None
+    held_by: str = ""
+
+    @property
+    def room_bytes(self) -> int:
+        """What a run may take: the memory that is free, all of it when nobody else holds any."""
+        return self.memory_bytes if self.free_bytes is None else min(self.memory_bytes, self.free_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +121,8 @@ class MemoryPlan:
 
     @property
     def fits(self) -> bool | None:
-        """Whether the device holds it; None when no device is known."""
-        return None if self.device is None else self.peak_bytes <= self.device.memory_bytes
+        """Whether it fits beside what others hold of the device; None when no device is known."""
+        return None if self.device is None else self.peak_bytes <= self.device.room_bytes
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -122,7 +131,14 @@ class MemoryPlan:
             "peak_bytes": self.peak_bytes,
             "peak_moment": self.peak_moment,
             "parts": [part.to_json() for part in self.parts],
-            "device": None if device is None else {"name": device.name, "memory_bytes": device.memory_bytes},
+            "device": None
+            if device is None
+            else {
+                "name": device.name,
+                "memory_bytes": device.memory_bytes,
+                "free_bytes": device.free_bytes,
+                "held_by": device.held_by,
+            },
             "fits": self.fits,
             "largest_num_generations": self.most_generations,
             "largest_max_completion_length": self.most_length,
