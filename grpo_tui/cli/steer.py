@@ -121,6 +121,8 @@ def _report(parsed: Any, kind: str, outcome: Outcome) -> int:
             file=sys.stderr,
         )
     elif kind == "sample":
+        if before := outcome.result.get("before"):
+            print(f"asked after {safe(before)} of training")
         for completion in outcome.result.get("completions", []):
             cut = ", cut off" if completion["truncated"] else ""
             print(f"--- {completion['tokens']} tokens{cut}\n{safe(completion['text'])}")

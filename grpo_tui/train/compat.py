@@ -119,7 +119,14 @@ def rendered_prompt(trainer: Any, prompt: Any) -> list[int] | None:
     """A prompt's token ids, as TRL itself renders it for this run; None where that cannot be reached."""
     if not hasattr(trainer, "_tokenize_prompts"):
         return None
-    ids, _, _ = trainer._tokenize_prompts([prompt])
+    batch = getattr(trainer, "_batch_environments", None)
+    if batch:
+        trainer._batch_environments = batch[:1]  # one for each prompt
+    try:
+        ids, _, _ = trainer._tokenize_prompts([prompt])
+    finally:
+        if batch:
+            trainer._batch_environments = batch
     return list(ids[0])
 
 
@@ -152,7 +159,7 @@ def whole_parameters(trainer: Any) -> AbstractContextManager[Any]:
     """Gather what FSDP1 keeps of the outermost layers, as TRL does to generate; nothing for other models."""
     if not is_sharded(trainer):
         return nullcontext()
-    return trainer._dist.summon_full_params(trainer.model_wrapped, recurse=False)  # type: ignore[no-any-return]
+    return trainer._dist.summon_full_params(trainer.model_wrapped, recurse=False)
 
 
 def pending_extra(trainer: Any) -> dict[str, list[Any]]:

@@ -7,16 +7,20 @@ afterwards, so no later number changes. Knows nothing of commands.
 from __future__ import annotations
 
 import copy
+import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from grpo_tui.data.mapping import prompt_problem
 from grpo_tui.train import compat
 from grpo_tui.train.settings import LEAST_TEMPERATURE, MOST_TEMPERATURE, Refused
 
 MAX_COMPLETIONS = 64
+SEVERAL = 8
+"""Prompts of the data that are compared for what they all begin with."""
 MAX_PROMPT_TOKENS = 32_768
 """Longer ones would hold the run up for minutes, whatever the model could take."""
 
@@ -30,19 +34,21 @@ class Drawn:
         temperature: of sampling; 0 for the likeliest token.
         ids: (count,) token ids, the end token included.
         truncated: (count,) whether it was cut off.
+        before: what was put before a typed prompt, in words; empty for nothing.
     """
 
     rendered: str
     temperature: float
     ids: list[list[int]]
     truncated: list[bool]
+    before: str = ""
 
 
 def sample(trainer: Any, prompt: Any, *, count: int = 4, temperature: float | None = None) -> dict[str, Any]:
     """Generate `count` completions of one prompt; see `draw`.
 
     Returns:
-        `{"prompt", "rendered", "temperature", "completions": [{"text", "tokens", "truncated"}]}`.
+        `{"prompt", "rendered", "before", "temperature", "completions": [{"text", "tokens", "truncated"}]}`.
     """
     drawn = draw(trainer, prompt, count=count, temperature=temperature)
     completions = [
@@ -56,6 +62,7 @@ def sample(trainer: Any, prompt: Any, *, count: int = 4, temperature: float | No
     return {
         "prompt": prompt,
         "rendered": drawn.rendered,
+        "before": drawn.before,
         "temperature": drawn.temperature,
         "completions": completions,
     }
@@ -67,7 +74,7 @@ def draw(trainer: Any, prompt: Any, *, count: int, temperature: float | None = N
     Args:
         trainer: The GRPOTrainer, between two steps.
         prompt: A string or a list of chat messages. When the run trains on chat prompts a string
-            becomes one user message.
+            becomes the user's message after what those all begin with.
         count: Number of completions, 1 to 64.
         temperature: Sampling temperature, by default that of the run; 0 takes the likeliest token.
 
@@ -83,7 +90,7 @@ def draw(trainer: Any, prompt: Any, *, count: int, temperature: float | None = N
     config = _generation_config(trainer, tokenizer)
     if temperature is not None:
         _set_temperature(config, temperature)
-    rendered, ids = _encode(trainer, tokenizer, prompt)
+    rendered, ids, before = _encode(trainer, prompt)
     _refuse_long(trainer, len(ids), config.max_new_tokens or 0)
     refuse_unknown_tokens(trainer, ids)
     device = trainer.accelerator.device
@@ -110,7 +117,7 @@ def draw(trainer: Any, prompt: Any, *, count: int, temperature: float | None = N
         end = next((i for i, token in enumerate(row) if token in ends), None)
         kept.append(row if end is None else row[: end + 1])
         truncated.append(end is None)
-    return Drawn(rendered, config.temperature if config.do_sample else 0.0, kept, truncated)
+    return Drawn(rendered, config.temperature if config.do_sample else 0.0, kept, truncated, before)
 
 
 def _set_temperature(config: Any, temperature: float) -> None:
@@ -190,15 +197,71 @@ def evaluating(model: Any) -> Iterator[None]:
             module.reshard()
 
 
-def _encode(trainer: Any, tokenizer: Any, prompt: Any) -> tuple[str, list[int]]:
-    first = trainer.train_dataset[0]["prompt"] if hasattr(trainer.train_dataset, "__getitem__") else prompt
-    if isinstance(prompt, str) and not isinstance(first, str):
-        prompt = [{"role": "user", "content": prompt}]
+def _encode(trainer: Any, prompt: Any) -> tuple[str, list[int], str]:
+    """Render a prompt as training renders its own; a text gets before it what they all begin with.
+
+    Returns:
+        The prompt as text, its token ids, and what was put before it, in words.
+    """
+    said = ""
     if isinstance(prompt, str):
-        return prompt, tokenizer(prompt)["input_ids"]
-    options = getattr(trainer, "chat_template_kwargs", None) or {}
-    rendered = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **options)
-    return rendered, tokenizer(rendered, add_special_tokens=False)["input_ids"]
+        rows = _some_prompts(trainer)
+        if rows and not isinstance(rows[0], str):
+            before = common_beginning(rows)
+            prompt, said = [*before, {"role": "user", "content": prompt}], _in_words(before)
+    elif (problem := _problem(prompt)) is not None:
+        raise Refused(f"the prompt {problem}")
+    ids = compat.rendered_prompt(trainer, prompt)
+    if ids is None:
+        raise Refused("this TRL renders its prompts where they cannot be reached")
+    rendered = prompt if isinstance(prompt, str) else trainer._tokenizer.decode(ids)
+    return rendered, ids, said
+
+
+def _some_prompts(trainer: Any) -> list[Any]:
+    """A few prompts of the training data, spread over all of it; the first one of a stream."""
+    rows = trainer.train_dataset
+    if not hasattr(rows, "__getitem__"):
+        return [row["prompt"] for row in itertools.islice(iter(rows), 1)]
+    count = min(SEVERAL, len(rows))
+    return [rows[index * len(rows) // count]["prompt"] for index in range(count)]
+
+
+def common_beginning(prompts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+    """Return the messages before the last one that all prompts share: system prompt and examples."""
+    beginnings = [prompt[:-1] for prompt in prompts]
+    if len(beginnings) == 1:  # nothing says what else the others share
+        return [message for message in beginnings[0][:1] if message["role"] == "system"]
+    alike = [
+        message for message, *others in zip(*beginnings, strict=False) if all(o == message for o in others)
+    ]
+    first = beginnings[0][: len(alike)]
+    return list(alike) if list(first) == alike else []
+
+
+def _in_words(before: Sequence[Mapping[str, Any]]) -> str:
+    """`the system prompt and 2 examples`, empty for nothing."""
+    system = sum(message["role"] == "system" for message in before)
+    examples = sum(message["role"] == "assistant" for message in before)
+    parts = ["the system prompt"] * bool(system)
+    if examples:
+        parts.append(f"{examples} example{'s' if examples > 1 else ''}")
+    return " and ".join(parts) or (f"{len(before)} messages" if before else "")
+
+
+def _problem(prompt: Any) -> str | None:
+    """What is wrong with messages that somebody sent; None when they can be rendered."""
+    problem = prompt_problem(prompt)
+    if problem is not None:
+        return problem
+    for message in prompt:
+        content = message.get("content")
+        typed = isinstance(content, list) and all(isinstance(p, Mapping) and "type" in p for p in content)
+        if content is not None and not isinstance(content, str) and not typed:
+            return (
+                f"has a message of the {message['role']} whose content is neither a text nor a list of parts"
+            )
+    return None
 
 
 def _generation_config(trainer: Any, tokenizer: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.core.records import Record
-from grpo_tui.train.sampling import sample
+from grpo_tui.train.sampling import common_beginning, sample
 from grpo_tui.train.settings import Refused, Settings
 from tests.train.tiny import make_trainer
 
@@ -96,3 +96,38 @@ def test_a_temperature_of_zero_samples_the_likeliest_answer(tmp_path: Path) -> N
     assert len({c["text"] for c in drawn["completions"]}) == 1
     assert drawn["temperature"] == 0
     assert trainer.generation_config.do_sample
+
+
+def _messages(*turns: str) -> list[dict[str, str]]:
+    roles = ("system", "user", "assistant", "user", "assistant", "user")
+    return [{"role": role, "content": text} for role, text in zip(roles, turns, strict=False)]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "shared"),
+    [
+        ([_messages("Be brief.", "1+1"), _messages("Be brief.", "2+2")], 1),
+        ([_messages("Be brief.", "q", "a", "1+1"), _messages("Be brief.", "q", "a", "2+2")], 3),
+        ([_messages("Be brief.", "q", "a", "1+1"), _messages("Be brief.", "r", "a", "2+2")], 1),
+        ([_messages("Be brief.", "1+1"), _messages("Be long.", "2+2")], 0),
+        ([_messages("Be brief.", "q", "a", "1+1")], 1),  # of a stream only the first is known
+        ([_messages("Be brief.", "1+1"), _messages("Be brief.", "1+1", "2", "2+2")], 1),
+    ],
+)
+def test_what_all_prompts_of_a_run_begin_with(prompts: list[Any], shared: int) -> None:
+    assert common_beginning(prompts) == prompts[0][:shared]
+
+
+def test_a_typed_question_is_asked_as_in_training(tmp_path: Path) -> None:
+    def framed(row: dict[str, Any]) -> dict[str, Any]:
+        return {"prompt": [*_messages("Sum it.", "1+1", "2"), *row["prompt"]]}
+
+    trainer = make_trainer(tmp_path)
+    assert sample(trainer, "2+2=?", count=1)["before"] == ""
+    trainer.train_dataset = trainer.train_dataset.map(framed)
+    first = trainer.train_dataset[0]["prompt"]
+    drawn = sample(trainer, first[-1]["content"], count=1)
+    assert drawn["before"] == "the system prompt and 1 example"
+    ids, _, _ = trainer._tokenize_prompts([first])
+    assert drawn["rendered"] == trainer._tokenizer.decode(ids[0])
+    assert sample(trainer, first, count=1)["before"] == "", "a whole prompt is taken as it is"

@@ -268,7 +268,9 @@ class SampleResult(LeftOnce, ModalScreen[None]):
         result = self._outcome.result
         texts = sampled_texts(self._outcome)
         shown = result.get("rendered") or result.get("prompt", "")
-        parts = [("prompt", shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))]
+        before = result.get("before")
+        title = f"prompt, after {before} of training" if isinstance(before, str) and before else "prompt"
+        parts = [(title, shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))]
         parts += [
             (f"completion {i + 1} of {len(texts)}{_length(result, i)}", text) for i, text in enumerate(texts)
         ]
