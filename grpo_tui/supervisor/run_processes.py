@@ -26,6 +26,7 @@ class RunProcesses:
         self._tree: dict[int, psutil.Process] = {}
         self._walked_at = float("-inf")
         self._others: dict[int, tuple[float, str, str | None]] = {}
+        self._own: dict[int, tuple[str, str | None]] = {}
 
     def follow(self, roots: Iterable[int]) -> None:
         """Walk the trees of these processes when that is due, or when there are other roots."""
@@ -58,9 +59,15 @@ class RunProcesses:
                     self._walk()  # it may have been started since
                 known = (began, process_name(process), _user(process))
                 self._others[pid] = known
-            return known[1], known[2], pid in self._tree
+                if pid not in self._tree:
+                    self._own.pop(pid, None)  # another process has the number now
+            if pid in self._tree:
+                self._own[pid] = known[1:]
+            return known[1], known[2], pid in self._own
         except psutil.Error:
-            return "", None, False
+            # The driver still lists a process that has just ended.
+            name, user = self._own.get(pid, ("", None))
+            return name, user, pid in self._own
 
     def _walk(self) -> None:
         self._walked_at = time.monotonic()

@@ -64,6 +64,8 @@ class Session:
         self._trainer: Any = None
         self._resumed_from = resumed_from or 0
         self._closed = False
+        self.memory_advice: Callable[[str, str], str] = lambda message, phase: ""
+        """Says what to change when a GPU has too little memory, from an exception's message and the phase."""
         self._callbacks: list[Any] = []
 
     def join(self, trainer: Any, sources: Sequence[RewardFunctionInfo] | None = None) -> None:
@@ -178,6 +180,8 @@ class Session:
         function, sample = (desk.failed_function, desk.failed_sample) if desk is not None else (None, "")
         phase = getattr(error, BROKE_IN, self.phases.phase)
         described = describe(error, phase, function, sample)
+        if function is None:
+            described["cause"] = self.memory_advice(described["message"], phase) or described["cause"]
         if function is None and not of_ours(error):
             described["cause"] += self._if_damaged()
         if self.rank:

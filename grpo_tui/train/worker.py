@@ -23,6 +23,7 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spec import RESTORED, RunSpec, read_spec, settle_earlier
 from grpo_tui.train.gpu import choose_gpu, free_memory_by_gpu
+from grpo_tui.train.out_of_memory import MemoryAdvice
 from grpo_tui.train.output import Unbreakable
 from grpo_tui.train.ranks import own_rank, world_size
 from grpo_tui.train.session import Session, checkpoint_step
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (RunDatabaseError, OSError) as error:
         return _not_begun(folder, error)
     if isinstance(session.recorder, Recorder):
-        session.recorder.on_stop_now = lambda: os._exit(STOPPED)
+        session.recorder.on_stop_now = lambda: os._exit(_stopped(spec))
         for note in (*spec.notes, *(f"started in spite of {error}" for error in spec.forced)):
             print(f"grpo-tui: {note}", flush=True)
     try:
@@ -69,7 +70,12 @@ def main(arguments: list[str] | None = None) -> int:
         session.failed(error)
         return FAILED
     session.close(state)
-    return STOPPED if state == "stopped" else 0
+    return _stopped(spec) if state == "stopped" else 0
+
+
+def _stopped(spec: RunSpec) -> int:
+    """Exit code of a run that was stopped; a launcher takes all but 0 for a failure, with a traceback."""
+    return 0 if spec.launcher else STOPPED
 
 
 def _not_begun(folder: RunFolder, error: Exception) -> int:
@@ -100,6 +106,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
         if chosen:
             print(f"grpo-tui: {chosen}", flush=True)
     session.fact("config", config.to_record())
+    session.memory_advice = MemoryAdvice(config, folder.root, spec.launcher).cause
     for finding in config.findings:
         print(f"grpo-tui: {finding.severity}: {finding.message}", flush=True)
 

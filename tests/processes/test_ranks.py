@@ -192,6 +192,7 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume(run: 
     at_step(run, held.step + 2)
     assert command(run, "stop")["applied"]
     last = state(run, "stopped").step
+    assert "ChildFailedError" not in (run / "train.log").read_text(), "a launcher took the stop for a failure"
     grpo_tui("train", run, "--resume", "--detach", "--set", f"max_steps={last + 2}")
     assert state(run, "finished", timeout_s=150).step == last + 2
     steps = [s for _, s, v in RunReader(RunFolder(run).database).metric_rows(limit=10_000) if "reward" in v]

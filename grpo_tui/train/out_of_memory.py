@@ -1,0 +1,185 @@
+"""Say of a run that ran out of GPU memory which GPU it was, who else holds it, and what would fit.
+
+The plan of the config is scaled by what was asked for when it failed, so that what it calls fitting fits.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.plan import Device, MemoryPlan
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.preflight.facts import Facts
+from grpo_tui.preflight.machine import Machine, this_machine
+from grpo_tui.preflight.planning import plan_of
+from grpo_tui.store.hardware import Gpu
+from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
+from grpo_tui.supervisor.placing import held_by_others
+from grpo_tui.supervisor.run_processes import RunProcesses
+from grpo_tui.train.ranks import world_size
+
+ASKED = re.compile(
+    r"Tried to allocate (?P<asked>[\d.]+ [KMG]iB)\. GPU (?P<gpu>\d+) has a total capacity of "
+    r"(?P<total>[\d.]+ [KMG]iB) of which (?P<free>[\d.]+ [KMG]iB) is free"
+)
+"""What torch says of an allocation that failed."""
+VLLM_START = re.compile(
+    r"Free memory on device \S+ \((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\) on startup is less than desired "
+    r"GPU memory utilization"
+)
+"""What vLLM says when others hold more of the GPU than its share leaves."""
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+SPARE = 1.1
+"""By how much what failed is taken to be larger than what would have fitted, at least."""
+WHERE = {
+    "load": "while loading",
+    "generate": "while generating",
+    "save": "while saving",
+    "eval": "in the evaluation",
+}
+
+
+def machine_number(visible: int, environment: Mapping[str, str]) -> str:
+    """The GPU of the machine behind a number that CUDA counts, by `CUDA_VISIBLE_DEVICES`."""
+    names = [name.strip() for name in environment.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return names[visible] if visible < len(names) else str(visible)
+
+
+class MemoryAdvice:
+    """What a run says when a GPU has too little memory for it.
+
+    Args:
+        config: the run's.
+        root: its folder.
+        launcher: the words of its launcher.
+        gpus: asks how the GPUs are, this process's own left out of those that hold them.
+        machine: what the machine has; asked when it is needed.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        root: Path,
+        launcher: Sequence[str] = (),
+        *,
+        gpus: Callable[[], Sequence[Gpu]] | None = None,
+        machine: Machine | None = None,
+    ) -> None:
+        self._config, self._root, self._launcher = config, root, tuple(launcher)
+        self._gpus, self._machine = gpus or _gpus_now, machine
+
+    def cause(self, message: str, phase: str) -> str:
+        """Return which GPU had too little memory, why, and what to change; empty for any other failure."""
+        asked, start = ASKED.search(message), VLLM_START.search(message)
+        if start is None and "out of memory" not in message.lower():
+            return ""
+        name = machine_number(
+            int(asked["gpu"]) if asked else int(os.environ.get("LOCAL_RANK", "0")), os.environ
+        )
+        card = next((gpu for gpu in self._gpus() if name in (str(gpu.index), gpu.uuid)), None)
+        where = f"GPU {card.index} ({card.name})" if card is not None else f"GPU {name}"
+        if start is not None:
+            said = f"{where} has {start['free']} of {start['total']} GiB free, less than vLLM's share of it"
+            change = _share(float(start["free"]), float(start["total"]))
+        else:
+            said = f"out of memory on {where} {WHERE.get(phase, 'in the update')}"
+            if asked is not None:
+                said += f": it asked for {asked['asked']}, and {asked['free']} of {asked['total']} were free"
+            change = self._smaller(self._memory(asked, card), phase)
+        holder = held_by_others(card) if card is not None and card.processes else ""
+        held = f". {holder[:1].upper()}{holder[1:]} holds memory on it too" if holder else ""
+        return f"{said}{held}. {change}"
+
+    def _smaller(self, memory: MemoryPlan | None, phase: str) -> str:
+        grpo = self._config.grpo
+        choices = []
+        batch = int(grpo.get("per_device_train_batch_size") or 8)
+        fits = memory.most_per_device if memory is not None else None
+        if fits is not None:
+            # The same batch in more steps of accumulation.
+            fits = max(size for size in range(1, min(fits, max(1, batch - 1)) + 1) if batch % size == 0)
+        if fits is not None and fits < batch:
+            steps = int(grpo.get("gradient_accumulation_steps") or 1)
+            choices.append(
+                f"per_device_train_batch_size from {batch} to {fits} with gradient_accumulation_steps from "
+                f"{steps} to {steps * batch // fits}"
+            )
+        length = int(grpo.get("max_completion_length") or 256)
+        shorter = memory.most_length if memory is not None else None
+        if shorter is not None and shorter < length:
+            choices.append(f"max_completion_length from {length:,} to {shorter:,}")
+        if grpo.get("use_vllm") and grpo.get("vllm_mode", "colocate") == "colocate":
+            share = float(grpo.get("vllm_gpu_memory_utilization") or 0.3)
+            if share > 0.15:
+                choices.append(f"vllm_gpu_memory_utilization from {share:g} to {max(0.1, share - 0.1):.2g}")
+        if choices:
+            words = f"Change {', or '.join(choices)}"
+        elif memory is not None and fits is None:
+            words = "No batch size fits by the plan. Use a smaller model or a larger GPU"
+        else:
+            words = "Halve per_device_train_batch_size"
+        if grpo.get("gradient_checkpointing") is False and phase != "generate":
+            words += "; or set gradient_checkpointing: true"
+        if not self._config.model_args.get("use_peft"):
+            words += "; or set use_peft: true"
+        return words
+
+    def _memory(self, asked: re.Match[str] | None, card: Gpu | None) -> MemoryPlan | None:
+        """The memory plan for a device that is as much too small as the run has shown it to be."""
+        if asked is None:
+            return None
+        total, free = _bytes(asked["total"]), _bytes(asked["free"])
+        others = sum(p.memory_bytes or 0 for p in (card.processes or () if card else ()) if not p.ours)
+        room = max(0, total - others)
+        planned = self._planned(Device("", total))
+        if planned is None:
+            return None
+        larger = max(room - free + _bytes(asked["asked"]), room * SPARE) / planned.peak_bytes
+        return self._planned(Device("", total, free_bytes=int(room / max(1.0, larger))))
+
+    def _planned(self, device: Device) -> MemoryPlan | None:
+        try:
+            machine, size = self._machine or this_machine(), world_size()
+            return plan_of(
+                self._config,
+                Facts(),
+                machine,
+                self._root,
+                world_size=size,
+                launcher=self._launcher,
+                rates=(),
+                device=device,
+            ).memory
+        except Exception as error:  # it is advice; what went wrong is said in any case
+            print(f"grpo-tui: what would fit cannot be planned: {type(error).__name__}: {error}", flush=True)
+            return None
+
+
+def _share(free: float, total: float) -> str:
+    share = (int(100 * free / total) - 2) / 100
+    if share < 0.1:
+        return "Use another GPU (`grpo-tui gpus` lists them), or set use_vllm: false"
+    return f"Set vllm_gpu_memory_utilization: {share:g}, or use another GPU (`grpo-tui gpus` lists them)"
+
+
+def _bytes(words: str) -> int:
+    number, unit = words.split()
+    return int(float(number) * UNITS[unit])
+
+
+def _gpus_now() -> Sequence[Gpu]:
+    import psutil
+
+    processes = RunProcesses()
+    processes.follow([os.getpid(), *(parent.pid for parent in psutil.Process().parents()[:3])])
+    probe = GpuProbe()
+    try:
+        return probe.sample(processes.describe)
+    except NoGpus:
+        return ()
+    finally:
+        probe.close()
