@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import sys
 import urllib.error
 import urllib.request
@@ -22,6 +21,7 @@ from typing import Any
 
 from grpo_tui.store.hardware import Gpu
 from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
+from grpo_tui.supervisor.ports import free_port, port_holder, port_in_use
 from grpo_tui.supervisor.run_processes import RunProcesses
 
 ANSWER_S = 1.5
@@ -77,17 +77,6 @@ def free_bytes(path: Path) -> int | None:
         with contextlib.suppress(OSError):
             return shutil.disk_usage(place).free
     return None
-
-
-def port_in_use(port: int) -> bool:
-    """Whether something listens on a port of this machine."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return True
-    return False
 
 
 def ask(url: str) -> Answer:
@@ -183,6 +172,8 @@ class Machine:
         version: the installed version of a distribution.
         free: free bytes at a path.
         port_taken: whether something listens on a port.
+        port_holder: who does, in words.
+        free_port: the next port after one that nobody listens on.
         ask: what a server answers.
         gpus_now: how every GPU of the machine is at this moment; none where that cannot be asked.
     """
@@ -194,6 +185,8 @@ class Machine:
     version: Callable[[str], str | None] = version_of
     free: Callable[[Path], int | None] = free_bytes
     port_taken: Callable[[int], bool] = port_in_use
+    port_holder: Callable[[int], str] = port_holder
+    free_port: Callable[[int], int] = free_port
     ask: Callable[[str], Answer] = ask
     gpus_now: Callable[[], Sequence[Gpu]] = tuple
 

@@ -17,6 +17,7 @@ from grpo_tui.preflight.machine import Machine
 
 MEETING_PORT = 29500
 """Where torch's processes meet unless the launcher says otherwise."""
+_HERE = ("0.0.0.0", "127.0.0.1", "localhost", "::1")
 _PORT_FLAGS = ("--main_process_port", "--main-process-port", "--master_port", "--master-port")
 
 
@@ -53,7 +54,17 @@ def _server(s: Settings, machine: Machine) -> Iterator[Finding]:
         yield s.finding("vllm.server", "error", field, message)
         return
     if health.status != 200:
-        message = f"what answers at {address} is no vLLM server that is ready (HTTP {health.status})"
+        message = f"what answers at {address} is not a vLLM server that is ready (HTTP {health.status})"
+        port = s.get("vllm_server_port")
+        if (
+            field != "vllm_server_base_url"
+            and s.get("vllm_server_host") in _HERE
+            and machine.port_taken(port)
+        ):
+            message += (
+                f": {one_line(machine.port_holder(port), 120)}. Start the server on a free port, such as "
+                f"vllm_server_port: {machine.free_port(port)}"
+            )
         yield s.finding("vllm.server", "error", field, message)
         return
     served = _served(machine.ask(f"{address}/v1/models").body)
@@ -113,9 +124,8 @@ def port_findings(settings: Settings, launcher: Sequence[str], machine: Machine)
         return []
     flag = "--main_process_port" if launcher[0] == "accelerate" else "--master_port"
     message = (
-        f"port {port}, where the processes meet, is in use on this machine, perhaps by another run; put "
-        f"{flag} "
-        f"{port + 1} into the launcher's words"
+        f"port {port}, where the processes meet, is in use by {one_line(machine.port_holder(port), 120)}. "
+        f"Add `{flag} {machine.free_port(port)}` to the launcher"
     )
     return [settings.finding("launch.port", "error", "grpo_tui.launcher", message)]
 

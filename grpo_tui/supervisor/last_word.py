@@ -24,11 +24,14 @@ from grpo_tui.store.recorder import may_pass
 from grpo_tui.store.spec import RESTORED, settle_earlier
 from grpo_tui.store.spool import remove, take_spooled
 from grpo_tui.store.writer import LOG_POSITION, Writer
+from grpo_tui.supervisor.ports import port_trouble
 from grpo_tui.supervisor.verdict import Death, verdict
 
 PATIENCE_S = 30.0
 """How long the end of a run is tried to be recorded; a later look at the run tries again."""
 RETRY_S = 1.0
+LAST_LINES = 200
+"""Lines of the log in which the reason of a launcher that failed is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ def _record(ended: Ended) -> None:
         tail = LogTail(folder.log, writer.log_position())
         lines = [*tail.read(1 << 24), *tail.flush()]
         ranks = _ranks(folder, attempt)
-        state, error = _how(ended, ranks)
+        state, error = _how(ended, ranks, "\n".join(line.text for line in lines[-LAST_LINES:]))
         step = ranks[0].step if ranks and ranks[0].rank == 0 else None
         records += [
             *lines,
@@ -130,8 +133,8 @@ def _record(ended: Ended) -> None:
         writer.close()
 
 
-def _how(ended: Ended, ranks: list[RankState]) -> tuple[str, dict[str, Any] | None]:
-    """State and error of the attempt, by whoever knows best."""
+def _how(ended: Ended, ranks: list[RankState], said: str) -> tuple[str, dict[str, Any] | None]:
+    """State and error of the attempt, by whoever knows best; a launcher says what failed only in the log."""
     first = ranks[0] if ranks and ranks[0].rank == 0 else None
     if not ended.stopped_now:
         if first is not None and first.ended:
@@ -142,6 +145,9 @@ def _how(ended: Ended, ranks: list[RankState]) -> tuple[str, dict[str, Any] | No
             return "failed", told
     if ended.stopped_now:
         return "stopped", None
+    if not ranks and (trouble := port_trouble(said)):
+        cause = f"the launcher failed: {trouble}. Set another with --main_process_port or MASTER_PORT"
+        return "failed", {"type": "", "message": trouble, "cause": cause}
     return verdict(Death(ended.code, first, ended.starved, ended.folder.log.name))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.text import one_line
+from grpo_tui.supervisor.ports import port_trouble
 
 LIMIT = 2_000
 """Characters kept of a message; the whole of it is in `train.log`."""
@@ -65,6 +66,8 @@ def describe(
         cause += f", on {sample}" if sample else ""
     elif of_ours(error):
         cause = message
+    elif trouble := port_trouble(message):
+        cause = f"{_DOING.get(phase, phase)} failed: {trouble}"
     else:
         known = next((sentence for words, sentence in KNOWN if words in message.lower()), None)
         cause = known or f"{_DOING.get(phase, phase)} failed{place}: {named}"

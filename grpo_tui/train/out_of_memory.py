@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from grpo_tui.config.plan import Device, MemoryPlan
 from grpo_tui.config.run_config import RunConfig

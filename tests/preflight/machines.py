@@ -48,6 +48,8 @@ def machine(
         version=version(**versions),
         free=lambda path: 1 << 40,
         port_taken=lambda port: port in taken,
+        port_holder=lambda port: "process 77 (python of ana)",
+        free_port=lambda port: port + 1,
         ask=ask,
     )
 

@@ -17,10 +17,10 @@ from grpo_tui.preflight.machine import (
     accounts,
     ask,
     free_bytes,
-    port_in_use,
     version_of,
 )
 from grpo_tui.preflight.servers import meeting_port
+from grpo_tui.supervisor.ports import port_in_use
 from tests.preflight.machines import machine
 
 GPUS = tuple(GpuFacts(index, f"GPU {index}") for index in range(4))

@@ -434,15 +434,27 @@ def test_a_vllm_server_is_asked_what_it_serves(
     assert f"trl vllm-serve --model {DEMO_MODEL} --host 127.0.0.1 --port 8123" in found.notes[0]
 
 
+def test_what_answers_on_the_port_of_a_server_and_is_none_is_named(tmp_path: Path) -> None:
+    taken = machine(A100, answers={"/health": Answer(404)}, taken=(8123,))
+    (found,) = [f for f in look(tmp_path, SERVER, taken).findings if f.id == "vllm.server"]
+    assert "is not a vLLM server that is ready (HTTP 404): process 77 (python of ana)" in found.message
+    assert "vllm_server_port: 8124" in found.message
+
+
 def test_several_processes_need_a_free_port_and_a_whole_batch(tmp_path: Path) -> None:
     start = Start(2, ("accelerate", "launch", "--num_processes", "2"), tmp_path / "run")
     two = machine(A100, A100, taken=(29500,))
-    assert {f.id for f in look(tmp_path, {}, two, start).findings} == {"launch.port"}
+    (found,) = look(tmp_path, {}, two, start).findings
+    assert found.id == "launch.port"
+    assert found.message == (
+        "port 29500, where the processes meet, is in use by process 77 (python of ana). Add "
+        "`--main_process_port 29501` to the launcher"
+    )
     other = Start(2, (*start.launcher, "--main_process_port", "29511"), tmp_path / "run")
     assert look(tmp_path, {}, two, other).findings == ()
     three = Start(3, ("torchrun", "--nproc_per_node", "3"), tmp_path / "run")
-    found = look(tmp_path, {"per_device_train_batch_size": 4}, machine(A100, A100, A100), three)
-    assert {f.id for f in found.findings} == {"batch.indivisible"}
+    whole = look(tmp_path, {"per_device_train_batch_size": 4}, machine(A100, A100, A100), three)
+    assert {f.id for f in whole.findings} == {"batch.indivisible"}
 
 
 @pytest.mark.parametrize(

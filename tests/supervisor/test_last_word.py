@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import socket
 import stat
 import subprocess
 from pathlib import Path
@@ -68,6 +69,24 @@ def test_a_resume_that_died_before_its_first_step_leaves_the_earlier_config(
     assert not folder.earlier_spec.exists()
     assert stat.S_IMODE(folder.spec.stat().st_mode) == 0o600
     assert RunReader(folder.database).attempts()[-1].state == (ended[0].state if ended else "crashed")
+
+
+def test_a_launcher_that_finds_its_port_taken_is_told_by_whom_and_another_port(tmp_path: Path) -> None:
+    with socket.socket() as listening:
+        listening.bind(("", 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        folder = RunFolder(tmp_path)
+        folder.log.write_text(
+            "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network "
+            f"address. port: {port}, useIpv6: false, code: -98, name: EADDRINUSE, message: address in use\n"
+        )
+        last_word.conclude(last_word.Ended(folder, 1, False, 1.0, GONE))
+    (attempt,) = RunReader(folder.database).attempts()
+    assert attempt.state == "failed"
+    assert attempt.error is not None
+    assert f"port {port} is in use by process {os.getpid()} (" in attempt.error["cause"]
+    assert "--main_process_port" in attempt.error["cause"]
 
 
 def test_an_end_that_its_trainer_could_not_write_is_taken_from_its_last_word_with_what_it_lost(

@@ -1,0 +1,60 @@
+"""Who listens on a port of this machine, which port is free, and what a failed start says of one."""
+
+from __future__ import annotations
+
+import re
+import socket
+
+import psutil
+
+from grpo_tui.supervisor.run_processes import process_name
+
+TAKEN = re.compile(r"EADDRINUSE|address already in use|another process is utilizing it", re.IGNORECASE)
+NUMBER = re.compile(r"port[:=\s`]+(\d{2,5})\b|:(\d{2,5})\b|\b(\d{4,5})\b", re.IGNORECASE)
+HIGHEST = 65_535
+
+
+def port_in_use(port: int) -> bool:
+    """Whether something listens on a port of this machine."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return True
+    return False
+
+
+def free_port(after: int) -> int:
+    """The next port that nobody listens on."""
+    return next((port for port in range(after + 1, HIGHEST) if not port_in_use(port)), 0)
+
+
+def port_holder(port: int) -> str:
+    """Who listens on a port, in words; the system does not say it of another user's process."""
+    unseen = "a process that cannot be seen from here"
+    try:
+        listening = [
+            found.pid
+            for found in psutil.net_connections("tcp")
+            if found.status == psutil.CONN_LISTEN and found.laddr and found.laddr.port == port
+        ]
+        pid = next((pid for pid in listening if pid), None)
+        if pid is None:
+            return unseen
+        process = psutil.Process(pid)
+        return f"process {pid} ({process_name(process)} of {process.username()})"
+    except (psutil.Error, OSError, KeyError):
+        return unseen
+
+
+def port_trouble(text: str) -> str:
+    """What to do about an output that ends in a port that is taken; empty for any other."""
+    for line in reversed(text.splitlines()):
+        if TAKEN.search(line):
+            number = NUMBER.search(line)
+            if number is None:
+                return "a port is in use on this machine"
+            port = int(next(filter(None, number.groups())))
+            return f"port {port} is in use by {port_holder(port)}; {free_port(port)} is free"
+    return ""
