@@ -232,11 +232,8 @@ def common_beginning(prompts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Map
     beginnings = [prompt[:-1] for prompt in prompts]
     if len(beginnings) == 1:  # nothing says what else the others share
         return [message for message in beginnings[0][:1] if message["role"] == "system"]
-    alike = [
-        message for message, *others in zip(*beginnings, strict=False) if all(o == message for o in others)
-    ]
-    first = beginnings[0][: len(alike)]
-    return list(alike) if list(first) == alike else []
+    shared = itertools.takewhile(lambda turn: all(m == turn[0] for m in turn), zip(*beginnings, strict=False))
+    return [turn[0] for turn in shared]
 
 
 def _in_words(before: Sequence[Mapping[str, Any]]) -> str:
