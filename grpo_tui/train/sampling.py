@@ -207,7 +207,7 @@ def _encode(trainer: Any, prompt: Any) -> tuple[str, list[int], str]:
     if isinstance(prompt, str):
         rows = _some_prompts(trainer)
         if rows and not isinstance(rows[0], str):
-            before = common_beginning(rows)
+            before = shared_beginning(rows)
             prompt, said = [*before, {"role": "user", "content": prompt}], _in_words(before)
     elif (problem := _problem(prompt)) is not None:
         raise Refused(f"the prompt {problem}")
@@ -227,7 +227,7 @@ def _some_prompts(trainer: Any) -> list[Any]:
     return [rows[index * len(rows) // count]["prompt"] for index in range(count)]
 
 
-def common_beginning(prompts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+def shared_beginning(prompts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
     """Return the messages before the last one that all prompts share: system prompt and examples."""
     beginnings = [prompt[:-1] for prompt in prompts]
     if len(beginnings) == 1:  # nothing says what else the others share

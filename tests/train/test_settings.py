@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.core.records import Record
-from grpo_tui.train.sampling import common_beginning, sample
+from grpo_tui.train.sampling import sample, shared_beginning
 from grpo_tui.train.settings import Refused, Settings
 from tests.train.tiny import make_trainer
 
@@ -115,7 +115,7 @@ def _messages(*turns: str) -> list[dict[str, str]]:
     ],
 )
 def test_what_all_prompts_of_a_run_begin_with(prompts: list[Any], shared: int) -> None:
-    assert common_beginning(prompts) == prompts[0][:shared]
+    assert shared_beginning(prompts) == prompts[0][:shared]
 
 
 def test_a_typed_question_is_asked_as_in_training(tmp_path: Path) -> None:
