@@ -142,6 +142,7 @@ class RunState:
             metric_rows=reward.rows,
             way_on=way_on(status, self.folder) if not status.live else "",
             trouble=trouble,
+            whole=not delta.more,
         )
 
     def _health(self, status: Status, reward: Series) -> tuple[Span, ...]:

@@ -190,6 +190,8 @@ class TrainView:
     """What starts the ended run again, in a sentence; empty while it lives."""
     trouble: str = ""
     """Why the run cannot be read at the moment."""
+    whole: bool = True
+    """False while metrics or groups that are recorded already are still to be read."""
 
     @property
     def phase_s(self) -> float | None:

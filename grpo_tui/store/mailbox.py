@@ -24,6 +24,7 @@ class Mailbox:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._newest = 0
 
     def submit(self, kind: str, args: Mapping[str, Any] | None = None, *, by: str = "you") -> Command:
         """Put a command into the mailbox.
@@ -31,8 +32,10 @@ class Mailbox:
         Raises:
             OSError: The folder cannot be written.
         """
+        # Commands are done in the order of their ids, also where a clock stands still or is set back.
+        self._newest = max(time.time_ns(), self._newest + 1)
         command = Command(
-            id=f"{time.time_ns():020d}-{secrets.token_hex(3)}",
+            id=f"{self._newest:020d}-{secrets.token_hex(3)}",
             kind=kind,
             args=dict(args or {}),
             at=time.time(),

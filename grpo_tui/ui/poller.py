@@ -95,8 +95,9 @@ class Poller:
                     self._look(urgent)
                 except Exception:
                     self._start_over()
-                self._wake.wait(ALONE_POLL_S if self._alone else POLL_S)
-                self._wake.clear()
+                if not self._more:  # pages that wait are read at once
+                    self._wake.wait(ALONE_POLL_S if self._alone else POLL_S)
+                    self._wake.clear()
             self._write_requests()  # a key pressed just before leaving still counts
         finally:
             self._close()
@@ -138,9 +139,9 @@ class Poller:
             moved = self._read()
             self._trouble = ""
         except RunDatabaseError as error:
-            moved, self._trouble = False, one_line(str(error), 300)
+            moved, self._more, self._trouble = False, False, one_line(str(error), 300)
         except Exception as error:  # a file that vanishes or is locked is a passing trouble, not an end
-            moved, self._trouble = False, one_line(f"run.db cannot be read: {error}", 300)
+            moved, self._more, self._trouble = False, False, one_line(f"run.db cannot be read: {error}", 300)
             self._close()
             self._deltas = None
         self._unposted |= moved or urgent or trouble != self._trouble
@@ -162,6 +163,7 @@ class Poller:
         if self._reader is not None and self._deltas is not None and (self._reader.changed() or self._more):
             delta = self._deltas.read()
             self._state.fold(delta)
+            self._turned |= self._more and not delta.more  # a view that is whole now does not wait
             self._more = delta.more
             moved = True
         rank = read_rank(self.folder.rank(0))

@@ -15,7 +15,10 @@ from grpo_tui.core.repetition import repeated_share
 from grpo_tui.core.statistics import kind_of_group
 from grpo_tui.present.course import course, probe_course
 from grpo_tui.present.course_lines import HEIGHT, course_lines, probe_lines, visit_lines
+from grpo_tui.store.connection import open_writer
+from grpo_tui.store.importers.grouping import advantages
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.writer import Writer
 from tests.ui.recorded_run import FUNCTIONS, GROUPS, RecordedRun
 
 WEIGHTS = [weight for _, weight in FUNCTIONS]
@@ -53,6 +56,24 @@ def test_every_stretch_tells_what_its_groups_are(reader: RunReader) -> None:
         assert stretch.better_tokens == pytest.approx(fmean(c.tokens for c in done if c.advantage > 0))
         assert stretch.worse_tokens == pytest.approx(fmean(c.tokens for c in done if c.advantage < 0))
         assert sum(share or 0.0 for share in stretch.shares) == pytest.approx(1.0)
+
+
+def test_kinds_of_groups_are_told_apart_step_by_step(tmp_path: Path) -> None:
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    kinds = {"all right": (3.0, 3.0), "all wrong": (0.0, 0.0), "mixed": (0.0, 3.0), "flat": (1.0, 1.0)}
+    steps = (("all right", "all wrong", "mixed", "flat"), ("all right", "all right", "mixed", "mixed"))
+    for step, names in enumerate(steps, 1):
+        groups = []
+        for place, name in enumerate(names):
+            values = zip(kinds[name], advantages(kinds[name], 1e-4), strict=True)
+            done = tuple(r.Completion(i, "x", (t,), t, a, 3, False) for i, (t, a) in enumerate(values))
+            groups.append(r.Group(place, name, {}, done))
+        writer.write([r.GenerationBatch(1, step, 0, "train", step, step, float(step), tuple(groups))])
+    writer.close()
+    reader = RunReader(tmp_path / "run.db")
+    found = [(s.right, s.wrong, s.flat, s.mixed) for s in course(reader, [1.0])]
+    reader.close()
+    assert found == [(0.25, 0.25, 0.25, 0.25), (0.5, 0.0, 0.0, 0.5)]
 
 
 def test_a_long_run_is_looked_through_in_few_stretches_and_can_be_given_up(reader: RunReader) -> None:

@@ -246,8 +246,12 @@ def test_commands_and_outcomes_become_history(tmp_path: Path) -> None:
 
     folder = RunFolder(tmp_path)
     box = Mailbox(folder.commands)
-    command = box.submit("set", {"learning_rate": 1e-4})
-    waiting = box.submit("pause")
+    with pytest.MonkeyPatch.context() as patch:  # a clock that stands still for a moment
+        tokens = iter(("ffffff", "000000"))
+        patch.setattr("grpo_tui.store.mailbox.secrets.token_hex", lambda size: next(tokens))
+        patch.setattr("grpo_tui.store.mailbox.time.time_ns", lambda: 10**18)
+        command = box.submit("set", {"learning_rate": 1e-4})
+        waiting = box.submit("pause")
     (folder.commands / "torn.json").write_text('{"kind": "pau')
     assert [c.kind for c in box.pending()] == ["set", "pause"]
     box.finish(command, Outcome(True, 5, "done"))

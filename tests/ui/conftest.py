@@ -61,8 +61,13 @@ async def until(pilot: Any, true: Callable[[], bool]) -> None:
 
 
 async def opened(pilot: Any) -> None:
-    """Wait for the first view of the open run."""
-    await until(pilot, lambda: pilot.app.view is not None)
+    """Wait for a view of the open run that holds all that is recorded."""
+    await until(pilot, lambda: pilot.app.view is not None and pilot.app.view.whole)
+
+
+async def filled(pilot: Any) -> None:
+    """Wait until what fills from a thread is complete, in every widget on top that says whether it is."""
+    await until(pilot, lambda: all(getattr(w, "complete", True) for w in pilot.app.screen.query("*")))
 
 
 def sent(run: RecordedRun) -> list[tuple[str, dict[str, Any]]]:

@@ -9,31 +9,23 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.present.train_view import TrainView
-from tests.ui.conftest import app_on, opened, shown, until
+from tests.ui.conftest import app_on, filled, opened, shown, until
 from tests.ui.recorded_run import NOW, RecordedRun, recorded
 
 SIZES = [(80, 24), (120, 40)]
 Compare = Callable[..., bool]
 
 
-def whole(view: TrainView | None) -> bool:
-    """True when the spread of every step has been fetched, which takes several looks."""
-    if view is None or not view.charts:
-        return True
-    reward = view.charts[0]
-    known = zip(reward.buckets, reward.band, strict=True)
-    return all(place is not None or bucket.mean is None for bucket, place in known)
-
-
 def ready(word: str, *keys: str) -> Callable[[Any], Awaitable[None]]:
     """Wait until a word is on the screen, then press keys."""
 
     async def prepare(pilot: Any) -> None:
-        await until(pilot, lambda: word in shown(pilot.app) and whole(pilot.app.view))
+        app = pilot.app
+        await until(pilot, lambda: word in shown(app) and (app.view is None or app.view.whole))
         for key in keys:
             await pilot.press(key)
-        pilot.app.screen.set_focus(None)
+        await filled(pilot)
+        app.screen.set_focus(None)
         await pilot.pause()
 
     return prepare

@@ -13,7 +13,7 @@ from grpo_tui.ui.screens.train import TrainScreen
 from grpo_tui.ui.theme import NAMES
 from grpo_tui.ui.tint import Tint
 from grpo_tui.ui.widgets.footer import Footer
-from tests.ui.conftest import app_on, opened, shown, until
+from tests.ui.conftest import app_on, filled, opened, shown, until
 from tests.ui.recorded_run import RecordedRun
 
 
@@ -50,6 +50,7 @@ async def visited(pilot: Any, *keys: str) -> None:
     for key in keys:
         await pilot.press(key)
         await pilot.pause()
+        await filled(pilot)
 
 
 async def settled(pilot: Any) -> None:

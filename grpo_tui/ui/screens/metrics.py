@@ -6,6 +6,7 @@ Knows the rows and the run's folder; hands back the key that was chosen, and dec
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -30,6 +31,8 @@ from grpo_tui.ui.shell import Shell
 
 TREND = 24
 """Stretches that a small curve is made of, when Train has none."""
+PAGE_S = 0.1
+"""How far apart metrics that were read come to the screen."""
 
 
 class MetricList(LineScroll, can_focus=False):
@@ -161,6 +164,8 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
         from grpo_tui.store.layout import RunFolder
         from grpo_tui.store.reader import RunReader
 
+        page: list[MetricRow] = []
+        shown_at = time.monotonic()
         for folder in self._folders:
             try:
                 reader = RunReader(RunFolder(folder).database)
@@ -176,19 +181,22 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
                     means = [bucket.mean for bucket in buckets]
                     if key in COMPUTED and not any(mean is not None for mean in means):
                         continue
-                    row = metric_row(key, newest_value(reader, key)[0], means)
-                    self.app.call_from_thread(self._take, row)
+                    page.append(metric_row(key, newest_value(reader, key)[0], means))
+                    if time.monotonic() - shown_at > PAGE_S:
+                        self.app.call_from_thread(self._take, page)
+                        page, shown_at = [], time.monotonic()
             finally:
                 reader.close()
-        self.app.call_from_thread(self._end_reading)
+        self.app.call_from_thread(self._end_reading, page)
 
-    def _end_reading(self) -> None:
+    def _end_reading(self, page: Sequence[MetricRow] = ()) -> None:
         for words in self.query(MetricWords):
             words.complete = True
-        self._show(self._selected_key())
+        self._take(page)
 
-    def _take(self, row: MetricRow) -> None:
-        self._rows.setdefault(row.key, row)
+    def _take(self, page: Sequence[MetricRow]) -> None:
+        for row in page:
+            self._rows.setdefault(row.key, row)
         self._show(self._selected_key())
 
     def _stands(self) -> bool:
