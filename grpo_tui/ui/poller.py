@@ -163,7 +163,8 @@ class Poller:
         if self._reader is not None and self._deltas is not None and (self._reader.changed() or self._more):
             delta = self._deltas.read()
             self._state.fold(delta)
-            self._turned |= self._more and not delta.more  # a view that is whole now does not wait
+            # What fills the screen that somebody has just opened does not wait.
+            self._turned |= self._more and not delta.more and not self._alone
             self._more = delta.more
             moved = True
         rank = read_rank(self.folder.rank(0))

@@ -21,6 +21,7 @@ from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.found import Found
 from grpo_tui.store.query_ast import QueryError
+from grpo_tui.store.query_sql import RARE
 from grpo_tui.store.rollouts import Rollout
 from grpo_tui.store.search import Search
 from grpo_tui.store.search_scan import DirectScan
@@ -271,6 +272,23 @@ def test_the_table_of_queries_tells_completions_apart(search: Search) -> None:
     assert len({line for line, count in counts.items() if count == 0}) <= 4, counts
 
 
+@pytest.mark.parametrize(
+    ("line", "pattern"),
+    [
+        # A letter in very many texts is not looked for first, so nothing is, though the other one is rare.
+        ('text ~ "_off_|n"', "_off_|n"),
+        ('text ~ "(?:END|é)"', "END|é"),
+        ('"_off_"', "_off_"),
+    ],
+)
+def test_no_text_is_lost_or_won_by_what_is_looked_for_first(
+    line: str, pattern: str, search: Search, everything: list[Rollout]
+) -> None:
+    assert search.run_names().frequent["n"] >= RARE
+    wanted = [row.id for row in everything if not row.superseded and re.search(pattern, row.completion)]
+    assert list(search.find(line, "step,group").ids) == wanted
+
+
 @pytest.mark.parametrize("line", ["zero_std", "mixed", "all_right", "all_wrong", "duplicate"])
 def test_kinds_of_groups(line: str, search: Search, everything: list[Rollout]) -> None:
     rows = [row for row in everything if not row.superseded]
@@ -484,6 +502,21 @@ def test_a_limit_ends_the_search_with_the_first_of_the_order(sort: str, search: 
     assert list(part.ids) == list(whole.ids)[: part.count]
     assert (part.complete, part.trouble) == (False, "")
     assert search.find("index==1", "-reward", limit=3).count == whole.count, "another order needs all of them"
+
+
+def test_a_text_with_wildcards_of_sql_is_taken_as_it_is(tmp_path: Path) -> None:
+    texts = ("4 + 18", "4_+ 18", "50 off", "50% off", r"a\_b", "a__b", "axb")
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    done = tuple(r.Completion(i, text, (), 0.0, 0.0, 1, False) for i, text in enumerate(texts))
+    group = r.Group(0, "p", {}, done)
+    writer.write([r.AttemptStarted(1, 0.0, "here", 1)])
+    writer.write([r.GenerationBatch(1, 1, 0, "train", 1, 1, 0.0, (group,))])
+    writer.close()
+    search = Search(tmp_path / "run.db")
+    for line in ("4_+", "50%", "a__b", "_", "%", r"\_"):
+        found = search.rows(search.find(f'"{line}"', "step").ids)
+        assert [row.completion for row in found] == [text for text in texts if line in text], line
+    search.close()
 
 
 def test_a_run_without_completions_has_nothing_to_find(tmp_path: Path) -> None:

@@ -159,19 +159,31 @@ async def test_the_detail_follows_the_cursor(run: RecordedRun) -> None:
         assert "r resume" in footer(app)
 
 
-async def test_resuming_asks_once_and_names_what_it_continues() -> None:
+async def test_resuming_asks_once_and_names_what_it_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+    resumed: list[Path] = []
+
+    def resume(path: Path) -> tuple[bool, str]:
+        resumed.append(path)
+        return False, "not in a test"
+
+    monkeypatch.setattr("grpo_tui.ui.resuming.resume_run", resume)
     with_checkpoint("failed")
     app = app_on(None)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: app.rows_complete and bool(app.rows))
         await pilot.press("r")
         await until(pilot, lambda: "resume failed-one?" in shown(app))
         assert "Goes on from checkpoint-40" in shown(app)
         assert "the next step is 41 of 120" in shown(app)
         assert "Steps 41 to 57 are done again" in shown(app)
-        await pilot.press("n")
-        await until(pilot, lambda: "resume failed-one?" not in shown(app))
-        assert app.view is None
+        for no in ("n", "escape"):
+            await pilot.press(no)
+            await until(pilot, lambda: "resume failed-one?" not in shown(app))
+            await pilot.press("r")
+            await until(pilot, lambda: "resume failed-one?" in shown(app))
+        await pilot.press("y")
+        await until(pilot, lambda: "was not resumed" in shown(app))
+        assert [path.name for path in resumed] == ["failed-one"], "only after yes"
 
 
 async def test_a_refused_resume_says_why() -> None:
