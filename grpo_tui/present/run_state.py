@@ -101,8 +101,7 @@ class RunState:
             waiting: Commands sent from here that `run.db` may not hold yet, with their outcome.
             trouble: Why the run cannot be read at the moment.
         """
-        delta = self._delta
-        reward = self._series.get("reward", Series())
+        delta, reward = self._delta, self._series.get("reward", Series())
         step_time_s = self._usual("step_time")
         step = max(status.step, reward.last_step or 0) if status.live else status.step
         return TrainView(
