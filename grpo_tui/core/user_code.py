@@ -2,6 +2,9 @@
 
 Used for reward functions and dataset functions alike. It runs the file, once for each content; it does not
 know what the object is for, and calls nothing.
+
+A file becomes a module below this one. Its name says file and content, so that another process with the same
+`sys.path` finds it by that name: a class of it can be pickled for a pool of processes.
 """
 
 from __future__ import annotations
@@ -9,15 +12,23 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib
-import importlib.util
 import os
+import re
 import sys
 import traceback
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from grpo_tui.core.newest_source import NewestSource, import_newest_from
+
+__path__: list[str] = []
+"""Makes this module a package, whose modules `_UserFiles` finds."""
+FILE_MODULES = f"{__name__}."
+"""How the names of modules made from a file begin."""
+_DIGITS = 12
 
 
 class UserCodeError(Exception):
@@ -44,8 +55,7 @@ def load_from_file(path: str | Path, name: str) -> Any:
         source = file.read_bytes()
     except OSError as error:
         raise UserCodeError(f"cannot be read: {error.strerror}", str(file)) from error
-    digest = hashlib.sha256(os.fsencode(file) + b"\0" + source).hexdigest()[:12]
-    module_name = f"grpo_tui_file_{digest}_{file.stem}"
+    module_name = f"{FILE_MODULES}{_mark(file)}{_digest(source)}"
     module = sys.modules.get(module_name)
     if module is None:
         module = _run_file(file, module_name)
@@ -83,21 +93,51 @@ def load_dotted(source: str, folder: str | None = None) -> Any:
 
 
 def _run_file(file: Path, module_name: str) -> ModuleType:
-    loader = NewestSource(module_name, str(file))
-    spec = importlib.util.spec_from_file_location(module_name, file, loader=loader)
-    if spec is None or spec.loader is None:
-        raise UserCodeError("is not a Python file", str(file))
-    module = importlib.util.module_from_spec(spec)
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
-    import_newest_from(file.parent)
-    sys.modules[module_name] = module
     try:
-        spec.loader.exec_module(module)
+        return importlib.import_module(module_name)
     except BaseException as error:
-        del sys.modules[module_name]
         raise _failure(error, file, "running it") from error
-    return module
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:_DIGITS]
+
+
+def _mark(file: Path) -> str:
+    """Return the part of a module's name that says which file it is."""
+    return f"{re.sub('[^0-9A-Za-z_]', '_', file.stem)}_{_digest(os.fsencode(file))}"
+
+
+class _UserFiles:
+    """Finds the file of such a module in the folders of `sys.path`, whatever its content is now."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return how to load such a module, None for any other."""
+        if not name.startswith(FILE_MODULES):
+            return None
+        wanted = name.removeprefix(FILE_MODULES)[:-_DIGITS]
+        for folder in map(Path, sys.path):
+            try:
+                files = [file for file in folder.absolute().iterdir() if _mark(file) == wanted]
+            except OSError:
+                continue
+            for file in files:
+                import_newest_from(file.parent)
+                return spec_from_file_location(name, file, loader=NewestSource(name, str(file)))
+        return None
+
+
+sys.meta_path.append(_UserFiles)
+
+
+def forget_module(name: str) -> None:
+    """Take a module out of the interpreter, so that the next import runs its file again."""
+    sys.modules.pop(name, None)
+    if name.startswith(FILE_MODULES):
+        globals().pop(name.removeprefix(FILE_MODULES), None)
 
 
 def _failure(error: BaseException, file: Path | None, doing: str) -> BaseException:

@@ -270,3 +270,37 @@ def test_reserved_columns_never_reach_a_reward_and_a_taken_name_is_refused(lab: 
     ]
     with pytest.raises(LabError, match="a column completions, under which TRL passes something else"):
         lab.score(rows(("p", "a"), completions="x"))
+
+
+POOLED = """
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Item:
+    text: str
+
+def size(item):
+    return float(len(item.text))
+
+def pooled(completions, **kw):
+    items = [Item(text) for text in completions]
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        scores = list(pool.map(size, items))
+    with multiprocessing.get_context("forkserver").Pool(1) as pool:
+        assert pool.map(size, items) == scores
+    return scores
+
+if __name__ == "__main__":
+    raise SystemExit("this is no script")
+"""
+
+
+def test_a_function_sends_classes_of_its_file_to_processes_of_its_own(lab: Lab, tmp_path: Path) -> None:
+    for factor, name in ((1, "my-rewards.py"), (1, "json.py"), (2, "json.py")):
+        file = write(tmp_path, POOLED.replace("float(len", f"{factor} * float(len"), name)
+        lab.load(config_of_functions([f"{file}:pooled"]))
+        (result,) = lab.score(SAMPLES).functions
+        assert result.failure is None, result.failure
+        assert result.scores == (1.0 * factor, 4.0 * factor, 1.0 * factor)

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from grpo_tui.core.newest_source import installed_folders, within
+from grpo_tui.core.user_code import FILE_MODULES, forget_module
 
 _OURS = "grpo_tui"
-_FILE_MODULES = "grpo_tui_file_"
 
 
 class PersonsModules:
@@ -43,7 +43,7 @@ class PersonsModules:
     def forget(self) -> None:
         """Take every module of the person out of the interpreter."""
         for name, _ in self._loaded():
-            sys.modules.pop(name, None)
+            forget_module(name)
         importlib.invalidate_caches()
 
     def _loaded(self) -> list[tuple[str, str]]:
@@ -53,6 +53,7 @@ class PersonsModules:
             if not isinstance(file, str) or not file.endswith(".py") or name in self._kept:
                 continue
             ours = name == _OURS or name.startswith(f"{_OURS}.")
-            if not ours and name != "__main__" and (name.startswith(_FILE_MODULES) or self.is_own(file)):
+            own = not ours and name != "__main__" and self.is_own(file)
+            if name.startswith(FILE_MODULES) or own:
                 found.append((name, file))
         return found
