@@ -31,7 +31,7 @@ from grpo_tui.config.trl_fields import FieldsUnavailableError
 from grpo_tui.config.yaml_edit import EditError
 from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.findings import errors_of
-from grpo_tui.core.text import one_line, safe
+from grpo_tui.core.text import cells_of, filled, one_line, safe
 from grpo_tui.present.formatting import plural
 
 _PRESET = "preset:"
@@ -70,11 +70,11 @@ def diff_lines(found: Diff) -> Iterator[str]:
         return
     differ = "differs" if len(found.rows) == 1 else "differ"
     yield f"{plural(len(found.rows), 'value')} of {here} {differ} from {there}"
-    width = max(len(row.field) for row in found.rows)
+    width = max(cells_of(safe(row.field)) for row in found.rows)
     for row in found.rows:
         mine, theirs = _shown(row.here), _shown(row.there)
         note = {"added": "  (default there)", "removed": "  (default here)", "changed": ""}[row.kind]
-        yield f"  {safe(row.field):{width}}  {mine}  ←  {theirs}{note}"
+        yield f"  {filled(safe(row.field), width)}  {mine}  ←  {theirs}{note}"
 
 
 def _side(name: str) -> Side:

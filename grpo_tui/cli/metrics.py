@@ -17,7 +17,7 @@ from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.metrics import METRICS, Metric, describe
-from grpo_tui.core.text import one_line, wrapped
+from grpo_tui.core.text import cells_of, filled, one_line, wrapped
 from grpo_tui.present.formatting import compact, plural, told_apart
 from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
 from grpo_tui.present.metric_figures import MetricFigures, figures, keys_of, matching
@@ -105,10 +105,10 @@ def _table(
     head = ["metric", *(["run"] if several else []), "newest", "change", "lowest", "highest", "curve", ""]
     lines = [head, *(_cells(name, row, several=several) for name, row in found)]
     numbers = range(2 if several else 1, 6 if several else 5)
-    widths = [max(len(cells[i]) for cells in lines) for i in range(len(head))]
+    widths = [max(cells_of(cells[i]) for cells in lines) for i in range(len(head))]
     plain = ascii_locale(os.environ)
     for cells in lines:
-        padded = [c.rjust(widths[i]) if i in numbers else c.ljust(widths[i]) for i, c in enumerate(cells)]
+        padded = [filled(c, widths[i], right=i in numbers) for i, c in enumerate(cells)]
         line = "  ".join(padded).rstrip()
         print(to_ascii(line) if plain else line)
     return OK

@@ -5,12 +5,11 @@ Plain text in columns; it computes nothing.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import signal_of
-from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.core.text import cells_of, filled, one_line, prompt_text, wrapped
 from grpo_tui.present.formatting import MISSING, compact, duration, fixed, percent
 from grpo_tui.rewards.samples import sample_words
 from grpo_tui.rewards.score_report import FunctionScore, GroupScore
@@ -75,13 +74,14 @@ def _score(result: FunctionScore, index: int) -> str:
 
 def _functions(found: Report) -> Iterator[str]:
     names = [one_line(f.info.name, 24) for f in found.scored.functions]
-    widest = max(map(len, names), default=8)
+    widest = max(map(cells_of, names), default=8)
     yield f"{'function':{widest}}   weight  scored    share     time"
     for position, result in enumerate(found.scored.functions):
         share = found.shares[position]
         row = (
-            f"{names[position]:{widest}}  {found.weights[position]:>7g}  {percent(result.coverage):>6}  "
-            f"{MISSING if share is None else percent(share):>7}  {_seconds(result.seconds):>7}"
+            f"{filled(names[position], widest)}  {found.weights[position]:>7g}  "
+            f"{percent(result.coverage):>6}  {MISSING if share is None else percent(share):>7}  "
+            f"{_seconds(result.seconds):>7}"
         )
         if result.failure is not None:
             row += f"  {one_line(result.failure.text, 160)}"
@@ -97,8 +97,9 @@ def finding_lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
         return
     for finding in findings:
         head = f"{finding.severity:7}  "
-        text = f"{one_line(finding.message)}  [{finding.id}]"
-        yield from textwrap.wrap(text, max(width, 60), initial_indent=head, subsequent_indent=" " * len(head))
+        text = f"{one_line(finding.message)} [{finding.id}]"
+        for number, row in enumerate(wrapped(text, max(width, 60) - len(head))):
+            yield f"{'' if number else head:{len(head)}}{row}"
 
 
 def _seconds(seconds: float) -> str:

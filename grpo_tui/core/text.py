@@ -92,6 +92,17 @@ def shell_word(path: object) -> str:
     return one_line(shlex.quote(str(path)))
 
 
+def filled(text: str, width: int, *, right: bool = False) -> str:
+    """Fill `text` with blanks to `width` terminal cells, before it when it goes to the `right`."""
+    blanks = " " * (width - cells_of(text))
+    return blanks + text if right else text + blanks
+
+
+def cells_of(text: str) -> int:
+    """Return how many terminal cells a line takes."""
+    return len(text) if text.isascii() else sum(map(_cells, text))
+
+
 def shorten(text: str, width: int) -> str:
     """Cut `text` to at most `width` terminal cells, ending in `…` when something was cut."""
     if width <= 0:
@@ -113,14 +124,15 @@ def told_apart(names: Sequence[str], width: int) -> tuple[str, ...]:
     """Names in `width` cells each; those that would look alike keep their end instead of their beginning."""
     short = [shorten(name, width) for name in names]
     return tuple(
-        one if one == name or short.count(one) == names.count(name) else _end_of(name, width)
+        one if one == name or short.count(one) == names.count(name) else ending(name, width)
         for name, one in zip(names, short, strict=True)
     )
 
 
-def _end_of(text: str, width: int) -> str:
+def ending(text: str, width: int) -> str:
+    """Return the end of `text` in at most `width` cells, with `…` before it."""
     kept = text[-width:]
-    while kept and sum(map(_cells, kept)) + 1 > width:
+    while kept and cells_of(kept) + 1 > width:
         kept = kept[1:]
     return "\u2026" + kept
 
@@ -130,7 +142,7 @@ def wrapped(text: str, width: int) -> list[str]:
     width = max(2, width)
     rows, used = [""], 0
     for word in text.split():
-        cells = sum(map(_cells, word))
+        cells = cells_of(word)
         if used and used + 1 + cells <= width:
             rows[-1] += f" {word}"
             used += 1 + cells
@@ -141,7 +153,7 @@ def wrapped(text: str, width: int) -> list[str]:
         while used > width:
             rows[-1], rest = _split(rows[-1], width)
             rows.append(rest)
-            used = sum(map(_cells, rest))
+            used = cells_of(rest)
     return rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 
 from grpo_tui.core.statistics import mean
-from grpo_tui.core.text import one_line, wrapped
+from grpo_tui.core.text import filled, one_line, wrapped
 from grpo_tui.present.formatting import MISSING, compact, fixed, plural, within
 from grpo_tui.present.train_view import Span
 from grpo_tui.rewards.what_if import WhatIf
@@ -35,7 +35,7 @@ def _functions(found: WhatIf, width: int) -> list[Line]:
             words, role = "is new", "attention"
         lines.append(
             [
-                (f"  {one_line(turn.name, name_w - 1)}".ljust(name_w + 2), "text"),
+                (f"  {filled(one_line(turn.name, name_w - 1), name_w)}", "text"),
                 (f"{within(turn.before, 8):>9}{within(turn.now, 8):>9}   ", "strong"),
                 (words, role),
             ]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from grpo_tui.core.text import (
+    cells_of,
     completion_text,
     csv_text,
+    ending,
+    filled,
     one_line,
     prompt_text,
     safe,
@@ -113,3 +116,12 @@ def test_a_chat_is_read_though_its_dataset_gave_every_block_every_key() -> None:
 )
 def test_no_cell_of_csv_is_a_formula(text: str, cell: str) -> None:
     assert csv_text(text) == cell
+
+
+def test_cells_count_and_not_characters() -> None:
+    assert (cells_of("abc"), cells_of("漢字"), cells_of("e\u0301")) == (3, 4, 1)
+    assert filled("漢字", 6) == "漢字  "
+    assert filled("漢字", 6, right=True) == "  漢字"
+    assert filled("漢字漢字", 6) == "漢字漢字"
+    assert ending("一二三四五", 5) == "\u2026四五"
+    assert all(cells_of(row) <= 7 for row in wrapped("漢字漢字漢字 abc 漢字漢字漢", 7))

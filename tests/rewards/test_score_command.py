@@ -80,7 +80,7 @@ def test_a_failed_function_is_exit_1_and_stands_in_the_table(
 ) -> None:
     assert main(["score", f"{file}:correct", f"{file}:broken", "--samples", str(samples)]) == 1
     out = capsys.readouterr().out
-    assert "error    reward 'broken' raises: ValueError: no judge (rewards.py:3)  [rewards.raises]" in out
+    assert "error    reward 'broken' raises: ValueError: no judge (rewards.py:3) [rewards.raises]" in out
     assert "failed" in out
     assert "\x1b" not in out
     assert "perhaps ␛[31m5" in out

@@ -98,7 +98,8 @@ async def test_set_sends_only_what_was_changed(run: RecordedRun) -> None:
         assert isinstance(app.screen, SetDialog)
         rate = app.screen.query_one("#set-learning_rate", Input)
         assert rate.value == "2e-4"
-        rate.value = "1e-4"
+        await pilot.press(*"1e-4")
+        assert rate.value == "1e-4", "what is typed replaces the old value"
         app.screen.query_one("#set-reward_weights", Input).value = "2, 1, 0"
         await pilot.press("enter")
         await until(pilot, lambda: bool(sent(run)))
@@ -144,14 +145,23 @@ async def test_a_sample_is_shown_as_it_is(run: RecordedRun) -> None:
         assert isinstance(app.screen, SampleDialog)
         newest = app.view.newest_prompt if app.view else None
         assert newest is not None
-        assert app.screen.query_one(TextArea).text == newest[0]["content"]
+        area = app.screen.query_one(TextArea)
+        assert area.text == newest[0]["content"]
+        await pilot.press("5", "+", "6")
+        assert area.text == "5+6", "what is typed replaces the prompt that was offered"
+        area.text = newest[0]["content"]
         await pilot.press("enter")
         await until(pilot, lambda: bool(mailbox.pending()))
         assert sent(run) == [("sample", {"prompt": newest})]
-        result = {"prompt": newest, "rendered": "<user>", "completions": [{"text": HOSTILE, "tokens": 3}]}
+        wide = "漢" * 59 + "字"
+        texts = [{"text": HOSTILE, "tokens": 3}, {"text": wide, "tokens": 60}]
+        result = {"prompt": newest, "rendered": "<user>", "completions": texts}
         mailbox.finish(mailbox.pending()[0], Outcome(True, 58, "", result))
         await until(pilot, lambda: isinstance(app.screen, SampleResult))
-        await until(pilot, lambda: "completion 1 of 1, 3 tokens" in shown(app))
+        await until(pilot, lambda: "completion 1 of 2, 3 tokens" in shown(app))
+        await pilot.press("end")
+        await until(pilot, lambda: "字" in shown(app))
+        assert "".join(c for c in shown(app) if c in wide) == wide, "every character, cut by cells"
         assert "␛]52;c;x␇" in shown(app)
         await pilot.press("escape")
         assert isinstance(app.screen, TrainScreen)

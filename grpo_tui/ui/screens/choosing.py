@@ -259,7 +259,7 @@ class PathDialog(LeftOnce, ModalScreen[Path]):
         """A field."""
         with Vertical(classes="dialog"):
             yield DialogTitle(one_line(self._title, 50), f"enter {self._does}   esc back")
-            yield Input(value=to_edit(self._value), id="path", select_on_focus=False)
+            yield Input(value=to_edit(self._value), id="path")
             yield DialogText([[Span(f" {self._hint}", "dim")]], id="word")
 
     def on_mount(self) -> None:

@@ -24,7 +24,7 @@ from grpo_tui.present.formatting import plural, setting
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import Action
 from grpo_tui.ui.opened import LeftOnce
-from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
+from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled, wrapped
 
 CLOSE: list[BindingType] = [("escape", "close", "close")]
 LEAST_TITLE = 8
@@ -123,7 +123,7 @@ class SetDialog(LeftOnce, ModalScreen[dict[str, object]]):
                 if name == "reward_weights":
                     label.append(Span("   " + ", ".join(self._functions), "dim"))
                 yield DialogText([label])
-                yield Input(value=safe(self._now[name]), id=f"set-{name}", select_on_focus=False)
+                yield Input(value=safe(self._now[name]), id=f"set-{name}")
             yield DialogText(
                 [[Span(" Taken at the next safe point, wholly or not at all.", "dim")]], id="set-word"
             )
@@ -202,8 +202,10 @@ class SampleDialog(LeftOnce, ModalScreen[dict[str, object]]):
             )
 
     def on_mount(self) -> None:
-        """Ready to type."""
-        self.query_one(TextArea).focus()
+        """Ready to type: what is typed replaces the prompt, an arrow key keeps it."""
+        area = self.query_one(TextArea)
+        area.select_all()
+        area.focus()
 
     def action_sample(self) -> None:
         """Hand back the prompt, with its other messages when only the last was edited."""
@@ -248,9 +250,7 @@ class TextLines(LineScroll):
         room = max(10, width - 3)
         for title, text in self._parts:
             lines.append(ruled([[Span(title, "dim")]], width))
-            for row in safe(text).split("\n"):
-                row = row.expandtabs(4)
-                lines += [[Span("  " + row[i : i + room])] for i in range(0, max(1, len(row)), room)]
+            lines += [[Span("  " + row)] for row in wrapped(text, room)]
         return lines
 
 

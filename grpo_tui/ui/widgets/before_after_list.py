@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from grpo_tui.core.text import one_line, shorten
+from grpo_tui.core.text import cells_of, ending, one_line, shorten
 from grpo_tui.present.formatting import fixed
 from grpo_tui.present.train_view import BeforeAfter
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
@@ -67,11 +67,11 @@ def _with_end(text: str, width: int) -> str:
     """The text cut in its middle: what an answer ends with matters more than how it goes on."""
     if cell_len(text) <= width or width < 12:
         return one_line(text, width)
-    tail = width * 3 // 5
-    head = text[: width - tail - 1]
+    tail = ending(text, width * 3 // 5 + 1)
+    head = shorten(text, width - cells_of(tail) + 1).removesuffix("…")
     while head and head[-1].isdigit():
         head = head[:-1]  # half a number would be another number
-    return shorten(f"{head}…{text[-tail:]}", width)
+    return f"{head}{tail}"
 
 
 def _title(held: BeforeAfter, width: int) -> Line:

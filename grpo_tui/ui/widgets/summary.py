@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 
 from grpo_tui.core.text import shorten
 from grpo_tui.present.formatting import duration, fixed, percent, plural
@@ -159,13 +160,20 @@ def _fits(lines: list[Line], most: int, width: int) -> bool:
     return len(lines) <= most and all(width_of(line) <= width + 1 for line in lines)
 
 
+def _pieces(text: str, room: int) -> Iterator[tuple[str, bool]]:
+    """Words with their blanks, and whether a line may end before each; a word longer than a line in parts."""
+    for word in re.findall(r" *[^ ]+ *", text):
+        parts = chop_cells(word, room) if cell_len(word) > room > 1 else [word]
+        yield from ((part, part is not parts[0] or word.startswith(" ")) for part in parts)
+
+
 def _wrapped(spans: list[Span], width: int) -> list[Line]:
     """The words over as many lines as needed, at most three."""
     lines: list[list[Span]] = [[Span(" ")]]
     for span in spans:
-        for word in re.findall(r" *[^ ]+ *", span.text):
+        for word, breaks in _pieces(span.text, width - 3):
             used = width_of(lines[-1]) + cell_len(word.rstrip())
-            between = lines[-1][-1].text.endswith(" ") or word.startswith(" ")
+            between = breaks or lines[-1][-1].text.endswith(" ")
             if used > width and between and len(lines) < 3 and len(lines[-1]) > 1:
                 lines.append([Span("   ")])
                 word = word.lstrip()
