@@ -16,6 +16,7 @@ from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.launcher import launcher_words, world_size
 from grpo_tui.cli.plain import terminal_width
 from grpo_tui.cli.saved_run import launcher_of_run, saved_run
+from grpo_tui.cli.streams import show_progress
 from grpo_tui.cli.words import sets
 from grpo_tui.config.plan.memory_plan import WORDS
 from grpo_tui.config.trl_fields import FieldsUnavailableError
@@ -38,10 +39,10 @@ def check(parsed: Any) -> int:
     source, start = _wanted(parsed)
     parts = run.QUICK if parsed.quick else PARTS
     try:
-        result = run.check(source, start, progress=progress, parts=parts)
+        result = run.check(source, start, progress=show_progress, parts=parts)
     except FieldsUnavailableError as error:
         raise CommandError(str(error)) from error
-    progress("")
+    show_progress("")
     if parsed.json:
         print(json.dumps(result.to_json(), ensure_ascii=False, default=str))
     else:
@@ -78,12 +79,6 @@ def _of_run(path: Path, overrides: tuple[str, ...], parsed: Any) -> tuple[Source
     )
 
 
-def progress(what: str) -> None:
-    """Say on a terminal what is done now, in a line that the next one replaces."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{one_line(what, 76)}", end="", file=sys.stderr, flush=True)
-
-
 # -- before a start --------------------------------------------------------------------------------
 
 
@@ -107,8 +102,8 @@ def before_start(
     """
     from grpo_tui.preflight import run
 
-    result = run.check(source, start, progress=progress, parts=run.QUICK if quick else run.PARTS)
-    progress("")
+    result = run.check(source, start, progress=show_progress, parts=run.QUICK if quick else run.PARTS)
+    show_progress("")
     known = {(finding.id, finding.message) for finding in told}
     refused = errors_of(result.findings)
     new = [f for f in result.findings if f.severity != "info" and (f.id, f.message) not in known]

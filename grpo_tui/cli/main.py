@@ -15,7 +15,7 @@ from grpo_tui.cli.errors import OK, USAGE, CommandError
 from grpo_tui.cli.parser import build_parser
 from grpo_tui.cli.parser_completions import joined
 from grpo_tui.cli.plain import has_screen
-from grpo_tui.cli.streams import complain, drop_output, open_standard_streams
+from grpo_tui.cli.streams import complain, drop_output, guard_terminals, open_standard_streams
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.store.connection import RunDatabaseError
 
@@ -27,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows `?`, and no traceback
+    guard_terminals()
     try:
         implied = _with_implied_command(words)
         parser = build_parser(with_faults="demo" in words, with_open=implied != words)

@@ -78,13 +78,13 @@ def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
 
 def _counted(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Facts:
     """Rows, tokens and parameters, counted by the pre-flight's process; what cannot be is said on stderr."""
-    from grpo_tui.cli.check import progress
+    from grpo_tui.cli.streams import show_progress
     from grpo_tui.preflight.run import check
 
     size = parsed.world_size or world_size(words)
     source = Source(parsed.config, saved=config)
-    facts = check(source, Start(size, words), progress=progress, parts=("static", "model", "data")).facts
-    progress("")
+    facts = check(source, Start(size, words), progress=show_progress, parts=("static", "model", "data")).facts
+    show_progress("")
     for what, part in (("model", facts.model), ("data", facts.data)):
         problem = part.problem if part is not None else "it could not be looked at"
         if problem:

@@ -17,6 +17,7 @@ from grpo_tui.cli.logs import log_source
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import terminal_width
 from grpo_tui.cli.saved_run import overridden, saved_run
+from grpo_tui.cli.streams import show_progress
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.config.run_config import describe
 from grpo_tui.core.text import one_line
@@ -42,7 +43,7 @@ def score(parsed: Any) -> int:
     _require_samples(config, parsed)
     try:
         with Lab(limit_s=parsed.timeout) as lab:
-            _tell("starting the lab, which imports torch")
+            show_progress("starting the lab, which imports torch")
             lab.load(config)
             if weights is not None and len(weights) != len(lab.functions):
                 raise CommandError(f"--weights has {len(weights)} for {len(lab.functions)} reward functions")
@@ -53,7 +54,7 @@ def score(parsed: Any) -> int:
             found = report(lab, samples, dataset, wish)
     except (LabError, SampleError, RunDatabaseError) as error:
         raise CommandError(str(error)) from error
-    _tell("")
+    show_progress("")
     data = dataset.notes if dataset is not None else ()
     notes = [told for told in (*data, note, left_out) if told]
     if parsed.json:
@@ -180,13 +181,7 @@ def weights_of(text: str | None) -> list[float] | None:
 
 def told(function: str, what: str) -> None:
     """Say on a terminal what is done now, in a line that the next one replaces."""
-    _tell(f"{function}: {what}" if function else what)
-
-
-def _tell(text: str) -> None:
-    """One line on a terminal's stderr that the next one replaces."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{one_line(text, 76)}", end="", file=sys.stderr, flush=True)
+    show_progress(f"{function}: {what}" if function else what)
 
 
 def _print(found: Report, notes: Sequence[str]) -> None:

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.check import progress
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.launcher import accelerate_config
+from grpo_tui.cli.streams import show_progress
 from grpo_tui.config.plan import Device, Plan, PlanSettings, Surroundings, plan, read_shape
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.statistics import is_number
@@ -108,7 +108,7 @@ def smoke(parsed: Any, prepare: Prepare, real: Path) -> int:
         start = prepare(wish)
         return _trial(start.folder, replace(start.spec, smoke=True), start.config)
     finally:
-        progress("")
+        show_progress("")
         _end(RunFolder(place))
         if parsed.keep:
             print(f"the trial is kept in {one_line(str(place))}")
@@ -151,11 +151,11 @@ def _wait(folder: RunFolder, what: str) -> Status:
             continue  # it is still starting
         if status.state in ENDED and not is_live(folder.root):
             return status
-        progress(f"{what}: step {status.step} of {STEPS}, {status.phase or status.state}")
+        show_progress(f"{what}: step {status.step} of {STEPS}, {status.phase or status.state}")
 
 
 def _failed(folder: RunFolder, ended: Status, what: str) -> int:
-    progress("")
+    show_progress("")
     print(f"the trial failed: {what} ({ended.state})", file=sys.stderr)
     error = ended.error or {}
     cause = str(error.get("cause") or error.get("message") or "")

@@ -1,6 +1,6 @@
-"""Give a process the three standard streams, whatever it was started without.
+"""Give a process the three standard streams, whatever it was started without, and keep terminals safe.
 
-Knows descriptors only.
+All that a command prints on a terminal goes through `SafeTerminal`, so no command can forget it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,55 @@ import contextlib
 import os
 import sys
 import threading
-from typing import TextIO
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from grpo_tui.core.text import one_line, safe
 
 LAST_WORD_S = 1.0
+PROGRESS_CELLS = 76
+
+
+class SafeTerminal:
+    """A stream to a terminal that shows every control character instead of sending it.
+
+    Args:
+        stream: The stream; everything but writing is its own.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.raw = stream
+
+    def write(self, text: str) -> int:
+        """Write a text as `core.text.safe` shows it."""
+        self.raw.write(safe(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write each of some texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+
+def guard_terminals() -> None:
+    """Put a `SafeTerminal` before standard output and error where they are terminals.
+
+    A pipe or a file gets what is printed byte for byte. The screen writes to `sys.__stderr__`.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, SafeTerminal) and stream.isatty():
+            setattr(sys, name, SafeTerminal(stream))
+
+
+def show_progress(text: str) -> None:
+    """Say on a terminal's stderr what is done now, in a line that the next one replaces."""
+    if sys.stderr.isatty():
+        raw = sys.stderr.raw if isinstance(sys.stderr, SafeTerminal) else sys.stderr
+        print(f"\r\x1b[K{one_line(text, PROGRESS_CELLS)}", end="", file=raw, flush=True)
 
 
 def open_standard_streams() -> None:
@@ -44,7 +90,7 @@ def last_word(text: str) -> None:
     if not sys.stdout.isatty():
         print(text)
         return
-    data, number = f"{text}\n".encode(sys.stdout.encoding, errors="replace"), sys.stdout.fileno()
+    data, number = f"{safe(text)}\n".encode(sys.stdout.encoding, errors="replace"), sys.stdout.fileno()
 
     def write() -> None:
         with contextlib.suppress(OSError):

@@ -106,6 +106,9 @@ class HostileRun:
             started,
             r.Fact("config", config),
             r.Fact("reproduction", {text("fact"): text("fact")}),
+            r.Fact(
+                "before_after", {"rows": [{key: text(key) for key in ("prompt", "gold", "before", "after")}]}
+            ),
             *infos,
         ]
 
