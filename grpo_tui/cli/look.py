@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.logs import NAMES, copied, followed, list_logs, log_source, what_it_is
 from grpo_tui.cli.plain import has_screen
 from grpo_tui.cli.screen import default_roots, show
+from grpo_tui.cli.streams import show_progress
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import from_here, plural
-from grpo_tui.present.runs_filter import read_filter
+from grpo_tui.present.runs_filter import RunsFilter, read_filter
 from grpo_tui.present.runs_view import read_run, run_names
 from grpo_tui.store.catalog import find_runs
 from grpo_tui.store.connection import RunDatabaseError
@@ -27,6 +29,9 @@ from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import Status, read_status
 from grpo_tui.store.values import finite_json
 from grpo_tui.supervisor import adopt
+
+PROGRESS_S = 0.5
+"""How often `runs` says on a terminal how far it has come."""
 
 
 def attach(parsed: Any) -> int:
@@ -58,33 +63,53 @@ def runs(parsed: Any) -> int:
     if wanted.trouble:
         raise CommandError(f"--filter: {wanted.trouble}")
     paths = find_runs(roots)
-    names, now = run_names(paths), time.time()
-    rows = [read_run(path, names[path]) for path in paths]
-    for row, look in rows:
-        if look is None:
-            print(f"grpo-tui: {row.trouble}", file=sys.stderr)
-    found = [(row.path, look) for row, look in rows if look is not None and wanted.holds(row, now)]
+    as_json = bool(getattr(parsed, "json", False))
+    found = []
+    for path, look in _looks(paths, wanted):
+        found.append((path, look))
+        if not as_json:
+            _print_run(path, look)
     # What others logged has no state and no reward here; a filter, which asks for these, leaves it out.
     logs = [] if wanted.tests else list_logs(roots)
-    if getattr(parsed, "json", False):
+    if as_json:
         found += [(source.root, Status(state="logs", step=step)) for source, step in logs]
         print(
             json.dumps([finite_json({"path": str(path), **look.to_json()}) for path, look in found], indent=1)
         )
         return OK
-    if not found and rows:
-        print(f"none of {plural(len(rows), 'run')} is shown; without --filter all are")
+    if not found and paths:
+        print(f"none of {plural(len(paths), 'run')} is shown; without --filter all are")
     elif not found and not logs:
         print("no runs here yet; `grpo-tui demo` makes one, `grpo-tui train CONFIG` starts your own")
-    for path, look in found:
-        total = f"/{look.total_steps}" if look.total_steps else ""
-        reward = look.metrics.get("reward")
-        name = one_line(from_here(path))
-        print(f"{look.state:9} step {look.step}{total:6}  reward {_number(reward):>7}  {name}")
     for source, step in logs:
         name = one_line(from_here(source.root))
         print(f"{'logs':9} step {step}{'':6}  read-only, of {NAMES[source.kind]:>4}  {name}")
     return OK
+
+
+def _looks(paths: Sequence[Path], wanted: RunsFilter) -> Iterator[tuple[Path, Status]]:
+    """Look at each run in turn; one that cannot be read is a line on stderr. Says how far it has come."""
+    names, now, told_at, told = run_names(paths), time.time(), time.monotonic(), False
+    for number, path in enumerate(paths):
+        if time.monotonic() - told_at > PROGRESS_S:
+            told_at, told = time.monotonic(), True
+            show_progress(f"read {number} of {plural(len(paths), 'run')}")
+        row, look = read_run(path, names[path])
+        shown = look is None or wanted.holds(row, now)
+        if told and (shown or path == paths[-1]):
+            show_progress("")
+            told = False
+        if look is None:
+            where = "" if row.trouble.startswith(str(path)) else f"{one_line(from_here(path))}: "
+            print(f"grpo-tui: {where}{row.trouble}", file=sys.stderr)
+        elif shown:
+            yield path, look
+
+
+def _print_run(path: Path, look: Status) -> None:
+    total = f"/{look.total_steps}" if look.total_steps else ""
+    reward, name = look.metrics.get("reward"), one_line(from_here(path))
+    print(f"{look.state:9} step {look.step}{total:6}  reward {_number(reward):>7}  {name}")
 
 
 def status(parsed: Any) -> int:

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from grpo_tui.core.text import one_line
 from grpo_tui.store import spans
 from grpo_tui.store.schema import INDEXES, LATER_COLUMNS, SCHEMA_VERSION, TABLES
 
@@ -71,6 +72,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
             connection.executescript(f"BEGIN;{TABLES};PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
         else:
             _check_version(path, version)
+            _refuse_programs(path, connection)
             _add_columns(connection)
         connection.executescript(INDEXES)
         spans.prepare(connection)
@@ -103,6 +105,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
         connection.close()
         raise RunDatabaseError(f"{path}: the run has not written anything yet.")
     _check_version(path, version)
+    _refuse_programs(path, connection)
     return connection
 
 
@@ -144,7 +147,26 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
         uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
     )
     connection.row_factory = sqlite3.Row
+    connection.text_factory = _text
     return connection
+
+
+def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
+    """Refuse a file with views or triggers, which run when it is read or written: no record has any."""
+    try:
+        found = connection.execute(
+            "SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger') LIMIT 1"
+        ).fetchone()
+    except sqlite3.DatabaseError as error:
+        raise DamagedError(f"{path}: {error}.") from error
+    if found is not None:
+        connection.close()
+        raise DamagedError(f"{path}: not a record: it holds the {found[0]} {one_line(str(found[1]), 60)}.")
+
+
+def _text(data: bytes) -> str:
+    """Return a text of the file; bytes that are not UTF-8 become the replacement character."""
+    return data.decode("utf-8", "replace")
 
 
 def _check_version(path: Path, version: int) -> None:

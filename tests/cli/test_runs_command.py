@@ -1,0 +1,59 @@
+"""`grpo-tui runs` over many folders: it says how far it is, and a bad folder is one line."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.cli import look
+from grpo_tui.cli.main import main
+from grpo_tui.store.connection import RunDatabaseError, open_reader, open_writer
+from tests.cli.test_terminal_output import _printed
+from tests.ui.recorded_run import RecordedRun
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four runs, of which one holds a trigger, one wrong types, and one is no database."""
+    root = tmp_path_factory.mktemp("many")
+    run = RecordedRun(root / "sound")
+    run.advance(3)
+    run.end("finished")
+    run.close()
+    for name in ("trigger", "types", "junk"):
+        shutil.copytree(root / "sound", root / name)
+    for name, statement in (
+        ("trigger", "CREATE TRIGGER odd AFTER INSERT ON fact BEGIN DELETE FROM fact; END"),
+        ("types", "UPDATE attempt SET step = 'three', started_at = 'now'"),
+    ):
+        connection = sqlite3.connect(root / name / "run.db")
+        connection.execute(statement)
+        connection.commit()
+        connection.close()
+    (root / "junk" / "run.db").write_bytes(b"junk" * 5000)
+    return root
+
+
+def test_a_bad_folder_is_one_line(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", str(roots)]) == 0
+    seen = capsys.readouterr()
+    assert "/sound" in seen.out
+    for name, count in (("trigger", 1), ("types", 1), ("junk", 1)):
+        lines = [line for line in (seen.err + seen.out).splitlines() if f"/{name}" in line]
+        assert len(lines) == count, lines
+    assert "not a record: it holds the trigger odd" in seen.err
+
+
+def test_how_far_it_is_is_said_on_a_terminal_alone(roots: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "PROGRESS_S", -1.0)
+    assert b"read 3 of 4 runs" in _printed("runs", roots)[1]
+    assert b"read " not in _printed("runs", roots, terminal=False)[1]
+
+
+def test_no_writer_opens_a_file_with_a_trigger(roots: Path) -> None:
+    for opened in (open_writer, open_reader):
+        with pytest.raises(RunDatabaseError, match="it holds the trigger odd"):
+            opened(roots / "trigger" / "run.db")
