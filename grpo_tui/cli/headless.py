@@ -17,7 +17,8 @@ from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
 from grpo_tui.cli.streams import drop_output
-from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.core.text import cells_of, filled, one_line, shorten
+from grpo_tui.present.before_after import read_before_after
 from grpo_tui.present.formatting import LARGE, compact
 from grpo_tui.present.health_line import way_on
 from grpo_tui.store.connection import RunDatabaseError
@@ -177,11 +178,11 @@ def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int,
             f"first mean reward {first:.3f} (step {rewards[0][0]})   last mean reward {last:.3f} "
             f"(mean of the last {min(10, len(rewards))} steps)   gain {last - first:+.3f}"
         )
-    answers = reader.fact("before_after")
-    for answer in (answers or {}).get("rows", []):
-        asked = one_line(prompt_text(answer["prompt"]), 24)
-        print(f"  {asked:24} gold {answer['gold']}   before {one_line(answer['before'], 60)}")
-        print(f"  {'':24} {'':>{5 + len(str(answer['gold']))}}   after  {one_line(answer['after'], 60)}")
+    answers = read_before_after(reader.fact("before_after"))
+    for pair in answers.pairs if answers else ():
+        asked = f"  {filled(shorten(pair.prompt, 24), 24)} gold {pair.gold}   "
+        print(f"{asked}before {shorten(pair.before, 60)}")
+        print(f"{filled('', cells_of(asked))}after  {shorten(pair.after, 60)}")
     look = read_status(root, reader)
     print(f"{state} at step {look.step}; {one_line(str(root))}")
     if look.error:

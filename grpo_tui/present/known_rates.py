@@ -9,6 +9,7 @@ import socket
 import statistics
 import time
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -20,7 +21,6 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 from grpo_tui.store.catalog import find_runs, last_written_at
-from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
@@ -125,20 +125,12 @@ def trial_rates(trials: Iterable[TrialFigures], model: str) -> tuple[Rate, ...]:
 def _rate(folder: RunFolder, model: str) -> Rate | None:
     try:
         config = RunConfig.from_json(read_spec(folder.spec).config)
-    except (OSError, ValueError):
+        if config.model != model:
+            return None
+        with closing(RunReader(folder.database)) as reader:
+            return _read(reader, folder, config)
+    except Exception:  # whatever is wrong with another run, this one starts without its rate
         return None
-    if config.model != model:
-        return None
-    try:
-        reader = RunReader(folder.database)
-    except RunDatabaseError:
-        return None
-    try:
-        return _read(reader, folder, config)
-    except RunDatabaseError:
-        return None
-    finally:
-        reader.close()
 
 
 def _read(reader: RunReader, folder: RunFolder, config: RunConfig) -> Rate | None:

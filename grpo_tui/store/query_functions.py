@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from grpo_tui.core.text import whole_text
-from grpo_tui.store.query_values import as_text, compare, holds, parsed, part
-from grpo_tui.store.values import to_column, to_json
+from grpo_tui.store.query_values import as_text, compare, holds, part
+from grpo_tui.store.values import prompt_from, to_column, to_json
 
 
 def register(
@@ -37,7 +37,7 @@ def register(
 @functools.lru_cache(maxsize=4)
 def prompt_words(text: str) -> str:
     """The words of a prompt as the database keeps it: the string, or the content of its messages."""
-    return whole_text(parsed(text) or "")
+    return whole_text(prompt_from(text))
 
 
 def _part(text: str | None, key: str) -> Any:

@@ -6,12 +6,14 @@ Knows values; knows neither tables nor the language. None and NaN compare as fal
 from __future__ import annotations
 
 import functools
-import json
 import math
 import operator
 import re
 from collections.abc import Callable
+from json import dumps
 from typing import Any
+
+from grpo_tui.store.values import from_json
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
@@ -23,7 +25,7 @@ def as_text(value: Any) -> str:
     """A JSON value as a query compares it with a text: itself, or as JSON spells it."""
     if isinstance(value, str):
         return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def as_number(value: Any) -> float | None:
@@ -60,7 +62,7 @@ def _any_case(wanted: str) -> re.Pattern[str]:
 @functools.lru_cache(maxsize=4)
 def parsed(text: str | None) -> Any:
     """The value of a JSON column; that of a group is asked for once per completion."""
-    return None if text is None else json.loads(text)
+    return from_json(text)
 
 
 def part(text: str | None, key: str) -> Any:

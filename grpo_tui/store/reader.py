@@ -7,6 +7,7 @@ what was recorded, not how it will be shown.
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,14 +22,25 @@ from grpo_tui.core.records import (
 )
 from grpo_tui.core.statistics import Signal, mean, signal_of, std
 from grpo_tui.store.group_stats import StepStat
+from grpo_tui.store.schema import JSON_COLUMNS
 from grpo_tui.store.series import Point, SeriesStart
 from grpo_tui.store.stretches import SeriesBucket
-from grpo_tui.store.values import from_column, from_json
+from grpo_tui.store.values import from_column, from_json, messages_from, object_from, prompt_from
 from grpo_tui.store.visits import Visit, VisitQueries
 
 __all__ = [
     "Attempt", "Point", "RunReader", "SeriesBucket", "SeriesStart", "StepStat", "StoredGroup", "Visit",
 ]  # fmt: skip
+
+
+_NOTHING = object()
+_JSON_VALUES = " UNION ALL ".join(
+    f"SELECT * FROM (SELECT '{table}{' ' if table == 'fact' else f'.{column}'}' || {name} AS place,"
+    f" {column} AS value, '{' '.join(kinds)}' AS kinds FROM {table} ORDER BY rowid DESC LIMIT ?)"
+    for table, column, kinds in JSON_COLUMNS
+    for name in ("key" if table == "fact" else "''",)
+)
+"""The newest values of every JSON column, with the place and the kinds that it may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +100,31 @@ class RunReader(VisitQueries):
     def attempts(self) -> list[Attempt]:
         """Every start of the run, oldest first."""
         rows = self._all("SELECT * FROM attempt ORDER BY attempt")
-        return [Attempt(**{**dict(row), "error": from_json(row["error"])}) for row in rows]
+        return [Attempt(**{**dict(row), "error": from_json(row["error"], dict)}) for row in rows]
 
     def fact(self, key: str) -> Any:
         """A named value such as `config` or `reproduction`, None when it was not recorded."""
         row = self._one("SELECT value FROM fact WHERE key = ?", key)
         return None if row is None else from_json(row["value"])
+
+    def unreadable(self, newest: int = 64) -> dict[str, int]:
+        """Count the values that do not read back, by place such as `fact reproduction` or `setting.new`.
+
+        Args:
+            newest: Rows of each table that are looked at.
+        """
+        rows = self._all(
+            "SELECT place, value, kind FROM (SELECT *, CASE WHEN json_valid(value) THEN json_type(value) END"
+            f" AS kind FROM ({_JSON_VALUES})) WHERE value IS NOT NULL"
+            " AND (kind IS NULL OR (kinds <> '' AND instr(kinds || 'null', kind) = 0))",
+            *[newest] * len(JSON_COLUMNS),
+        )
+        # SQLite takes NaN and infinities for no JSON, Python writes and reads them.
+        return Counter(
+            place
+            for place, value, kind in rows
+            if kind is not None or from_json(value, otherwise=_NOTHING) is _NOTHING
+        )
 
     def reward_functions(self) -> list[RewardFunctionInfo]:
         """The reward functions of the newest attempt, in TRL's order."""
@@ -339,9 +370,9 @@ def _group(row: sqlite3.Row, completions: Sequence[Completion]) -> StoredGroup:
         step=row["step"],
         last_step=row["last_step"],
         at=row["at"],
-        prompt=from_json(row["prompt"]),
+        prompt=prompt_from(row["prompt"]),
         prompt_key=row["prompt_key"],
-        columns=from_json(row["columns"]),
+        columns=object_from(row["columns"]),
         mean=row["mean"],
         std=row["std"],
         completions=tuple(completions),
@@ -357,15 +388,15 @@ def _completion(row: sqlite3.Row, rewards: Sequence[Any], *, masked: bool) -> Co
         advantage=from_column(row["advantage"]),
         tokens=row["tokens"],
         truncated=bool(row["truncated"]),
-        extra=from_json(row["extra"]) or {},
-        messages=from_json(row["messages"]),
+        extra=object_from(row["extra"]),
+        messages=messages_from(row["messages"]),
         masked=masked,
     )
 
 
 def _command(row: sqlite3.Row) -> tuple[Command, Outcome | None]:
-    command = Command(row["id"], row["kind"], from_json(row["args"]), row["at"], row["by"])
+    command = Command(row["id"], row["kind"], object_from(row["args"]), row["at"], row["by"])
     if row["applied"] is None:
         return command, None
-    result = from_json(row["result"]) or {}
+    result = object_from(row["result"])
     return command, Outcome(bool(row["applied"]), row["step"], row["reason"], result, row["decided_at"])

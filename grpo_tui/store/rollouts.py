@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.values import from_column, from_json
+from grpo_tui.store.values import from_column, messages_from, object_from, prompt_from
 
 IMPORTED = "imported"
 """Fact: this is a copy of somebody else's logs; from where, what they do not say (`absent`), and notes."""
@@ -192,15 +192,15 @@ def _rollout(
         group_mean=row["mean"],
         group_std=row["std"],
         index=row["place"],
-        prompt=from_json(row["prompt"]),
+        prompt=prompt_from(row["prompt"]),
         prompt_key=row["prompt_key"],
         completion=row["text"],
-        messages=from_json(row["messages"]),
+        messages=messages_from(row["messages"]),
         rewards=dict(zip(labels, rewards, strict=True)),
         reward=from_column(row["total"]),
         advantage=from_column(row["advantage"]),
         tokens=None if "tokens" in absent else row["tokens"],
         truncated=None if "truncated" in absent else bool(row["truncated"]),
-        columns=from_json(row["columns"]) or {},
-        extra=from_json(row["extra"]) or {},
+        columns=object_from(row["columns"]),
+        extra=object_from(row["extra"]),
     )

@@ -90,3 +90,17 @@ LATER_COLUMNS = (
     ("completion", "masked", "INTEGER"),
 )
 """Columns that a file may lack: a writer adds them, a reader takes them as NULL."""
+
+JSON_COLUMNS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("fact", "value", ()),
+    ("attempt", "error", ("object",)),
+    ("generation_group", "prompt", ("text", "array")),
+    ("generation_group", "columns", ("object",)),
+    ("completion", "messages", ("array",)),
+    ("completion", "extra", ("object",)),
+    ("command", "args", ("object",)),
+    ("command", "result", ("object",)),
+    ("setting", "old", ()),
+    ("setting", "new", ()),
+)
+"""Columns that hold JSON, with the kinds of value as `json_type` names them; any kind when empty."""

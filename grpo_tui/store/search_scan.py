@@ -67,7 +67,7 @@ class DirectScan:
         """As `Scan.rows`; `patterns` must be empty."""
         try:
             return self._db.execute(sql, values).fetchall(), 0
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             if "interrupted" in str(error):
                 raise ScanStopped from error
             raise ScanFailed(f"run.db cannot be searched: {error}") from error

@@ -7,7 +7,7 @@ no training code and no screen.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,12 @@ STALL_UNKNOWN_S = 300.0
 """The least patience with a phase of which nothing is known yet."""
 MASKED = "loss.masked"
 """Alert: the loss leaves out every completion of the newest step."""
+REPLACED = "replaced"
+"""Fact: functions of the standard library that user code replaced, with the attempt and by whom."""
+NEWEST_CHECKED = 16
+"""Rows of each table whose values are checked at each look."""
+MOST_NAMED = 4
+MOST_REPLACED = 12
 START_TIME_EARLY_S = 1.0
 """How much too early the start time of a process can be: the system tells its own boot in whole seconds."""
 
@@ -217,7 +223,7 @@ def _from_database(
         dropped=sum(reader.dropped().values()) + (sum(rank.lost.values()) if rank and _open(attempt) else 0),
         checkpoints=_checkpoints(folder, reader),
         error=_error(attempt, state, folder),
-        alerts=(*_alerts(shown_rank, step), *masked),
+        alerts=(*_alerts(shown_rank, step), *_record_alerts(reader, attempt, step), *masked),
         progress_at=rank.progress_at if rank and rank.progress_at else None,
         started_at=attempt.started_at if attempt else None,
         supervised=supervisor_alive or state in ENDED,
@@ -311,6 +317,29 @@ def _signals(reader: RunReader) -> tuple[tuple[Mapping[str, Any], ...], dict[str
         "keeps them out of the loss, so nothing is learned. Raise max_completion_length"
     )
     return (_alert(MASKED, text, "start again with a larger max_completion_length", step),), flat
+
+
+def _record_alerts(reader: RunReader, attempt: Attempt | None, step: int) -> Iterator[Mapping[str, Any]]:
+    """Yield what makes the record doubtful: values that do not read back, replaced functions."""
+    places = reader.unreadable(NEWEST_CHECKED)
+    if places:
+        named = [place if count == 1 else f"{place} ({count} times)" for place, count in places.items()]
+        more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        message = f"run.db holds values that cannot be read: {', '.join(named[:MOST_NAMED])}{more}"
+        remedy = "check that no reward replaces functions of the standard library"
+        yield _alert("store.unreadable", message, remedy, step)
+    fact = reader.fact(REPLACED)
+    if isinstance(fact, dict) and attempt is not None and fact.get("attempt") == attempt.attempt:
+        by = fact.get("by")
+        whose: dict[str, list[str]] = {}
+        for what, who in by.items() if isinstance(by, dict) else ():
+            whose.setdefault(str(who), []).append(what)
+        for who, names in list(whose.items())[:MOST_NAMED]:
+            message = (
+                f"{who} replaced {', '.join(names[:MOST_REPLACED])} in the training process. grpo-tui keeps"
+                " the originals for its record. TRL and other libraries call the replacements"
+            )
+            yield _alert("reward.replaces", message, "restore each function before the reward returns", step)
 
 
 def _alert(name: str, text: str, remedy: str, step: int) -> Mapping[str, Any]:

@@ -67,7 +67,7 @@ def read_trials(folder: Path | None = None) -> tuple[TrialFigures, ...]:
     try:
         body = json.loads(((folder or cache_folder()) / FILE).read_text(encoding="utf-8"))
         found = [_read(entry) for entry in body.values()]
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return ()
     return tuple(sorted((trial for trial in found if trial is not None), key=lambda trial: trial.at))
 

@@ -5,8 +5,8 @@ Knows encodings only.
 
 from __future__ import annotations
 
-import json
 import math
+from json import dumps, loads
 from typing import Any
 
 _LARGEST = 1 << 63
@@ -47,16 +47,48 @@ def clean(text: str) -> str:
 def to_json(value: Any) -> str:
     """JSON text of any value at all; what JSON cannot say is kept as its `repr`."""
     try:
-        text = json.dumps(value, ensure_ascii=False, default=_fallback, separators=(",", ":"))
+        text = dumps(value, ensure_ascii=False, default=_fallback, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
         # Keys that are no text, a value that holds itself, a `tolist` that fails.
-        text = json.dumps(_shown(value), ensure_ascii=False)
+        text = dumps(_shown(value), ensure_ascii=False)
     return clean(text)
 
 
-def from_json(text: str | None) -> Any:
-    """The value behind a JSON column, None for NULL."""
-    return None if text is None else json.loads(text)
+UNREADABLE = "(unreadable)"
+"""What is shown in place of a prompt that cannot be read."""
+
+
+def from_json(text: Any, kind: type | tuple[type, ...] = object, otherwise: Any = None) -> Any:
+    """Return the value of a JSON column; `otherwise` for NULL and for what cannot be read or is no `kind`.
+
+    `RunReader.unreadable` names the values that cannot be read.
+    """
+    try:
+        value = None if text is None else loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return otherwise
+    return value if value is not None and isinstance(value, kind) else otherwise
+
+
+def object_from(text: Any) -> dict[str, Any]:
+    """Return the object of a JSON column, empty when there is none that can be read."""
+    return from_json(text, dict, {})
+
+
+def prompt_from(text: Any) -> Any:
+    """Return a prompt: a string or a list of messages; `UNREADABLE` when it is neither."""
+    value = from_json(text, (str, list), UNREADABLE)
+    return value if isinstance(value, str) or _are_messages(value) else UNREADABLE
+
+
+def messages_from(text: Any) -> list[dict[str, Any]] | None:
+    """Return the messages of a completion, None when there are none that can be read."""
+    value = from_json(text, list)
+    return value if _are_messages(value) else None
+
+
+def _are_messages(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(message, dict) for message in value)
 
 
 def _fallback(value: Any) -> Any:

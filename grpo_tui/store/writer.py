@@ -120,7 +120,7 @@ class Writer:
     def log_position(self) -> int:
         """Up to which byte `train.log` was taken in."""
         row = self._db.execute("SELECT value FROM fact WHERE key = ?", (LOG_POSITION,)).fetchone()
-        return 0 if row is None else int(from_json(row[0]))
+        return 0 if row is None else from_json(row[0], int, 0)
 
     def close(self) -> None:
         """Fold the write-ahead log into `run.db`, so that copying that one file copies the run."""

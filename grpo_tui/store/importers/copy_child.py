@@ -171,7 +171,7 @@ class Copy:
 
     def _read_known(self) -> dict[str, Any]:
         row = self._db.execute("SELECT value FROM fact WHERE key = ?", (IMPORTED,)).fetchone()
-        known = None if row is None else from_json(row[0])
+        known = None if row is None else from_json(row[0], dict)
         if isinstance(known, dict) and known.get("version") == VERSION:
             return known
         self._delete("")
