@@ -79,6 +79,8 @@ class RewardDesk:
         """The completion that made it fail, in words, when it was one."""
         self.aborts_in_a_row = 0
         self.on_second_abort: Callable[[], None] = lambda: None
+        self.after_call: Callable[[str], None] = lambda name: None
+        """Told the name of a reward function when a call of it has ended."""
 
     # -- installing ------------------------------------------------------------------------------
 
@@ -190,6 +192,7 @@ class RewardDesk:
             raise
         finally:
             self._end(index, call_id, started_at, start, outcome, error)
+            self.after_call(name)
         self._keep(index, result, outcome)
         return result
 
@@ -244,6 +247,7 @@ class RewardDesk:
             finally:
                 self._tasks.pop(call_id, None)
                 self._end(index, call_id, started_at, start, outcome, error)
+                self.after_call(name)
             self._keep(index, result, outcome)
             return result
 

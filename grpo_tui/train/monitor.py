@@ -90,6 +90,7 @@ _JOINED: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
 
 def _recorded(trainer: Any, folder: RunFolder, checkpoint: Path | None, train: Callable[[], Any]) -> Any:
     """Train within a session of its own; what `train` returns or raises comes out of here."""
+    from grpo_tui.train import own
     from grpo_tui.train.reproduction import reproduction_record
     from grpo_tui.train.resume import reapply_settings
     from grpo_tui.train.session import Session, checkpoint_step
@@ -103,6 +104,7 @@ def _recorded(trainer: Any, folder: RunFolder, checkpoint: Path | None, train: C
         step = None if checkpoint is None else checkpoint_step(checkpoint)
         session = Session(folder, resumed_from=step)
         session.join(trainer, _sources(trainer, session.attempt))
+        own.keep()
         session.fact("config", {"model": trainer.model.config._name_or_path, "grpo": trainer.args.to_dict()})
         session.fact("reproduction", reproduction_record(trainer, Path.cwd()))
         if isinstance(session.recorder, Recorder) and lock is not None:

@@ -30,7 +30,9 @@ from grpo_tui.store.rank_errors import (
 )
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spool import SpoolRecorder
+from grpo_tui.store.status import REPLACED
 from grpo_tui.supervisor.verdict import doing_of
+from grpo_tui.train import own
 from grpo_tui.train.failure import describe, of_ours
 from grpo_tui.train.gpu import gpu_of
 from grpo_tui.train.phases import BROKE_IN, PhaseClock
@@ -67,6 +69,22 @@ class Session:
         self.memory_advice: Callable[[str, str], str] = lambda message, phase: ""
         """Says what to change when a GPU has too little memory, from an exception's message and the phase."""
         self._callbacks: list[Any] = []
+        self._replaced: dict[str, str] = {}
+
+    def report_replaced(self, by: str) -> None:
+        """Record which functions of the standard library were replaced since the last call.
+
+        Args:
+            by: What ran meanwhile, such as `reward correct`.
+        """
+        new = {what: place for what, place in own.replaced().items() if what not in self._replaced}
+        if not new:
+            return
+        own.keep()  # more of our modules may have been imported since
+        self._replaced |= dict.fromkeys(new, by)
+        named = ", ".join(f"{what} ({place})" if place else what for what, place in new.items())
+        print(f"grpo-tui: warning: {by} replaced {named}", flush=True)
+        self.fact(REPLACED, {"attempt": self.attempt, "by": self._replaced})
 
     def join(self, trainer: Any, sources: Sequence[RewardFunctionInfo] | None = None) -> None:
         """Hook a built trainer.
@@ -107,6 +125,7 @@ class Session:
         self.desk.on_second_abort = lambda: self.controller.pause_for(
             "two reward calls in a row were aborted"
         )
+        self.desk.after_call = lambda name: self.report_replaced(f"reward {name}")
         self._describe_rewards(trainer, sources)
         self.desk.install(trainer)
         self.capture.install()

@@ -22,6 +22,7 @@ from grpo_tui.store.live import RankFile
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spec import RESTORED, RunSpec, read_spec, settle_earlier
+from grpo_tui.train import own
 from grpo_tui.train.gpu import choose_gpu, free_memory_by_gpu
 from grpo_tui.train.out_of_memory import MemoryAdvice
 from grpo_tui.train.output import Unbreakable
@@ -58,6 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"grpo-tui: {note}", flush=True)
     try:
         _leave_on_signals(session)
+        own.keep()
         state = _train(session, spec, folder)
     except StoppedEarly:
         print("grpo-tui: stopped before training began; there was nothing to save", flush=True)
@@ -128,6 +130,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     memory = PeakMemory()
     trainer = build_trainer(config, rewards, prompts, folder.root)
     session.join(trainer, reward_sources(rewards, session.attempt))
+    _keep_what_is_ours(session)
     _ask_while_training(session, config, prompts)
     record = reproduction_record(trainer, Path(config.cwd or "."))
     session.fact("reproduction", {**record, "forced": list(spec.forced)})
@@ -164,6 +167,12 @@ def _ask_while_training(session: Session, config: RunConfig, prompts: Prompts) -
         session.ask_while_training(
             list(prompts.probes), every=probes.every, count=probes.count, temperature=probes.temperature
         )
+
+
+def _keep_what_is_ours(session: Session) -> None:
+    """Keep the standard library for what was imported since, and report what the user's files replaced."""
+    own.keep()
+    session.report_replaced("a file of the config")
 
 
 def _check_rewards(rewards: Sequence[Any], columns: Sequence[str] | None) -> None:
@@ -245,7 +254,7 @@ def _first_answers(folder: RunFolder, session: Session, trainer: Any, questions:
             known = reader.fact(ANSWERS_BEFORE)
         finally:
             reader.close()
-        if known is not None and len(known) == len(questions):
+        if isinstance(known, list) and len(known) == len(questions):
             return list(known)
     before = _answers(trainer, questions)
     session.fact(ANSWERS_BEFORE, before)
