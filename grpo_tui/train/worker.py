@@ -135,7 +135,6 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     record = reproduction_record(trainer, Path(config.cwd or "."))
     session.fact("reproduction", {**record, "forced": list(spec.forced)})
     _stop_on_signals(session)
-
     checkpoint = Path(spec.resume) if spec.resume else None
     if checkpoint is not None:
         _prepare_resume(session, trainer, checkpoint, spec.overridden)
