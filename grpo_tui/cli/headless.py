@@ -112,9 +112,10 @@ def _follow(root: Path, after_row: int) -> int:
                 rewards.append((step, float(reward)))
         if state in ENDED:
             break
-        said, before = _standstill(root, look), said
-        if said and said != before:
-            print(said, flush=True)
+        now = _standstill(root, look)
+        said, before = now.replace(f" at step {look.step}", "", 1), said
+        if now and said != before:  # the same reason is not said at every step
+            print(now, flush=True)
         time.sleep(POLL_S)
     _summary(root, reader, state, rewards)
     return EXIT[state]

@@ -17,7 +17,7 @@ from tests.processes.test_configs import BASE
 pytestmark = pytest.mark.slow
 
 REWARDS = """
-import builtins, json, math, multiprocessing, os, sqlite3, threading, time
+import builtins, json, math, multiprocessing, os, sqlite3, time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
@@ -42,17 +42,20 @@ def pooled(completions, **kwargs):
     assert scores[0] == scores[1]
     return scores[0] + [1.0] * (len(completions) - 2)
 
-def refused(*args, **kwargs):
-    raise RuntimeError("replaced")
+def refusing(real):
+    def call(*args, **kwargs):
+        if any(word in str(args[:2]) for word in ("run.db", "run.json", "rank-", "heartbeat", "commands")):
+            raise RuntimeError("replaced")
+        return real(*args, **kwargs)
+    return call
 
 def hostile(completions, **kwargs):
     json.dumps = lambda *args, **kwargs: "rubbish"
     json.loads = lambda *args, **kwargs: {}
     time.time = lambda: 0.0
-    os.replace = os.rename = refused
+    os.replace, os.rename, os.open = refusing(os.replace), refusing(os.rename), refusing(os.open)
     math.isnan = math.isfinite = lambda value: False
-    sqlite3.connect = threading.Event = refused
-    builtins.open = refused
+    sqlite3.connect, builtins.open = refusing(sqlite3.connect), refusing(builtins.open)
     return [float(len(text)) for text in completions]
 
 if __name__ == "__main__":
