@@ -14,10 +14,10 @@ from grpo_tui.cli.plain import print_lines, terminal_width
 from grpo_tui.cli.score import told
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config import ConfigError, RunConfig, load_config
+from grpo_tui.core.exchange import plain
 from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.checker import Checked, Checker, CheckerError
-from grpo_tui.preflight.exchange import plain
 from grpo_tui.preflight.facts import RowView
 from grpo_tui.preflight.gold_rewards import GoldReward, gold_rewards
 from grpo_tui.present.data_view import Block, finding_row, row_blocks, statistics_blocks, summary

@@ -33,10 +33,10 @@ from typing import Any
 
 from grpo_tui.config.batch import LineOf
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.data_findings import data_findings
-from grpo_tui.preflight.exchange import rebuilt
 from grpo_tui.preflight.facts import DataFacts, Facts, ModelFacts, RowView, TokenizerFacts
 from grpo_tui.preflight.judging import Judged
 from grpo_tui.preflight.model_findings import model_findings, tokenizer_findings

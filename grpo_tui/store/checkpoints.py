@@ -6,12 +6,14 @@ Knows the files transformers writes into a checkpoint; knows nothing of torch.
 from __future__ import annotations
 
 import json
+import os
+import stat
 import struct
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpo_tui.store.json_file import read_object
+from grpo_tui.store.json_file import open_regular, read_object
 from grpo_tui.store.layout import RunFolder
 
 MARKER = "grpo_tui.json"
@@ -19,6 +21,8 @@ MARKER = "grpo_tui.json"
 WEIGHTS_INDEX = "model.safetensors.index.json"
 STATE_FILE = "grpo_tui_state_{rank}.pt"
 """What TRL's own files lack for an exact resume, of each rank."""
+HEADER_BYTES = 100_000_000
+"""The longest header that safetensors itself reads."""
 PICKLED = frozenset({".pt", ".pth", ".bin"})
 """Endings of what torch saves."""
 
@@ -37,21 +41,22 @@ class Verdict:
 def judge(path: Path) -> Verdict:
     """Look at one checkpoint folder."""
     step = int(path.name.split("-")[-1])
-    if read_object(path / "trainer_state.json") is None:
+    if read_object(path / "trainer_state.json", below=path.parent) is None:
         return Verdict(path, step, False, "trainer_state.json is missing or cut off, so the save never ended")
-    files = (read_object(path / MARKER) or {}).get("files")
+    files = (read_object(path / MARKER, below=path.parent) or {}).get("files")
     if isinstance(files, dict):
         for name, size in files.items():
-            file = path / name
-            if not file.exists():
+            found = _size(path / Path(name).name)  # of this folder, whatever the marker says
+            if found is None:
                 return Verdict(path, step, False, f"{name} is missing")
-            if file.stat().st_size != size:
-                return Verdict(path, step, False, f"{name} holds {file.stat().st_size:,} of {size:,} bytes")
+            if found != size:
+                shown = f"{size:,}" if isinstance(size, int) else size
+                return Verdict(path, step, False, f"{name} holds {found:,} of {shown} bytes")
         return Verdict(path, step, True)
-    index = read_object(path / WEIGHTS_INDEX)
+    index = read_object(path / WEIGHTS_INDEX, below=path.parent)
     named = index.get("weight_map") if index is not None else None
     for name in sorted({str(file) for file in named.values()}) if isinstance(named, dict) else ():
-        if not (path / name).exists():
+        if _size(path / Path(name).name) is None:
             return Verdict(path, step, False, f"{name} is missing")
     weights = [*path.glob("*.safetensors"), *path.glob("pytorch_model*.bin")]
     if not weights:
@@ -87,12 +92,21 @@ def newest_usable(folder: RunFolder, before: int | None = None) -> tuple[Verdict
     return None, passed
 
 
+def _size(path: Path) -> int | None:
+    """Size of a file, None when there is none; a link is none of this folder."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
 def _whole_archive(path: Path) -> bool:
     """False for a file of torch, which is a zip archive, whose end is missing."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             begins = file.read(2)
-        return bool(begins) and (begins != b"PK" or zipfile.is_zipfile(path))
+            return bool(begins) and (begins != b"PK" or zipfile.is_zipfile(file))
     except OSError:
         return False
 
@@ -100,10 +114,11 @@ def _whole_archive(path: Path) -> bool:
 def whole_safetensors(path: Path) -> bool:
     """True when the file is as long as its own header says (format: 8-byte header length, JSON, data)."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             (length,) = struct.unpack("<Q", file.read(8))
-            header = json.loads(file.read(length))
+            header = json.loads(file.read(length) if length <= HEADER_BYTES else b"")
+            size = os.fstat(file.fileno()).st_size
         end = max((t["data_offsets"][1] for name, t in header.items() if name != "__metadata__"), default=0)
-        return path.stat().st_size >= 8 + length + end
-    except (OSError, ValueError, struct.error, KeyError, TypeError):
+        return bool(size >= 8 + length + end)
+    except (OSError, ValueError, struct.error, LookupError, TypeError, AttributeError, RecursionError):
         return False

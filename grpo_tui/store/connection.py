@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
 
 from grpo_tui.core.text import one_line
 from grpo_tui.store import spans
+from grpo_tui.store.json_file import not_regular
 from grpo_tui.store.schema import INDEXES, LATER_COLUMNS, SCHEMA_VERSION, TABLES
 
 NETWORK_FILESYSTEMS = frozenset(
@@ -58,6 +60,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
         RunDatabaseError: The file was written by a newer version, or is no database.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    _refuse_links(path)
     connection = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
     )
@@ -97,6 +100,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
     """
     if not path.exists():
         raise RunDatabaseError(f"{path.parent}: no run.db here. `grpo-tui runs` lists the runs it can find.")
+    _refuse_links(path)
     try:
         connection, version = _opened(path)
     except sqlite3.DatabaseError as error:
@@ -107,6 +111,17 @@ def open_reader(path: Path) -> sqlite3.Connection:
     _check_version(path, version)
     _refuse_programs(path, connection)
     return connection
+
+
+def _refuse_links(path: Path) -> None:
+    """Refuse what SQLite would wait for, or follow out of the folder: links, pipes, devices, folders."""
+    for name in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm", "-journal"))):
+        try:
+            regular = stat.S_ISREG(name.lstat().st_mode)
+        except OSError:
+            continue
+        if not regular:
+            raise DamagedError(f"{name}: {not_regular(name).strerror}.")
 
 
 def _opened(path: Path) -> tuple[sqlite3.Connection, int]:
@@ -129,7 +144,16 @@ def _opened(path: Path) -> tuple[sqlite3.Connection, int]:
 def _looked_at(connection: sqlite3.Connection) -> tuple[sqlite3.Connection, int]:
     """The connection, once it has proved that it can read."""
     try:
-        return connection, connection.execute("PRAGMA user_version").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        connection.execute("PRAGMA trusted_schema=OFF")
+        odd = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')"
+        ).fetchone()
+        if odd is not None:  # a view runs whatever its author wrote, for as long as that takes
+            raise sqlite3.DatabaseError(
+                f"it holds the view or trigger {odd[0]!r}, which grpo-tui never makes"
+            )
+        return connection, version
     except sqlite3.DatabaseError:
         connection.close()
         raise

@@ -113,8 +113,8 @@ def read_hardware(path: Path) -> Hardware | None:
     """The last sample with its age, None when there is none or the file is none of ours."""
     try:
         stat = path.stat()
-        body = read_object(path)
-        if body is None or stat.st_size > NEWEST_BYTES:
+        body = read_object(path, largest=NEWEST_BYTES)
+        if body is None:
             return None
         gpus = tuple(_gpu(gpu) for gpu in body.get("gpus") or ())
         # The file's own time, as for the heartbeat: the clock of another host may be off.
@@ -123,7 +123,7 @@ def read_hardware(path: Path) -> Hardware | None:
         for key in ("cores_percent", "load"):
             plain[key] = tuple(float(value) for value in plain.get(key) or () if is_number(value))
         return _known(Hardware, plain, gpus=gpus, age_s=round(age_s, 3))
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError):
         return None
 
 

@@ -84,13 +84,15 @@ class RunFolder:
 
     def ranks(self) -> list[int]:
         """Ranks that have said something, in order."""
-        return sorted(int(p.stem.split("-")[1]) for p in self.root.glob("rank-*.json"))
+        named = (p.stem.removeprefix("rank-") for p in self.root.glob("rank-*.json"))
+        return sorted(int(number) for number in named if number.isdecimal())
 
     def exists(self) -> bool:
         """True when the folder holds a run."""
         return self.database.exists() or self.spec.exists()
 
     def checkpoints(self) -> list[Path]:
-        """Checkpoint folders by step, oldest first."""
-        found = [p for p in self.root.glob("checkpoint-*") if p.is_dir() and p.name.split("-")[-1].isdigit()]
+        """Checkpoint folders by step, oldest first; a link to a folder is not one."""
+        named = [p for p in self.root.glob("checkpoint-*") if p.name.split("-")[-1].isdecimal()]
+        found = [p for p in named if p.is_dir() and not p.is_symlink()]
         return sorted(found, key=lambda path: int(path.name.split("-")[-1]))

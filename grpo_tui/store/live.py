@@ -7,6 +7,7 @@ writes them is stuck, so they are not in `run.db`. Knows processes, not training
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import threading
@@ -18,10 +19,15 @@ from typing import Any
 
 import psutil
 
-from grpo_tui.store.json_file import read_object, write_json
+from grpo_tui.core.exchange import rebuilt
+from grpo_tui.store.json_file import read_object, read_regular, write_json
 
 RANK_FILE_BYTES = 4096
 """Fixed size of a rank file: one `pwrite` replaces the whole of it."""
+LARGEST_BYTES = 1 << 16
+"""A rank file or heartbeat beyond it is none of ours."""
+START_TOLERANCE_S = 1.0
+"""The system tells its own boot, from which start times are counted, in whole seconds."""
 TEXT_LIMIT = 200
 """Characters kept of a text in it; fewer when all its texts together would not fit."""
 
@@ -30,7 +36,7 @@ class RankFile:
     """Written by one rank: its phase, the step, and the reward call under way."""
 
     def __init__(self, path: Path, pid: int) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
         self._state: dict[str, Any] = {"pid": pid, "started": process_started(pid)}
         # Re-entrant: training thread, recorder and a signal handler all write here.
         self._lock = threading.RLock()
@@ -111,14 +117,23 @@ def read_rank(path: Path) -> RankState | None:
     """The state in a rank file, None when there is none or it is being written."""
     for _ in range(3):
         try:
-            body = json.loads(path.read_bytes().strip() or b"{}")
-            known = {k: v for k, v in body.items() if k in RankState.__dataclass_fields__ and k != "rank"}
-            return RankState(rank=int(path.stem.split("-")[1]), **known)
-        except FileNotFoundError:
+            body = json.loads(
+                read_regular(path, largest=LARGEST_BYTES).strip() or b"{}",
+                parse_constant=_finite,
+                parse_float=_finite,
+            )
+            return rebuilt(RankState, {**body, "rank": int(path.stem.split("-")[1])})
+        except OSError:
             return None
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        except (ValueError, TypeError, RecursionError):
             continue
     return None
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(f"{number} is not a time")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,29 +174,26 @@ def write_heartbeat(path: Path, supervisor: int, trainer: int | None) -> None:
 
 def read_heartbeat(path: Path) -> Heartbeat | None:
     """The last heartbeat, None when there never was one."""
-    body = read_object(path)
+    body = read_object(path, largest=LARGEST_BYTES)
     if body is None:
         return None
     try:
         # A clock set back must not make a heartbeat negative.
         age_s = max(0.0, time.time() - path.stat().st_mtime)
-        return Heartbeat(
-            supervisor=int(body["supervisor"]),
-            supervisor_started=body.get("supervisor_started"),
-            host=str(body.get("host", "")),
-            trainer=body.get("trainer"),
-            trainer_started=body.get("trainer_started"),
-            age_s=age_s,
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        return rebuilt(Heartbeat, {"supervisor_started": None, "host": "", **body, "age_s": age_s})
+    except (OSError, ValueError):
         return None
+
+
+_NO_PROCESS = (psutil.Error, ValueError, OverflowError)
+"""What psutil raises for a process that is gone, and for a number that no process can have."""
 
 
 def process_started(pid: int) -> float | None:
     """Start time of a process, None when it is gone."""
     try:
         return psutil.Process(pid).create_time()
-    except psutil.Error:
+    except _NO_PROCESS:
         return None
 
 
@@ -189,17 +201,20 @@ def process_stopped(pid: int, started: float | None) -> bool:
     """True when this process stands still since a signal such as SIGSTOP, until SIGCONT."""
     try:
         return process_alive(pid, started) and psutil.Process(pid).status() == psutil.STATUS_STOPPED
-    except psutil.Error:
+    except _NO_PROCESS:
         return False
 
 
 def process_alive(pid: int | None, started: float | None) -> bool:
-    """True when the process with this pid and start time runs; a reused pid does not count."""
-    if pid is None:
+    """True when the process with this pid and start time runs; a reused pid does not count.
+
+    Without a start time nobody can tell whether the pid was reused, so it does not count either.
+    """
+    if pid is None or started is None:
         return False
     try:
         process = psutil.Process(pid)
-        same = started is None or abs(process.create_time() - started) < 1.0
+        same = abs(process.create_time() - started) < START_TOLERANCE_S
         return same and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
+    except _NO_PROCESS:
         return False

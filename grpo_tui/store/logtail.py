@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from grpo_tui.core.records import LogLine
+from grpo_tui.store.json_file import open_regular
 from grpo_tui.store.loglevels import Levels
 
 MAX_LINE = 120_000
@@ -32,7 +33,7 @@ class LogTail:
     def read(self, limit_bytes: int = 1 << 20) -> list[LogLine]:
         """The lines that came since the last call, at most `limit_bytes` of them."""
         try:
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 file.seek(self.position)
                 data = file.read(limit_bytes)
         except OSError:

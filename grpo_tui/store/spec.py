@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.store.json_file import write_json
+from grpo_tui.store.json_file import read_regular, write_bytes, write_json
 from grpo_tui.store.layout import RunFolder
+
+LARGEST_BYTES = 1 << 24
+"""A `run.json` beyond it is not one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,8 @@ def keep_earlier(folder: RunFolder) -> None:
     Raises:
         OSError: There is no room for it.
     """
-    if not folder.spec.exists():
-        return
-    beside = folder.earlier_spec.with_name(folder.earlier_spec.name + ".new")
-    shutil.copy(folder.spec, beside)  # with its mode
-    os.replace(beside, folder.earlier_spec)
+    if folder.spec.exists():
+        write_bytes(folder.earlier_spec, read_regular(folder.spec), mode=0o600)
 
 
 RESTORED = "this attempt made no step; run.json is again as it was before it"
@@ -87,7 +86,7 @@ def read_spec(path: Path) -> RunSpec:
         ValueError: It is no run specification.
     """
     try:
-        body = json.loads(path.read_bytes())
+        body = json.loads(read_regular(path, largest=LARGEST_BYTES))
     except RecursionError:
         body = None
     if not isinstance(body, dict) or not isinstance(body.get("config"), dict):

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from grpo_tui.config import RunConfig, load_config
+from grpo_tui.core.exchange import plain, rebuilt
 from grpo_tui.core.findings import Finding
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.model import PARTS, model_facts
-from grpo_tui.preflight.exchange import plain, rebuilt
 from grpo_tui.preflight.facts import ModelFacts
 from grpo_tui.preflight.judging import Judged
 from grpo_tui.preflight.model_findings import model_findings

@@ -10,7 +10,14 @@ import pytest
 
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.store.hardware import read_hardware
-from grpo_tui.store.json_file import read_object, unfinished, write_json
+from grpo_tui.store.json_file import (
+    append_regular,
+    open_regular,
+    read_json,
+    read_object,
+    unfinished,
+    write_json,
+)
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_heartbeat, read_rank
 from grpo_tui.store.mailbox import Mailbox
@@ -76,3 +83,29 @@ def test_a_write_that_fails_leaves_the_earlier_file_and_nothing_beside_it(tmp_pa
         write_json(target, {"step": 2})  # a folder stands where the file should go
     assert read_object(path) == {"step": 1}
     assert sorted(file.name for file in tmp_path.iterdir()) == ["full", "state.json"]
+
+
+def test_a_refused_file_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    before = len(os.listdir("/proc/self/fd"))
+    for name in ("folder", "link", "pipe", "missing", "folder/inner/file"):
+        with pytest.raises(OSError):
+            open_regular(tmp_path / name, below=tmp_path)
+        if name not in ("missing", "folder/inner/file"):
+            with pytest.raises(OSError):
+                append_regular(tmp_path / name)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_link_within_the_path_is_not_followed_but_one_to_the_run_folder_is(tmp_path: Path) -> None:
+    inner = tmp_path / "run" / "commands"
+    inner.mkdir(parents=True)
+    (inner / "a.json").write_text("7")
+    (tmp_path / "named").symlink_to(tmp_path / "run")
+    (tmp_path / "run" / "elsewhere").symlink_to(inner)
+    for run in (tmp_path / "run", tmp_path / "named"):
+        assert read_json(run / "commands" / "a.json", below=run) == 7
+        assert read_json(run / "elsewhere" / "a.json", below=run) is None
+    assert read_json(inner / "a.json", largest=0) is None

@@ -136,7 +136,9 @@ def _in_folder(name: str, folder: Path) -> Whereabouts:
     lacking = _lacking(folder)
     problem = f"{folder} lacks {lacking}" if lacking else ""
     cut = (
-        [] if problem else [p.name for p in sorted(folder.glob("*.safetensors")) if not whole_safetensors(p)]
+        []
+        if problem
+        else [p.name for p in sorted(folder.glob("*.safetensors")) if not whole_safetensors(p.resolve())]
     )
     if cut:
         problem = f"{cut[0]} in {folder} is not whole: it was not written or fetched to its end"

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from codecs import BOM_UTF8
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from grpo_tui.store.json_file import open_regular
 from grpo_tui.store.layout import RunFolder
 
 MAX_DEPTH = 4
@@ -42,7 +44,7 @@ class Source:
         found = []
         for path in self.folder.iterdir():
             match = pattern.fullmatch(path.name)
-            if match is not None and int(match[1]) <= LAST_STEP:
+            if match is not None and int(match[1]) <= LAST_STEP and stat.S_ISREG(path.lstat().st_mode):
                 found.append((int(match[1]), path))
         return sorted(found)
 
@@ -91,7 +93,7 @@ def _walk(folder: Path, depth: int, found: dict[Path, Source]) -> None:
 
 def _is_verl(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             row = json.loads(file.readline(LINE_BYTES).removeprefix(BOM_UTF8))
     except (OSError, ValueError, RecursionError):
         return False

@@ -25,6 +25,7 @@ from grpo_tui.store.importers.grouping import (
     total,
     without_nothing,
 )
+from grpo_tui.store.json_file import read_regular
 
 OWN = ("step", "prompt", "completion", "advantage")
 ABSENT = ("tokens", "truncated", "column")
@@ -70,14 +71,14 @@ def read_state(root: Path) -> TrainerState:
     best = TrainerState()
     for path in (root / "trainer_state.json", *root.glob("checkpoint-*/trainer_state.json")):
         try:
-            state = json.loads(path.read_text(encoding="utf-8"))
+            state = json.loads(read_regular(path, below=root))
             step = int(state["global_step"])
             rows = tuple(row for row in state["log_history"] if isinstance(row, dict))
             if step >= best.step:
                 best = TrainerState(
                     rows, step, int(state.get("max_steps") or 0) or None, path.stat().st_mtime
                 )
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return best
 

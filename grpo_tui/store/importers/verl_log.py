@@ -16,6 +16,7 @@ from typing import Any
 
 from grpo_tui.core.records import GenerationBatch, Mode
 from grpo_tui.store.importers.grouping import VERL_EPSILON, gathered, group_of
+from grpo_tui.store.json_file import read_regular
 
 ABSENT = ("tokens", "truncated")
 REWARD = "score"
@@ -32,7 +33,7 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
     """
     rows: list[dict[str, Any]] = []
     broken: list[int] = []
-    lines = path.read_text(encoding="utf-8-sig", errors="replace").split("\n")
+    lines = read_regular(path, largest=1 << 33).decode("utf-8-sig", "replace").split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

@@ -1,0 +1,83 @@
+"""Dataclasses as JSON between processes: `plain` makes mappings of them, `rebuilt` the dataclasses again.
+
+What is rebuilt has the fields' types or is refused, whoever wrote it. A new field needs no word here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def plain(facts: Any) -> dict[str, Any]:
+    """Return a dataclass as plain data for JSON."""
+    return dataclasses.asdict(facts)
+
+
+def rebuilt(kind: type[T], data: Any) -> T:
+    """Return the dataclass that `plain` was given, after JSON has made lists of its tuples.
+
+    Args:
+        kind: the dataclass.
+        data: what `plain` gave; a key that the class does not know is left out.
+
+    Raises:
+        ValueError: a field is missing or has another type.
+    """
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{kind.__name__} is written as a mapping, not as {type(data).__name__}")
+    hints = _hints(kind)  # type: ignore[arg-type] # a class is hashable
+    values = {name: _value(hints[name], value, name) for name, value in data.items() if name in hints}
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
+@functools.cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _value(hint: Any, value: Any, name: str) -> Any:
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        for part in parts:
+            try:
+                return _value(part, value, name)
+            except ValueError:
+                continue
+    elif origin is typing.Literal:
+        if any(value == part and type(value) is type(part) for part in parts):
+            return value
+    elif origin in (tuple, list):
+        if isinstance(value, list | tuple):
+            return _items(origin, parts, value, name)
+    elif (origin or hint) in (dict, Mapping):
+        if isinstance(value, Mapping):
+            key, item = parts or (Any, Any)
+            return {_value(key, k, name): _value(item, v, name) for k, v in value.items()}
+    elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return rebuilt(hint, value)
+    elif hint is float:
+        if isinstance(value, int | float):
+            return value
+    elif isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        return value
+    raise ValueError(f"{name} is {type(value).__name__}, not {getattr(hint, '__name__', hint)}")
+
+
+def _items(kind: type[Any], parts: tuple[Any, ...], value: Any, name: str) -> Any:
+    if kind is list or (len(parts) == 2 and parts[1] is Ellipsis):
+        return kind(_value(parts[0], item, name) for item in value)
+    if len(parts) != len(value):
+        raise ValueError(f"{name} has {len(value)} items, not {len(parts)}")
+    return tuple(_value(part, item, name) for part, item in zip(parts, value, strict=True))
