@@ -47,7 +47,7 @@ def clean(text: str) -> str:
 def to_json(value: Any) -> str:
     """JSON text of any value at all; what JSON cannot say is kept as its `repr`."""
     try:
-        text = dumps(value, ensure_ascii=False, default=_fallback, separators=(",", ":"))
+        text = dumps(value, ensure_ascii=False, default=as_json, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
         # Keys that are no text, a value that holds itself, a `tolist` that fails.
         text = dumps(_shown(value), ensure_ascii=False)
@@ -91,7 +91,8 @@ def _are_messages(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(message, dict) for message in value)
 
 
-def _fallback(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """Return what JSON keeps of a value that it does not have."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if hasattr(value, "isoformat"):

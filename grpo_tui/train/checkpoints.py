@@ -18,7 +18,13 @@ from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.train import compat, disk
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
-from grpo_tui.train.reward_state import restore_reward_states, reward_states
+from grpo_tui.train.reward_state import (
+    NotPlain,
+    plain_state,
+    plain_states,
+    restore_reward_states,
+    reward_states,
+)
 
 
 class Checkpoints:
@@ -35,6 +41,7 @@ class Checkpoints:
         self._sampler: Any = None
         self._epoch_order: Any = None
         self._by_command = False
+        self._said: set[str] = set()
         self.saved_step: int | None = None
         """Step of the newest checkpoint of this attempt."""
         self.owed = False
@@ -154,8 +161,21 @@ class Checkpoints:
         import torch
 
         state = compat.resume_state(self._trainer) | {"data_order": self._data_order()}
-        state["rewards"] = reward_states(self._trainer.reward_func_names, self._trainer.reward_funcs)
+        try:
+            state = plain_state(state)
+        except NotPlain as error:
+            state["buffered_inputs"] = None
+            state = plain_state(state)
+            self._say(f"checkpoints leave out the generation buffer, so a resume generates again: {error}")
+        names, functions = self._trainer.reward_func_names, self._trainer.reward_funcs
+        state["rewards"] = plain_states(reward_states(names, functions), self._say)
         torch.save(state, path / STATE_FILE.format(rank=self._ranks.rank))
+
+    def _say(self, what: str) -> None:
+        """Print what the log should hold, once in an attempt."""
+        if what not in self._said:
+            self._said.add(what)
+            print(f"grpo-tui: {what}", flush=True)
 
     def _mark(self, path: Path, *, requested: bool) -> None:
         if requested:
@@ -205,19 +225,31 @@ class Checkpoints:
     # -- resuming --------------------------------------------------------------------------------
 
     def restore(self, checkpoint: Path) -> bool:
-        """Put the generation buffer back before `train()`; False when the checkpoint carries none.
+        """Put the generation buffer back before `train()`; False when some rank finds none in the checkpoint.
 
-        The file is one this program wrote into the run's own folder, so it may be unpickled.
+        Nothing in the file is run: it is data, or it is left out.
         """
+        import pickle
+
         import torch
 
         file = checkpoint / STATE_FILE.format(rank=self._ranks.rank)
-        if not file.exists():
-            return False
         device = self._trainer.accelerator.device
         # Under a launcher the CPU is named `cpu:0`, which torch cannot load to.
         where = "cpu" if device.type == "cpu" else device
-        self._restored = torch.load(file, map_location=where, weights_only=False)
+        state = None
+        if file.exists():
+            try:
+                state = torch.load(file, map_location=where, weights_only=True)
+            except pickle.UnpicklingError as error:
+                self._say(
+                    f"{checkpoint.name}/{file.name} holds more than data. Loading it would run code, so it "
+                    "is left out: the resume generates the batch under way again, and reward functions start "
+                    f"without their saved state ({disk.first_line(error)})"
+                )
+        if self._ranks.any_of(state is None)[0] or state is None:
+            return False
+        self._restored = state
         compat.restore_generation(self._trainer, self._restored)
         restore_reward_states(
             self._trainer.reward_func_names, self._trainer.reward_funcs, self._restored.get("rewards", ())

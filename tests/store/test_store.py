@@ -317,7 +317,7 @@ def test_a_record_that_cannot_be_handed_over_by_a_rank_is_counted_and_costs_no_o
     spool.start()
     for number in range(3):
         spool.put(_batch(0, number, number + 1))
-        spool.put(r.RewardCall(0, number, 0, 0.0, 0.1, "error", lambda: None))  # type: ignore[arg-type]
+        spool.put(r.RewardCall(0, number, 0, 0.0, lambda: None, "error"))  # type: ignore[arg-type]
     spool.close()
     records, _ = take_spooled(folder, 1)
     assert [b.batch for b in records if isinstance(b, r.GenerationBatch)] == [0, 1, 2]

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import random
+from collections import defaultdict, deque
+from pathlib import Path
 from typing import Any
 
-from grpo_tui.train.reward_state import restore_reward_states, reward_states
+import numpy as np
+import torch
+
+from grpo_tui.train.reward_state import plain_states, restore_reward_states, reward_states
 
 
 class Learner:
@@ -45,3 +52,27 @@ def test_a_checkpoint_that_keeps_no_state_changes_nothing() -> None:
     kept = Learner(4)
     restore_reward_states(["form"], [kept], ())
     assert kept.learned == 4
+
+
+def test_a_checkpoint_keeps_plain_data_and_tensors_and_names_what_it_cannot_keep(tmp_path: Path) -> None:
+    given = {
+        "n": np.float64(0.5),
+        "counts": deque([np.int64(2), 3]),
+        "by": defaultdict(list, {("a", 1): [None, True, b"x", math.inf]}),
+        "random": random.Random(0).getstate(),
+        "weights": torch.nn.Parameter(torch.ones(2)),
+        "torch": torch.get_rng_state(),
+    }
+    said: list[str] = []
+    states = [("good", given), ("bad", {"seen": [1, {"at": object()}]}), ("array", {"m": np.zeros(2)})]
+    (kept,) = plain_states(states, said.append)
+    torch.save(kept, tmp_path / "state.pt")
+    name, back = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert name == "good"
+    assert back["random"] == given["random"]
+    assert torch.equal(back["weights"], torch.ones(2))
+    assert torch.equal(back["torch"], given["torch"])
+    assert (back["n"], back["counts"], back["by"]) == (0.5, [2, 3], {("a", 1): [None, True, b"x", math.inf]})
+    assert "reward function bad" in said[0]
+    assert "['seen'][1]['at'] is builtins.object." in said[0]
+    assert "['m'] is numpy.ndarray." in said[1]

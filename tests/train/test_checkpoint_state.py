@@ -1,0 +1,50 @@
+"""A checkpoint's own state is loaded as data; a file that holds more is left out, and never run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from grpo_tui.store.checkpoints import STATE_FILE
+from grpo_tui.store.live import RankFile
+from grpo_tui.train.checkpoints import Checkpoints
+from grpo_tui.train.phases import PhaseClock
+from grpo_tui.train.ranks import Ranks
+
+
+class _Acts:
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("ran",)
+
+
+def _checkpoints(tmp_path: Path) -> tuple[Checkpoints, Any]:
+    accelerator = SimpleNamespace(device=torch.device("cpu"), process_index=0, num_processes=1)
+    trainer = SimpleNamespace(accelerator=accelerator, reward_func_names=(), reward_funcs=())
+    phases = PhaseClock(RankFile(tmp_path / "rank-0.json", os.getpid()), lambda record: None, 1)
+    return Checkpoints(trainer, lambda record: None, phases, 1, Ranks(trainer)), trainer
+
+
+def test_a_state_of_an_earlier_version_is_left_out_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    checkpoint = tmp_path / "checkpoint-4"
+    checkpoint.mkdir()
+    state = {"step": 3, "buffered_inputs": [{"ids": torch.arange(3)}], "rewards": [("r", _Acts())]}
+    torch.save(state, checkpoint / STATE_FILE.format(rank=0))
+    checkpoints, trainer = _checkpoints(tmp_path)
+    assert not checkpoints.restore(checkpoint)
+    said = capsys.readouterr().out
+    assert "checkpoint-4/grpo_tui_state_0.pt holds more than data" in said
+    assert "generates the batch under way again" in said
+    assert not Path("ran").exists()
+    assert not hasattr(trainer, "_buffered_inputs"), "nothing of it is used"
+    torch.save({**state, "rewards": []}, checkpoint / STATE_FILE.format(rank=0))
+    assert checkpoints.restore(checkpoint)
+    assert trainer._step == 3
+    assert torch.equal(trainer._buffered_inputs[0]["ids"], torch.arange(3))
