@@ -244,7 +244,8 @@ def _state(attempt: Attempt | None, heartbeat: Heartbeat | None, rank: RankState
     if heartbeat is not None and not heartbeat.same_host:
         alive = heartbeat.supervisor_alive
     else:
-        started = rank.started if rank is not None and rank.pid == attempt.pid else None
+        started = heartbeat.trainer_started if heartbeat and heartbeat.trainer == attempt.pid else None
+        started = rank.started if rank is not None and rank.pid == attempt.pid else started
         alive = process_alive(attempt.pid, started)
     if not alive:
         # A supervisor that lives is about to say how the run ended; until then nobody knows.

@@ -18,6 +18,7 @@ from typing import Any
 
 from grpo_tui.core.commands import CONTROLLER_KINDS, SUPERVISOR_KINDS, Command, Outcome
 from grpo_tui.store.checkpoints import newest_usable
+from grpo_tui.store.json_file import append_regular, write_bytes
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import (
     RankState,
@@ -38,6 +39,7 @@ from grpo_tui.supervisor.leftovers import (
     kill_marked,
     kill_session,
     mark_of,
+    send,
 )
 from grpo_tui.supervisor.verdict import starvation_kills
 
@@ -80,9 +82,10 @@ class Supervisor:
         self._hardware = HardwareWatch(self._folder)
         self._child: subprocess.Popen[bytes] | None = None
         self._trainer = trainer
-        self._trainer_started = started or (None if trainer is None else process_started(trainer))
-        self._own_session = trainer is not None and _is_worker(trainer)
-        self._is_sidecar = trainer is not None and not self._own_session
+        if trainer is not None and started is None:  # it started this supervisor itself
+            started = process_started(trainer)
+        self._trainer_started = started
+        self._is_sidecar = trainer is not None and not _is_worker(trainer)
         self._beat_at = 0.0
         self._said: set[str] = set()
         self._started_at = time.time()
@@ -128,7 +131,7 @@ class Supervisor:
         if spec.gpus:
             environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # as NVML and nvidia-smi count
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(spec.gpus)
-        with self._folder.log.open("ab") as log:
+        with append_regular(self._folder.log) as log:
             self._child = subprocess.Popen(
                 [*_launcher(spec), "-m", "grpo_tui.train.worker", str(self._name)],
                 stdin=subprocess.DEVNULL,
@@ -140,11 +143,11 @@ class Supervisor:
             )
         self._trainer = self._child.pid
         self._trainer_started = process_started(self._child.pid)
-        self._own_session = True
 
     def _trainer_lives(self) -> bool:
-        if self._child is not None:
-            return self._child.poll() is None
+        if self._child is not None:  # not reaped before its group is ended, so that its id is still its own
+            ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self._child.pid, ended) is None
         if self._is_sidecar and self._closed_by_itself():
             return False
         return process_alive(self._trainer, self._trainer_started)
@@ -178,15 +181,16 @@ class Supervisor:
         try:
             self._mailbox.submit("stop", by="SIGTERM")
         except OSError:
-            if self._trainer is not None:
-                os.kill(self._trainer, signal.SIGTERM)
+            self._send(signal.SIGTERM, self._trainer, self._trainer_started)
 
     def _serve(self) -> None:
         self._follow_abort()
         if self._stop_now is not None:
             command, since = self._stop_now
-            if time.monotonic() - since > STOP_NOW_LIMIT_S:
-                self._kill_trainer()
+            late = time.monotonic() - since > STOP_NOW_LIMIT_S
+            if late and not self._kill_trainer() and self._trainer_lives():
+                self._stop_now = None
+                self._finish(command, False, f"process {self._trainer} is not proved to be of this run")
             return
         self._outbox.send()
         for command in self._outbox.pending():
@@ -207,7 +211,7 @@ class Supervisor:
             return
         try:
             for number, call in calls.items():
-                self._folder.abort(number).write_text(str(call))
+                write_bytes(self._folder.abort(number), str(call).encode())
         except OSError as error:
             self._finish(command, False, f"the call cannot be named to its rank: {error.strerror}")
             return
@@ -240,8 +244,7 @@ class Supervisor:
         elif now - abort.signalled >= 1.0:
             abort.signalled = now
             for rank in still:
-                with contextlib.suppress(ProcessLookupError):  # it has just died
-                    os.kill(rank.pid, ABORT_SIGNAL)
+                self._send(ABORT_SIGNAL, rank.pid, rank.started)
 
     def _way_on(self) -> str:
         best, _ = newest_usable(self._folder)
@@ -253,21 +256,22 @@ class Supervisor:
         rank = read_rank(self._folder.rank(0))
         self._outbox.finish(command, Outcome(applied, rank.step if rank else 0, reason))
 
-    def _kill_trainer(self) -> None:
-        if self._trainer is None:
-            return
-        if self._own_session:
-            kill_session(self._trainer)
-        elif self._trainer_lives():
-            os.kill(self._trainer, signal.SIGKILL)
+    def _kill_trainer(self) -> bool:
+        if self._child is None:
+            return self._send(signal.SIGKILL, self._trainer, self._trainer_started)
+        kill_session(self._child.pid)
+        return True
+
+    def _send(self, number: int, pid: int | None, started: float | None) -> bool:
+        return pid is not None and send(number, pid, started, self._folder)
 
     # -- the end ---------------------------------------------------------------------------------
 
     def _after_end(self) -> None:
-        code = None if self._child is None else self._child.wait()
-        if self._own_session and self._trainer is not None:
-            kill_session(self._trainer)  # children of rewards must not outlive the run
-        if self._child is not None:
+        code = None
+        if self._child is not None:  # children of rewards must not outlive the run
+            kill_session(self._child.pid)
+            code = self._child.wait()
             kill_descendants()
         kill_marked(self._mark)
         with self._unharmed("answering"):
@@ -287,7 +291,7 @@ class Supervisor:
 
 
 def _is_worker(pid: int) -> bool:
-    """True for a training process the program started: it leads a session, which is then ours to end."""
+    """True for a training process the program started, not for a script that joined: it leads a session."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
         return os.getpgid(pid) == pid and b"grpo_tui.train.worker" in command
