@@ -25,6 +25,7 @@ from grpo_tui.store.catalog import find_runs
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.importers import source_at
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import Status, read_status
 from grpo_tui.store.values import finite_json
@@ -125,7 +126,9 @@ def status(parsed: Any) -> int:
     if parsed.json:
         print(json.dumps(finite_json({**look.to_json(), "forced": list(forced)}), indent=1))
         return OK
-    for line in (*describe(look), *(f"started in spite of {error}" for error in forced)):
+    why = Mailbox(RunFolder(root).commands).refusal() if look.live else ""
+    lines = [*describe(look), *([f"read-only: {why}"] if why else [])]
+    for line in (*lines, *(f"started in spite of {error}" for error in forced)):
         print(one_line(line))
     return OK
 

@@ -17,6 +17,7 @@ from grpo_tui.core.commands import Outcome
 from grpo_tui.core.text import safe
 from grpo_tui.present.health_line import way_on
 from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.known import is_known
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.status import Status, read_status
@@ -37,7 +38,7 @@ def steer(parsed: Any) -> int:
     try:
         command = mailbox.submit(kind, args)
     except OSError as error:
-        why = f"{root}: cannot write a command here: {error.strerror}{_by_signal(kind, look)}"
+        why = f"{root}: cannot write a command here: {error.strerror}{_by_signal(kind, root, look)}"
         raise CommandError(why, REFUSED) from error
     outcome = mailbox.wait(command, parsed.wait)
     if outcome is None:
@@ -50,9 +51,9 @@ def steer(parsed: Any) -> int:
     return _report(parsed, kind, outcome)
 
 
-def _by_signal(kind: str, look: Status) -> str:
-    """How a run is ended that cannot be asked, as on a full disk."""
-    if kind not in ("stop", "stop_now") or not look.ranks:
+def _by_signal(kind: str, root: Path, look: Status) -> str:
+    """How a known run is ended that cannot be asked, as on a full disk; else a file could name any pid."""
+    if kind not in ("stop", "stop_now") or not look.ranks or not is_known(root):
         return ""
     pid = look.ranks[0].pid
     return f"\n`kill {pid}` has it save and stop as well, `kill -9 {pid}` ends it at once"

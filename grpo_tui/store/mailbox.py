@@ -6,8 +6,12 @@ knows what a command does, or that a trainer exists.
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+import pwd
 import secrets
+import stat
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +20,8 @@ from typing import Any
 
 from grpo_tui.core.commands import OF_THE_MOMENT, Command, Outcome
 from grpo_tui.core.statistics import is_number
-from grpo_tui.store.json_file import read_object, write_json
+from grpo_tui.store.json_file import LARGEST_BYTES, open_regular, read_object, write_json
+from grpo_tui.store.known import is_known
 
 
 class Mailbox:
@@ -30,10 +35,13 @@ class Mailbox:
         """Put a command into the mailbox.
 
         Raises:
-            OSError: The folder cannot be written.
+            OSError: The folder cannot be written, or the run is another user's.
         """
         # Commands are done in the order of their ids, also where a clock stands still or is set back.
         self._newest = max(time.time_ns(), self._newest + 1)
+        if why := self.refusal():
+            raise PermissionError(errno.EPERM, why)
+        self._folder.mkdir(mode=0o700, exist_ok=True)  # for this user alone
         command = Command(
             id=f"{self._newest:020d}-{secrets.token_hex(3)}",
             kind=kind,
@@ -41,10 +49,20 @@ class Mailbox:
             at=time.time(),
             by=by,
         )
-        self._folder.mkdir(exist_ok=True)  # but no run folder: one that was renamed must not come back
         body = {"kind": command.kind, "args": dict(command.args), "at": command.at, "by": command.by}
         write_json(self._folder / f"{command.id}.json", body)
         return command
+
+    def refusal(self) -> str:
+        """Return why this user cannot steer the run, empty when they can."""
+        run = self._folder.parent
+        found = self._folder.lstat() if os.path.lexists(self._folder) else run.stat()
+        if not stat.S_ISDIR(found.st_mode):
+            return "commands is not a folder"
+        if os.geteuid() in (0, found.st_uid) or is_known(run):
+            return ""
+        login = _login(found.st_uid)
+        return f"this run belongs to {login}, and only {login} can steer it"
 
     def pending(self) -> list[Command]:
         """Commands without an outcome, oldest first. A file that is no command is passed over."""
@@ -55,7 +73,7 @@ class Mailbox:
     def finish(self, command: Command, outcome: Outcome) -> None:
         """Write the outcome of a command; the first one stands."""
         path = self._folder / f"{command.id}.out.json"
-        if not path.exists():
+        if not os.path.lexists(path):
             body = {
                 "applied": outcome.applied,
                 "step": outcome.step,
@@ -67,14 +85,14 @@ class Mailbox:
 
     def outcome(self, command_id: str) -> Outcome | None:
         """The outcome of a command, None while it waits."""
-        body = read_object(self._folder / f"{command_id}.out.json")
+        body = read_object(self._folder / f"{command_id}.out.json", below=self._folder.parent)
         if body is None:
             return None
         return Outcome(
             applied=bool(body.get("applied")),
             step=int(_number(body.get("step"))),
             reason=str(body.get("reason", "")),
-            result=body.get("result") or {},
+            result=result if isinstance(result := body.get("result"), dict) else {},
             at=_number(body.get("at")),
         )
 
@@ -101,13 +119,23 @@ class Mailbox:
 
     def _names(self) -> set[str]:
         try:
+            if self._folder.is_symlink():
+                return set()
             return {n for n in os.listdir(self._folder) if n.endswith(".json")}
         except OSError:
             return set()
 
     def _read(self, name: str) -> Command | None:
-        body = read_object(self._folder / name)
-        if body is None or not isinstance(body.get("kind"), str):
+        """The command in a file; None when it is not one, or of a user who may not steer this run."""
+        try:
+            with open_regular(self._folder / name, below=self._folder.parent) as file:
+                writer = os.fstat(file.fileno()).st_uid
+                body = json.loads(file.read(LARGEST_BYTES))
+            if writer not in (0, os.geteuid(), self._folder.parent.stat().st_uid):
+                return None
+        except (OSError, ValueError, RecursionError):
+            return None
+        if not isinstance(body, dict) or not isinstance(body.get("kind"), str):
             return None
         args = body.get("args")
         return Command(
@@ -147,6 +175,13 @@ class Outbox:
         """Commands that nobody has decided yet, oldest first."""
         decided = {command.id for command, _ in self._unsent}
         return [command for command in self._mailbox.pending() if command.id not in decided]
+
+
+def _login(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
 
 
 def _told(command: Command, outcome: Outcome | None) -> tuple[Command, Outcome | None]:

@@ -15,7 +15,7 @@ from grpo_tui.supervisor.watch import Supervisor
 
 def _alone(folder: RunFolder) -> bool:
     """Take the supervisor's own lock, for as long as this process lives; False when there is another one."""
-    descriptor = os.open(folder.supervisor_lock, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(folder.supervisor_lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("--watch", type=int, help="pid of a training process that runs already")
     parser.add_argument("--started", type=float, help="its start time, against a pid that was reused")
     arguments = parser.parse_args()
+    os.umask(os.umask(0o077) | 0o022)  # nobody else writes what the run writes, checkpoints included
     folder = RunFolder(arguments.folder)
     if not _alone(folder):
         return 0

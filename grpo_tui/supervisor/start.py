@@ -5,6 +5,7 @@ Knows locks and processes; what a supervisor does is `watch`'s business.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import time
 
 from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.json_file import append_regular
 from grpo_tui.store.known import is_known, remember, state_folder
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import process_alive, read_heartbeat, write_heartbeat
@@ -38,8 +40,8 @@ def take_lock(folder: RunFolder, wait_s: float = 0.0) -> int:
     Raises:
         RunFolderBusy: Somebody else holds it.
     """
-    folder.root.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o644)
+    folder.root.mkdir(mode=0o755, parents=True, exist_ok=True)
+    descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     deadline = time.monotonic() + wait_s
     while True:
         try:
@@ -72,6 +74,7 @@ def launch(folder: RunFolder, spec: RunSpec) -> int:
             keep_earlier(folder)
         spec.write(folder.spec)
         _remember(folder)
+        _close_to_others(folder)
         return _start(folder, ["--lock", str(lock)], lock=lock)
     finally:
         os.close(lock)
@@ -80,6 +83,7 @@ def launch(folder: RunFolder, spec: RunSpec) -> int:
 def start_sidecar(folder: RunFolder, trainer: int, lock: int) -> int:
     """Start a supervisor for a training process that runs already; returns the supervisor's pid."""
     _remember(folder)
+    _close_to_others(folder)
     return _start(folder, ["--watch", str(trainer)], trainer=trainer, lock=lock)
 
 
@@ -94,10 +98,10 @@ def adopt(folder: RunFolder) -> str:
     beat = read_heartbeat(folder.heartbeat)
     if beat is None or beat.trainer is None or not beat.same_host or beat.supervisor_alive:
         return ""
-    if not is_known(folder.root):
-        return ""
     if not _unfinished(folder) or not os.access(folder.root, os.W_OK):
         return ""
+    if not is_known(folder.root):
+        return "its supervisor is gone. You did not start this run on this machine, so grpo-tui only shows it"
     _start(
         folder,
         ["--watch", str(beat.trainer), "--started", repr(beat.trainer_started or 0.0)],
@@ -120,6 +124,21 @@ def _remember(folder: RunFolder) -> None:
         )
 
 
+def _close_to_others(folder: RunFolder) -> None:
+    """Let nobody else write commands; say so where the file system keeps no permissions."""
+    with contextlib.suppress(OSError):
+        folder.commands.mkdir(mode=0o700, exist_ok=True)
+        if not folder.commands.is_symlink():
+            folder.commands.chmod(0o700)
+    with contextlib.suppress(OSError):
+        if folder.commands.stat().st_mode & 0o077:
+            print(
+                f"grpo-tui: the file system of {folder.root} keeps no permissions, so everyone who can "
+                "write there can steer this run",
+                flush=True,
+            )
+
+
 def _unfinished(folder: RunFolder) -> bool:
     try:
         reader = RunReader(folder.database)
@@ -135,7 +154,7 @@ def _unfinished(folder: RunFolder) -> bool:
 def _start(
     folder: RunFolder, arguments: list[str], *, trainer: int | None = None, lock: int | None = None
 ) -> int:
-    with folder.log.open("ab") as log:
+    with append_regular(folder.log) as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "grpo_tui.supervisor", str(folder.root), *arguments],
             stdin=subprocess.DEVNULL,

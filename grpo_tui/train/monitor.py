@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.records import RewardFunctionInfo
 from grpo_tui.core.text import shell_word
+from grpo_tui.store.json_file import append_regular
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.status import is_live
@@ -61,7 +63,7 @@ def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
     if compat.trains_now(trainer):
         _say("this trainer trains already and is not recorded; call monitor before trainer.train()")
         return folder.root
-    folder.root.mkdir(parents=True, exist_ok=True)
+    folder.root.mkdir(mode=0o755, parents=True, exist_ok=True)
     if own_rank() == 0:
         os.close(_lock(folder))  # who is late shall hear of it now, not when the model has been loaded
         _say(f"watch this run with `grpo-tui attach {shell_word(folder.root)}`")
@@ -187,7 +189,7 @@ def _sources(trainer: Any, attempt: int) -> list[RewardFunctionInfo]:
 def _teed_output(folder: RunFolder) -> Iterator[None]:
     """Copy what the script prints into the log, as long as it trains."""
     before = sys.stdout, sys.stderr
-    with folder.log.open("a", encoding="utf-8", errors="replace") as log:
+    with io.TextIOWrapper(append_regular(folder.log), encoding="utf-8", errors="replace") as log:
         teed = Unbreakable(sys.stdout, log), Unbreakable(sys.stderr, log)
         sys.stdout, sys.stderr = teed
         try:

@@ -6,7 +6,6 @@ Knows the command and its answer; the command removes the folder of the trial, h
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -73,4 +72,4 @@ class Trial:
             process = self._process
         if process is not None and process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGINT)
+                process.send_signal(signal.SIGINT)

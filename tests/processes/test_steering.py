@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import psutil
@@ -22,7 +24,11 @@ def _steps(run: Path) -> list[int]:
 
 
 def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap(run: Path) -> None:
-    start(run, "max_steps=400")
+    before = os.umask(0)  # which would let everyone write what the run makes
+    try:
+        start(run, "max_steps=400")
+    finally:
+        os.umask(before)
     at_step(run, 2)
 
     paused = command(run, "pause")
@@ -70,6 +76,9 @@ def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap
     weights = [s for s in reader.settings() if s.name == "reward_weights"]
     assert [s.by for s in weights] == ["you", "resume"], "a resume brings settings back and says so"
     assert "reward_weights is [2.0, 1.0, 0.5] again" in RunFolder(run).log.read_text()
+    open_to_others = [path.name for path in (run, *run.rglob("*")) if path.stat().st_mode & 0o022]
+    assert open_to_others == []
+    assert stat.S_IMODE(RunFolder(run).commands.stat().st_mode) == 0o700
 
 
 def test_the_training_process_has_no_terminal_and_a_session_of_its_own(run: Path) -> None:
