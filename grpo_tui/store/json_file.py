@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import stat
 import threading
+from json import dumps, loads
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,7 +27,7 @@ def write_json(path: Path, body: Any, *, indent: int | None = None, mode: int = 
     Raises:
         OSError: The folder is gone, full, or not ours to write; nothing is left of the attempt then.
     """
-    text = json.dumps(body, ensure_ascii=False, default=str, indent=indent)
+    text = dumps(body, ensure_ascii=False, default=str, indent=indent)
     # A lone surrogate, as of a file name that is not UTF-8, becomes the escape that JSON has for it.
     write_bytes(path, text.encode("utf-8", "backslashreplace"), mode=mode)
 
@@ -126,7 +126,7 @@ def append_regular(path: Path) -> BinaryIO:
 def read_json(path: Path, *, below: Path | None = None, largest: int = LARGEST_BYTES) -> Any:
     """Return what the file says; None when there is none, it cannot be read, or it is not JSON."""
     try:
-        return json.loads(read_regular(path, below=below, largest=largest))
+        return loads(read_regular(path, below=below, largest=largest))
     except (OSError, ValueError, RecursionError):
         return None
 

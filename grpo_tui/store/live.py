@@ -6,7 +6,6 @@ writes them is stuck, so they are not in `run.db`. Knows processes, not training
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import socket
@@ -14,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,10 @@ class RankFile:
             if self._fd < 0:
                 return
             self._state.update(_cut(changes, TEXT_LIMIT))
-            data, limit = json.dumps(self._state).encode(), TEXT_LIMIT
+            data, limit = dumps(self._state).encode(), TEXT_LIMIT
             while len(data) > RANK_FILE_BYTES and limit:  # a character can take twelve bytes
                 limit //= 2
-                data = json.dumps(_cut(self._state, limit)).encode()
+                data = dumps(_cut(self._state, limit)).encode()
             os.pwrite(self._fd, data.ljust(RANK_FILE_BYTES), 0)
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ def read_rank(path: Path) -> RankState | None:
     """The state in a rank file, None when there is none or it is being written."""
     for _ in range(3):
         try:
-            body = json.loads(
+            body = loads(
                 read_regular(path, largest=LARGEST_BYTES).strip() or b"{}",
                 parse_constant=_finite,
                 parse_float=_finite,

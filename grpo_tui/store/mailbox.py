@@ -7,7 +7,6 @@ knows what a command does, or that a trainer exists.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import pwd
 import secrets
@@ -15,6 +14,7 @@ import stat
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from json import loads
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ class Mailbox:
         try:
             with open_regular(self._folder / name, below=self._folder.parent) as file:
                 writer = os.fstat(file.fileno()).st_uid
-                body = json.loads(file.read(LARGEST_BYTES))
+                body = loads(file.read(LARGEST_BYTES))
             if writer not in (0, os.geteuid(), self._folder.parent.stat().st_uid):
                 return None
         except (OSError, ValueError, RecursionError):

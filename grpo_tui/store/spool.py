@@ -7,9 +7,9 @@ shape is counted as lost.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import fields, replace
+from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ def _written(record: r.Record) -> str:
     """Return a record as JSON; one that cannot be written is counted instead."""
     for convert in (_plain, _shown):
         try:
-            return json.dumps({"kind": type(record).__name__, "record": record}, default=convert)
+            return dumps({"kind": type(record).__name__, "record": record}, default=convert)
         except (TypeError, ValueError, RecursionError):
             continue  # columns and extras hold whatever a dataset or a reward put there
     return _written(r.Dropped(0, "records", 1))
@@ -120,7 +120,7 @@ def take_spooled(folder: RunFolder, attempt: int) -> tuple[list[r.Record], list[
 def _read(data: bytes) -> list[Any]:
     """Return the records of a file; what is not one is counted."""
     try:
-        bodies = json.loads(data)
+        bodies = loads(data)
     except (ValueError, RecursionError):
         bodies = None
     found: list[Any] = []
