@@ -19,6 +19,18 @@ _ENUM_FILES = ("trainer_utils.py", "training_args.py")
 _TRAINER_FILES = ("trainer/grpo_trainer.py",)
 _INTEGRATIONS = "integrations/integration_utils.py"
 _INTEGRATION_TABLE = re.compile(r"^INTEGRATION_TO_CALLBACK = \{[^}]*\}", re.MULTILINE)
+_STATED = {
+    "cache_implementation": (
+        ("transformers", "generation/configuration_utils.py"),
+        r"^(?:DEPRECATED_STATIC|STATIC|DYNAMIC)_CACHE_IMPLEMENTATIONS = \(([^)]*)\)",
+    ),
+    "torch_compile_backend": (
+        ("accelerate", "utils/dataclasses.py"),
+        r"^class DynamoBackend.*?(^    NO = .*?)\n\n",
+    ),
+    "torch_compile_mode": (("torch", "_inductor/__init__.py"), r"mode_options: .*?= (\{.*?\n    \})"),
+}
+"""Fields whose values another file lists: the file, and the part of it whose quoted words they are."""
 _QUOTED = r"[`'\"]+([\w-]+)[`'\"]+"
 _LISTED = re.compile(
     r"(?:Must be one of|Supported values are|Supported options are|Options)(?: of)?:?\s+"
@@ -41,6 +53,10 @@ class ChoiceSource:
             return ("all", "non_padding", "no")
         if name == "report_to":
             return ("all", "none", *self._integrations) if self._integrations else None
+        if name == "log_level_replica":  # its help does not list them; that of log_level does
+            return ("debug", "info", "warning", "error", "critical", "passive")
+        if name in _STATED:
+            return self._stated(*_STATED[name])
         if metadata is not None:
             try:
                 return tuple(str(choice) for choice in ast.literal_eval(metadata))
@@ -59,6 +75,14 @@ class ChoiceSource:
     def aliases(self, name: str) -> Mapping[str, str] | None:
         """Return what TRL itself turns into another value when the config is built, with lower-case keys."""
         return self._aliases.get(name)
+
+    def _stated(self, file: tuple[str, str], part: str) -> tuple[str, ...] | None:
+        try:
+            parts = re.findall(part, self._read(*file), re.MULTILINE | re.DOTALL)
+        except RuntimeError:  # not installed, or laid out otherwise
+            return None
+        words = re.findall(r"[\"']([\w-]+)[\"'](?!\w|\s*: (?:True|False))", "\n".join(parts))
+        return tuple(dict.fromkeys(word.lower() for word in words)) or None
 
     @cached_property
     def _enums(self) -> dict[str, tuple[str, ...]]:

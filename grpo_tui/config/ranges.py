@@ -7,94 +7,49 @@ and calls it a success. It knows single values; sizes that must fit each other a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from grpo_tui.config.coerce import kinds_of
+from grpo_tui.config.limits import Range, limits
 from grpo_tui.config.section import Section
-from grpo_tui.config.trl_fields import FieldInfo, NoDefault
+from grpo_tui.config.trl_fields import FieldInfo
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.core.findings import Finding, Fix
 
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Numbers from `least` to `most`; `above` leaves `least` itself out, `below` `most`.
-
-    `also` lets single ones in.
-    `meaning` says what is wrong with the others, after "must be … ; it is …".
-    """
-
-    least: float
-    most: float = math.inf
-    above: bool = False
-    also: tuple[float, ...] = ()
-    meaning: str = ""
-    infinite: bool = False
-    below: bool = False
-
-    def holds(self, value: float) -> bool:
-        """True when the value can be used."""
-        if value in self.also:
-            return True
-        if math.isnan(value) or (math.isinf(value) and not self.infinite):
-            return False
-        if (self.above and value == self.least) or (self.below and value == self.most):
-            return False
-        return self.least <= value <= self.most
-
-    def words(self) -> str:
-        """The range as a person says it."""
-        low = f"above {self.least:g}" if self.above else f"{self.least:g} or more"
-        if math.isfinite(self.most):
-            low = (
-                f"{'above' if self.above else 'from'} {self.least:g} {'and at most' if self.above else 'to'} "
-            )
-            low += "below " * self.below + (f"{self.most:g}" if self.most < 1e6 else f"{int(self.most)}")
-        return low + "".join(f", or {number:g}" for number in self.also)
-
-
-_AT_LEAST_ONE = Range(1)
 _NOT_NEGATIVE = Range(0)
 _ABOVE_ZERO = Range(0, above=True)
-_SHARE = Range(0, 1)
-_DECAY = Range(0, 1, below=True)
-_SEED = Range(0, 2**32 - 1)
+_NO_DROPOUT = Range(0, 1, below=True)
 
 RANGES: Mapping[str, Range] = {
-    "max_steps": Range(1, also=(-1,), meaning="-1 trains num_train_epochs epochs"),
-    "num_train_epochs": _ABOVE_ZERO,
+    "max_steps": Range(1, also=(-1,), low="-1 trains num_train_epochs epochs"),
     "learning_rate": _NOT_NEGATIVE,
     "weight_decay": _NOT_NEGATIVE,
     "max_grad_norm": Range(0, infinite=True),
-    "warmup_steps": _NOT_NEGATIVE,
-    "adam_beta1": _DECAY,
-    "adam_beta2": _DECAY,
-    "adam_epsilon": _NOT_NEGATIVE,
-    "seed": _SEED,
-    "data_seed": _SEED,
     "logging_steps": _ABOVE_ZERO,
     "save_steps": _ABOVE_ZERO,
     "eval_steps": _ABOVE_ZERO,
-    "max_completion_length": _AT_LEAST_ONE,
-    "num_iterations": _AT_LEAST_ONE,
+    "eval_accumulation_steps": Range(1),
+    "save_total_limit": Range(1),
     "beta": _NOT_NEGATIVE,
     "epsilon": _NOT_NEGATIVE,
     "epsilon_high": _NOT_NEGATIVE,
     "delta": _ABOVE_ZERO,
-    "temperature": Range(0.01, 100, meaning="beyond that the probabilities are no numbers any more"),
-    "top_p": Range(0, 1, above=True),
-    "top_k": Range(0, also=(-1,)),
-    "min_p": _SHARE,
-    "repetition_penalty": _ABOVE_ZERO,
+    "sapo_temperature_neg": _ABOVE_ZERO,
+    "sapo_temperature_pos": _ABOVE_ZERO,
+    "temperature": Range(
+        0.01,
+        100,
+        low="below it every completion of a prompt is the same",
+        high="above it completions are random tokens",
+    ),
+    "top_p": Range(0, 1, above=True, low="every completion of a prompt would be the same"),
     "top_entropy_quantile": Range(0, 1, above=True),
-    "dataloader_num_workers": _NOT_NEGATIVE,
-    "dataloader_prefetch_factor": _AT_LEAST_ONE,
-    "vllm_gpu_memory_utilization": Range(0, 1, above=True),
-    "lora_r": _AT_LEAST_ONE,
-    "lora_alpha": _AT_LEAST_ONE,
-    "lora_dropout": Range(0, 1, below=True),
+    "lora_r": Range(1),
+    "lora_alpha": Range(1),
+    "lora_dropout": _NO_DROPOUT,
 }
+"""What TRL takes without a word and nobody means; `limits` has what it refuses."""
 
 _STRATEGIES = {
     "logging_steps": "logging_strategy",
@@ -117,24 +72,52 @@ def range_findings(
         document: the file, for lines.
         fields: all fields of TRL, for the defaults that are offered.
     """
-    found = []
-    grpo = parts["GRPOConfig"]
-    for arguments in parts.values():
-        for name, value in arguments.items():
-            allowed = RANGES.get(name)
-            if name in _STRATEGIES and str(grpo.get(_STRATEGIES[name], "steps")) != "steps":
-                continue  # without its strategy nothing reads it
-            if allowed is not None and _is_number(value) and not allowed.holds(value):
-                found.append(_finding(name, value, allowed, document.line(name), fields[name]))
+    given = {name: value for arguments in parts.values() for name, value in arguments.items()}
+    numbers: list[tuple[tuple[str, ...], Any]] = [((name,), value) for name, value in given.items()]
+    sampling = given.get("generation_kwargs")
+    if isinstance(sampling, dict):
+        numbers += [(("generation_kwargs", name), value) for name, value in sampling.items()]
+    found = [
+        _finding(path, value, allowed, document.line(*path), fields[path[-1]])
+        for path, value in numbers
+        if path[-1] in fields
+        for allowed in _refusing(path[-1], value, given, fields)
+    ]
     return found + _weight_findings(parts, section, document)
 
 
-def _finding(name: str, value: float, allowed: Range, line: int | None, info: FieldInfo) -> Finding:
-    meaning = f" ({allowed.meaning})" if allowed.meaning else ""
-    default = None if isinstance(info.default, NoDefault) else info.default
-    usable = default is not None and _is_number(default) and allowed.holds(default)
-    fix = Fix(name, default) if usable else None
-    text = f"{name} must be {allowed.words()}{meaning}; it is {_said(value)}"
+def _refusing(
+    name: str, value: Any, given: Mapping[str, Any], fields: Mapping[str, FieldInfo]
+) -> Iterator[Range]:
+    """Give the first range that a number is not in."""
+
+    def setting(key: str) -> Any:
+        return given[key] if key in given else fields[key].default
+
+    if not _is_number(value) or not kinds_of(fields[name].annotation) & {"int", "float"}:
+        return
+    if name in _STRATEGIES and str(setting(_STRATEGIES[name])) != "steps":
+        return  # without its strategy nothing reads it
+    ours = [RANGES[name]] if name in RANGES else []
+    for allowed in (*ours, *limits().get(name, ())):
+        if all(setting(key) == wanted for key, wanted in allowed.when.items()) and not allowed.holds(value):
+            yield allowed
+            return
+    if math.isnan(value):
+        yield Range()
+
+
+def _finding(
+    path: tuple[str, ...], value: float, allowed: Range, line: int | None, info: FieldInfo
+) -> Finding:
+    name = ".".join(path)
+    default = info.default
+    usable = default is None or (_is_number(default) and allowed.holds(default))
+    fix = Fix(name, default) if usable else None  # without a value the key is removed
+    vllm = allowed.when.get("use_vllm")
+    where = "" if vllm is None else " with vLLM" if vllm else " without vLLM"
+    why = allowed.why(value)
+    text = f"{name} must be {allowed.words(value)}{where}; it is {_said(value)}" + (f". {why}" if why else "")
     return Finding("config.range", "error", name, line, text, fix)
 
 
@@ -168,5 +151,5 @@ def _is_number(value: Any) -> bool:
 
 
 def _said(value: float) -> str:
-    text = f"{value}" if not isinstance(value, int) or abs(value) < 10**20 else f"{float(value):g}"
+    text = str(value) if isinstance(value, int) and abs(value) < 10**20 else f"{value:.15g}"
     return "not a number" if text == "nan" else text

@@ -226,6 +226,11 @@ def _optimizer(s: Settings) -> Iterator[Finding]:
             f"optim {optim} needs optim_target_modules, the modules it works on",
             ("optim_target_modules", ["attn", "mlp"]),
         )
+    given = str(s.get("optim_args") or "")
+    wrong = next((part for part in given.split(",") if given and "=" not in part), None)
+    if wrong is not None:
+        message = f"optim_args takes name=value pairs with commas between; '{wrong.strip()}' has no ="
+        yield s.finding("training.optim-args", "error", "optim_args", message, ("optim_args", REMOVE))
     if optim.endswith(_LAYERWISE):
         accumulation, ranks = s.get("gradient_accumulation_steps"), s.world_size or 1
         if accumulation and accumulation > 1:
@@ -251,15 +256,6 @@ def _loading(s: Settings) -> Iterator[Finding]:
             "dataloader_prefetch_factor",
             "dataloader_prefetch_factor needs workers, and dataloader_num_workers is 0",
             ("dataloader_prefetch_factor", REMOVE),
-        )
-    empty = s.get("torch_empty_cache_steps")
-    if empty is not None and (not is_number(empty) or empty < 1):
-        yield s.finding(
-            "training.empty-cache",
-            "error",
-            "torch_empty_cache_steps",
-            f"torch_empty_cache_steps must be 1 or more; it is {yaml_said(empty)}",
-            ("torch_empty_cache_steps", REMOVE),
         )
     if s.get("remove_unused_columns") is True:
         yield s.finding(

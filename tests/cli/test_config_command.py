@@ -9,6 +9,9 @@ import pytest
 
 from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
+from grpo_tui.config.removed import explain
+from grpo_tui.config.section import SECTION_KEYS
+from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
 
@@ -138,6 +141,11 @@ def test_fields_lists_searches_and_explains(
     assert "now      1.0e-6 (file, line 5)" in capsys.readouterr().out
     assert run("fields", "xyzzy") == 1
     assert "no field has to do with xyzzy" in capsys.readouterr().err
+    for word, said in (("max_lora_rank", "Unsloth"), ("vllm_device", "no longer in TRL")):
+        assert run("fields", word) == 1
+        told = capsys.readouterr().err
+        assert said in told
+        assert explain(word, None, list(load_fields()), SECTION_KEYS)[0] in told
 
 
 def test_fields_as_json_have_all_there_is_to_say(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

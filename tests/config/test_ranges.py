@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from grpo_tui.config import ConfigError, load_config
+from grpo_tui.config.limits import FILE, SIZES, limits
 from grpo_tui.config.packages import package_findings
 from grpo_tui.config.ranges import RANGES
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import parse_mapping
 from grpo_tui.core.findings import Finding
+from grpo_tui.preflight.static import Source, Start, static_check
+from tests.config.trl_judge import PLAIN, READ_WITH, Judge, numeric_fields
+from tests.preflight.machines import A100, machine
 
 GOOD = "model_name_or_path: some/model\ndataset_name: some/data\nreward_funcs: [accuracy_reward]\n"
 
@@ -71,13 +76,67 @@ def test_a_weight_in_the_section_must_be_finite(tmp_path: Path) -> None:
 
 def test_trls_own_defaults_lie_within_the_ranges() -> None:
     fields = load_fields()
-    assert [name for name in RANGES if name not in fields] == []
+    ranges = [*RANGES.items(), *((name, each) for name, rows in limits().items() for each in rows)]
+    assert [name for name, _ in ranges if name not in fields] == []
     outside = [
         name
-        for name, allowed in RANGES.items()
+        for name, allowed in ranges
         if isinstance(fields[name].default, int | float) and not allowed.holds(fields[name].default)
     ]
     assert outside == []
+
+
+def test_every_numeric_field_was_tried_on_trl() -> None:
+    names = {info.name for info in numeric_fields()}
+    assert names == {*limits(), *SIZES}
+
+
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    return Judge()
+
+
+TRIED: list[tuple[str, float, bool]] = [
+    ("top_k", -1, False),
+    ("top_k", 0, True),
+    ("min_p", 1.5, False),
+    ("adam_beta2", 1.0, False),
+    ("num_iterations", 0, False),
+    ("warmup_steps", -2, False),
+    ("repetition_penalty", 0.0, False),
+    ("lora_dropout", 0.5, True),
+    ("lora_dropout", 1.0, False),
+    ("entropy_target", 2.0, True),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "taken"), TRIED)
+def test_a_value_of_the_table_is_taken_or_refused_by_trl_as_it_says(
+    judge: Judge, tmp_path: Path, name: str, value: float, taken: bool
+) -> None:
+    settings = {**READ_WITH.get(name, {}), name: value}
+    assert (judge.refuses({**PLAIN, **settings}) is None) == taken
+    text = GOOD + "".join(f"{key}: {json.dumps(each)}\n" for key, each in settings.items())
+    assert [f.field for f in faults(tmp_path, text) if f.id == "config.range"] == [name] * (not taken)
+
+
+def test_who_generates_says_what_it_takes(tmp_path: Path) -> None:
+    def said(text: str) -> list[str]:
+        return [f.message for f in faults(tmp_path, GOOD + text) if f.id == "config.range"]
+
+    assert "without vLLM" in said("top_k: -1\n")[0]
+    assert "generation_kwargs.top_k" in said("generation_kwargs: {top_k: -1}\n")[0]
+    assert said("top_k: -1\nuse_vllm: true\n") == []
+    assert "at most 2 with vLLM" in said("temperature: 3\nuse_vllm: true\n")[0]
+    assert said("num_train_epochs: 0\nmax_steps: 5\n") == []
+    assert "is not a number" in said("eval_delay: .nan\n")[0]
+
+
+@pytest.mark.parametrize("name", json.loads(FILE.read_text())["words"])
+def test_a_word_that_trl_does_not_know_is_refused_before_the_start(tmp_path: Path, name: str) -> None:
+    (tmp_path / "c.yaml").write_text(GOOD + f"{name}: bogus\n")
+    found = static_check(Source(tmp_path / "c.yaml"), Start(root=tmp_path / "run"), machine(A100)).findings
+    assert name in {f.field for f in found if f.severity == "error"}
 
 
 @pytest.mark.parametrize(
