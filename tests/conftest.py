@@ -32,3 +32,14 @@ def wide_lines(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     """What a command prints is as wide as without a terminal, wherever the tests run."""
     if request.path.parent.name in PRINTING:
         monkeypatch.setenv("COLUMNS", "120")
+
+
+@pytest.fixture
+def no_yes(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has said yes to code yet, neither in a state folder nor in this process."""
+    from grpo_tui.rewards import consent
+
+    monkeypatch.setenv("GRPO_TUI_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+    monkeypatch.setattr(consent, "_trusting", False)
+    monkeypatch.setattr(consent, "_given", set())
+    monkeypatch.setattr(consent, "_named", {})

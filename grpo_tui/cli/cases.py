@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,8 @@ def _run(path: Path, parsed: Any) -> tuple[CaseFile, list[Miss], list[str]]:
                 f"{path}: it does not say which rewards to try; add `rewards:` to it, or give --rewards"
             )
         config = wanted_config(sources, (), None)
+        if not parsed.rewards and config.origin is None:
+            config = replace(config, origin=path.absolute())
         with Lab(limit_s=parsed.timeout) as lab:
             told("", "starting the lab, which imports torch")
             lab.load(config)

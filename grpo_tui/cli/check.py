@@ -26,6 +26,7 @@ from grpo_tui.core.text import one_line, safe
 from grpo_tui.preflight.report import PARTS, ChecklistItem, Preflight
 from grpo_tui.preflight.static import Source, Start
 from grpo_tui.present.formatting import plural, size
+from grpo_tui.rewards.consent import NOT_RUN
 
 _MARKS = {"yes": "✓", "no": "✗", "idle": "·"}
 _PLAIN_MARKS = {"yes": "+", "no": "x", "idle": "-"}
@@ -140,6 +141,8 @@ def lines(result: Preflight, path: Path, width: int) -> list[str]:
             said += _wrapped(f"{safe(finding.message)}{_fix_words(finding)}", width, "  ")
     for note in result.notes:
         said += ["", safe(note)]
+    if any(finding.id == NOT_RUN for finding in result.findings):
+        said += ["", "--trust runs the code that was not run, and asks again only after a change."]
     said += ["", verdict(result)]
     return said[1:] if said[0] == "" else said
 

@@ -23,6 +23,7 @@ from grpo_tui.preflight.gold_rewards import GoldReward, gold_rewards
 from grpo_tui.present.data_view import Block, finding_row, row_blocks, statistics_blocks, summary
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.reading import laid_out
+from grpo_tui.rewards.consent import ConsentError, required
 from grpo_tui.rewards.lab import DEFAULT_LIMIT_S, Lab, LabError
 from grpo_tui.store.values import finite_json
 
@@ -53,6 +54,7 @@ def data(parsed: Any) -> int:
 
 
 def _figures(checker: Checker, config: RunConfig, parsed: Any) -> int:
+    required(config, "data", "model")  # without the rows there is nothing to say
     found = checker.check(config, world_size=None)
     facts = found.facts.data
     told("", "")
@@ -108,7 +110,7 @@ def _golds(config: RunConfig, view: RowView, parsed: Any) -> tuple[Sequence[Gold
             told("", "scoring the right answer")
             lab.load(config)
             return gold_rewards(lab, view), ""
-    except LabError as error:
+    except (LabError, ConsentError) as error:
         return None, str(error)
 
 

@@ -10,14 +10,20 @@ import io
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from grpo_tui.cli.errors import OK, USAGE, CommandError
+from grpo_tui.cli.errors import OK, REFUSED, USAGE, CommandError
 from grpo_tui.cli.parser import build_parser
 from grpo_tui.cli.parser_completions import joined
 from grpo_tui.cli.plain import has_screen
 from grpo_tui.cli.streams import complain, drop_output, guard_terminals, open_standard_streams
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.store.connection import RunDatabaseError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grpo_tui.rewards.consent import Code
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,7 +37,12 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         implied = _with_implied_command(words)
         parser = build_parser(with_faults="demo" in words, with_open=implied != words)
-        return _dispatch(parser.parse_args(joined(implied)))
+        parsed = parser.parse_args(joined(implied))
+        if getattr(parsed, "trust", False):
+            from grpo_tui.rewards.consent import trust_all
+
+            trust_all()
+        return _dispatch(parsed)
     except CommandError as error:
         complain(safe(str(error)))
         return error.code
@@ -44,10 +55,25 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
+        from grpo_tui.rewards.consent import ConsentError
+
+        if isinstance(error, ConsentError):
+            complain(_asking(error.codes))
+            return REFUSED
         if "--debug" in words:
             raise
         complain(_sentence(error))
         return USAGE
+
+
+def _asking(codes: Sequence[Code]) -> str:
+    """What would run, and how the user says yes to it."""
+    from grpo_tui.rewards.consent import lines
+
+    listed = "\n".join(("this would run code that is not yours", *lines(codes)))
+    return (
+        f"{listed}\nNothing of it was run. Read it first; --trust runs it and asks again only after a change"
+    )
 
 
 def _sentence(error: Exception) -> str:

@@ -16,7 +16,7 @@ from grpo_tui.cli.parser_new import add_new_command
 from grpo_tui.cli.parser_plan import add_placing, add_plan_commands
 from grpo_tui.cli.parser_rewards import add_reward_commands
 from grpo_tui.cli.parser_tokens import add_tokens_command
-from grpo_tui.cli.words import add_overrides, path, positive, seconds, steps
+from grpo_tui.cli.words import add_overrides, add_trust, path, positive, seconds, steps
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -129,6 +129,7 @@ def _open_command(commands: Commands) -> None:
     add_overrides(config)
     config.add_argument("--run-dir", type=path, help="folder of the run that S starts")
     config.add_argument("--launcher", metavar="WORDS", help="as in train")
+    add_trust(config)
     config.set_defaults(gpus=None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_overrides, path, positive
+from grpo_tui.cli.words import add_overrides, add_trust, path, positive
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -35,6 +35,7 @@ def add_check_command(commands: Commands) -> None:
         help="training processes to check for (default: what grpo_tui.launcher starts, else 1)",
     )
     add_overrides(check)
+    add_trust(check)
     check.add_argument("--run-dir", type=path, help="run folder (default: output_dir, else outputs/CONFIG)")
     check.add_argument(
         "--quick", action="store_true", help="only what needs no process: no model, no data, no rewards"
@@ -44,6 +45,7 @@ def add_check_command(commands: Commands) -> None:
 
 def add_start_check(command: argparse.ArgumentParser) -> None:
     """Give a command that starts a run the switches of the check before it."""
+    add_trust(command)
     command.add_argument(
         "--force",
         action="store_true",

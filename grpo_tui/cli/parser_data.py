@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_overrides, add_time_limit, path, positive
+from grpo_tui.cli.words import add_overrides, add_time_limit, add_trust, path, positive
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -35,4 +35,5 @@ def add_data_command(commands: Commands) -> None:
     add_time_limit(data)
     data.set_defaults(timeout=None)
     add_overrides(data)
+    add_trust(data)
     data.add_argument("--json", action="store_true", help="facts and findings, or the row, as JSON")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_time_limit, path
+from grpo_tui.cli.words import add_time_limit, add_trust, path
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -61,4 +61,5 @@ def _rewards(kinds: Commands) -> None:
         "--next", nargs="?", const="", metavar="NAME", help="add the next reward, or the one of this name"
     )
     add_time_limit(rewards)
+    add_trust(rewards)
     rewards.set_defaults(timeout=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_overrides, path, positive
+from grpo_tui.cli.words import add_overrides, add_trust, path, positive
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -49,6 +49,7 @@ def add_plan_commands(commands: Commands) -> None:
         "--count", action="store_true", help="count rows, tokens and parameters first; takes seconds"
     )
     add_overrides(plan)
+    add_trust(plan)
     plan.add_argument("--json", action="store_true", help="the documented JSON object")
 
     gpus = commands.add_parser(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_overrides, add_time_limit, path, positive
+from grpo_tui.cli.words import add_overrides, add_time_limit, add_trust, path, positive
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -42,6 +42,7 @@ def _score_command(commands: Commands) -> None:
     add_time_limit(score)
     score.add_argument("--weights", metavar="W,W,…", help="instead of the config's, in the functions' order")
     add_overrides(score)
+    add_trust(score)
     score.add_argument("--once", action="store_true", help="call each function once, and try no gold answers")
     score.add_argument("--json", action="store_true", help="the documented JSON object")
 
@@ -68,6 +69,7 @@ def _baseline_command(commands: Commands) -> None:
     baseline.add_argument("--save", type=path, metavar="FILE", help="JSONL for `grpo-tui score --samples`")
     add_time_limit(baseline)
     add_overrides(baseline)
+    add_trust(baseline)
     baseline.add_argument("--json", action="store_true", help="the documented JSON object")
 
 
@@ -82,6 +84,7 @@ def _probe_commands(commands: Commands) -> None:
     probe.add_argument("--show", action="store_true", help="print the completions too")
     add_time_limit(probe)
     add_overrides(probe)
+    add_trust(probe)
     probe.add_argument("--json", action="store_true", help="the documented JSON object")
 
     cases = commands.add_parser("cases", help="completions with the rewards they should get, as tests")
@@ -102,6 +105,7 @@ def _probe_commands(commands: Commands) -> None:
         help="instead of what the file names; may be given several times",
     )
     add_time_limit(run)
+    add_trust(run)
     run.add_argument("--json", action="store_true", help="the documented JSON object")
 
 
@@ -114,6 +118,7 @@ def _rewards_command(commands: Commands) -> None:
     _rewards_argument(rewards, "+")
     _samples(rewards)
     add_overrides(rewards)
+    add_trust(rewards)
 
 
 def _what_if_command(commands: Commands) -> None:
@@ -140,6 +145,7 @@ def _what_if_command(commands: Commands) -> None:
     command.add_argument("--limit", type=positive, metavar="N", help="print at most N groups (default 20)")
     add_time_limit(command)
     add_overrides(command)
+    add_trust(command)
     command.add_argument("--json", action="store_true", help="the documented JSON object")
 
 

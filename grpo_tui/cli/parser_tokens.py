@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import path, positive, seconds
+from grpo_tui.cli.words import add_trust, path, positive, seconds
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
@@ -46,4 +46,5 @@ def add_tokens_command(commands: Commands) -> None:
     command.add_argument(
         "--wait", type=seconds, default=60.0, metavar="S", help="wait so long for a live run (default 60)"
     )
+    add_trust(command)
     command.add_argument("--json", action="store_true", help="one JSON object, with every token")

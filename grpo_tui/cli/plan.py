@@ -80,6 +80,9 @@ def _counted(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Facts:
     """Rows, tokens and parameters, counted by the pre-flight's process; what cannot be is said on stderr."""
     from grpo_tui.cli.streams import show_progress
     from grpo_tui.preflight.run import check
+    from grpo_tui.rewards.consent import required
+
+    required(config, "data", "model")
 
     size = parsed.world_size or world_size(words)
     source = Source(parsed.config, saved=config)

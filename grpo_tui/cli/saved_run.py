@@ -26,7 +26,7 @@ def saved_run(path: Path) -> tuple[RunFolder, RunSpec, RunConfig]:
         raise CommandError(f"{path}: no run here (it has no run.json); give a TRL YAML config")
     try:
         spec = read_spec(folder.spec)
-        return folder, spec, RunConfig.from_json(spec.config)
+        return folder, spec, RunConfig.from_json(spec.config, folder.root)
     except (OSError, ValueError) as error:
         run = shell_word(folder.root)
         raise CommandError(

@@ -25,6 +25,7 @@ from grpo_tui.config.draft_file import DraftFileError, read_text
 from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.core.text import one_line, shell_word
+from grpo_tui.rewards.consent import required_to_start
 from grpo_tui.store.checkpoints import Verdict, judge, newest_usable
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
 from grpo_tui.store.layout import RunFolder
@@ -129,6 +130,9 @@ def _checked(start: Start, parsed: Any) -> Start:
     from grpo_tui.preflight.static import Source
     from grpo_tui.preflight.static import Start as Planned
 
+    typed = parsed.launcher is not None or sets(parsed.overrides, "grpo_tui.launcher")
+    spec = start.spec
+    required_to_start(start.config, start.folder.root, () if typed else spec.launcher, spec.resume)
     resumed = start.spec.resume is not None
     saved = start.config if parsed.config.is_dir() else None
     overrides = () if saved is not None else tuple(parsed.overrides)

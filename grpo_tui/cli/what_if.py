@@ -49,7 +49,10 @@ def show_what_if(parsed: Any) -> int:
             groups = _groups(search, parsed)
         with Lab(limit_s=parsed.timeout) as lab:
             told("", "starting the lab, which imports torch")
-            lab.load(config)
+            if parsed.recorded:  # no function is called, so none is loaded
+                lab.config = config
+            else:
+                lab.load(config)
             found = what_if_of_run(lab, root, groups, weights=weights, recorded=parsed.recorded, tell=told)
     except (LabError, RunDatabaseError) as error:
         raise CommandError(str(error)) from error

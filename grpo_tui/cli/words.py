@@ -29,6 +29,15 @@ def add_overrides(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trust(command: argparse.ArgumentParser) -> None:
+    """Give a command `--trust`."""
+    command.add_argument(
+        "--trust",
+        action="store_true",
+        help="run code of another user or of a run you did not start; asked again after a change",
+    )
+
+
 def sets(overrides: Sequence[str], key: str) -> bool:
     """Return whether `--set` gives a key of the config, or the section that holds it."""
     named = {text.partition("=")[0].strip() for text in overrides}

@@ -10,7 +10,7 @@ import copy
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +137,10 @@ def inspect_saved(
     document = yaml_lines.YamlDocument(copy.deepcopy(config.raw))
     cwd = Path(config.cwd or Path.cwd())
     places = Places(config.path.parent if config.path is not None else cwd, cwd)
-    return _inspect(document, config.path, places, overrides, world_size)
+    found = _inspect(document, config.path, places, overrides, world_size)
+    if found.config is None:
+        return found
+    return replace(found, config=replace(found.config, origin=config.origin))
 
 
 def _without_errors(inspected: Inspected) -> RunConfig:

@@ -59,6 +59,8 @@ class RunConfig:
         raw: the file's values after overrides, before coercion.
         env: environment variables of the file's `env:`, which the training process sets before anything else.
         cwd: the folder the config was loaded in; dotted reward paths are imported from there, as TRL does.
+        origin: the run folder it was read from, or another file that names what it holds; None when it comes
+            from `path`. It is not stored: only who reads a config knows where it lay.
     """
 
     path: Path | None
@@ -72,6 +74,7 @@ class RunConfig:
     raw: dict[str, Any] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
+    origin: Path | None = None
 
     @property
     def reward_count(self) -> int:
@@ -111,21 +114,25 @@ class RunConfig:
         return data
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any] | str) -> RunConfig:
+    def from_json(cls, saved: Mapping[str, Any] | str, origin: Path | None = None) -> RunConfig:
         """Rebuild a config from what `to_json` gave, or from its text.
+
+        Args:
+            saved: the JSON.
+            origin: the run folder it was read from.
 
         Raises:
             ValueError: it is no config; a run.json that somebody edited may hold anything.
         """
         try:
-            return cls._rebuilt(json.loads(saved) if isinstance(saved, str) else saved)
+            return cls._rebuilt(json.loads(saved) if isinstance(saved, str) else saved, origin)
         except KeyError as error:
             raise ValueError(f"its config has no {error.args[0]}") from error
         except (TypeError, AttributeError) as error:
             raise ValueError(f"its config is none: {error}") from error
 
     @classmethod
-    def _rebuilt(cls, data: Mapping[str, Any]) -> RunConfig:
+    def _rebuilt(cls, data: Mapping[str, Any], origin: Path | None) -> RunConfig:
         return cls(
             path=Path(data["path"]) if data["path"] is not None else None,
             model=data["model"],
@@ -138,6 +145,7 @@ class RunConfig:
             raw=_unpack(data["raw"]),
             env=dict(data["env"]),
             cwd=data["cwd"],
+            origin=origin,
         )
 
 

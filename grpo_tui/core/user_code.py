@@ -44,8 +44,9 @@ class UserCodeError(Exception):
 def load_from_file(path: str | Path, name: str) -> Any:
     """Run a Python file and return the object of that name (dotted for an attribute of one).
 
-    The file's folder joins `sys.path`, at its end, so that the file can import its neighbours. A file whose
-    text is unchanged is run only once in a process. No byte code file is read.
+    The working folder joins `sys.path` at its front and the file's folder at its end, so that the file can
+    import its neighbours. A file whose text is unchanged is run only once in a process. No byte code file is
+    read.
 
     Raises:
         UserCodeError: no such file, an error while it runs, or no such name in it.
@@ -93,6 +94,8 @@ def load_dotted(source: str, folder: str | None = None) -> Any:
 
 
 def _run_file(file: Path, module_name: str) -> ModuleType:
+    if os.getcwd() not in sys.path:  # first, as `python -m` has it in training
+        sys.path.insert(0, os.getcwd())
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
     try:

@@ -19,6 +19,7 @@ screen makes them from a thread. Ids of its findings:
 - rewards, when their functions are given: those of `rewards.checks.signature`
 - `model.no-policy`: a class that writes no text
 - `checker.failed`: the child itself ended or hung
+- `consent.needed`: it would run code that is not the user's own, and there is no yes to it
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from grpo_tui.preflight.facts import DataFacts, Facts, ModelFacts, RowView, Toke
 from grpo_tui.preflight.judging import Judged
 from grpo_tui.preflight.model_findings import model_findings, tokenizer_findings
 from grpo_tui.rewards.checks.signature import signature_findings
+from grpo_tui.rewards.consent import NOT_RUN, Need, needed, not_run, required
 from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe, ModuleStarter
 from grpo_tui.rewards.nursery import NurseryError
 from grpo_tui.rewards.score_report import FunctionInfo
@@ -149,22 +151,37 @@ class Checker:
         judged = Judged.of(config, line_of, world_size)
         facts = Facts()
 
+        held: list[Finding] = []
+        if codes := needed(config, "data"):
+            parts = [part for part in parts if part != "data"]
+            held.append(judged.found(NOT_RUN, "error", judged.data_key, not_run("the data", codes)))
+        if codes := needed(config, "model"):
+            parts = ()
+            held.append(judged.found(NOT_RUN, "error", None, not_run("model and data", codes)))
+
+        def judgement() -> tuple[Finding, ...]:
+            return tuple(errors_first([*held, *judge(facts, judged, rewards)]))
+
         def take(event: Mapping[str, Any]) -> None:
             nonlocal facts
             part = str(event["part"])
             facts = replace(facts, **{part: rebuilt(_KINDS[part], event["facts"])})
             if tell is not None:
-                tell(Checked(facts, judge(facts, judged, rewards)))
+                tell(Checked(facts, judgement()))
 
+        if held and tell is not None:
+            tell(Checked(facts, judgement()))
         try:
-            self._ask(config, {"do": "facts", "parts": list(parts)}, take)
+            if parts:
+                needs: tuple[Need, ...] = ("data", "model") if "data" in parts else ("model",)
+                self._ask(config, {"do": "facts", "parts": list(parts)}, take, needs)
         except CheckCancelledError:
             raise
         except CheckerError as error:
             field = judged.data_key if "dataset" in self._at or " rows" in self._at else None
             failed = judged.found("checker.failed", "error", field, str(error))
-            return Checked(facts, tuple(errors_first([failed, *judge(facts, judged, rewards)])), True)
-        return Checked(facts, judge(facts, judged, rewards), True)
+            return Checked(facts, tuple(errors_first([failed, *judgement()])), True)
+        return Checked(facts, judgement(), True)
 
     def row(self, config: RunConfig, number: int, *, rendered: bool = True) -> RowView:
         """Return one row as training sees it; a number beyond the rows gives the nearest there is.
@@ -202,7 +219,9 @@ class Checker:
         config: RunConfig,
         request: Mapping[str, Any],
         take: Callable[[Mapping[str, Any]], None] | None = None,
+        needs: tuple[Need, ...] = ("data", "model"),
     ) -> dict[str, Any]:
+        required(config, *needs)
         pipe = self._start(config)
         try:
             pipe.send({**request, "config": config.to_json()}, self.silence_s)

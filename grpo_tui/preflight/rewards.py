@@ -18,6 +18,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_rewards import TRL_NAMES
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.core.text import one_line
+from grpo_tui.rewards.consent import NOT_RUN, ConsentError, not_run
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.samples import SampleError
 from grpo_tui.rewards.score_report import FunctionInfo
@@ -72,6 +73,8 @@ def look_at_rewards(
     left_out = tuple(_left_out(key, name, line_of) for key, name in models)
     if not keys:
         return RewardLook(left_out)
+    key = "grpo_tui.rewards" if config.section.rewards else "reward_funcs"
+    line = line_of(key) if line_of is not None else None
     try:
         with _ending(lab, cancel):
             say("loading the rewards")
@@ -81,12 +84,13 @@ def look_at_rewards(
             samples = samples_from(lab, kept, dataset, Origin("gold", ROWS))
             wish = Wish(tell=lambda name, what: say(f"{name}: {what}" if name else what))
             found = report(lab, samples, dataset, wish)
+    except ConsentError as error:
+        what = not_run("what the rewards give", error.codes)
+        return RewardLook((Finding(NOT_RUN, "error", key, line, what), *left_out))
     except (LabError, SampleError) as error:
         if cancel.is_set():
             return RewardLook()
         message = f"the rewards could not be tried: {one_line(str(error), 400)}"
-        key = "grpo_tui.rewards" if config.section.rewards else "reward_funcs"
-        line = line_of(key) if line_of is not None else None
         return RewardLook((Finding("rewards.not-tried", "error", key, line, message), *left_out))
     results = found.scored.functions
     names = tuple(result.info.name for result in results if result.failure is None)

@@ -35,6 +35,7 @@ from grpo_tui.preflight.static import (
     reach_findings,
     unexplained,
 )
+from grpo_tui.rewards.consent import NOT_RUN
 from grpo_tui.rewards.lab import Lab
 
 Tell = Callable[[Preflight], None]
@@ -276,7 +277,7 @@ def _facts(flight: _Flight, config: RunConfig, asking: _Asking, key: str) -> Non
             )
         except CheckCancelledError:
             return
-        if not any(f.id == "checker.failed" for f in known.findings):
+        if not any(f.id in ("checker.failed", NOT_RUN) for f in known.findings):
             asking.memory.keep_checked(key, known)
     flight.facts, flight.checked = known.facts, known.findings
     flight.done += [part for part in ("model", "data") if part in flight.parts]

@@ -50,7 +50,7 @@ def against(what: str | Path, draft: Draft) -> Compared:
         ValueError: a file or a run's config cannot be understood.
     """
     if isinstance(what, Path):
-        config = RunConfig.from_json(read_spec(RunFolder(what).spec).config)
+        config = RunConfig.from_json(read_spec(RunFolder(what).spec).config, what)
         return _fields(diff(draft, Side.run(f"the run {what.name}", config)))
     if what == "defaults":
         return _fields(diff(draft, Side.defaults()))

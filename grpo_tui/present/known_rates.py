@@ -124,7 +124,7 @@ def trial_rates(trials: Iterable[TrialFigures], model: str) -> tuple[Rate, ...]:
 
 def _rate(folder: RunFolder, model: str) -> Rate | None:
     try:
-        config = RunConfig.from_json(read_spec(folder.spec).config)
+        config = RunConfig.from_json(read_spec(folder.spec).config, folder.root)
         if config.model != model:
             return None
         with closing(RunReader(folder.database)) as reader:

@@ -17,6 +17,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.stamps import Stamp, stamp
 from grpo_tui.core.closing import Closing
 from grpo_tui.core.text import one_line
+from grpo_tui.rewards.consent import required
 from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe
 from grpo_tui.rewards.nursery import Nursery, NurseryError
 from grpo_tui.rewards.samples import Sample, groups_of
@@ -119,6 +120,7 @@ class Lab(Closing):
 
         Raises:
             LabError: the weights do not fit, or the child cannot be started.
+            ConsentError: a reward is not the user's own code.
         """
         self.config, self._step, self._unloadable = config, step, {}
         self._interrupted = False
@@ -127,6 +129,7 @@ class Lab(Closing):
     def _load(self) -> tuple[FunctionInfo, ...]:
         """Load what can be loaded; a file that hangs or ends the child is named and left out from now on."""
         assert self.config is not None
+        required(self.config, "rewards", "model")
         request = {"do": "load", "config": self.config.to_json(), "step": self._step}
         while True:
             self.start()
@@ -279,7 +282,9 @@ class Lab(Closing):
 
         Raises:
             LabError: the data cannot be used, or takes too long.
+            ConsentError: it is made by code that is not the user's own.
         """
+        required(config, "data", "model")
         self.start()
         request = {"do": "rows", "config": config.to_json(), "count": count, "first": first}
         return self._whole(request, limit_s, "reading the dataset")

@@ -42,7 +42,8 @@ class Starter(Protocol):
 class ModuleStarter:
     """Starts one child afresh as `python -m MODULE FOLDER REQUESTS ANSWERS`.
 
-    What was forked could not use a GPU, and would hold what its parent has imported.
+    What was forked could not use a GPU, and would hold what its parent has imported. With `-P` it imports
+    nothing from the working folder before it is asked to load the user's code.
 
     Args:
         module: the child's package.
@@ -56,7 +57,7 @@ class ModuleStarter:
         """Start it in a session of its own and return its process id."""
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-u", "-m", self._module, folder, str(requests), str(answers)],
+                [sys.executable, "-u", "-P", "-m", self._module, folder, str(requests), str(answers)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

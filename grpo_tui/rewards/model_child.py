@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.closing import Closing
+from grpo_tui.rewards.consent import Need, required
 from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe, ModuleStarter
 from grpo_tui.rewards.nursery import NurseryError
 
@@ -73,6 +74,8 @@ class ModelChild(Closing):
     """The child's entry point."""
     what: ClassVar[str]
     """What it does, as a verb: the process that …"""
+    needs: ClassVar[tuple[Need, ...]] = ("data", "model")
+    """What of its config it loads."""
     quiet_s: ClassVar[float | None] = None
     """It is ended when it says nothing for so long; None where its progress is told all the time."""
 
@@ -99,7 +102,9 @@ class ModelChild(Closing):
 
         Raises:
             GenerateError: it was refused, or the child ended or hung.
+            ConsentError: it would run code that is not the user's own.
         """
+        required(self._config, *self.needs)
         pipe = self._start()
         try:
             pipe.send({**request, "config": self._config.to_json()}, MESSAGE_LIMIT_S)

@@ -35,7 +35,7 @@ class Nursery:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-u", "-m", "grpo_tui.rewards.lab_child", str(theirs.fileno())],
+                [sys.executable, "-u", "-P", "-m", "grpo_tui.rewards.lab_child", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=self._printed,
                 stderr=subprocess.STDOUT,

@@ -55,6 +55,7 @@ class Policy:
 class _TokenChild(ModelChild):
     module = "grpo_tui.train.token_child"
     what = "looks at tokens"
+    needs = ("model",)
     quiet_s = QUIET_S
 
 
@@ -85,7 +86,7 @@ def run_config(root: Path) -> RunConfig:
         GenerateError: it has none.
     """
     try:
-        config = RunConfig.from_json(read_spec(RunFolder(root).spec).config)
+        config = RunConfig.from_json(read_spec(RunFolder(root).spec).config, root)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise GenerateError(f"its model is not known, for its run.json cannot be read ({reason})") from error

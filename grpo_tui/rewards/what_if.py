@@ -16,7 +16,7 @@ from typing import Any
 from grpo_tui.core.statistics import is_number, mean, signal_of
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.rewards.lab import Aggregation, Lab, LabError, Scored
-from grpo_tui.rewards.samples import samples_of_groups
+from grpo_tui.rewards.samples import SampleError, samples_of_groups
 from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import StoredGroup
@@ -131,6 +131,28 @@ def what_if_of_run(
         whole, names = run.whole_groups(groups), run.function_names()
         own = [function.weight for function in run.reward_functions()]
     return what_if(lab, whole, names, weights=weights, recorded_weights=own if recorded else None, tell=tell)
+
+
+def recorded_scores(root: Path, group: int | None = None) -> Scored:
+    """Return the newest completions of a run, or those of one group, with the scores that it recorded.
+
+    Raises:
+        SampleError: it has none there.
+        RunDatabaseError: it cannot be read.
+    """
+    with closing(RolloutQueries(RunFolder(root).database)) as run:
+        if group is not None:
+            groups = run.groups(after_id=group - 1, superseded=True, limit=1)
+        else:
+            newest = run.groups(mode="train", newest_first=True, limit=1)
+            at = newest[0].step if newest else 0
+            groups = run.groups(mode="train", first_step=at, last_step=at, limit=1000)
+        names = run.function_names()
+        weights = [function.weight for function in run.reward_functions()]
+    if not groups:
+        raise SampleError("it has recorded no completions yet")
+    functions = _recorded(groups, names, names[max(names)] if names else (), weights)
+    return Scored(tuple(samples_of_groups(groups)), functions)
 
 
 def what_if(

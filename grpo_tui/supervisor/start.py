@@ -156,7 +156,7 @@ def _start(
 ) -> int:
     with append_regular(folder.log) as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "grpo_tui.supervisor", str(folder.root), *arguments],
+            [sys.executable, "-P", "-m", "grpo_tui.supervisor", str(folder.root), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -36,7 +36,7 @@ from grpo_tui.ui.theme import DARK, NAMES, THEMES, first_theme
 
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
-    from grpo_tui.ui.messages import RunsListed
+    from grpo_tui.ui.messages import ConsentAsked, RunsListed
     from grpo_tui.ui.rewards_wish import RewardsWish
 
 MOST_WORKERS = 32
@@ -124,6 +124,8 @@ class GrpoApp(SwitchingApp, OutwardApp):
             config = ConfigWish(rewards.file, rewards.overrides, in_rewards=True)
         self._rewards_wish, self._config_wish = rewards, config
         self.before_leaving: Callable[[Callable[[], None]], bool] | None = None
+        self._consent: list[ConsentAsked] = []
+        """What waits for an answer; the first one is asked."""
         self._generations_wish: tuple[str, int | None] | None = None
         self._ended = threading.Event()
         for theme in THEMES:
@@ -195,6 +197,41 @@ class GrpoApp(SwitchingApp, OutwardApp):
         """Hand the list on."""
         self.rows, self.rows_complete = message.rows, message.complete
         self.runs_signal.publish((message.rows, message.complete))
+
+    def on_consent_asked(self, message: ConsentAsked) -> None:
+        """Ask before code runs that is not the user's own; one question at a time."""
+        self._consent.append(message)
+        if len(self._consent) == 1:
+            self._ask_consent()
+
+    def _ask_consent(self) -> None:
+        from grpo_tui.rewards.consent import give, lines, unanswered
+        from grpo_tui.ui.screens.choosing import Choice, MenuDialog
+
+        while self._consent and not unanswered(self._consent[0].codes):
+            self._consent.pop(0).again()
+        if not self._consent:
+            return
+        codes = unanswered(self._consent[0].codes)
+
+        def answered(yes: bool | None) -> None:
+            first = self._consent.pop(0)
+            if yes:
+                give(codes)
+                first.again()
+            else:
+                declined = [first, *(m for m in self._consent if set(m.codes) <= set(codes))]
+                self._consent = [message for message in self._consent if message not in declined]
+                for message in declined:
+                    message.otherwise()
+            self._ask_consent()
+
+        choices = [
+            Choice("run it", "asked again only after a change", True, "y"),
+            Choice("not now", "what only reads goes on", False, "n"),
+        ]
+        sentences = ["This would run code that is not yours. Read it first.", *lines(codes)]
+        self.push_screen(MenuDialog("run this code?", choices, sentences, at=1), answered)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A worker that failed is said aloud, for the screen would stand still without a reason."""

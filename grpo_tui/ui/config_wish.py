@@ -30,12 +30,16 @@ class ConfigWish:
 
 def config_of_run(root: Path) -> Path | None:
     """The file that a run was started with; None when it names none, or when the file is gone."""
+    from grpo_tui.rewards.consent import note_named
     from grpo_tui.store.layout import RunFolder
     from grpo_tui.store.spec import read_spec
 
     try:
         named = read_spec(RunFolder(root).spec).config.get("path")
         path = Path(named) if isinstance(named, str) else None
-        return path if path is not None and path.is_file() else None
+        if path is None or not path.is_file():
+            return None
     except (OSError, ValueError):
         return None
+    note_named(path, root)
+    return path

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from grpo_tui.preflight.checker import Checked
     from grpo_tui.preflight.facts import RowView
     from grpo_tui.preflight.gold_rewards import GoldReward
+    from grpo_tui.rewards.consent import Code
 
 
 class DataBusy(Message):
@@ -47,16 +48,18 @@ class DataMatches(Message):
 
 
 class DataGold(Message):
-    """What the rewards give for a row's right answer, or why that is not known."""
+    """What the rewards give for a row's right answer, or why that is not known; `codes` waits for a yes."""
 
-    def __init__(self, number: int, golds: Sequence[GoldReward] | None, why: str) -> None:
+    def __init__(
+        self, number: int, golds: Sequence[GoldReward] | None, why: str, codes: tuple[Code, ...] = ()
+    ) -> None:
         super().__init__()
-        self.number, self.golds, self.why = number, golds, why
+        self.number, self.golds, self.why, self.codes = number, golds, why, codes
 
 
 class DataTrouble(Message):
-    """What was asked could not be done; the text is for a person."""
+    """What was asked could not be done; the text is for a person, `codes` waits for a yes."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, codes: tuple[Code, ...] = ()) -> None:
         super().__init__()
-        self.text = text
+        self.text, self.codes = text, codes

@@ -73,6 +73,7 @@ class DataWorker:
     def run(self) -> None:
         """Read the config, show the first row, then do what is asked until stopped."""
         from grpo_tui.preflight.checker import CheckCancelledError, Checker, CheckerError
+        from grpo_tui.rewards.consent import ConsentError
 
         self._rows = Checker(cancel=self._cancel)
         self._ask("row", partial(self._show, 1))
@@ -83,6 +84,8 @@ class DataWorker:
                     job()
                 except CheckCancelledError:
                     return
+                except ConsentError as error:
+                    self._tell(DataTrouble(str(error), error.codes))
                 except (CheckerError, OSError) as error:
                     self._tell(DataTrouble(str(error)))
                 self._read.set()  # what takes long begins when the first row is there
@@ -154,6 +157,7 @@ class DataWorker:
     def score(self) -> None:
         """Score the right answer of the newest row, until stopped; the lab starts with the first."""
         from grpo_tui.preflight.gold_rewards import gold_rewards
+        from grpo_tui.rewards.consent import ConsentError
         from grpo_tui.rewards.lab import Lab, LabError
 
         loaded = False
@@ -165,6 +169,8 @@ class DataWorker:
                         lab.load(self._config)
                         loaded = True
                     self._tell(DataGold(row.number, gold_rewards(lab, row), ""))
+                except ConsentError as error:
+                    self._tell(DataGold(row.number, None, str(error), error.codes))
                 except (LabError, ValueError, OSError) as error:
                     self._tell(DataGold(row.number, None, str(error)))
 

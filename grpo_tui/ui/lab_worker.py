@@ -21,6 +21,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.reward_cells import file_name
 from grpo_tui.present.rewards_view import Circumstances, rewards_view
 from grpo_tui.rewards.cases import CaseFileError
+from grpo_tui.rewards.consent import ConsentError
 from grpo_tui.rewards.generating import GenerateError
 from grpo_tui.rewards.keeping import cases_file, keep_case
 from grpo_tui.rewards.lab import Aggregation, Lab, LabError
@@ -36,11 +37,14 @@ from grpo_tui.rewards.sources import (
     samples_from,
     unanswered,
 )
+from grpo_tui.rewards.what_if import recorded_scores
 from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.ui.lab_calls import Calling
 from grpo_tui.ui.lab_generating import Generating
 from grpo_tui.ui.lab_growing import Growing
 from grpo_tui.ui.lab_messages import CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
+from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.saved_files import SavedFiles
 
 LOOK_S = 0.05
@@ -91,6 +95,8 @@ class LabWorker(Calling, Growing, Generating):
         self._aggregation: Aggregation | None = None
         """The modes that a person chose; the config's when None."""
         self._about = Circumstances()
+        self._unopened: Callable[[], None] | None = None
+        """What opens the config, while its code waits for a yes."""
 
     # -- asked by the screen; returns at once ------------------------------------------------------
 
@@ -165,6 +171,10 @@ class LabWorker(Calling, Growing, Generating):
                 self._busy = True
                 try:
                     job()
+                except ConsentError as error:
+                    again = partial(self._ask, "consent", job)
+                    self._post(LabTrouble(f"r asks again. {error}"))
+                    self._post(ConsentAsked(error.codes, again))
                 except (LabError, GenerateError, RunDatabaseError, OSError, ValueError) as error:
                     self._failed(error)
                 finally:
@@ -218,12 +228,17 @@ class LabWorker(Calling, Growing, Generating):
     # -- in the thread ---------------------------------------------------------------------------
 
     def _open(self, config: Callable[[], RunConfig], origin: Origin, title: str) -> None:
-        self._report = self._before = self._good = self._weights = None
+        self._report = self._before = self._good = self._weights = self._unopened = None
         self._muted, self._aggregation, self._dataset = frozenset(), None, None
         self._files.forget()
         self._doing("starting the lab, which imports torch (some seconds)")
         self._config, self._title, self._origin = config(), title, origin
-        self._load()
+        try:
+            self._load()
+        except ConsentError:
+            self._unopened = partial(self._open, config, origin, title)
+            self._show_recorded()
+            raise
         start = time.monotonic()
         self._doing("reading the dataset")
         trouble = ""
@@ -242,6 +257,22 @@ class LabWorker(Calling, Growing, Generating):
         self._score("", start)
         if trouble:
             self._post(LabTrouble(one_line(trouble, 600)))
+
+    def _show_recorded(self) -> None:
+        """Show the scores that the run recorded, for which no function is called."""
+        assert self._config is not None
+        run = self._config.origin
+        if run is None or not RunFolder(run).database.is_file():
+            return
+        try:
+            scored = recorded_scores(run, self._origin.group)
+        except (SampleError, RunDatabaseError):
+            return
+        self._samples, self._edited = list(scored.samples), False
+        weights = tuple(function.info.weight for function in scored.functions)
+        self._weights = None
+        self._about = self._circumstances("as recorded", 0.0)
+        self._show(unchecked(self._lab, scored, weights, (), self._modes()), whole=True)
 
     def _take(self, origin: Origin) -> None:
         assert self._config is not None
@@ -269,6 +300,9 @@ class LabWorker(Calling, Growing, Generating):
 
     def _reload(self, reason: str) -> None:
         if self._config is None:
+            return
+        if self._unopened is not None:
+            self._unopened()
             return
         start = time.monotonic()
         self._doing("loading the rewards")

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grpo_tui.core.commands import Command, Outcome
     from grpo_tui.present.big_chart import BigChartView
     from grpo_tui.present.resume_offer import ResumeOffer
     from grpo_tui.present.runs_view import RunRow
     from grpo_tui.present.train_view import TrainView
+    from grpo_tui.rewards.consent import Code
 
 
 class RunAdvanced(Message):
@@ -52,6 +55,25 @@ class RunsListed(Message):
     def can_replace(self, message: Message) -> bool:
         """A burst of lists collapses to the last one."""
         return isinstance(message, RunsListed)
+
+
+class ConsentAsked(Message):
+    """Code that is not the user's own would run; the app asks once.
+
+    Args:
+        codes: what would run.
+        again: does what waits for the yes, in the app's thread.
+        otherwise: does what is left after a no.
+    """
+
+    def __init__(
+        self,
+        codes: tuple[Code, ...],
+        again: Callable[[], object],
+        otherwise: Callable[[], object] = lambda: None,
+    ) -> None:
+        super().__init__()
+        self.codes, self.again, self.otherwise = codes, again, otherwise
 
 
 class ResumeOffered(Message):

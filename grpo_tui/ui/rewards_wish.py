@@ -42,7 +42,7 @@ def rewards_of_run(root: Path, group: int | None = None) -> RewardsWish:
         from grpo_tui.store.spec import read_spec
 
         try:
-            return RunConfig.from_json(read_spec(RunFolder(root).spec).config)
+            return RunConfig.from_json(read_spec(RunFolder(root).spec).config, root)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ValueError(

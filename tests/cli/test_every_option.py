@@ -68,7 +68,7 @@ def module_of(words: tuple[str, ...]) -> str:
 
 def read_in(module: str) -> set[str]:
     """Attributes of the parsed arguments that a module reads, and those that it hands them to."""
-    names, files = set(), {module}
+    names, files = set(), {module, "main"}
     tree = ast.parse((CLI / f"{module}.py").read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("grpo_tui.cli."):

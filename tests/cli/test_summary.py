@@ -11,6 +11,7 @@ from grpo_tui.cli.start import Start
 from grpo_tui.cli.summary import summary
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.store.known import remember
 from grpo_tui.store.layout import RunFolder
 
 
@@ -39,6 +40,7 @@ def test_the_demo_and_a_run_folder_do_not_tell_where_their_model_lies(
     assert main(["demo", "--headless", "--run-dir", str(tmp_path / "demo")]) == 0
     (tmp_path / "demo").mkdir(exist_ok=True)
     started[0].spec.write(RunFolder(tmp_path / "demo").spec)
+    remember(tmp_path / "demo")
     again = ["train", str(tmp_path / "demo"), "--run-dir", str(tmp_path / "b"), "--set", "max_steps=5"]
     assert main(again) == 0
     assert [one.config.findings for one in started] == [(), ()]

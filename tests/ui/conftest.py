@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.rewards.lab import Lab
+from grpo_tui.store.known import remember
 from grpo_tui.ui.app import GrpoApp
 from tests.ui.recorded_run import NOW, RecordedRun, recorded
 
@@ -39,8 +40,9 @@ def warm_lab() -> Iterator[None]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[RecordedRun]:
-    """A run that trains, in `runs/demo-add`."""
+    """A run that the user started and that trains, in `runs/demo-add`."""
     made = recorded(Path("runs") / "demo-add")
+    remember(made.folder.root)
     yield made
     made.close()
 

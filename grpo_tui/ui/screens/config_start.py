@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import clock, duration, from_here, plural
+from grpo_tui.rewards.consent import needed, needed_to_start
 from grpo_tui.ui.config_check import ConfigCheck
 from grpo_tui.ui.config_messages import CheckAt, CheckFailed, ConfigChecked, StartEnded, TrialEnded
+from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.screens.choosing import Choice, MenuDialog
 from grpo_tui.ui.screens.config_finding import CheckScreen
@@ -110,6 +112,14 @@ class ConfigStart(ConfigOpening):
 
     def action_config_check(self) -> None:
         """Look at model, tokenizer, data, rewards and servers; only one check goes on at a time."""
+        config = self.evaluation.inspected.config if self.evaluation is not None else None
+        codes = needed(config) if config is not None and not self._busy else ()
+        if codes:  # after a no it is checked all the same, as far as that goes
+            self.post_message(ConsentAsked(codes, self._start_check, self._start_check))
+        else:
+            self._start_check()
+
+    def _start_check(self) -> None:
         wish, evaluation = self.wish, self.evaluation
         if wish is None or evaluation is None or self._busy or not self.readable():
             return
@@ -238,6 +248,8 @@ class ConfigStart(ConfigOpening):
         wish, evaluation = self.wish, self.evaluation
         if wish is None or evaluation is None or evaluation.inspected.config is None:
             return
+        if self._asks_consent(partial(self._start, force=force)):
+            return
         words = self._train_words(wish)
         if force:
             words.append("--force")
@@ -247,6 +259,18 @@ class ConfigStart(ConfigOpening):
             self._is_busy("starting: model, data and rewards are checked, then the training process")
         job = partial(self._launch, words, self.run_folder_of(evaluation.inspected.config))
         self.run_worker(job, thread=True, group="start", exit_on_error=False)
+
+    def _asks_consent(self, again: Callable[[], None]) -> bool:
+        """Ask about code that a start would run and that is not the user's own; whether there is any."""
+        wish, evaluation = self.wish, self.evaluation
+        config = evaluation.inspected.config if evaluation is not None else None
+        if wish is None or config is None:
+            return False
+        launcher = [] if wish.launcher is not None else [config.section.launcher or ""]
+        codes = needed_to_start(config, self.run_folder_of(config).absolute(), launcher)
+        if codes:
+            self.post_message(ConsentAsked(codes, again))
+        return bool(codes)
 
     def _train_words(self, wish: ConfigWish) -> list[str]:
         """What `grpo-tui train` is told of this config."""
@@ -292,6 +316,8 @@ class ConfigStart(ConfigOpening):
             return
         if draft.edited:
             self._ask_save(self.action_config_trial)
+            return
+        if self._asks_consent(self.action_config_trial):
             return
         from grpo_tui.ui.trial import Trial
 

@@ -24,10 +24,12 @@ from grpo_tui.preflight.gold_rewards import GoldReward
 from grpo_tui.present.data_view import Block, row_blocks, statistics_blocks, summary
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.reading import laid_out
+from grpo_tui.rewards.consent import Code
 from grpo_tui.store.values import finite_json
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.data_messages import DataBusy, DataGold, DataKnown, DataMatches, DataRow, DataTrouble
 from grpo_tui.ui.data_worker import DataWorker
+from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, spread
 from grpo_tui.ui.shell import Shell
@@ -137,6 +139,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         self._matches: tuple[int, ...] = ()
         self._figures = False
         self._asked = SEARCH
+        self._asked_about: set[Code] = set()
 
     def compose(self) -> ComposeResult:
         """Header, summary, the row, a line to type in, footer."""
@@ -194,6 +197,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         """Show what the rewards give."""
         self._golds[message.number] = (message.golds, message.why)
         self.show()
+        self._ask_consent(message.codes)
 
     def on_data_matches(self, message: DataMatches) -> None:
         """Go to the first row that holds the words."""
@@ -207,6 +211,21 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     def on_data_trouble(self, message: DataTrouble) -> None:
         """Say what could not be done; what was found of the data says more."""
         self._refuse(message.text)
+        self._ask_consent(message.codes)
+
+    def _ask_consent(self, codes: tuple[Code, ...]) -> None:
+        """Ask once as long as this view is open."""
+        if set(codes) - self._asked_about:
+            self._asked_about |= set(codes)
+            self.post_message(ConsentAsked(codes, self._again))
+
+    def _again(self) -> None:
+        """Read everything again."""
+        if self._worker is not None:
+            self._worker.stop()
+        self._checked, self._row, self._golds = None, None, {}
+        self._begin()
+        self.show()
 
     def _refuse(self, why: str) -> None:
         self.query_one(DataSummary).trouble = why

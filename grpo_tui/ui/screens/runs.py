@@ -322,6 +322,12 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
             self.app.push_screen(ResumeDialog(offer), answered)
 
     def _start(self, offer: ResumeOffer) -> None:
+        from grpo_tui.rewards.consent import needed_to_resume
+        from grpo_tui.ui.messages import ConsentAsked
+
+        if codes := needed_to_resume(offer.path):
+            self.post_message(ConsentAsked(codes, partial(self._start, offer)))
+            return
         self._resuming = offer.path
         self.app.notify(f"{offer.name}: starting from {offer.checkpoint} …", markup=False)
         self.run_worker(partial(self._resume, offer), thread=True, group="resume", exit_on_error=False)

@@ -20,6 +20,7 @@ from textual.screen import Screen
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
 from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.screens.choosing import Choice, MenuDialog
 from grpo_tui.ui.shell import Shell
@@ -144,6 +145,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         self.post_message(self.Told(known=known))
 
     def _ask(self, policy: Policy, index: int, base: bool) -> None:
+        from grpo_tui.rewards.consent import ConsentError
         from grpo_tui.rewards.model_child import CancelledError, GenerateError
         from grpo_tui.rewards.token_asking import TokenAsker, completion_of
         from grpo_tui.store.connection import RunDatabaseError
@@ -155,6 +157,9 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
             try:
                 row = completion_of(self._root, self._group, index)
                 told = self.Told(scores=self._asker.ask(row, policy, base=base))
+            except ConsentError as error:
+                told = self.Told(trouble=f"t asks again. {error}")
+                self.post_message(ConsentAsked(error.codes, self._start))
             except CancelledError:
                 told = self.Told(trouble="ended before its end; t asks again")
             except (GenerateError, RunDatabaseError, LookupError, OSError) as error:

@@ -21,6 +21,7 @@ from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import duration, plural
 from grpo_tui.present.what_if_lines import what_if_lines
 from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
 from grpo_tui.ui.rewards_wish import rewards_of_run
@@ -159,6 +160,7 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
 
     def _score(self, attempt: Attempt) -> None:
         """The thread: load the run's rewards, score, compare."""
+        from grpo_tui.rewards.consent import ConsentError
         from grpo_tui.rewards.lab import Lab, LabError
         from grpo_tui.rewards.scoring import config_of_functions
         from grpo_tui.rewards.what_if import what_if_of_run
@@ -172,7 +174,10 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
             config = config_of_functions(()) if unnamed else rewards_of_run(self._root).config()
             with Lab() as lab:
                 attempt.begin(lab)
-                lab.load(config)
+                if weights is None:
+                    lab.load(config)
+                else:  # no function is called, so none is loaded
+                    lab.config = config
                 found = what_if_of_run(
                     lab,
                     self._root,
@@ -181,6 +186,10 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
                     recorded=weights is not None,
                     tell=lambda name, what: self._tell(attempt, f"{name}: {what}" if name else what),
                 )
+        except ConsentError as error:
+            self.post_message(self.Told(attempt, trouble=f"r asks again. {error}"))
+            self.post_message(ConsentAsked(error.codes, self.action_what_if_again))
+            return
         except (LabError, RunDatabaseError, OSError, ValueError) as error:
             self.post_message(self.Told(attempt, trouble=str(error) or type(error).__name__))
             return

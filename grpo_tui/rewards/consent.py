@@ -1,0 +1,420 @@
+"""Ask before code that is not the user's own runs: what a config would run here, and what was said yes to.
+
+A run that this user did not start on this machine is foreign. So is a config or a code file that another
+login owns, or that lies inside a foreign run folder. What they name runs only after a yes, which is kept in
+the user's state folder for one file with one content: a changed file is asked about again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pwd
+import stat
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from grpo_tui.config.paths import split_file_source
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.trl_rewards import TRL_NAMES
+from grpo_tui.core.text import one_line
+from grpo_tui.store.json_file import write_json
+from grpo_tui.store.known import is_known, state_folder
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import read_spec
+
+Need = Literal["rewards", "data", "model"]
+EVERYTHING: tuple[Need, ...] = ("rewards", "data", "model")
+LIBRARY = "grpo_tui.rewards.library."
+RUNS_OTHERS = ("AdaptiveWeight", "Clip", "Gate", "PassesTests", "ScheduledWeight")
+"""Names of the library that run code of their parameters or of the data."""
+MOST_BYTES = 16_000_000
+"""A larger file of code is not read, and cannot be said yes to."""
+_INSTALLED = tuple(
+    {os.path.realpath(place) for place in (sys.prefix, sys.base_prefix, Path(__file__).parents[1])}
+)
+"""Code in these folders is what this program itself runs on."""
+NOT_RUN = "consent.needed"
+"""Id of the finding that something was not looked at for want of a yes."""
+_trusting = False
+_named: dict[str, Path] = {}
+"""Config files by the run whose record named them."""
+_given: set[str] = set()
+"""Keys said yes to in this process: a state folder that cannot be written asks again in the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Something that would run.
+
+    Attributes:
+        what: the file, or what else it is, in words.
+        why: why it is not the user's own.
+        key: stands for it and its content; empty when that cannot be read.
+    """
+
+    what: str
+    why: str
+    key: str
+
+
+class ConsentError(RuntimeError):
+    """Code that is not the user's own would run, and the user has not said yes.
+
+    Attributes:
+        codes: all that the config would run and that has no yes.
+    """
+
+    def __init__(self, codes: Sequence[Code]) -> None:
+        self.codes = tuple(codes)
+        super().__init__(f"Not run, because it is not your code: {sentence(codes)}")
+
+
+def lines(codes: Iterable[Code]) -> list[str]:
+    """Return what would run as lines, each reason above what it is for."""
+    return [
+        line
+        for why, whats in _by_reason(codes).items()
+        for line in (f"{why}:", *(f"  {what}" for what in whats))
+    ]
+
+
+def sentence(codes: Iterable[Code]) -> str:
+    """Return what would run on one line."""
+    return "; ".join(f"{', '.join(whats)} ({why})" for why, whats in _by_reason(codes).items())
+
+
+def _by_reason(codes: Iterable[Code]) -> dict[str, dict[str, None]]:
+    found: dict[str, dict[str, None]] = {}
+    for code in codes:
+        found.setdefault(one_line(code.why, 300), {})[one_line(code.what, 300)] = None
+    return found
+
+
+def not_run(what: str, codes: Sequence[Code]) -> str:
+    """Say in a sentence what was not looked at, and why."""
+    return f"{what} was not looked at: it would run {sentence(codes)}"
+
+
+def required(config: RunConfig, *needs: Need) -> None:
+    """Return when all that a config would run is the user's own, or was said yes to.
+
+    Args:
+        config: whose code would run.
+        needs: what of it: its rewards, its data, its model and tokenizer.
+
+    Raises:
+        ConsentError: something has no yes; it names all that the config would run, so that one question
+            is enough.
+    """
+    if needed(config, *needs):
+        _ask(needed(config))
+
+
+def required_to_start(
+    config: RunConfig, folder: Path, launcher: Sequence[str] = (), checkpoint: str | None = None
+) -> None:
+    """Return when a start runs only the user's own code, or what was said yes to; see `needed_to_start`.
+
+    Raises:
+        ConsentError: something has no yes.
+    """
+    if codes := needed_to_start(config, folder, launcher, checkpoint):
+        _ask(codes)
+
+
+def needed_to_resume(run: Path) -> tuple[Code, ...]:
+    """Return what a resume of a run would run that has no yes; nothing of one that cannot be read."""
+    try:
+        spec = read_spec(RunFolder(run).spec)
+        return needed_to_start(RunConfig.from_json(spec.config, run), run, spec.launcher)
+    except (OSError, ValueError):
+        return ()
+
+
+def _ask(codes: Sequence[Code]) -> None:
+    if not _trusting:
+        raise ConsentError(codes)
+    give(codes)
+    if unreadable := [code for code in codes if not code.key]:
+        raise ConsentError(unreadable)
+
+
+def note_named(file: Path, run: Path) -> None:
+    """Note that a config file was found in a run's record, so that it is as foreign as the run."""
+    _named[os.path.realpath(file)] = run
+
+
+def trust_all() -> None:
+    """Take everything that is asked about from now on in this process as said yes to (`--trust`)."""
+    global _trusting
+    _trusting = True
+
+
+def give(codes: Iterable[Code]) -> None:
+    """Remember a yes; without a state folder that can be written, until this process ends."""
+    for code in codes:
+        if not code.key:
+            continue
+        _given.add(code.key)
+        note = _note(code.key)
+        with contextlib.suppress(OSError):
+            note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_json(note, {"what": code.what, "why": code.why, "at": time.time()}, mode=0o600)
+
+
+def needed(config: RunConfig, *needs: Need) -> tuple[Code, ...]:
+    """Return what a config would run that is not the user's own and has no yes.
+
+    Args:
+        config: the config.
+        needs: what of it; all of it when none is named.
+    """
+    why = _why_foreign(config)
+    found = [code for need, code in _codes(config, why) if not needs or need in needs]
+    return unanswered(found)
+
+
+def needed_to_start(
+    config: RunConfig, folder: Path, launcher: Sequence[str] = (), checkpoint: str | None = None
+) -> tuple[Code, ...]:
+    """Return what a start would run that is not the user's own and has no yes.
+
+    Args:
+        config: what is trained.
+        folder: the run folder.
+        launcher: the words of a launcher that the user did not type.
+        checkpoint: the checkpoint that it continues from.
+    """
+    why = _why_foreign(config)
+    found = [code for _, code in _codes(config, why)]
+    runs = [run for run in (config.origin, folder) if run is not None and _is_foreign_run(run)]
+    for run in dict.fromkeys(runs):
+        record = RunFolder(run).spec
+        found.append(Code(f"{run}: its record and checkpoints", _of_run(run), _key("run", record)))
+    words = " ".join(launcher)
+    if words and (why or runs):
+        found.append(Code(f"the launcher {words}", why or _of_run(runs[0]), _key("launcher", None, words)))
+    if checkpoint is not None and not runs:
+        state = Path(checkpoint) / "trainer_state.json"
+        if whose := _why_file(state):
+            found.append(Code(checkpoint, whose, _key("checkpoint", state)))
+    return unanswered(found)
+
+
+def unanswered(codes: Iterable[Code]) -> tuple[Code, ...]:
+    """Return those that have no yes, each once."""
+    return tuple(code for code in dict.fromkeys(codes) if not _is_given(code.key))
+
+
+def _is_given(key: str) -> bool:
+    if not key or key in _given:
+        return bool(key)
+    try:
+        found = os.lstat(_note(key))
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
+def _note(key: str) -> Path:
+    return state_folder() / "trusted" / f"{key}.json"
+
+
+# -- what a config would run -------------------------------------------------------------------------
+
+
+def _codes(config: RunConfig, why: str) -> Iterator[tuple[Need, Code]]:
+    """Everything that is not the user's own; `why` is not empty for a foreign config."""
+    rewards: list[tuple[str, Any]] = [(str(source), {}) for source in config.script.get("reward_funcs") or ()]
+    rewards += [(entry.source, entry.params) for entry in config.section.rewards]
+    for source, params in rewards:
+        for code in _callable_code(source, params, config.cwd, why):
+            yield "rewards", code
+    section = config.section
+    probes = section.probe_prompts.source if section.probe_prompts is not None else None
+    names = [section.dataset, section.eval_dataset, probes, config.script.get("dataset_name")]
+    names += [
+        entry.get("path") for entry in config.mixture.get("datasets") or () if isinstance(entry, Mapping)
+    ]
+    for name in names:
+        for code in _data_code(name, why):
+            yield "data", code
+    for code in _model_code(config, why):
+        yield "model", code
+    if why and config.env:
+        names_set = ", ".join(sorted(config.env))
+        yield "model", Code(f"environment variables {names_set}", why, _key("env", None, config.env))
+
+
+def _callable_code(source: str, params: Any, cwd: str, why: str) -> Iterator[Code]:
+    for text in _texts(params):  # a reward around a reward names the one inside
+        if (inner := split_file_source(text)) is not None:
+            yield from _file_code(Path(cwd, inner[0]), why, text)
+    parts = split_file_source(source)
+    if parts is not None:
+        yield from _file_code(Path(cwd, parts[0]), why, source, params)
+    elif source in TRL_NAMES or _is_plain(source):
+        return
+    elif ":" in source or ("." in source and "/" not in source):
+        module = source.partition(":")[0] if ":" in source else source.rpartition(".")[0]
+        file = _module_file(module, cwd)
+        if whose := why or (_why_file(file) if file is not None else ""):
+            what = f"{source} in {file}" if file is not None else source
+            yield Code(what, whose, _key("call", file, [source, params]))
+
+
+def _is_plain(source: str) -> bool:
+    """Whether a source is a reward of the library that runs no code but its own."""
+    name = source.replace(":", ".").removeprefix(LIBRARY)
+    return source.startswith(LIBRARY[:-1]) and name.isidentifier() and name not in RUNS_OTHERS
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    for item in inner:
+        yield from _texts(item)
+
+
+def _module_file(module: str, cwd: str) -> Path | None:
+    """The file of a module in the working folder, which comes before installed packages."""
+    base = Path(cwd or os.curdir).joinpath(*module.split("."))
+    places = (base.with_name(f"{base.name}.py"), base / "__init__.py")
+    return next((place for place in places if place.is_file()), None)
+
+
+def _file_code(file: Path, why: str, *call: Any) -> Iterator[Code]:
+    if os.path.lexists(file) and (whose := why or _why_file(file)):
+        yield Code(str(file), whose, _key("file", file, call))
+
+
+def _data_code(name: Any, why: str) -> Iterator[Code]:
+    """A function that gives rows, or a loading script; a data file runs nothing."""
+    if not isinstance(name, str) or not name:
+        return
+    parts = split_file_source(name)
+    if parts is not None:
+        yield from _file_code(Path(parts[0]), why, name)
+        return
+    path = Path(name)
+    script = path if path.suffix == ".py" else path / f"{path.name}.py"
+    if script.is_file():
+        yield from _file_code(script, why)
+
+
+def _model_code(config: RunConfig, why: str) -> Iterator[Code]:
+    parts = (config.grpo, config.model_args, config.script)
+    if any(_flagged(part, "trust_remote_code") for part in parts):
+        models = [config.model, str(config.script.get("reward_model_name_or_path") or "")]
+        for model in filter(None, models):
+            folder = Path(model)
+            files = [*sorted(folder.glob("*.py")), *folder.glob("*config.json")] if folder.is_dir() else []
+            if whose := why or next(filter(None, map(_why_file, files)), ""):
+                content = {file.name: _digest(file) for file in files}
+                key = _key("remote code", None, [os.path.realpath(model) if files else model, content])
+                yield Code(f"the code of the model {model} (trust_remote_code)", whose, key)
+    for kernel in {str(value) for part in parts for value in _values(part, "attn_implementation")}:
+        if why and "/" in kernel:
+            yield Code(f"attn_implementation: {kernel}", why, _key("kernel", None, kernel))
+
+
+def _flagged(part: Any, name: str) -> bool:
+    return any(value not in (None, False, "false", "False") for value in _values(part, name))
+
+
+def _values(part: Any, name: str) -> Iterator[Any]:
+    """Every value of a key, however deep."""
+    for key, value in part.items() if isinstance(part, Mapping) else ():
+        if key == name:
+            yield value
+        yield from _values(value, name)
+
+
+# -- whose it is -------------------------------------------------------------------------------------
+
+
+def _why_foreign(config: RunConfig) -> str:
+    """Why a config is not the user's own, empty when it is."""
+    origin = config.origin
+    if origin is not None and (origin.is_dir() or not origin.exists()):
+        return "" if _is_own_run(origin) else _of_run(origin)
+    file = origin or config.path
+    run = _named.get(os.path.realpath(file)) if file is not None else None
+    if run is not None and _is_foreign_run(run):
+        return _of_run(run)
+    if file is None or not (whose := _why_file(file)):
+        return ""
+    return f"named by {file}, {whose}"
+
+
+def _why_file(file: Path) -> str:
+    """Why a file is not the user's own, empty when it is, or when there is none."""
+    real = Path(os.path.realpath(file))
+    try:
+        owner = os.stat(real).st_uid
+    except OSError:
+        return ""
+    installed = any(real.is_relative_to(place) for place in _INSTALLED)
+    if installed or (owner == 0 and real.is_relative_to("/usr")):
+        return ""
+    if owner != os.geteuid():
+        return f"owned by {_login(owner)}"
+    run = next((folder for folder in real.parents if _is_foreign_run(folder)), None)
+    return f"inside the run {run}, which you did not start on this machine" if run is not None else ""
+
+
+def _is_own_run(run: Path) -> bool:
+    """Whether the user started a run, and nobody else has put another record in its place."""
+    with contextlib.suppress(OSError):
+        if os.stat(RunFolder(run).spec).st_uid != os.geteuid():
+            return False
+    return is_known(run)
+
+
+def _is_foreign_run(folder: Path) -> bool:
+    return RunFolder(folder).exists() and not _is_own_run(folder)
+
+
+def _of_run(run: Path) -> str:
+    return f"from the run {os.path.abspath(run)}, which you did not start on this machine"
+
+
+def _login(owner: int) -> str:
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return f"user {owner}"
+
+
+# -- what it is --------------------------------------------------------------------------------------
+
+
+def _key(kind: str, file: Path | None, more: Any = None) -> str:
+    """What stands for a file with its content and how it is called; empty when it cannot be read."""
+    digest = _digest(file) if file is not None else "-"
+    if not digest:
+        return ""
+    body = [kind, os.path.realpath(file) if file is not None else "", digest, more]
+    text = json.dumps(body, sort_keys=True, default=str, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest(file: Path) -> str:
+    """The hash of a regular file; empty for anything else, which is not opened for long."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ""
+        content = opened.read(MOST_BYTES + 1)
+    return hashlib.sha256(content).hexdigest() if len(content) <= MOST_BYTES else ""
