@@ -8,6 +8,7 @@ text and never as a markup string.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import unicodedata
@@ -204,6 +205,52 @@ def whole_text(messages: str | Sequence[Mapping[str, Any]]) -> str:
     if isinstance(messages, str):
         return messages
     return "\n".join(message_text(message.get("content")) for message in messages)
+
+
+THOUGHTS = ("thinking", "reasoning", "reasoning_content")
+"""Keys under which chat templates keep what a model thinks before it answers."""
+
+
+def written_text(completion: str | Sequence[Mapping[str, Any]]) -> str:
+    """Return what the model itself wrote of a completion: thoughts, answers and calls, but no results."""
+    if isinstance(completion, str):
+        return completion
+    return "\n".join(_written(message) for message in completion if _is_own(message))
+
+
+def transcript(completion: str | Sequence[Mapping[str, Any]]) -> str:
+    """Return a completion for reading: what the model wrote, and what others answered, marked by role."""
+    if isinstance(completion, str):
+        return completion
+    parts = []
+    for message in completion:
+        who = " ".join(str(message[key]) for key in ("role", "name") if message.get(key))
+        parts.append(
+            _written(message) if _is_own(message) else f"[{who}] {message_text(message.get('content'))}"
+        )
+    return "\n".join(parts)
+
+
+def _is_own(message: Mapping[str, Any]) -> bool:
+    return message.get("role", "assistant") == "assistant"
+
+
+def _written(message: Mapping[str, Any]) -> str:
+    parts = [f"[{key}] {message[key]}" for key in THOUGHTS if message.get(key)]
+    if content := message_text(message.get("content")):
+        parts.append(content)
+    calls = message.get("tool_calls")
+    parts += [f"[call] {_call(call)}" for call in (calls if isinstance(calls, list) else ())]
+    return "\n".join(parts)
+
+
+def _call(call: Any) -> str:
+    function = call.get("function", call) if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or "name" not in function:
+        return str(call)
+    arguments = function.get("arguments")
+    told = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
+    return f"{function['name']}({told})"
 
 
 def prompt_text(prompt: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from grpo_tui.core.repetition import distinct_share
 from grpo_tui.core.statistics import GroupKind, kind_of_group, scored
-from grpo_tui.core.text import message_text, prompt_text
+from grpo_tui.core.text import message_text, prompt_text, transcript
 from grpo_tui.present.group_fold import gold_of
 from grpo_tui.store.reader import StoredGroup
 
@@ -96,7 +96,7 @@ def group_card(
         rows.append(
             CardRow(
                 completion.index,
-                completion.text,
+                transcript(completion.messages) if completion.messages else completion.text,
                 completion.total,
                 completion.advantage,
                 None if "tokens" in absent else completion.tokens,
@@ -122,7 +122,7 @@ def group_card(
         mean=group.mean,
         spread=group.std,
         kind=kind_of_group(values, totals, group.signal),
-        distinct=distinct_share([row.text for row in rows]),
+        distinct=distinct_share([completion.text for completion in group.completions]),
         truncated=sum(bool(row.truncated) for row in rows),
         best=max(known, key=lambda n: values[n], default=None),  # type: ignore[arg-type,return-value]
         worst=min(known, key=lambda n: values[n], default=None),  # type: ignore[arg-type,return-value]

@@ -156,6 +156,10 @@ class TokenAsker(Closing):
         Raises:
             GenerateError: it cannot be looked at; `CancelledError` when the person had enough.
         """
+        if len(row.messages or ()) > 1:
+            raise GenerateError(
+                "tools answered between the model's tokens, and the tokens of the answers are not recorded"
+            )
         asked = {
             "prompt": row.prompt,
             "text": row.completion,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_tui.core.records import Completion, GenerationBatch, Group, Mode, Record
-from grpo_tui.core.text import whole_text
+from grpo_tui.core.text import written_text
 from grpo_tui.rewards.contract import copied
 from grpo_tui.train import compat
 from grpo_tui.train.desk import RewardDesk
@@ -23,13 +23,17 @@ from grpo_tui.train.phases import PhaseClock
 HIDDEN_COLUMNS = ("prompt", "completion", "completion_ids")
 
 
+_Answer = tuple[str, list[dict[str, Any]] | None]
+"""What the model wrote of a completion, and all of its messages when it was more than one plain text."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Scored:
     """One batch between the reward call and the advantages."""
 
     prompts: list[Any]
-    answers: list[tuple[str, list[dict[str, Any]] | None]]
-    ids: list[list[int]]
+    answers: list[_Answer]
+    tokens: list[int]
     rewards: list[list[float | None]]
     totals: list[float | None]
     truncated: list[bool]
@@ -53,6 +57,7 @@ class Capture:
         )
         self._numbers = itertools.count(0)
         self._scored: _Scored | None = None
+        self._own: list[list[bool]] = []
         self.newest_prompt: Any = None
         """The first prompt of the newest batch, for sampling without a prompt."""
 
@@ -62,8 +67,19 @@ class Capture:
 
     def install(self) -> None:
         """Put the hooks in place."""
+        compat.wrap(self._trainer, "_generate", self._around_generate)
         compat.wrap(self._trainer, "_calculate_rewards", self._around_rewards)
         compat.wrap(self._trainer, "_generate_and_score_completions", self._around_generation)
+
+    def _around_generate(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def generate(prompts: Any) -> Any:
+            self._own = []
+            output = original(prompts)
+            masks = output[2]  # of each completion: 1 for a token of the model, 0 for one of a tool
+            self._own = [] if masks is None else [[bool(own) for own in mask] for mask in masks]
+            return output
+
+        return generate
 
     def _around_rewards(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def calculate_rewards(inputs: Any, prompts: Any, completions: Any, ids: Any) -> Any:
@@ -118,10 +134,14 @@ class Capture:
         local = rewards[start : start + count]
         ends = compat.end_tokens(trainer)
         truncated = [bool(row) and row[-1] not in ends for row in ids]
+        marked = [len(own) for own in self._own] == [len(row) for row in ids]
+        owned = self._own if marked else [[True] * len(row) for row in ids]
         return _Scored(
             prompts=list(prompts),
-            answers=answers,
-            ids=ids,
+            answers=[
+                self._parted(answer, row, own) for answer, row, own in zip(answers, ids, owned, strict=True)
+            ],
+            tokens=[sum(own) for own in owned],
             rewards=self._with_abstentions(local.tolist()),
             totals=compat.totals(trainer, local),
             truncated=truncated,
@@ -131,6 +151,20 @@ class Capture:
                 {key: value for key, value in row.items() if key not in HIDDEN_COLUMNS} for row in inputs
             ],
         )
+
+    def _parted(self, answer: _Answer, ids: list[int], own: list[bool]) -> _Answer:
+        """The answer, with what a `rollout_func` put between the model's tokens as messages of their own."""
+        _, messages = answer
+        if all(own) or (messages is not None and len(messages) > 1):
+            return answer
+        parts = [
+            {
+                "role": "assistant" if mine else "tool",
+                "content": self._trainer._tokenizer.decode([i for i, _ in run], skip_special_tokens=True),
+            }
+            for mine, run in itertools.groupby(zip(ids, own, strict=True), key=lambda pair: pair[1])
+        ]
+        return written_text(parts), parts
 
     def _with_abstentions(self, rows: list[list[float]]) -> list[list[float | None]]:
         """The gathered rewards, with None where a function said None and its own precision elsewhere.
@@ -161,7 +195,7 @@ class Capture:
                     rewards=tuple(scored.rewards[i]),
                     total=scored.totals[i],
                     advantage=float(advantages[i]),
-                    tokens=len(scored.ids[i]),
+                    tokens=scored.tokens[i],
                     truncated=scored.truncated[i],
                     extra={name: values[i] for name, values in scored.extra.items() if i < len(values)},
                     messages=messages,
@@ -183,8 +217,7 @@ def _number(value: Any, fallback: float | None) -> float | None:
     return fallback if fallback is not None and math.isinf(fallback) else number
 
 
-def _readable(completion: Any) -> tuple[str, list[dict[str, Any]] | None]:
-    """The text of a completion, and its messages when they say more than one plain answer."""
+def _readable(completion: Any) -> _Answer:
     if isinstance(completion, str):
         return completion, None
     plain = (
@@ -192,4 +225,4 @@ def _readable(completion: Any) -> tuple[str, list[dict[str, Any]] | None]:
         and set(completion[0]) <= {"role", "content"}
         and isinstance(completion[0].get("content"), str)
     )
-    return whole_text(completion), None if plain else copied(completion)
+    return written_text(completion), None if plain else copied(completion)

@@ -20,6 +20,7 @@ from grpo_tui.core.records import Mode
 NEEDED = {
     "_calculate_rewards": "recording of rewards",
     "_generate_and_score_completions": "recording of generations",
+    "_generate": "telling what a model wrote from what its tools returned",
     "_maybe_log_save_evaluate": "pause, checkpoint, stop, sample, tokens and set",
     "_save_checkpoint": "checkpoint on demand and exact resume",
     "_evaluate": "the phase shown during evaluation",

@@ -258,6 +258,23 @@ def test_processes_of_the_run_are_told_from_others_and_from_hidden_ones(folder: 
         child.join()
 
 
+def test_a_process_of_the_run_stays_its_own_when_its_parent_or_itself_has_ended() -> None:
+    child = multiprocessing.get_context("spawn").Process(target=_sleep)
+    child.start()
+    pid = child.pid or 0
+    processes = RunProcesses()
+    try:
+        processes.follow([pid])
+        name, user, ours = processes.describe(pid)
+        assert ours
+        processes.follow([4_190_000])  # the rank is gone, and what it started is another's child now
+        assert processes.describe(pid) == (name, user, True)
+    finally:
+        child.kill()
+        child.join()
+    assert processes.describe(pid) == (name, user, True), "the driver lists it a while longer"
+
+
 def test_what_the_run_uses_is_summed_over_its_processes() -> None:
     processes = RunProcesses()
     processes.follow([os.getpid()])

@@ -52,6 +52,17 @@ def test_an_outcome_that_cannot_be_written_waits_and_its_command_is_not_carried_
     assert applied == [{"temperature": 2.0}]
 
 
+def test_what_one_rank_cannot_carry_out_is_rejected_with_its_reason(tmp_path: Path) -> None:
+    mailbox = Mailbox(tmp_path)
+    controller = _controller(mailbox, [])
+    controller._ranks.of_each = lambda refused: [refused, "out of memory"]  # type: ignore[method-assign]
+    command = mailbox.submit("set", {"temperature": 2.0})
+    controller.safe_point()
+    outcome = mailbox.outcome(command.id)
+    assert outcome is not None
+    assert (outcome.applied, outcome.reason) == (False, "rank 1: out of memory")
+
+
 def test_a_mailbox_that_cannot_be_read_stops_no_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
