@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # Columns whose names people give to what GRPO calls the prompt, likeliest first.
 _PROMPT_NAMES = ("question", "problem", "messages", "query", "instruction", "input", "text", "prompts")
 # A column of such a name would reach a reward twice: TRL passes arguments of its own under it.
+_PART = '{"type": "text", "text": "…"}'
 _TAKEN = ("prompts", "completions")
 
 
@@ -212,7 +213,15 @@ def prompt_problem(prompt: Any) -> str | None:
             return f"holds {_short(message)}, which is no message; a message has role and content"
         if message.get("content") is None and not message.get("tool_calls"):
             return f"has a message of the {message['role']} without content"
+        if (part := _no_part(message.get("content"))) is not None:
+            return f"holds {_short(part)} in the content of a message; a part is {_PART}"
     return None
+
+
+def _no_part(content: Any) -> Any:
+    """The first part of a content that TRL cannot read: it asks each for its type."""
+    parts = content if isinstance(content, list) else []
+    return next((p for p in parts if not isinstance(p, dict) or not isinstance(p.get("type"), str)), None)
 
 
 def _shots(section: Section) -> list[dict[str, str]]:

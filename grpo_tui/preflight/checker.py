@@ -12,6 +12,8 @@ screen makes them from a thread. Ids of its findings:
   `data.no-prompt`, `data.preference-pairs`, `data.reserved-name`, `data.disk`
 - data, rows: `data.bad-prompt`, `data.bad-answer`, `data.mixed-form`, `data.mixed-types`, `data.nulls`,
   `data.empties`, `data.quoted-messages`, `data.role`, `data.blank-turn`, `data.answered`,
+  `data.template-repr`, `-image`, `-refused`, `-lost`, `-doubled`, `-cut`, `-closed`, `data.images`,
+  `data.unread-column`,
   `data.eval-columns`, `data.header-twice`,
   `data.duplicates`, `data.overlap`, `data.too-long`, `data.gold-missing`, `data.no-gold`
 - data, as a whole: `data.smaller-than-batch`, `data.hold-out`, `data.one-answer`, `data.completion-length`,
@@ -37,7 +39,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.text import one_line
-from grpo_tui.preflight.data_findings import data_findings
+from grpo_tui.preflight.data_findings import data_findings, image_findings
 from grpo_tui.preflight.facts import DataFacts, Facts, ModelFacts, RowView, TokenizerFacts
 from grpo_tui.preflight.judging import Judged
 from grpo_tui.preflight.model_findings import model_findings, tokenizer_findings
@@ -281,6 +283,8 @@ def judge(facts: Facts, judged: Judged, rewards: Sequence[FunctionInfo] = ()) ->
         found += data_findings(facts.data, facts.model, judged)
         columns = [column.name for column in facts.data.columns]
         if columns and not facts.data.problem:
+            if facts.tokenizer is not None and facts.tokenizer.name:
+                found += image_findings(facts.data, judged, sees_images=facts.tokenizer.sees_images)
             for info in rewards:
                 found += signature_findings(info, columns)
     found += tokenizer_findings(facts, judged)

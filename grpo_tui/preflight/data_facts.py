@@ -186,7 +186,8 @@ class DataFacts:
         eval_rows: rows to evaluate on, 0 without evaluation.
         bad: rows that training would refuse.
         odd: rows whose prompt training takes, and nobody means so; `what` is `quoted`, `role`, `blank` or
-            `answered`.
+            `answered`, and once the chat template is known `repr`, `image`, `lost`, `doubled`, `cut`,
+            `closed` or `refused`.
         evaluation: the rows to evaluate on; None without evaluation, and for a hold-out.
         duplicates: rows whose prompt an earlier row has, and the first of them.
         duplicate_rows: the first of those rows.

@@ -28,6 +28,11 @@ MOST_NAMES = 10
 """Columns that a sentence names."""
 _LOST = ("completion", "completion_ids")
 _REPLACED = ("trainer_state", "log_extra", "log_metric", "environments")
+_UNREAD = {
+    "tools": "the tools of a GRPO run are the trainer's, the same for all rows",
+    "chat_template_kwargs": "it takes one chat_template_kwargs for all rows, from the config",
+}
+"""Columns that other trainers of TRL read row by row and GRPOTrainer does not, with what it does."""
 _STEP = 64
 """Lengths are advised in multiples of it."""
 
@@ -103,18 +108,58 @@ def _columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
                 f"{facts.short} has a column {name}, a name that TRL gives rewards something else under; "
                 "rename it"
             )
-            fix = Fix(f"grpo_tui.columns.my_{name}", name)
+            fix = _renamed(name)
             yield judged.found("data.reserved-name", "error", judged.data_key, message, fix)
     for name in _LOST:
         if name in after:
             message = f"the column {name} reaches no reward: TRL keeps that name to itself; rename it"
-            fix = Fix(f"grpo_tui.columns.my_{name}", name)
+            fix = _renamed(name)
             yield judged.found("data.reserved-name", "warning", judged.data_key, message, fix)
     for name in _REPLACED:
         if name in after:
             message = f"the column {name} reaches no reward: TRL puts its own {name} in its place; rename it"
-            fix = Fix(f"grpo_tui.columns.my_{name}", name)
+            fix = _renamed(name)
             yield judged.found("data.reserved-name", "warning", judged.data_key, message, fix)
+
+    for name, instead in _UNREAD.items():
+        if name in after:
+            message = f"GRPOTrainer does not read the column {name}, which reaches rewards only: {instead}"
+            yield judged.found("data.unread-column", "warning", judged.data_key, message, _renamed(name))
+
+
+def _renamed(name: str) -> Fix:
+    """The fix that gives a column a name without a meaning for TRL."""
+    return Fix(f"grpo_tui.columns.my_{name}", name)
+
+
+def image_findings(facts: DataFacts, judged: Judged, *, sees_images: bool) -> Iterator[Finding]:
+    """Judge the columns `image` and `images`, which GRPOTrainer puts into the prompts, against the model."""
+    for name in ("images", "image"):
+        column = facts.column(name)
+        if column is None or (name == "images" and column.empties == facts.looked_at):
+            continue  # a list without images is none for TRL
+        if column.nulls == facts.looked_at:
+            message = (
+                f"{facts.short}: the column {name} is empty (null) in every row, and GRPOTrainer reads a "
+                "column of that name as images: it stops in the first step. Remove or rename the column"
+            )
+        elif not sees_images:
+            message = (
+                f"{facts.short} has a column {name}, which GRPOTrainer puts into the prompts, and this model "
+                "reads text only: it stops in the first step. Name a vision-language model, or rename the "
+                "column"
+            )
+        elif facts.form == "text":
+            message = (
+                f"{facts.short} has a column {name}, and its prompts are plain texts. TRL needs messages "
+                "beside images and stops in the first step"
+            )
+            fix = Fix("grpo_tui.chat", True)
+            yield judged.found("data.images", "error", judged.data_key, message, fix)
+            return
+        else:
+            return
+        yield judged.found("data.images", "error", judged.data_key, message, _renamed(name))
 
 
 def _first_values(facts: DataFacts, name: str) -> str:

@@ -189,6 +189,7 @@ class TokenizerFacts:
         rendered_tokens: its length.
         special: special tokens that it holds, in their order, each once.
         opens_think: whether it ends by opening `<think>`, so that a completion has only the closing tag.
+        sees_images: whether it prepares images too, as that of a vision-language model does.
         problem: why it cannot be used; empty otherwise.
     """
 
@@ -207,6 +208,7 @@ class TokenizerFacts:
     rendered_tokens: int | None = None
     special: tuple[str, ...] = ()
     opens_think: bool = False
+    sees_images: bool = False
     problem: str = ""
 
     @property

@@ -82,7 +82,8 @@ def way_on(status: Status, folder: str) -> str:
         return f"`grpo-tui train {run} --resume` goes on from its newest checkpoint."
     if status.step:
         return f"There is no checkpoint to resume from; `grpo-tui train {run} --run-dir NEW` starts anew."
-    return f"It made no step; `grpo-tui train {run}` starts it again."
+    fixed = "Fix the cause first, then " if status.state in ("failed", "crashed") else ""
+    return f"It made no step. {fixed}`grpo-tui train {run}` starts it again."
 
 
 def _reward_words(state: str, reward: Series) -> list[Span]:

@@ -19,7 +19,7 @@ from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.looking import Looking
 from grpo_tui.preflight.child.mapped import TRAIN
 from grpo_tui.preflight.child.session import Session
-from grpo_tui.preflight.facts import Facts, ModelFacts, Whereabouts
+from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts, Whereabouts
 from grpo_tui.preflight.judging import Judged
 
 MODEL = Path(__file__).parents[2] / "grpo_tui" / "demo" / "model"
@@ -226,14 +226,10 @@ def test_sound_rows_have_no_finding(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "prompts",
     [
-        [
-            [{"role": "user", "content": f"{n}?"}, {"role": "assistant", "content": "<think>"}]
-            for n in range(30)
-        ],
         [[{"role": "system", "content": "Add."}, {"role": "user", "content": f"{n}?"}] for n in range(30)],
         [f"<|user|>{n}?<|assistant|>" for n in range(30)],
     ],
-    ids=["the same beginning of each answer", "a system message", "the marks of the template in the text"],
+    ids=["a system message", "the marks of the template in the text"],
 )
 def test_prompts_of_a_rarer_form_are_sound_too(prompts: list[Any], tmp_path: Path) -> None:
     rows = [{"prompt": prompt, "answer": str(n)} for n, prompt in enumerate(prompts)]
@@ -519,6 +515,96 @@ def test_a_fault_of_the_tokenizer_is_told(
     facts = Facts(model, session.tokenizer(model), session.measured() or session.facts_of_data)
     found = only(list(judge(facts, Judged.of(session.config))), rule)
     assert said in found.message
+
+
+def conversation(*turns: tuple[str, Any]) -> list[dict[str, Any]]:
+    return [{"prompt": [{"role": r, "content": c} for r, c in turns], "answer": str(n)} for n in range(30)]
+
+
+PART = {"type": "text", "text": "What is 1 + 1?"}
+PICTURE = {"type": "image", "image": "a.png"}
+ASKS = ("user", "What is 1 + 1?")
+EACH = "{% for m in messages %}"
+TURN = "<|{{ m['role'] }}|>{{ m['content'] }}<|end|>"
+END = "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+READS_PARTS = EACH + "{% for p in m['content'] %}{{ p['text'] }}{% endfor %}" + END
+NO_SYSTEM = EACH + "{% if m['role'] != 'system' %}" + TURN + "{% endif %}" + END
+NO_TOOL = (
+    EACH + "{% if m['role'] == 'system' %}{{ raise_exception('no system here') }}{% endif %}" + TURN + END
+)
+TWICE = EACH + TURN + "{% endfor %}" + EACH + "{% if loop.last %}" + TURN + "{% endif %}" + END
+GOES_ON = (
+    EACH + "<|{{ m['role'] }}|>{{ m['content'] }}{% if not (loop.last and m['role'] == 'assistant') %}<|end|>"
+    "{% endif %}{% endfor %}{% if messages[-1]['role'] != 'assistant' %}<|assistant|>{% endif %}"
+)
+NO_THOUGHT = EACH + "<|{{ m['role'] }}|>{{ m['content'].split('</think>')[-1] }}<|end|>" + END
+SHOTS = (("user", "2?"), ("assistant", "<think>a</think>4"), ASKS)
+AS_JSON = EACH + "<|{{ m['role'] }}|>{{ m['content'] | tojson }}<|end|>" + END
+
+WRITTEN: list[tuple[str, list[Any], str, str, str]] = [
+    # the template ("" for the demo's), rows, severity and rule, what is said of it
+    ("a list of parts", conversation(("user", [PART])), "", "error repr", "rows 1, 2, 3, 4, 5 and 25"),
+    ("beside a text", conversation(("system", "Add."), ("user", [PART, PART])), "", "error repr", ""),
+    ("as JSON", conversation(("user", [PART])), AS_JSON, "error repr", "brackets and quotes"),
+    ("parts, read", conversation(("user", [PART, PART])), READS_PARTS, "", ""),
+    ("an image", conversation(("user", [PICTURE, PART])), "", "error image", "reads text only"),
+    ("a dropped system", conversation(("system", "Add."), ASKS), NO_SYSTEM, "warning lost", "system"),
+    ("a refusal in row 31", [*conversation(ASKS), *conversation(("system", "Add."), ASKS)[:1]], NO_TOOL,
+     "error refused", "row 31: the chat template refuses the prompt: no system here"),
+    ("a doubled turn", conversation(ASKS), TWICE, "warning doubled", "what the user says twice"),
+    ("a closed beginning", conversation(ASKS, ("assistant", "<think>")), "",
+     "warning closed", "closes it: <|end|><|assistant|> follows"),
+    ("a beginning that goes on", conversation(ASKS, ("assistant", "<think>")), GOES_ON, "", ""),
+    ("thoughts cut out", conversation(*SHOTS), NO_THOUGHT, "warning cut", "assistant"),
+    ("thoughts kept", conversation(*SHOTS), "", "", ""),
+    ("a part without a type", conversation(("user", [{"text": "1 + 1?"}])), "",
+     "error bad-prompt", "holds a part without a type"),
+    ("a text for a part", conversation(("user", ["1 + 1?"])), "", "error bad-prompt", "a part is"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "template", "rule", "said"), [case[1:] for case in WRITTEN], ids=[case[0] for case in WRITTEN]
+)
+def test_a_prompt_is_compared_with_what_the_template_makes_of_it(
+    rows: list[Any], template: str, rule: str, said: str, tmp_path: Path
+) -> None:
+    session = session_of(tmp_path, rows)
+    folder = spoilt_tokenizer(tmp_path, template=template)
+    session.data()
+    model = ModelFacts(Whereabouts("m", "folder", str(folder)), context=256, vocab=106)
+    facts = Facts(model, session.tokenizer(model), session.measured() or session.facts_of_data)
+    found = [f for f in judge(facts, Judged.of(session.config)) if f.id.startswith(("data.temp", "data.bad"))]
+    named = [f"{f.severity} {f.id.removeprefix('data.').removeprefix('template-')}" for f in found]
+    assert named == ([rule] if rule else [])
+    assert said in "".join(f.message for f in found)
+
+
+COLUMNS: list[tuple[dict[str, Any], bool, str, str]] = [
+    # a column beside messages, whether the model sees images, severity and rule, what is said
+    ({"images": None}, False, "error data.images", "the column images is empty (null) in every row"),
+    ({"image": None}, True, "error data.images", "the column image is empty"),
+    ({"images": ["a.png"]}, False, "error data.images", "this model reads text only"),
+    ({"images": ["a.png"]}, True, "", ""),
+    ({"images": []}, False, "", ""),
+    ({"tools": ["add"]}, False, "warning data.unread-column", "the column tools"),
+    ({"chat_template_kwargs": {"enable_thinking": True}}, False, "warning data.unread-column", "config"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("column", "sees", "rule", "said"), COLUMNS)
+def test_a_column_with_a_meaning_for_trl_is_judged_by_the_model(
+    column: dict[str, Any], sees: bool, rule: str, said: str, tmp_path: Path
+) -> None:
+    session = session_of(tmp_path, [{**row, **column} for row in MESSAGES])
+    facts = Facts(
+        data=session.data(), tokenizer=TokenizerFacts(name="any", eos="e", pad="p", sees_images=sees)
+    )
+    found = [f for f in judge(facts, Judged.of(session.config)) if f.id not in ("data.nulls", "data.empties")]
+    assert [f"{f.severity} {f.id}" for f in found if f.id.startswith("data.")] == ([rule] if rule else [])
+    assert said in "".join(f.message for f in found)
+    fixes = [f.fix for f in found if f.fix is not None]
+    assert fixes == ([Fix(f"grpo_tui.columns.my_{next(iter(column))}", next(iter(column)))] if rule else [])
 
 
 def test_a_row_shows_what_the_model_gets(tmp_path: Path) -> None:

@@ -174,7 +174,9 @@ def test_a_failure_begins_with_its_cause_and_ends_with_the_way_on(run: RecordedR
 def test_the_way_on_is_one_that_works(run: RecordedRun) -> None:
     folder = "/runs/a run"
     look = Status("failed")
-    assert way_on(look, folder) == "It made no step; `grpo-tui train '/runs/a run'` starts it again."
+    again = "`grpo-tui train '/runs/a run'` starts it again."
+    assert way_on(look, folder) == f"It made no step. Fix the cause first, then {again}"
+    assert way_on(Status("stopped"), folder) == f"It made no step. {again}"
     look = replace(look, step=3)
     assert "--run-dir NEW" in way_on(look, folder)
     look = replace(look, checkpoints=(CheckpointNow(2, "p", complete=False),))

@@ -84,7 +84,7 @@ def test_the_help_begins_with_the_pane_then_what_is_everywhere_then_the_words(fi
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_what_to_type_after_a_failure_is_read_whole_however_long_the_cause(width: int) -> None:
-    way = "It made no step; `grpo-tui train outputs/no-steps` starts it again."
+    way = "It made no step. Fix the cause first, then `grpo-tui train outputs/no-steps` starts it again."
     health = HealthLine()
     cause = "✗ Failed: OSError: " + "the model is not there " * 20
     health._view = view(state="failed", health=((cause, "bad"), (way, "text")))

@@ -222,6 +222,8 @@ def _judge_rows(mapped: Mapped, values: dict[str, list[Any]], section: Section, 
 
 def _general(problem: str) -> str:
     """A prompt's problem without the value, so that like ones are counted together."""
+    if problem.startswith("holds ") and " in the content of a message; " in problem:
+        return "holds a part without a type" + problem[problem.index(" in the content") :]
     if problem.startswith("holds "):
         return "holds what is no message; a message has role and content"
     if problem.endswith("must be a text or a list of messages"):

@@ -1,13 +1,14 @@
 """Prompts that training takes and that are hardly meant so: messages in a text, unknown roles, blank turns.
 
-Pure functions on mapped prompts. What training refuses is `data.mapping`'s business.
+Also what a chat template makes of messages that is not what they say. Pure functions on mapped prompts. What
+training refuses is `data.mapping`'s business.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import yaml
@@ -50,6 +51,96 @@ def odd_prompts(prompts: Sequence[Any], numbers: Sequence[int]) -> tuple[BadRows
         BadRows(what, detail, len(set(found)), tuple(dict.fromkeys(found))[:MOST_ROWS_NAMED])
         for (what, detail), found in rows.items()
     )
+
+
+def written_wrongly(
+    prompts: Sequence[Any], numbers: Sequence[int], write: Callable[[Any], str], *, sees_images: bool
+) -> tuple[BadRows, ...]:
+    """Return what the chat template makes of messages that is not what they say, each kind with its rows.
+
+    Each form of conversation (its roles, and how their content is built) is written once, with marks in place
+    of the texts, so that every text can be told from the template's own.
+
+    Args:
+        prompts: as training gets them, (N,); texts are passed over.
+        numbers: their rows, (N,).
+        write: writes one prompt as the model gets it; raises ValueError when the template refuses it.
+        sees_images: whether the model takes images.
+    """
+    forms: defaultdict[str, list[int]] = defaultdict(list)
+    for place, prompt in enumerate(prompts):
+        if not isinstance(prompt, str):
+            forms[json.dumps(_marked(prompt), sort_keys=True, default=str)].append(place)
+    found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for places in forms.values():
+        for fault in _faults_of_form(prompts[places[0]], write, sees_images=sees_images):
+            found[fault] += [numbers[place] for place in places]
+    return tuple(
+        BadRows(what, detail, len(rows), tuple(sorted(rows)[:MOST_ROWS_NAMED]))
+        for (what, detail), rows in found.items()
+    )
+
+
+def _faults_of_form(
+    prompt: list[dict[str, Any]], write: Callable[[Any], str], *, sees_images: bool
+) -> set[tuple[str, str]]:
+    """Kind and detail of what is wrong with how one form of conversation is written."""
+    marked = _marked(prompt)
+    contents = [message.get("content") for message in marked]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    if not sees_images and any(isinstance(part, dict) and part.get("type") == "image" for part in parts):
+        return {("image", "")}
+    try:
+        text, real = write(marked), write(prompt)
+    except ValueError as error:
+        return {("refused", one_line(str(error), 200))}
+    built = [value for value in (*contents, *parts) if value and not isinstance(value, str)]
+    if any(str(value) in text or json.dumps(value) in text for value in built):
+        return {("repr", "")}
+    found = set()
+    for place, message in enumerate(marked):
+        role = one_line(str(message.get("role")), 20)
+        for mark in _texts(message.get("content")):
+            times = text.count(mark)
+            if times != 1:
+                found.add(("doubled" if times else "lost", role))
+        whole = all(_plain(each) in _plain(real) for each in _texts(prompt[place].get("content")))
+        if not whole and ("lost", role) not in found and role != "tool":
+            found.add(("cut", role))
+    last = _texts(contents[-1]) if marked[-1].get("role") == "assistant" else []
+    if last and (behind := text.rpartition(last[-1])[2].strip()) and behind != text.strip():
+        found.add(("closed", one_line(behind, 60)))
+    return found
+
+
+def _marked(prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A conversation with a mark in place of each text; the rest as it is."""
+
+    def mark(value: Any, name: str) -> Any:
+        if isinstance(value, str):
+            return name if value.strip() else value
+        if isinstance(value, list):
+            return [mark(part, f"{name}p{number}q") for number, part in enumerate(value)]
+        if isinstance(value, dict) and value.get("text"):
+            return {**value, "text": mark(value["text"], name)}
+        return value
+
+    return [
+        {**message, "content": mark(message.get("content"), f"message{number}q")}
+        for number, message in enumerate(prompt)
+    ]
+
+
+def _texts(content: Any) -> list[str]:
+    """The texts of a message's content."""
+    if isinstance(content, list):
+        return [text for part in content for text in _texts(part)]
+    text = content.get("text") if isinstance(content, dict) else content
+    return [text] if isinstance(text, str) and text.strip() else []
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _quoted(text: str) -> bool:

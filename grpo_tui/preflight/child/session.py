@@ -20,7 +20,7 @@ from grpo_tui.data.mapping import as_messages, prompt_problem
 from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.mapped import TRAIN, Mapped, apply_lengths, hold_out, map_table
-from grpo_tui.preflight.child.odd_prompts import odd_prompts
+from grpo_tui.preflight.child.odd_prompts import odd_prompts, written_wrongly
 from grpo_tui.preflight.child.table import MOST_ROWS, NoDataError, Table, columns_of, read_table
 from grpo_tui.preflight.data_facts import EvaluationFacts
 from grpo_tui.preflight.facts import BadRows, DataFacts, ModelFacts, TokenizerFacts
@@ -240,6 +240,13 @@ class Session:
             return None
         self.tell(f"counting the tokens of {len(mapped.kept):,} prompts")
         self.counts = self._prompt_counts(mapped, tokens)
+        if self.facts_of_tokenizer is not None and not self.facts_of_tokenizer.problem:
+            kept = [mapped.prompts[i] for i in mapped.kept]
+            numbers = [mapped.table.numbers[i] for i in mapped.kept]
+            odd = written_wrongly(
+                kept, numbers, lambda prompt: tokens.written([prompt])[0], sees_images=tokens.sees_images
+            )
+            facts = replace(facts, odd=(*facts.odd, *odd))
         pending = [f.name for f in facts.filters if f.drops is None]
         if pending and any(count is not None for count in self.counts):
             apply_lengths(mapped, self.counts, self._filters)

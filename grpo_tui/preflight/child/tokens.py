@@ -34,7 +34,7 @@ class Tokens:
     """
 
     def __init__(self, config: RunConfig, model: ModelFacts) -> None:
-        from transformers import AutoProcessor, AutoTokenizer
+        from transformers import AutoProcessor, AutoTokenizer, ProcessorMixin
 
         source = model.adapter or model.where.path or model.where.name
         options = {
@@ -49,6 +49,7 @@ class Tokens:
             processor = AutoTokenizer.from_pretrained(source, **options)
         self.processor: Any = processor
         self.tokenizer: Any = getattr(processor, "tokenizer", processor)
+        self.sees_images = isinstance(processor, ProcessorMixin)  # as GRPOTrainer asks
         self._template = dict(config.grpo.get("chat_template_kwargs") or {})
         self._folder = model.where.path
         self._backend = getattr(self.tokenizer, "backend_tokenizer", None)
@@ -71,6 +72,7 @@ class Tokens:
             eos_id=tokenizer.eos_token_id,
             padding_side=str(_stored_side(self._folder) or "not stored"),
             ends=tuple(ends),
+            sees_images=self.sees_images,
         )
 
     def facts_of(self, prompt: Any) -> TokenizerFacts:
@@ -96,6 +98,8 @@ class Tokens:
         """
         if prompts and all(isinstance(prompt, str) for prompt in prompts):
             return list(prompts)
+        if self.sees_images:
+            prompts = [_as_parts(prompt) for prompt in prompts]
         try:
             texts = self.processor.apply_chat_template(
                 list(prompts), add_generation_prompt=True, tokenize=False, **self._template
@@ -154,6 +158,16 @@ class Tokens:
             return ()
         pattern = re.compile("|".join(map(re.escape, names)))
         return tuple(dict.fromkeys(match[0] for match in pattern.finditer(text)))
+
+
+def _as_parts(prompt: Any) -> Any:
+    """Messages as TRL gives them to a processor: each text as a part of its own."""
+    return [
+        {**message, "content": [{"type": "text", "text": message["content"]}]}
+        if isinstance(message.get("content"), str)
+        else message
+        for message in prompt
+    ]
 
 
 def _token(value: Any) -> str | None:
