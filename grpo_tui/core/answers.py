@@ -6,7 +6,13 @@ Pure functions on text; None means "there is none", never an empty answer. It kn
 from __future__ import annotations
 
 import re
+import unicodedata
 
+_PLAIN = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+_PLAIN |= dict.fromkeys([0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000], " ")
+_PLAIN[0x2212] = "-"
+_GROUPED = re.compile(r"(?<=\d)(?:[\u00a0\u2007\u2009\u202f]|\\,)(?=\d{3}(?!\d))")
+_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\\?\$?\s*\d{1,3}(,\d{3})+(\.\d+)?")
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
 
@@ -26,12 +32,28 @@ def extract(text: str, kind: str, tag: str | None = None, pattern: str | None = 
     if kind == "gsm8k":
         return after_hashes(text)
     if kind == "boxed":
-        return last_boxed(text)
+        return _plain_number(last_boxed(text))
     if kind == "tag":
-        return last_tag(text, tag or "answer")
+        return _plain_number(last_tag(text, tag or "answer"))
     if kind == "regex":
-        return by_pattern(text, pattern or "")
+        return _plain_number(by_pattern(text, pattern or ""))
     raise ValueError(f"no way to extract an answer is called {kind!r}")
+
+
+def plain_characters(text: str) -> str:
+    """Return a text in the characters that a keyboard has, as far as they say the same.
+
+    Full-width letters, digits and signs become ASCII, the minus sign U+2212 a hyphen, every space of one line
+    a plain one, and accents are composed with their letters (NFC). Thousands set apart by a non-breaking or
+    thin space are joined.
+    """
+    return unicodedata.normalize("NFC", _GROUPED.sub("", text).translate(_PLAIN))
+
+
+def _plain_number(answer: str | None) -> str | None:
+    """An answer as it stands; a number in plain characters."""
+    plain = plain_characters(answer).strip() if answer is not None else ""
+    return plain if _NUMBER.fullmatch(plain) else answer
 
 
 def after_hashes(text: str) -> str | None:
@@ -42,7 +64,7 @@ def after_hashes(text: str) -> str | None:
     _, hashes, rest = text.rpartition("####")
     if not hashes:
         return None
-    answer = rest.strip().partition("\n")[0].strip()
+    answer = _plain_number(rest.strip().partition("\n")[0].strip()) or ""
     if _THOUSANDS.fullmatch(answer):
         answer = answer.replace(",", "")
     if re.fullmatch(r"[+-]?\\?\$\s*[\d.]+", answer):

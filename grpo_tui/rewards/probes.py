@@ -6,6 +6,7 @@ judged elsewhere. Nothing here is run; a probe that holds code holds it as text.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,6 +16,7 @@ from grpo_tui.rewards.library.numbers import parse_number
 
 REASONING = "Let me work it out step by step and check the result once."
 PADDING_WORDS = 2_000
+_FULL_WIDTH = str.maketrans("0123456789", "０１２３４５６７８９")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +104,23 @@ def _spellings(gold: str) -> Iterator[tuple[str, str, str]]:
     if number is None:
         if len(gold) > 1 and gold.upper() != gold.lower():
             yield "letter case", gold.upper() if gold != gold.upper() else gold.lower(), "other letter case"
+        yield "accents apart", unicodedata.normalize("NFD", gold), "letters and accents apart (Unicode NFD)"
+        yield "accents joined", unicodedata.normalize("NFC", gold), "letters and accents as one (Unicode NFC)"
+        yield "non-breaking space", gold.replace(" ", "\u00a0"), "non-breaking spaces for spaces"
         yield "full stop", f"{gold}.", "a full stop after the answer"
         return
     yield "full stop", f"{gold}.", "a full stop after the number"
     yield "dollar signs", f"${gold}$", "LaTeX dollar signs around the number"
     yield "unit", f"{gold} units", "a unit after the number"
+    yield "full-width digits", gold.translate(_FULL_WIDTH), "full-width digits (U+FF10 to U+FF19)"
     if number.denominator == 1:
         whole = int(number)
         yield "decimal zero", f"{whole}.0", "a decimal zero"
         if abs(whole) >= 1000:
             yield "thousands", f"{whole:,}" if "," not in gold else str(whole), "commas between the thousands"
+            yield "non-breaking space", f"{whole:,}".replace(",", "\u00a0"), "thousands apart by such spaces"
         if whole < 0:
-            yield "minus sign", f"−{abs(whole)}", "the typographic minus sign"
+            yield "minus sign", f"−{abs(whole)}", "the typographic minus sign (U+2212)"
         return
     yield from _fractions(number, gold)
 

@@ -73,3 +73,21 @@ def test_regex(text: str, pattern: str, answer: str | None) -> None:
 def test_an_unknown_kind_is_an_error() -> None:
     with pytest.raises(ValueError, match="gsm9k"):
         extract("x", "gsm9k")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "answer"),
+    [
+        ("#### １，２００", "gsm8k", "1200"),
+        ("#### −5", "gsm8k", "-5"),
+        ("#### 1\u00a0200\u00a0", "gsm8k", "1200"),
+        (r"\boxed{−３}", "boxed", "-3"),
+        ("<answer>\u00a0４２</answer>", "tag", "42"),
+        ("<answer>Ａ・Ｂ</answer>", "tag", "Ａ・Ｂ"),
+        ("<answer>x−1</answer>", "tag", "x−1"),
+    ],
+)
+def test_a_number_is_cut_out_in_plain_characters_and_a_text_as_it_stands(
+    text: str, kind: str, answer: str
+) -> None:
+    assert extract(text, kind, tag="answer") == answer

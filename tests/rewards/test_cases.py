@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.rewards.cases import CaseFileError, add_case, judge_cases, read_cases
+from grpo_tui.rewards.cases import TOLERANCE, CaseFileError, add_case, judge_cases, read_cases
 
 TEXT = """\
 # what must stay so
@@ -49,6 +49,27 @@ def test_what_holds_is_silent(file: Path) -> None:
     read = read_cases(file)
     missed = judge_cases(read, {"correct": [1.0, 0.0, None]}, [1.5, 0.5, None])
     assert [(miss.case, miss.function) for miss in missed] == [("no gold", "correct")]
+
+
+def test_scores_within_the_tolerance_are_the_same_for_values_bounds_and_orders(file: Path) -> None:
+    read = read_cases(file)
+    near, far = 0.9 * TOLERANCE, 1.1 * TOLERANCE
+
+    def missed(right: float, wrong: float, total: float) -> list[tuple[str, str]]:
+        found = judge_cases(read, {"correct": [right, wrong, None]}, [total, 0.0, None])
+        return [(miss.case, miss.function) for miss in found if miss.case != "no gold"]
+
+    assert missed(1 - near, near, 1 - near) == missed(1 + near, -near, 5.0) == []
+    assert missed(1 + far, -far, 1 - far) == [("right", "correct"), ("right", "total"), ("wrong", "correct")]
+    file.write_text(
+        TEXT.replace("below: right", "above: right").replace("cases:", "tolerance: 0.5\ncases:", 1)
+    )
+    read = read_cases(file)
+    assert missed(1.4, 0.4, 0.6) == [("wrong", "total")]
+    assert not any(
+        m.function == "total" for m in judge_cases(read, {"correct": [1, 0, None]}, [1, 1.6, None])
+    )
+    assert judge_cases(read, {"correct": [1, 0, None]}, [1, 1.4, None])[0].function == "total"
 
 
 def test_what_does_not_hold_is_told_with_both_sides(file: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.rewards.contract import RewardContractError, check_call, checked
+from grpo_tui.rewards.contract import RewardContractError, check_call, checked, copied
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,8 @@ from grpo_tui.rewards.contract import RewardContractError, check_call, checked
         (None, "ends without `return`"),
         (1.0, "1.0, which is one number for all"),
         ([1.0, 0.0], "returned 2 values; TRL wants one number (or None) for each of the 3"),
+        ([1.0, 0.0, 0.0, 0.0], "returned 4 values; TRL wants one number (or None) for each of the 3"),
+        ([], "returned 0 values"),
         ({"score": [1.0]}, "of type dict"),
         ("1.0", "which is a text"),
         (["1.0", 1.0, 1.0], "'1.0', a text, for completion 1"),
@@ -126,3 +128,14 @@ def test_every_shape_trl_can_call_passes() -> None:
     columns = ["prompt", "answer"]
     for function in (_all, Judge(), lambda completions, **kw: [0.0], lambda **kw: [0.0], lambda *a, **k: []):
         assert check_call("mine", function, columns) == []
+
+
+def test_what_a_function_edits_in_place_is_its_own_at_every_depth() -> None:
+    given = [[{"role": "user", "content": [{"type": "text", "text": "a"}]}], [1, 2], "text"]
+    mine = copied(given)
+    mine[0][0]["content"][0]["text"] = "b"
+    mine[0][0]["role"] = "tool"
+    mine[1].append(3)
+    mine.pop()
+    assert given == [[{"role": "user", "content": [{"type": "text", "text": "a"}]}], [1, 2], "text"]
+    assert copied({"a": [1]}) == {"a": [1]}

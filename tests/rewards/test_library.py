@@ -31,7 +31,11 @@ def one(reward: lib.Reward, text: str, **columns: Any) -> float | None:
     [
         ("1,000", 1000), ("$1,200.50", 1200.5), ("1/2", 0.5), (r"\frac{1}{2}", 0.5), (r"\dfrac{3}{4}", 0.75),
         ("−5", -5), ("+ 3", 3), (".5", 0.5), ("5 apples", 5), ("3 km/h", 3), ("50 %", 50), (r"50\%", 50),
-        ("1e3", 1000), ("12.", 12), (r"5\text{ cm}", 5), ("$42$", 42),
+        ("１２", 12), ("－１，２００．５", -1200.5), ("\u22123", -3), ("1\u00a0000", 1000),
+        (r"1\,000", 1000),
+        ("1\u202f234\u202f567", 1234567), ("5\u00a0km", 5), ("1e3", 1000), ("12.", 12),
+        (r"5\text{ cm}", 5),
+        ("$42$", 42),
     ],
 )  # fmt: skip
 def test_a_number_is_read_however_it_is_written(text: str, value: float) -> None:
@@ -41,7 +45,22 @@ def test_a_number_is_read_however_it_is_written(text: str, value: float) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["", "none", "1,00", "1/0", "12 13", "4 or 5", "4 5", "3 to 4", "9" * 500, "1e999", "x=4", "²"]
+    "text",
+    [
+        "",
+        "none",
+        "1,00",
+        "1/0",
+        "12 13",
+        "4 or 5",
+        "4 5",
+        "3 to 4",
+        "9" * 500,
+        "1e999",
+        "x=4",
+        "²",
+        "1\u00a012",
+    ],
 )
 def test_what_is_no_number_is_none(text: str) -> None:
     assert parse_number(text) is None
@@ -49,6 +68,7 @@ def test_what_is_no_number_is_none(text: str) -> None:
 
 def test_the_last_number_of_a_text_is_found() -> None:
     assert last_number("3 + 4 = 7, so it costs $1,250.") == "1,250"
+    assert last_number("it is −４２ here") == "-42"
     assert last_number("nothing") is None
 
 
@@ -58,6 +78,33 @@ def test_a_numeric_answer_is_right_in_every_form() -> None:
         assert one(reward, f"<think>x</think><answer>{text}</answer>", answer="0.5") == 1.0
     assert one(reward, "<answer>0.51</answer>", answer="0.5") == 0.0
     assert one(reward, "<answer>4</answer>", answer="Two and two.\n#### 4") == 1.0
+
+
+def test_a_text_is_the_same_in_other_characters() -> None:
+    exact = lib.ExactAnswer(answer_in="whole")
+    for gold, same in (("café", "cafe\u0301"), ("New York", "New\u00a0York"), ("A-1", "Ａ−１")):
+        assert one(exact, same, answer=gold) == one(exact, gold, answer=same) == 1.0
+    for gold, other in (("x²", "x2"), ("1/2", "½"), ("naïve", "naive"), ("1990–95", "1990-95")):
+        assert one(exact, other, answer=gold) == 0.0
+    assert one(lib.MultipleChoice(answer_in="whole"), "（Ｂ）", answer="B") == 1.0
+
+
+def test_a_tolerance_is_relative_to_the_reference_above_1_and_a_distance_below() -> None:
+    reward = lib.NumericAnswer(answer_in="whole", tolerance=0.01)
+    for gold, answer, value in (
+        ("1000", "1010", 1.0), ("1000", "1010.1", 0.0), ("-1000", "-1010", 1.0), ("-1000", "-1010.1", 0.0),
+        ("0.5", "0.51", 1.0), ("0.5", "0.511", 0.0), ("0", "0.01", 1.0), ("-1", "-0.99", 1.0),
+        ("-1", "1", 0.0),
+    ):  # fmt: skip
+        assert one(reward, answer, answer=gold) == value, (gold, answer)
+
+
+def test_a_reference_that_is_a_place_counts_from_0_and_none_is_before_the_first() -> None:
+    reward = lib.MultipleChoice(letters="ABC", answer_in="whole")
+    assert [one(reward, letter, answer=place) for place, letter in enumerate("ABC")] == [1.0, 1.0, 1.0]
+    for place in (-1, -3, 3):
+        assert one(reward, "C", answer=place) is None
+    assert one(reward, "B", answer=True) is None, "True is no place"
 
 
 def test_listing_all_candidates_or_contradicting_oneself_wins_nothing() -> None:

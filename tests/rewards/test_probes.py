@@ -10,7 +10,7 @@ import pytest
 from grpo_tui.rewards.form import Form, find_form
 from grpo_tui.rewards.gold_forms import wrong_answer
 from grpo_tui.rewards.lab import Lab
-from grpo_tui.rewards.library import IncrementalTags, NumericAnswer, TagFormat
+from grpo_tui.rewards.library import ExactAnswer, IncrementalTags, NumericAnswer, TagFormat
 from grpo_tui.rewards.probe_report import aspect, by_kind, judge
 from grpo_tui.rewards.probes import Probe, ProbeRow, make_probes
 from grpo_tui.rewards.probing import probes_for
@@ -72,7 +72,7 @@ def test_a_reward_that_looks_for_the_gold_anywhere_is_fooled() -> None:
     assert {"list of candidates", "wrong, gold in the reasoning", "hedged", "gold inside another"} <= found[
         "fooled"
     ]
-    assert found["unfair"] == set()
+    assert found["unfair"] == {"full-width digits"}
 
 
 def test_a_reward_that_compares_texts_is_unfair_to_other_spellings() -> None:
@@ -96,6 +96,30 @@ def test_the_library_holds_against_all_of_it() -> None:
     assert fooled(library(NumericAnswer())) == {"fooled": set(), "unfair": set()}
     assert fooled(library(TagFormat())) == {"fooled": set(), "unfair": set()}
     assert fooled(library(IncrementalTags())) == {"fooled": set(), "unfair": set()}
+
+
+@pytest.mark.parametrize(
+    ("gold", "kinds"),
+    [
+        ("-4", {"minus sign", "full-width digits"}),
+        ("1250", {"thousands", "non-breaking space", "full-width digits"}),
+        ("café au lait", {"accents apart", "non-breaking space"}),
+        ("cafe\u0301", {"accents joined"}),
+    ],
+)
+def test_other_characters_of_the_same_answer_are_a_probe_that_the_library_takes(
+    gold: str, kinds: set[str]
+) -> None:
+    row = ProbeRow("p", gold, wrong_answer(gold, ["thé"]))
+
+    def exact(text: str) -> float:
+        match = re.search(r"<answer>(.*?)</answer>", text)
+        return float(bool(match) and match[1] == gold)
+
+    assert kinds <= fooled(exact, row=row)["unfair"]
+    reward = NumericAnswer() if gold[-1].isdigit() else ExactAnswer()
+    fair = fooled(lambda text: reward([text], answer=[gold])[0] or 0.0, row=row)
+    assert not kinds & fair["unfair"]
 
 
 def test_what_a_function_looks_at_is_told_by_the_measures() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from grpo_tui.core.answers import extract
+from grpo_tui.core.answers import extract, plain_characters
 from grpo_tui.core.text import completion_text
 from grpo_tui.rewards.library.base import Reward, column, require
 from grpo_tui.rewards.library.numbers import last_number, parse_number
@@ -110,6 +110,8 @@ def bare(answer: str) -> str:
 class ExactAnswer(AnswerReward):
     """1 where the answer is the gold answer, letter for letter without white space and marks around both.
 
+    Characters that only look different (full-width, non-breaking spaces, decomposed accents) are equal.
+
     Args:
         ignore_case: whether `Paris` equals `paris`.
         **options: see `AnswerReward`.
@@ -124,7 +126,7 @@ class ExactAnswer(AnswerReward):
         return self._plain(answer) == self._plain(str(gold)) if str(gold).strip() else None
 
     def _plain(self, text: str) -> str:
-        plain = " ".join(bare(text).split())
+        plain = " ".join(plain_characters(bare(text)).split())
         return plain.casefold() if self.ignore_case else plain
 
 
@@ -177,7 +179,7 @@ class MathAnswer(AnswerReward):
 
     def equal(self, answer: str, gold: Any) -> bool | None:
         """See `AnswerReward.equal`."""
-        text = str(gold)
+        text, answer = plain_characters(str(gold)), plain_characters(answer)
         wanted = self._parse(text if "\\boxed" in text or "$" in text else f"${text}$")
         if not wanted:
             return None
@@ -210,6 +212,7 @@ class MultipleChoice(AnswerReward):
         return self._choice(str(gold))
 
     def _choice(self, text: str) -> str | None:
+        text = plain_characters(text)
         found = set(re.findall(rf"(?<![^\W_])([{re.escape(self.letters)}])(?![^\W_])", text.upper()))
         # "A" is also a word: where the text begins with a choice, that one counts.
         first = re.match(rf"\W*([{re.escape(self.letters)}])(?![^\W_])", text.upper())

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from grpo_tui.core.answers import plain_characters
+
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*([^{}]+?)\s*\}\s*\{\s*([^{}]+?)\s*\}")
 _DECORATION = re.compile(r"\\(?:text|mathrm|mbox)\s*\{([^{}]*)\}")
 _SPACES = re.compile(r"\\[,;:! ]|~|\s+")
-_MINUS = str.maketrans({"−": "-", "–": "-", "－": "-", "＋": "+"})
+_DASHES = str.maketrans({"–": "-"})
 _VALUE = r"[+-]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+)?(?:[eE][+-]?\d{1,2})?"
 _NUMBER = re.compile(rf"(?P<value>{_VALUE})(?:/(?P<below>{_VALUE}))?(?P<rest>.*)", re.DOTALL)
 _IN_TEXT = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:/\d+)?|[+-]?\.\d+")
@@ -31,7 +33,7 @@ def parse_number(text: str, *, units: bool = True) -> Fraction | None:
     """
     if len(text) > MOST_DIGITS:
         return None
-    plain = _DECORATION.sub(r" \1", text.translate(_MINUS)).strip()
+    plain = _DECORATION.sub(r" \1", plain_characters(text).translate(_DASHES)).strip()
     plain = plain.strip("$").removeprefix("\\$").strip().rstrip(".").strip()
     plain = _LATEX_FRACTION.sub(r"\1/\2", plain)
     spaced = _SPACES.sub(" ", plain).strip()
@@ -51,7 +53,7 @@ def parse_number(text: str, *, units: bool = True) -> Fraction | None:
 
 def last_number(text: str) -> str | None:
     """The last number that stands in a text, as it is written there; None when there is none."""
-    found = _IN_TEXT.findall(text.translate(_MINUS))
+    found = _IN_TEXT.findall(plain_characters(text).translate(_DASHES))
     return found[-1] if found else None
 
 
