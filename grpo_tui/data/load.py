@@ -44,20 +44,26 @@ class Prompts:
     probes: Dataset | None = None
 
 
-def load_prompts(config: RunConfig, *, fetch: bool = True) -> Prompts:
+def load_prompts(config: RunConfig, *, fetch: bool = True, most: int | None = None) -> Prompts:
     """Load and map the data of a run. The same config and files give the same rows in the same order.
 
     Args:
         config: the run's config.
         fetch: whether the tokenizer may be fetched for filters that count tokens. Without it such a filter
             is left out where the tokenizer is not on this machine, and a note says so.
+        most: rows of the source to look at, the first ones; None for all of them, as training does.
 
     Raises:
         DataError: the data does not fit; the message names the file, the row and the fix.
     """
     rows = load_rows(config)
     lengths = LengthFilter(config, fetch=fetch)
+    cut: list[str] = []
+    if most is not None and hasattr(rows.train, "select") and len(rows.train) > most:
+        cut = [f"only the first {most:,} of {len(rows.train):,} rows were read"]
+        rows = replace(rows, train=rows.train.select(range(most)))
     train, notes = _mapped(rows.train, config, rows.origin, lengths)
+    notes += cut
     holdout = None
     if config.section.holdout:
         seed = config.grpo.get("seed", _DEFAULT_SEED)

@@ -13,7 +13,7 @@ screen makes them from a thread. Ids of its findings:
 - data, rows: `data.bad-prompt`, `data.bad-answer`, `data.mixed-form`, `data.mixed-types`, `data.nulls`,
   `data.empties`, `data.quoted-messages`, `data.role`, `data.blank-turn`, `data.answered`,
   `data.template-repr`, `-image`, `-refused`, `-lost`, `-doubled`, `-cut`, `-closed`, `data.images`,
-  `data.unread-column`,
+  `data.unread-column`, `data.read-otherwise`, `data.dates`,
   `data.eval-columns`, `data.header-twice`,
   `data.duplicates`, `data.overlap`, `data.too-long`, `data.gold-missing`, `data.no-gold`
 - data, as a whole: `data.smaller-than-batch`, `data.hold-out`, `data.one-answer`, `data.completion-length`,
@@ -51,6 +51,8 @@ from grpo_tui.rewards.score_report import FunctionInfo
 
 LOOK_S = 0.1
 """How often it is asked whether the person has had enough."""
+TOLD_S = 2.0
+"""From then on a stage is told with its seconds."""
 SILENCE_S = 300.0
 """Longest time without a word from the child; reading a large file for the first time takes long."""
 PARTS = ("data", "model", "tokenizer")
@@ -254,6 +256,8 @@ class Checker:
         waited = 0.0
         while not pipe.ready(LOOK_S):
             waited += LOOK_S
+            if waited >= TOLD_S and int(waited) > int(waited - LOOK_S):
+                self._progress(f"{self._at}… {waited:.0f} s")
             if self._cancel.is_set():
                 raise CheckCancelledError("cancelled")
             if waited >= self.silence_s:

@@ -99,6 +99,8 @@ class ColumnFacts:
         distinct: different values, None where that was not counted.
         top: the commonest values as (text, count), when few are different.
         first: the first values, shortened.
+        otherwise: rows whose value is not what the file says, as (row, cell of the file, value as text).
+        otherwise_count: how many they are.
     """
 
     name: str
@@ -111,6 +113,8 @@ class ColumnFacts:
     distinct: int | None = None
     top: tuple[tuple[str, int], ...] = ()
     first: tuple[str, ...] = ()
+    otherwise: tuple[tuple[int, str, str], ...] = ()
+    otherwise_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

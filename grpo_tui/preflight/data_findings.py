@@ -228,6 +228,7 @@ def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
     for column in facts.columns:
         if column.name == "prompt":
             continue
+        yield from _as_read(facts, column, judged)
         if len(column.kinds) > 1:
             yield judged.found("data.mixed-types", "warning", judged.data_key, _kinds(facts, column))
         if column.nulls and column.name != facts.answer_column and not filtered:
@@ -245,6 +246,27 @@ def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
                 f"{first_rows(column.empty_rows, column.empties)}"
             )
             yield judged.found("data.empties", "info", judged.data_key, message)
+
+
+def _as_read(facts: DataFacts, column: ColumnFacts, judged: Judged) -> Iterator[Finding]:
+    """What the reader has made of text: other numbers, nothing, dates."""
+    if column.otherwise and column.name == facts.answer_column:
+        row, cell, value = column.otherwise[0]
+        rows = first_rows([number for number, _, _ in column.otherwise], column.otherwise_count)
+        message = (
+            f"{facts.short}: the column {column.name} is not read as the file has it in {rows}: "
+            f"row {row:,} says {cell} and is read as {value}. Write the file as JSON Lines, with that value "
+            f'in quotes: {{"{column.name}": "{cell}"}}'
+        )
+        yield judged.found("data.read-otherwise", "warning", judged.data_key, message)
+    dates = next((k for k in column.kinds if k.kind in ("datetime", "date", "time", "timedelta")), None)
+    if dates is not None:
+        message = (
+            f"{facts.short}: the column {column.name} holds dates in {first_rows(dates.rows, dates.count)}. "
+            f"They reach rewards as Python's {dates.kind} objects and not as text. Take "
+            "str(…) of them in the reward"
+        )
+        yield judged.found("data.dates", "warning", judged.data_key, message)
 
 
 def _kinds(facts: DataFacts, column: ColumnFacts) -> str:

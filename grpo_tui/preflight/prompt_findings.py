@@ -32,8 +32,8 @@ _CUT = (
 _CLOSED = (
     "the prompt ends with the beginning of an answer, and the chat template closes it: {detail} follows. "
     "GRPOTrainer always asks for a new turn (add_generation_prompt) and never sets continue_final_message, "
-    "so the model cannot continue that text. Remove the message. To begin every answer with it, write it at the "
-    "end of the template's generation prompt"
+    "so the model cannot continue that text. Remove the message. To begin every answer with it, write it at "
+    "the end of the template's generation prompt"
 )
 _WRITTEN: Mapping[str, tuple[Severity, str]] = {
     "repr": ("error", _REPR),

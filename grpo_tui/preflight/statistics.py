@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import heapq
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from grpo_tui.core.text import one_line
@@ -84,6 +86,38 @@ def column_facts(name: str, source: str, values: Sequence[Any], numbers: Sequenc
         top=tuple((one_line(text, 60), count) for text, count in texts.most_common(MOST_VALUES)),
         first=tuple(one_line(str(value), 40) for value in values[:MOST_SHOWN]),
     )
+
+
+def with_cells(
+    facts: ColumnFacts, values: Sequence[Any], cells: Sequence[str], numbers: Sequence[int]
+) -> ColumnFacts:
+    """Add the rows in which reading a CSV file has changed what a cell says.
+
+    Args:
+        facts: of the column.
+        values: as read, (N,).
+        cells: as the file has them, (N,).
+        numbers: their row numbers, (N,).
+    """
+    found = [
+        (
+            number,
+            one_line(cell, 40),
+            "nothing" if value is None or value != value else one_line(str(value), 40),
+        )
+        for number, cell, value in zip(numbers, cells, values, strict=True)
+        if _changed(cell.strip(), value)
+    ]
+    return replace(facts, otherwise=tuple(found[:MOST_ROWS_NAMED]), otherwise_count=len(found))
+
+
+def _changed(cell: str, value: Any) -> bool:
+    if value is None or value != value:
+        return bool(cell)
+    if isinstance(value, str) or cell == str(value):
+        return False
+    decimal = isinstance(value, float) and "." in cell and not re.match(r"[-+]?0\d", cell)
+    return not decimal  # 1.50 is 1.5
 
 
 def lengths(counts: Sequence[int], numbers: Sequence[int]) -> Lengths | None:

@@ -291,6 +291,35 @@ def test_files_of_other_kinds_are_read_alike(name: str, text: str, tmp_path: Pat
     assert "row 2" in found.message
 
 
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["007", "12", "100"], "row 1 says 007 and is read as 7"),
+        (["7", "", "5"], "rows 1 and 3: row 1 says 7 and is read as 7.0"),
+        (["a", "None", "NA"], "rows 2 and 3: row 2 says None and is read as nothing"),
+        (["true", "false", "true"], "row 1 says true and is read as True"),
+        (["1e3", "2", "3"], "row 1 says 1e3 and is read as 1000.0"),
+        (["0.50", "1.5", "2.25"], ""),
+        (["7", "12", "100"], ""),
+        (["a", "", '"b, c"'], ""),
+    ],
+)
+def test_an_answer_that_a_csv_loses_is_told_from_the_file(
+    cells: list[str], said: str, tmp_path: Path
+) -> None:
+    text = "prompt,answer\n" + "".join(f'"{n}\n?",{cell}\n' for n, cell in enumerate(cells))
+    found = [f for f in judged(session_of(tmp_path, text, name="rows.csv")) if f.id == "data.read-otherwise"]
+    assert [f.severity for f in found] == (["warning"] if said else [])
+    assert said in "".join(f.message for f in found)
+
+
+def test_dates_that_the_reader_makes_of_text_are_told(tmp_path: Path) -> None:
+    rows = [{"prompt": f"{n}?", "answer": f"2024-01-{n + 10}"} for n in range(8)]
+    found = only(judged(session_of(tmp_path, rows)), "data.dates")
+    assert "the column answer holds dates in rows 1, 2, 3, 4, 5 and 3 more" in found.message
+    assert "Python's datetime objects" in found.message
+
+
 def test_a_csv_with_other_separators_is_recognised(tmp_path: Path) -> None:
     text = "prompt;answer\n" + "".join(f"{n};{n}\n" for n in range(9))
     found = only(judged(session_of(tmp_path, text, name="rows.csv")), "data.no-prompt")

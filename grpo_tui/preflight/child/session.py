@@ -23,8 +23,15 @@ from grpo_tui.preflight.child.mapped import TRAIN, Mapped, apply_lengths, hold_o
 from grpo_tui.preflight.child.odd_prompts import odd_prompts, written_wrongly
 from grpo_tui.preflight.child.table import MOST_ROWS, NoDataError, Table, columns_of, read_table
 from grpo_tui.preflight.data_facts import EvaluationFacts
-from grpo_tui.preflight.facts import BadRows, DataFacts, ModelFacts, TokenizerFacts
-from grpo_tui.preflight.statistics import MOST_ROWS_NAMED, column_facts, is_messages, lengths, repeated
+from grpo_tui.preflight.facts import BadRows, ColumnFacts, DataFacts, ModelFacts, TokenizerFacts
+from grpo_tui.preflight.statistics import (
+    MOST_ROWS_NAMED,
+    column_facts,
+    is_messages,
+    lengths,
+    repeated,
+    with_cells,
+)
 from grpo_tui.rewards.gold_forms import gold_column
 
 if TYPE_CHECKING:
@@ -118,10 +125,7 @@ class Session:
         answer = self._answer_column(mapped)
         facts = replace(
             facts,
-            columns=tuple(
-                column_facts(name, mapped.sources.get(name, name), values, table.numbers)
-                for name, values in columns.items()
-            ),
+            columns=tuple(self._column(name, values, mapped) for name, values in columns.items()),
             form=_form(prompts),
             bad=(*mapped.bad, *([BadRows("hold-out", trouble, 0, ())] if trouble else [])),
             odd=odd,
@@ -131,6 +135,12 @@ class Session:
             filters=mapped.filters(pending),
         )
         return self._with_counts(self._with_evaluation(facts, mapped), mapped, pending)
+
+    def _column(self, name: str, values: list[Any], mapped: Mapped) -> ColumnFacts:
+        source, table = mapped.sources.get(name, name), mapped.table
+        facts = column_facts(name, source, values, table.numbers)
+        cells = table.cells.get(source)
+        return facts if cells is None else with_cells(facts, values, cells, table.numbers)
 
     def _with_counts(self, facts: DataFacts, mapped: Mapped, pending: Sequence[str]) -> DataFacts:
         """Say how many rows are trained on, once nothing is pending and nothing is a sample."""

@@ -6,6 +6,7 @@ is training's business. It knows the config's sources and no mapping.
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import random
@@ -45,6 +46,7 @@ class Table:
         written: columns of several kinds as the file has them, where `columns` has them otherwise: the text
             "5" beside numbers is read as the number 5.
         streamed: whether training would read a stream, too.
+        cells: columns of a CSV file that are not read as text throughout, as the file has them.
     """
 
     origin: str
@@ -56,6 +58,7 @@ class Table:
     where: Whereabouts | None = None
     written: dict[str, list[Any]] = field(default_factory=dict)
     streamed: bool = False
+    cells: dict[str, list[str]] = field(default_factory=dict)
 
     def row(self, place: int) -> dict[str, Any]:
         """Return the row at a place, from 0."""
@@ -100,7 +103,32 @@ def read_table(config: RunConfig, hub: Hub, tell: Callable[[str], None]) -> Tabl
         sampled = f"{MOST_ROWS:,} of {total:,} rows, chosen at random"
     columns = columns_of(rows.train, numbers)
     written = _as_written(rows, columns, numbers)
-    return Table(rows.origin, columns, numbers, total, sampled, rows, where, written)
+    cells = _cells(rows.origin, columns, numbers, total)
+    return Table(rows.origin, columns, numbers, total, sampled, rows, where, written, cells=cells)
+
+
+def _cells(
+    origin: str, columns: dict[str, list[Any]], numbers: Sequence[int], total: int
+) -> dict[str, list[str]]:
+    """The cells of a CSV file in the columns whose values are not all text; nothing when they do not fit."""
+    wanted = [name for name, values in columns.items() if not all(isinstance(v, str) for v in values)]
+    kind = Path(origin).suffix.lower()
+    if kind not in (".csv", ".tsv") or not wanted or not os.path.isfile(origin):
+        return {}
+    chosen, count = set(numbers), 0
+    found: dict[str, list[str]] = {name: [] for name in wanted}
+    try:
+        with Path(origin).open(encoding="utf-8-sig", newline="") as file:
+            lines = csv.reader(file, delimiter="\t" if kind == ".tsv" else ",")
+            header = next(lines)
+            places = {name: header.index(name) for name in wanted}
+            for count, cells in enumerate(filter(None, lines), 1):
+                if count in chosen:
+                    for name, place in places.items():
+                        found[name].append(cells[place] if place < len(cells) else "")
+    except (OSError, ValueError, csv.Error, StopIteration):
+        return {}
+    return found if count == total else {}
 
 
 def _as_written(rows: Rows, columns: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:
@@ -110,10 +138,12 @@ def _as_written(rows: Rows, columns: dict[str, list[Any]], numbers: Sequence[int
     if not mixed or not rows.origin.lower().endswith(".jsonl"):
         return {}
     try:
+        chosen = set(numbers)
         with Path(rows.origin).open(encoding="utf-8") as lines:
-            read = [json.loads(line) for line in lines if line.strip()]
-        return {name: [read[number - 1].get(name) for number in numbers] for name in mixed}
-    except (OSError, ValueError, IndexError, AttributeError):
+            written = enumerate((line for line in lines if line.strip()), 1)
+            read = [json.loads(line) for number, line in written if number in chosen]
+        return {name: [row.get(name) for row in read] for name in mixed} if len(read) == len(numbers) else {}
+    except (OSError, ValueError, AttributeError):
         return {}
 
 

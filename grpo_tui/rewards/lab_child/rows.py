@@ -15,6 +15,8 @@ from grpo_tui.data.load import load_prompts
 from grpo_tui.data.mapping import as_messages
 
 MOST_ROWS = 100_000
+MOST_LOOKED_AT = 20_000
+"""Rows of a dataset that are mapped for a look; training maps all of them."""
 
 
 class DatasetRows:
@@ -34,7 +36,7 @@ class DatasetRows:
         """
         key = _data_key(config)
         if key != self._key or self._train is None:
-            prompts = load_prompts(config, fetch=False)
+            prompts = load_prompts(config, fetch=False, most=MOST_LOOKED_AT)
             self._key, self._train, self._notes = key, prompts.train, prompts.notes
         streamed = not hasattr(self._train, "select")
         if streamed:
