@@ -24,16 +24,17 @@ from grpo_tui.config.plan import Device, Plan, PlanSettings, Surroundings, plan,
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line, shell_word
-from grpo_tui.present.formatting import compact, duration, size, step_time
+from grpo_tui.present.formatting import DOING, compact, duration, size, step_time
 from grpo_tui.present.known_rates import PEAK_FACT, machine_name
 from grpo_tui.store.checkpoints import judge
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_rank
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.status import ENDED, Status, is_live, read_status
-from grpo_tui.store.trials import TrialFigures, keep_trial
+from grpo_tui.store.trials import STAGES, TrialFigures, keep_trial
 from grpo_tui.supervisor import launch
 
 STEPS = 2
@@ -105,6 +106,7 @@ def smoke(parsed: Any, prepare: Prepare, real: Path) -> int:
         **{**vars(parsed), "run_dir": place, "overrides": [*parsed.overrides, *OVERRIDES], "smoke": False}
     )
     try:
+        _Stages(STAGES[0]).say("checking the config")
         start = prepare(wish)
         return _trial(start.folder, replace(start.spec, smoke=True), start.config)
     finally:
@@ -123,7 +125,7 @@ def _trial(folder: RunFolder, spec: RunSpec, config: RunConfig) -> int:
     began = time.monotonic()
     print(f"a trial of {STEPS} steps on the longest prompts, in {one_line(str(folder.root))}", flush=True)
     launch(folder, spec)
-    ended = _wait(folder, "trial")
+    ended = _wait(folder, STAGES[0])
     if ended.state != "finished":
         return _failed(folder, ended, "it did not train")
     first = _read(folder)
@@ -132,7 +134,7 @@ def _trial(folder: RunFolder, spec: RunSpec, config: RunConfig) -> int:
     if not verdict.usable:
         return _failed(folder, ended, f"checkpoint-1 cannot be resumed: {verdict.reason}")
     launch(folder, replace(spec, resume=str(verdict.path)))
-    ended = _wait(folder, "reload")
+    ended = _wait(folder, STAGES[1])
     if ended.state != "finished":
         return _failed(folder, ended, "it did not come back from checkpoint-1")
     again = _read(folder)
@@ -141,17 +143,46 @@ def _trial(folder: RunFolder, spec: RunSpec, config: RunConfig) -> int:
     return OK
 
 
+class _Stages:
+    """Says what a trial does: on a terminal in one line with its seconds, else in a line for each stage.
+
+    Args:
+        what: which of `STAGES` begins the line.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what, self._said, self._since = what, "", 0.0
+
+    def say(self, stage: str) -> None:
+        """Tell the stage, again and again while it lasts."""
+        now = time.monotonic()
+        if stage != self._said:
+            self._said, self._since = stage, now
+            if not sys.stderr.isatty():
+                print(f"{self._what}{stage}", file=sys.stderr, flush=True)
+        show_progress(f"{self._what}{stage}… {now - self._since:.0f} s")
+
+
 def _wait(folder: RunFolder, what: str) -> Status:
-    """Until the attempt has ended; says on a terminal what it does."""
+    """Wait until the attempt has ended, and say what it does."""
+    stages = _Stages(what)
     while True:
         time.sleep(POLL_S)
-        try:
+        status = None
+        with contextlib.suppress(RunDatabaseError):  # it is still starting
             status = read_status(folder.root)
-        except RunDatabaseError:
-            continue  # it is still starting
-        if status.state in ENDED and not is_live(folder.root):
+        if status is not None and status.state in ENDED and not is_live(folder.root):
             return status
-        show_progress(f"{what}: step {status.step} of {STEPS}, {status.phase or status.state}")
+        stages.say(_stage(folder, status))
+
+
+def _stage(folder: RunFolder, status: Status | None) -> str:
+    if status is None or status.phase == "load":
+        rank = read_rank(folder.rank(0))
+        return (rank.loads if rank is not None else "") or "starting"
+    if status.state in ENDED:
+        return "ending"
+    return f"step {min(status.step + 1, STEPS)} of {STEPS}: {DOING.get(status.phase, status.phase)}"
 
 
 def _failed(folder: RunFolder, ended: Status, what: str) -> int:

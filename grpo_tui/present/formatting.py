@@ -17,6 +17,17 @@ LARGE = 1e7
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
 
+DOING = {
+    "load": "loading the model",
+    "generate": "generating",
+    "reward": "scoring",
+    "update": "updating the policy",
+    "save": "saving",
+    "eval": "evaluating",
+    "wait": "waiting",
+}
+"""Phases of a run in words."""
+
 
 def fixed(value: float | None, digits: int = 2) -> str:
     """A number with so many decimals, a dash when there is none; `-0.00` is written `0.00`.

@@ -74,6 +74,8 @@ class RankState:
     started: float | None
     phase: str = "load"
     phase_since: float = 0.0
+    loads: str = ""
+    """What is loaded now, while the phase is `load`."""
     step: int = 0
     progress_at: float = 0.0
     """When the last optimizer step ended."""

@@ -17,6 +17,8 @@ from grpo_tui.store.importers.copies import cache_folder
 
 FILE = "trials.json"
 MOST_KEPT = 200
+STAGES = ("trial: ", "reload: ")
+"""What begins a line that tells the stage of a trial, on stderr where that is no terminal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Knows configs, data and rewards; knows nothing of recording or steering.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
     from grpo_tui.rewards.loading import LoadedReward
 
 
-def build_trainer(config: RunConfig, rewards: list[LoadedReward], prompts: Prompts, output_dir: Path) -> Any:
+def build_trainer(
+    config: RunConfig,
+    rewards: list[LoadedReward],
+    prompts: Prompts,
+    output_dir: Path,
+    tell: Callable[[str], None] = lambda what: None,
+) -> Any:
     """Build the trainer; loads the model.
 
     Args:
@@ -25,7 +32,9 @@ def build_trainer(config: RunConfig, rewards: list[LoadedReward], prompts: Promp
         rewards: Loaded rewards in TRL's order.
         prompts: The datasets.
         output_dir: The run folder, which overrides the config's `output_dir`.
+        tell: Called with what is loaded now.
     """
+    tell("loading torch and TRL")
     from trl import GRPOConfig, GRPOTrainer, ModelConfig, get_peft_config, get_quantization_config
 
     model_args = ModelConfig(**config.model_args)
@@ -44,6 +53,7 @@ def build_trainer(config: RunConfig, rewards: list[LoadedReward], prompts: Promp
         "dtype": model_args.dtype,
         **(args.model_init_kwargs or {}),
     }
+    tell("loading the model")
     return GRPOTrainer(
         model=config.model,
         reward_funcs=[reward.func for reward in rewards],

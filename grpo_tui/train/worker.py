@@ -112,6 +112,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     for finding in config.findings:
         print(f"grpo-tui: {finding.severity}: {finding.message}", flush=True)
 
+    session.phases.tell(loads="loading the rewards")
     from grpo_tui.data.load import load_prompts
     from grpo_tui.rewards.loading import load_rewards
     from grpo_tui.train.answers import held_rows
@@ -121,6 +122,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     from grpo_tui.train.smoke import longest_first
 
     rewards = load_rewards(config)
+    session.phases.tell(loads="reading the dataset")
     prompts = load_prompts(config)
     for note in prompts.notes:
         print(f"grpo-tui: {note}", flush=True)
@@ -128,7 +130,9 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     if spec.smoke:
         prompts = longest_first(session, config, prompts)
     memory = PeakMemory()
-    trainer = build_trainer(config, rewards, prompts, folder.root)
+    trainer = build_trainer(
+        config, rewards, prompts, folder.root, lambda what: session.phases.tell(loads=what)
+    )
     session.join(trainer, reward_sources(rewards, session.attempt))
     _keep_what_is_ours(session)
     _ask_while_training(session, config, prompts)

@@ -68,6 +68,14 @@ class StartEnded(Message):
         self.folder, self.started, self.said = folder, started, said
 
 
+class TrialStage(Message):
+    """A trial has come to another stage."""
+
+    def __init__(self, stage: str) -> None:
+        super().__init__()
+        self.stage = stage
+
+
 class TrialEnded(Message):
     """A trial trained, saved and came back, or did not; `said` is what the command said."""
 

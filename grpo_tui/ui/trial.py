@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from grpo_tui.core.text import one_line
+from grpo_tui.store.trials import STAGES
 
 MOST_SAID = 400
 """Characters of a refusal that are told."""
@@ -35,8 +36,11 @@ class Trial:
         """Whether a person ended it."""
         return self._ended.is_set()
 
-    def run(self) -> tuple[bool, str]:
+    def run(self, tell: Callable[[str], None] = lambda stage: None) -> tuple[bool, str]:
         """Wait until it has ended.
+
+        Args:
+            tell: called with each stage, from this thread.
 
         Returns:
             Whether it trained, saved and came back, and what the command said.
@@ -56,12 +60,21 @@ class Trial:
                 )
         except OSError as error:
             return False, one_line(f"it could not be started: {error}", MOST_SAID)
-        said, trouble = self._process.communicate()
+        trouble = []
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if line.startswith(STAGES):
+                tell(one_line(line.strip(), MOST_SAID))
+            else:
+                trouble.append(line)
+        said = self._process.stdout.read()
+        self._process.wait()
         if self.cancelled():
             return False, "the trial was ended; its folder is removed"
         if self._process.returncode == 0:
             return True, said
-        lines = [line.removeprefix("grpo-tui: ").strip() for line in trouble.splitlines() if line.strip()]
+        lines = [line.removeprefix("grpo-tui: ").strip() for line in trouble if line.strip()]
         code = f"it ended with exit code {self._process.returncode}"
         return False, one_line(" ".join(lines[:4]) or code, MOST_SAID)
 

@@ -16,7 +16,7 @@ from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
-from grpo_tui.store.trials import read_trials
+from grpo_tui.store.trials import STAGES, read_trials
 from grpo_tui.store.writer import Writer
 from grpo_tui.train.smoke import by_length
 from tests.processes.runs import SMALL, grpo_tui
@@ -37,8 +37,12 @@ def test_a_trial_trains_saves_and_comes_back(tmp_path: Path, monkeypatch: pytest
     (real / "run.json").write_text("{}")  # the real run is there already, and not to be touched
     before = snapshot(tmp_path)
     settings = [word for pair in SMALL for word in ("--set", pair)]
-    done = grpo_tui("train", DEMO_CONFIG, "--smoke", "--run-dir", real, *settings)
+    done = grpo_tui("train", DEMO_CONFIG, "--smoke", "--run-dir", real, *settings, timeout_s=300)
 
+    stages = [line for line in done.stderr.splitlines() if line.startswith(STAGES)]
+    assert stages[0] == "trial: checking the config"
+    assert {line.partition(": ")[0] for line in stages} == {"trial", "reload"}
+    assert any("loading" in line for line in stages), stages
     said = done.stdout
     assert re.search(r"trained   2 steps on prompts of 19 tokens, completions up to \d+ of 20; ", said)
     assert re.search(r"checkpoint-1, and step 2 gave the same again \(reward [\d.]+, loss", said)

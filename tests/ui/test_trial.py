@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ SIZE = (120, 40)
 async def test_a_trial_asks_to_save_and_says_what_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
-    def run(self: Trial) -> tuple[bool, str]:
+    def run(self: Trial, tell: Callable[[str], None]) -> tuple[bool, str]:
         asked.append(self._words[3:])
         return True, "trained   2 steps\nmemory    555 MB at the peak, planned 513 MB: 1.08 ×\n"
 
@@ -51,7 +52,8 @@ async def test_a_trial_that_fails_says_why_and_one_that_is_ended_is_told_so(
 ) -> None:
     until_ended = threading.Event()
 
-    def run(self: Trial) -> tuple[bool, str]:
+    def run(self: Trial, tell: Callable[[str], None]) -> tuple[bool, str]:
+        tell("trial: loading the model")
         assert until_ended.wait(30)
         return False, "the trial was ended" if self.cancelled() else "the trial failed: no GPU"
 
@@ -67,7 +69,9 @@ async def test_a_trial_that_fails_says_why_and_one_that_is_ended_is_told_so(
     async with app.run_test(size=SIZE) as pilot:
         await looked_at(pilot)
         await pilot.press("t")
-        await until_shown(pilot, lambda: "trying two steps" in shown(app) and "esc ends it" in shown(app))
+        await until_shown(
+            pilot, lambda: "trial: loading the model" in shown(app) and "esc ends it" in shown(app)
+        )
         if ended:
             await pilot.press("escape")
         else:

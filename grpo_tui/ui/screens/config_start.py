@@ -16,7 +16,14 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import clock, duration, from_here, plural
 from grpo_tui.rewards.consent import needed, needed_to_start
 from grpo_tui.ui.config_check import ConfigCheck
-from grpo_tui.ui.config_messages import CheckAt, CheckFailed, ConfigChecked, StartEnded, TrialEnded
+from grpo_tui.ui.config_messages import (
+    CheckAt,
+    CheckFailed,
+    ConfigChecked,
+    StartEnded,
+    TrialEnded,
+    TrialStage,
+)
 from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.screens.choosing import Choice, MenuDialog
@@ -324,10 +331,18 @@ class ConfigStart(ConfigOpening):
         trial = self._trial = Trial(self._train_words(wish))
         self._is_busy("trying two steps on the longest prompts, saved and reloaded")
 
+        def told(stage: str) -> None:
+            self.post_message(TrialStage(stage))
+
         def work() -> None:
-            self.post_message(TrialEnded(*trial.run()))
+            self.post_message(TrialEnded(*trial.run(told)))
 
         self.run_worker(work, thread=True, group="trial", exit_on_error=False)
+
+    def on_trial_stage(self, message: TrialStage) -> None:
+        """Show what the trial does now."""
+        if self._trial is not None:
+            self._is_busy(message.stage)
 
     def on_trial_ended(self, message: TrialEnded) -> None:
         """Show what was measured, which corrects the plan, or say why it did not train."""

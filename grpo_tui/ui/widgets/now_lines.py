@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grpo_tui.present.formatting import duration, moment, percent
+from grpo_tui.present.formatting import DOING, duration, moment, percent
 from grpo_tui.ui.paint import Line, LinePane, Span, pad, ruled, width_of
 
 if TYPE_CHECKING:
@@ -12,15 +12,6 @@ if TYPE_CHECKING:
     from grpo_tui.present.rank_rows import RankRow
     from grpo_tui.present.train_view import EventRow, TrainView
 
-DOING = {
-    "load": "loading the model",
-    "generate": "generating",
-    "reward": "scoring",
-    "update": "updating the policy",
-    "save": "saving",
-    "eval": "evaluating",
-    "wait": "waiting",
-}
 OPENS = "screen.hardware_open"
 """What a click on the machine does."""
 

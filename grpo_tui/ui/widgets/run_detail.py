@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_tui.core.text import one_line, shell_word, wrapped
-from grpo_tui.present.formatting import fixed, from_here, moment
+from grpo_tui.present.formatting import DOING, fixed, from_here, moment
 from grpo_tui.present.glyphs import spark, state_sign
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, pad, ruled
-from grpo_tui.ui.widgets.now_lines import DOING
 
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
