@@ -229,11 +229,14 @@ class ChildPipe:
 
     def _gone(self) -> ChildGoneError:
         output = self.output().strip()
-        self.kill()  # it may have closed its pipe and live on; and what it started goes too
+        lived = not self._ended()  # it has closed its pipe and lives on
+        self.kill()  # and what it started goes too
         code = self._exit_code()
         names = {int(number): number.name for number in signal.Signals}
         how = f"exit code {code}"
-        if code is None or code < 0:
+        if lived and code == -signal.SIGKILL:
+            how = "it closed its connection to grpo-tui, and was killed"
+        elif code is None or code < 0:
             how = f"killed by {names.get(-(code or 0), f'signal {-(code or 0)}')}"
         last = output.splitlines()[-1] if output else ""
         return ChildGoneError(how + (f"; it said: {last[:300]}" if last else ""))

@@ -42,6 +42,8 @@ class Failure:
     def text(self) -> str:
         """One line for a person: type, message, place."""
         what = f"{self.type}: {self.message}" if self.type and self.kind == "raised" else self.message
+        if self.message == self.type:
+            what = f"{self.type}, without a message"
         place = f" ({self.file.rpartition('/')[2]}:{self.line})" if self.file and self.line else ""
         return what + place
 
@@ -119,12 +121,16 @@ class OtherShape:
     Attributes:
         given: the form that the samples have, `texts` or `messages`.
         works: whether it returned usable scores.
-        varies: whether these scores differ between samples.
+        varies: whether it tells completions apart in that form, which it does not in the form given.
+        tried: completions in the form given that it scored alike, made of the samples; 0 when it raised.
+        constant: the score of all of them; None when it differs between prompts.
     """
 
     given: str
     works: bool
     varies: bool
+    tried: int = 0
+    constant: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +168,7 @@ class FunctionScore:
         other_shape: the call with the other form of completions; None when it was not made.
         swallowed: exceptions it caught itself; only looked for where its source has a broad `except`.
         changed: arguments whose lists it changed; the functions after it saw them so, as in training.
+        left: what it left changed in its process, each to be read after its name.
     """
 
     info: FunctionInfo
@@ -175,6 +182,7 @@ class FunctionScore:
     other_shape: OtherShape | None = None
     swallowed: tuple[Swallowed, ...] = ()
     changed: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
     @property
     def coverage(self) -> float:
@@ -202,6 +210,7 @@ class FunctionScore:
             other_shape=OtherShape(**shape) if shape else None,
             swallowed=tuple(Swallowed(**item) for item in data.get("swallowed", ())),
             changed=tuple(data.get("changed", ())),
+            left=tuple(data.get("left", ())),
         )
 
     def with_failure(self, failure: Failure) -> FunctionScore:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.config.trl_fields import FieldsUnavailableError, load_fields
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.rewards.checks.calls import call_findings, source_findings
-from grpo_tui.rewards.checks.gold import gold_findings, reads_column
+from grpo_tui.rewards.checks.gold import Retyped, gold_findings, reads_column, retypings
 from grpo_tui.rewards.checks.signature import signature_findings
 from grpo_tui.rewards.checks.together import (
     cost_findings,
@@ -232,7 +232,7 @@ def report(
     findings += cost_findings(results, batch)
     column = gold_column_of(lab.config, data.columns)
     if gold is not None and column is not None:
-        findings += gold_findings(gold.functions, gold.samples, column)
+        findings = _with_gold(findings, lab, gold, column, wish)
     shares = tuple(shares_of(results, samples, weights, normalized=mode.normalized))
     return Report(scored, aggregate, weights, mode, tuple(errors_first(findings)), shares, batch, gold)
 
@@ -279,6 +279,31 @@ def _try_gold(lab: Lab, results: Sequence[FunctionScore], data: Dataset, wish: W
     if not samples or not asked:
         return None
     return lab.score(samples, only=asked, tell=wish.tell, repeat_limit_s=0.0)
+
+
+def _with_gold(findings: list[Finding], lab: Lab, gold: Scored, column: str, wish: Wish) -> list[Finding]:
+    """Add what the gold answers show; what has one cause is told once, by that cause."""
+    told = gold_findings(gold.functions, gold.samples, column)
+    if any(finding.id == "rewards.gold-not-above-wrong" for finding in told):
+        told = gold_findings(gold.functions, gold.samples, column, _retyped(lab, gold, column, wish))
+    confused = {f.field for f in findings if f.id == "rewards.shape" and f.severity == "error"}
+    told = [finding for finding in told if finding.field not in confused]
+    names = {finding.field for finding in told if finding.severity == "error"}
+    return [f for f in findings if not (f.id == "rewards.constant" and f.field in names)] + told
+
+
+def _retyped(lab: Lab, gold: Scored, column: str, wish: Wish) -> list[Retyped]:
+    """Score the gold answers again with their column in the types that it may be meant to have."""
+    asked = [result.info.index for result in gold.functions if result.failure is None]
+    found = []
+    for words, values in retypings([sample.columns.get(column) for sample in gold.samples]).items():
+        samples = [
+            replace(sample, columns={**sample.columns, column: value})
+            for sample, value in zip(gold.samples, values, strict=True)
+        ]
+        scored = lab.score(samples, only=asked, tell=wish.tell, repeat_limit_s=0.0)
+        found.append(Retyped(words, scored.functions))
+    return found
 
 
 def completions_at_once(config: RunConfig) -> int:

@@ -105,3 +105,23 @@ def test_a_case_that_does_not_hold_fails_with_its_line(
     said = capsys.readouterr().out
     assert "FAIL  right\n      cases.yaml:3: tagged wanted 1, got 0" in said
     assert "cases.yaml:8: total wanted below “right”, got 1, and “right” 0" in said
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise ValueError('no key')", "FAIL  tagged: ValueError: no key (rewards.py:2)"),
+        ("raise SystemExit", "FAIL  tagged: SystemExit: it called exit(), which would end training"),
+        ("raise KeyboardInterrupt", "FAIL  tagged: KeyboardInterrupt, without a message (rewards.py:2)"),
+        ("__import__('os')._exit(0)", "FAIL  tagged: ended the process: exit code 0"),
+    ],
+)
+def test_cases_fail_when_a_reward_cannot_score(
+    body: str, said: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "rewards.py").write_text(f"def tagged(completions, answer, **kwargs):\n    {body}\n")
+    assert main(["cases", "run", "cases.yaml"]) == 1
+    printed = capsys.readouterr()
+    assert said in printed.out
+    assert "cases.yaml: 2 cases, nothing could be scored" in printed.out
+    assert "Traceback" not in printed.out + printed.err

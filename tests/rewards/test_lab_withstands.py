@@ -15,7 +15,7 @@ from tests.rewards.labs import rows, scored, write
 SAMPLES = rows(("2+2?", "4"), ("2+2?", "five"), ("3+4?", "7"), answer="4")
 
 HOSTILE = """
-import asyncio, json, os, signal, subprocess, sys, time
+import asyncio, json, os, signal, subprocess, sys, threading, time
 
 def lengths(completions, **kw):
     return [float(len(c)) for c in completions]
@@ -57,8 +57,44 @@ async def leaves(completions, **kw):
 async def interrupts(completions, **kw):
     raise KeyboardInterrupt
 
+def leaves_a_generator(completions, **kw):
+    raise GeneratorExit
+
+def exits(completions, **kw):
+    sys.exit()
+
+def interrupts_itself(completions, **kw):
+    raise KeyboardInterrupt
+
+def ends_at_once(completions, **kw):
+    os._exit(0)
+
+def closes_everything(completions, **kw):
+    os.closerange(0, 256)
+    return lengths(completions)
+
+def becomes_another(completions, **kw):
+    os.execvp("sleep", ["sleep", "4321.75"])
+
+def thread(completions, **kw):
+    threading.Thread(target=time.sleep, args=(4321,), name="mine").start()
+    return lengths(completions)
+
+def handler(completions, **kw):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return lengths(completions)
+
+def closes_stdout(completions, **kw):
+    sys.stdout.close()
+    return lengths(completions)
+
 def goes_elsewhere(completions, **kw):
     os.chdir("/")
+    return lengths(completions)
+
+def prints(completions, **kw):
+    print("said")
+    print("aloud", file=sys.stderr)
     return lengths(completions)
 
 def reads_beside(completions, **kw):
@@ -72,6 +108,16 @@ NAMES = (
     "leaves",
     "interrupts",
     "too_large",
+    "leaves_a_generator",
+    "exits",
+    "interrupts_itself",
+    "ends_at_once",
+    "closes_everything",
+    "becomes_another",
+    "thread",
+    "handler",
+    "goes_elsewhere",
+    "closes_stdout",
     "lengths",
 )
 
@@ -92,6 +138,12 @@ def _of(report: Report, name: str) -> FunctionScore:
         ("changes_json", "died", "it changed the program itself"),
         ("leaves", "raised", "it called exit(4), which would end training"),
         ("interrupts", "raised", "KeyboardInterrupt"),
+        ("leaves_a_generator", "raised", "GeneratorExit, without a message (rewards.py:"),
+        ("exits", "raised", "it called exit(), which would end training"),
+        ("interrupts_itself", "raised", "KeyboardInterrupt, without a message (rewards.py:"),
+        ("ends_at_once", "died", "ended the process: exit code 0"),
+        ("closes_everything", "died", "ended the process"),
+        ("becomes_another", "died", "it closed its connection to grpo-tui, and was killed"),
     ],
 )
 def test_what_ends_the_process_or_its_loop_is_named(found: Report, name: str, kind: str, words: str) -> None:
@@ -104,9 +156,29 @@ def test_the_others_are_scored_all_the_same(found: Report) -> None:
     assert [_of(found, name).scores for name in ("closes_output", "lengths")] == [LENGTHS, LENGTHS]
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("thread", "leaves a thread running (mine), and training cannot end before that one does"),
+        ("handler", "replaces the handler of SIGTERM, by which a run is stopped"),
+        ("goes_elsewhere", "changes the current folder to /, for training too"),
+        ("closes_stdout", "closes sys.stdout, so that nothing printed after it is in the log"),
+        ("lengths", ""),
+    ],
+)
+def test_what_it_leaves_changed_in_the_process_is_told_though_it_scores(
+    found: Report, name: str, words: str
+) -> None:
+    assert _of(found, name).scores == LENGTHS
+    told = [f for f in found.findings if f.field == name and f.id == "rewards.changes-process"]
+    assert [f.severity for f in told] == (["warning"] if words else [])
+    assert words in "".join(f.message for f in told)
+
+
 def test_what_it_started_is_gone_though_its_parent_was_gone_before(found: Report) -> None:
     assert found is not None
-    left = [p.info for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "4321.5"]]
+    ours = (["sleep", "4321.5"], ["sleep", "4321.75"])
+    left = [p.info for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] in ours]
     assert left == []
 
 
@@ -147,3 +219,11 @@ def test_a_load_begins_in_the_folder_of_the_run_again(
         assert report.scored.functions[1].scores == (0.0, 0.0, 0.0), "as in training"
         own.reload()
         assert own.score(SAMPLES, only=[1]).functions[1].scores == (1.0, 1.0, 1.0)
+
+
+def test_a_load_gives_back_a_standard_output_that_was_closed(lab: Lab, tmp_path: Path) -> None:
+    closing = HOSTILE.replace("sys.stdout.close()", "sys.stdout.close(); sys.stderr.close()")
+    scored(lab, write(tmp_path, closing), ["closes_stdout"], SAMPLES)
+    after = _of(scored(lab, write(tmp_path, HOSTILE), ["prints"], SAMPLES), "prints")
+    assert after.failure is None
+    assert after.output.split() == ["said", "aloud"]

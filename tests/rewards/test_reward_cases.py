@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from grpo_tui.core.answers import extract
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.samples import Sample
 from tests.rewards.labs import scored, write
@@ -242,6 +243,64 @@ CASES = {
         "    return [float(c[0]['content'] == a) for c, a in zip(completions, answer)]",
         f"def f(completions, answer, **kw):\n    {MATCH}",
     ),
+    "the number of messages for that of characters": Case(
+        "rewards.shape",
+        "def f(completions, **kw): return [1.0 if 40 < len(c) else 0.0 for c in completions]",
+        "def f(completions, **kw): return [1.0 if 9 < len(c[-1]['content']) else 0.0 for c in completions]",
+        CHAT,
+    ),
+    "the same, hidden behind the prompt": Case(
+        "rewards.shape",
+        "def f(prompts, completions, **kw):\n"
+        "    return [1.0 / (1 + len(c) + len(str(p))) for p, c in zip(prompts, completions)]",
+        "def f(prompts, completions, **kw):\n"
+        "    return [1.0 / (1 + len(c[0]['content']) + len(p)) for p, c in zip(prompts, completions)]",
+        CHAT,
+    ),
+    "a slice of a list": Case(
+        "rewards.shape",
+        "def f(completions, **kw): return [float(c[:2] == 'it') for c in completions]",
+        "def f(completions, **kw): return [float(c[0]['content'][:2] == 'it') for c in completions]",
+        CHAT,
+    ),
+    "a text that is asked for its messages": Case(
+        "rewards.shape",
+        "def f(completions, **kw):\n"
+        "    return [1.0 / (1 + len(c[0]['content'] if isinstance(c, list) else '')) for c in completions]",
+        "def f(completions, **kw):\n"
+        "    return [1.0 / (1 + len(c[0]['content'] if isinstance(c, list) else c)) for c in completions]",
+    ),
+    "compares an integer with text": Case(
+        "rewards.gold-type",
+        "def f(completions, answer, **kw): return [float(c == a) for c, a in zip(completions, answer)]",
+        "def f(completions, answer, **kw): return [float(c == str(a)) for c, a in zip(completions, answer)]",
+        [replace(s, columns={"answer": int(s.columns["answer"])}) for s in SUMS],
+    ),
+    "compares a whole number with an empty cell beside it": Case(
+        "rewards.gold-type",
+        "def f(completions, answer, **kw): return [float(c == str(a)) for c, a in zip(completions, answer)]",
+        "def f(completions, answer, **kw):\n"
+        "    return [float(c == f'{a:g}') for c, a in zip(completions, answer)]",
+        [
+            *(replace(s, columns={"answer": float(s.columns["answer"])}) for s in SUMS),
+            Sample("1+1?", "2", {"answer": 2.0}),
+        ],
+    ),
+    "compares text with a number": Case(
+        "rewards.gold-type",
+        "def f(completions, answer, **kw):\n"
+        "    return [float(c.isdigit() and int(c) == a) for c, a in zip(completions, answer)]",
+        "def f(completions, answer, **kw):\n"
+        "    return [float(c.isdigit() and int(c) == int(a)) for c, a in zip(completions, answer)]",
+    ),
+    "compares true with its text": Case(
+        "rewards.gold-type",
+        "def f(completions, answer, **kw):\n"
+        "    return [float(c.strip().lower() == a) for c, a in zip(completions, answer)]",
+        "def f(completions, answer, **kw):\n"
+        "    return [float(c.strip().lower() == str(a).lower()) for c, a in zip(completions, answer)]",
+        [Sample("2=2?", "True", {"answer": True}), Sample("2=2?", "No way", {"answer": True})],
+    ),
     "NaN": Case(
         "rewards.nan",
         "def f(completions, **kw): return [float('nan'), 0.0, 1.0, 0.0]",
@@ -344,3 +403,61 @@ def test_a_reward_that_gives_all_it_has_is_not_said_to_take_another_form(lab: La
     found = scored(lab, write(tmp_path, f"{case.broken}\n"), ["f"], samples)
     ids = {finding["id"] for finding in found.to_json()["findings"]}
     assert ids == {"rewards.gold-unusable", "rewards.constant"}
+
+
+def test_a_confusion_of_types_is_named_with_its_line(lab: Lab, tmp_path: Path) -> None:
+    case = CASES["the number of messages for that of characters"]
+    (found,) = scored(lab, write(tmp_path, f"\n\n{case.broken}\n"), ["f"], case.samples).findings
+    assert (found.severity, found.line) == ("error", 3)
+    assert "as in `len(c)`. It gives all completions of a prompt the same score" in found.message
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("[0.5 for _ in completions]", "is constant: 0.5 for all 60 completions tried"),
+        ("[float('zebra' in c) for c in completions]", "is constant: 0 for all 60"),
+        ("[float(len(c) < 5_000) for c in completions]", ""),
+        ("[float('4' in c) for c in completions]", ""),
+    ],
+)
+def test_a_reward_that_gives_reference_and_wrong_answers_the_same_is_tried_on_others(
+    body: str, said: str, lab: Lab, tmp_path: Path
+) -> None:
+    samples = [replace(s, kind=kind) for s, kind in zip(SUMS, ["gold", "wrong"] * 2, strict=True)]
+    file = write(tmp_path, f"def f(completions, **kw): return {body}\n")
+    found = scored(lab, file, ["f"], samples * 5, gold=False).findings
+    assert [f.id for f in found] == (["rewards.constant"] if said else [])
+    assert said in "".join(f.message for f in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "text"),
+    [
+        ("compares an integer with text", "holds integers (4) and the function compares it with text", "4"),
+        ("compares a whole number with an empty cell beside it", "holds numbers (4.0)", "4"),
+    ],
+)
+def test_the_fix_of_a_column_of_numbers_makes_text_of_it(
+    name: str, said: str, text: str, lab: Lab, tmp_path: Path
+) -> None:
+    case = CASES[name]
+    (found,) = scored(lab, write(tmp_path, f"{case.broken}\n"), ["f"], case.samples).findings
+    assert found.severity == "error"
+    assert said in found.message
+    assert found.fix is not None
+    assert found.fix.field == "grpo_tui.answer"
+    value = str(case.samples[0].columns["answer"])
+    assert extract(value, found.fix.value["kind"], pattern=found.fix.value["pattern"]) == text
+
+
+def test_a_confusion_of_types_is_told_once_and_a_missing_answer_hides_no_cause(
+    lab: Lab, tmp_path: Path
+) -> None:
+    shape = scored(lab, write(tmp_path, f"def f(completions, answer, **kw):\n    {MATCH}\n"), ["f"], CHAT)
+    assert [f.id for f in shape.findings] == ["rewards.shape"]
+    case = CASES["compares a whole number with an empty cell beside it"]
+    samples = [Sample("0?", "0", {"answer": None}), *case.samples]
+    found = scored(lab, write(tmp_path, f"{case.broken}\n"), ["f"], samples).findings
+    assert [f.id for f in found] == ["rewards.gold-type"]
+    assert "holds numbers (4.0)" in found[0].message

@@ -52,6 +52,7 @@ def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> list[Find
             "after it and TRL's own log see what it left. Work on a copy, as list(completions)"
         )
         found.append(about("rewards.changes-arguments", "warning", result, text))
+    found += [about("rewards.changes-process", "warning", result, text) for text in result.left]
     return found
 
 
@@ -95,6 +96,9 @@ def _failure(result: FunctionScore, failure: Failure, samples: Sequence[Sample])
 
 def _shape(result: FunctionScore) -> Finding | None:
     other = result.other_shape
+    use = None
+    if result.failure is None and result.info.file_text and other is not None and other.given == "messages":
+        use = RewardSource(result.info.file_text, result.info.line).text_use()
     if other is None or not other.works:
         return None
     failed = result.failure is not None and result.failure.kind == "raised"
@@ -105,7 +109,9 @@ def _shape(result: FunctionScore) -> Finding | None:
         return about(
             "rewards.shape", "error", result, f"{wrong}: {result.failure.text}. {fix}", result.failure.line
         )
-    return about("rewards.shape", "warning", result, f"{wrong}: it scores every sample alike. {fix}")
+    named = f", as in `{one_line(use[0], 60)}`" if use is not None else ""
+    text = f"{wrong}{named}. It gives all completions of a prompt the same score. {fix}"
+    return about("rewards.shape", "error", result, text, use[1] if use is not None else None)
 
 
 def _repeat(result: FunctionScore) -> list[Finding]:

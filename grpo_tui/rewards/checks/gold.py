@@ -6,7 +6,7 @@ enough. Only functions that read the gold column are judged. It calls nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,19 +36,76 @@ def reads_column(info: FunctionInfo, column: str) -> bool:
     return RewardSource(info.file_text, info.line).names(column)
 
 
-def gold_findings(results: Sequence[FunctionScore], samples: Sequence[Sample], column: str) -> list[Finding]:
+WHOLE, LOWER, NUMBER = "the text of a whole number", "text in small letters", "a number"
+_CALLS = {WHOLE: "str(int(…))", LOWER: "str(…).lower()", NUMBER: "float(…)"}
+_TYPES = {"bool": "true and false", "int": "integers", "float": "numbers", "str": "text"}
+
+
+@dataclass(frozen=True, slots=True)
+class Retyped:
+    """The same samples, with the gold column in another type.
+
+    Attributes:
+        words: the type, for a sentence.
+        results: what the functions gave.
+    """
+
+    words: str
+    results: Sequence[FunctionScore]
+
+
+def retypings(values: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return what else the values of a gold column may be meant to be, by the words for it."""
+    known = [value for value in values if value is not None]
+    if not known or any(isinstance(value, list | dict) for value in known):
+        return {}
+
+    def each(change: Callable[[Any], Any]) -> list[Any]:
+        return [None if value is None else change(value) for value in values]
+
+    if all(isinstance(value, str) for value in known):
+        return {} if any(_as_number(value) is None for value in known) else {NUMBER: each(_as_number)}
+    if all(isinstance(value, float) and value.is_integer() for value in known):
+        return {WHOLE: each(lambda value: str(int(value)))}
+    found = {"text": each(str)}
+    if all(isinstance(value, bool) for value in known):
+        found[LOWER] = each(lambda value: str(value).lower())
+    return found
+
+
+def _as_number(text: str) -> int | float | None:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def gold_findings(
+    results: Sequence[FunctionScore],
+    samples: Sequence[Sample],
+    column: str,
+    retyped: Sequence[Retyped] = (),
+) -> list[Finding]:
     """Return functions that do not put gold answers above wrong ones.
 
     Args:
         results: what the functions gave for `samples`.
         samples: what `gold_and_wrong` made: gold and wrong in turn, grouped by row.
         column: the column that holds the gold answer.
+        retyped: what they gave with that column in other types.
     """
     found = []
-    for result in results:
+    for place, result in enumerate(results):
         if result.failure is None and reads_column(result.info, column):
             rows = _rows(result, samples, column)
             finding = _judge(result, rows, column)
+            if finding is not None and finding.id == "rewards.gold-not-above-wrong":
+                others = [(other.words, other.results[place]) for other in retyped]
+                finding = _by_type(result, rows, column, samples, others) or finding
             if finding is not None:
                 found.append(finding)
     return found
@@ -103,7 +160,7 @@ def _judge(result: FunctionScore, rows: Sequence[_Row], column: str) -> Finding 
             f"gives the gold answer less than a wrong one in all {len(judged)} rows ({_pair(first)}): its "
             "sign is turned",
         )
-    raw = str(first.answer or "")
+    raw = first.answer if isinstance(first.answer, str) else ""
     if len(bad) == len(judged) and raw and short_answer(first.answer) != raw.strip():
         kind = "gsm8k" if "####" in raw else "boxed"
         fix = Fix("grpo_tui.answer", {"from": column, "kind": kind, "to": column})
@@ -128,6 +185,35 @@ def _judge(result: FunctionScore, rows: Sequence[_Row], column: str) -> Finding 
         f"scores gold and wrong answers alike in {len(bad)} of {len(judged)} rows{why} (first: row "
         f"{first.number}, {_pair(first)}). Return None where the gold answer cannot be used",
     )
+
+
+def _by_type(
+    result: FunctionScore,
+    rows: Sequence[_Row],
+    column: str,
+    samples: Sequence[Sample],
+    others: Sequence[tuple[str, FunctionScore]],
+) -> Finding | None:
+    """The finding of a function that compares with another type than the column's, None for any other."""
+    for words, other in others:
+        given = [] if other.failure is not None else _rows(other, samples, column)
+        judged = [row.verdict for row in given if row.answer is not None]
+        if not judged or any(verdict != "above" for verdict in judged):
+            continue
+        name, value = result.info.name, next(row.answer for row in rows if row.answer is not None)
+        kind = _TYPES.get(type(value).__name__, f"{type(value).__name__} objects")
+        message = (
+            f"reward '{name}' never gives a right answer more than a wrong one, because the column {column} "
+            f"holds {kind} ({one_line(repr(value), 40)}) and the function compares it with {words}. Write "
+            f"{_CALLS.get(words, 'str(…)')} around the column's value in the function"
+        )
+        fix = None
+        if words not in (NUMBER, LOWER):
+            pattern = r"^(.+?)(?:\.0)?$" if words == WHOLE else ".+"
+            message += ", or make text of the column with grpo_tui.answer"
+            fix = Fix("grpo_tui.answer", {"from": column, "kind": "regex", "pattern": pattern, "to": column})
+        return Finding("rewards.gold-type", "error", name, result.info.line, message, fix)
+    return None
 
 
 def _pair(row: _Row) -> str:

@@ -121,6 +121,25 @@ class RewardSource:
                     return score.lineno
         return None
 
+    def text_use(self) -> tuple[str, int] | None:
+        """Return the first use of an element of `completions` as one text, and its line.
+
+        None when it asks for the type of that element, or gives its name to something else.
+        """
+        for definition in self._nodes:
+            names = set(_elements(definition))
+            nodes = list(ast.walk(definition))
+            for node in nodes:
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "type"):
+                    names -= {arg.id for arg in node.args[:1] if isinstance(arg, ast.Name)}
+                if isinstance(node, ast.Assign):
+                    names -= {target.id for target in node.targets if isinstance(target, ast.Name)}
+            uses = [n for n in nodes if isinstance(n, ast.expr) and _is_text_use(n, names)]
+            if uses:
+                first = min(uses, key=lambda node: (node.lineno, node.col_offset))
+                return ast.unparse(first), first.lineno
+        return None
+
     def patterns(self) -> list[Pattern]:
         """Return the literal regular expressions it uses, its own and the file's compiled ones."""
         found = []
@@ -192,6 +211,43 @@ def _reachable(tree: ast.Module, line: int | None) -> Iterator[ast.stmt]:
         yield node
         names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
         waiting += [definition for name, definition in named.items() if name in names]
+
+
+def _elements(tree: ast.AST) -> Iterator[str]:
+    """Names that loops give to the elements of `completions`, through `zip` and `enumerate` too."""
+
+    def bound(target: ast.expr, source: ast.expr) -> Iterator[str]:
+        if isinstance(source, ast.Name) and source.id == "completions" and isinstance(target, ast.Name):
+            yield target.id
+        if not (isinstance(source, ast.Call) and isinstance(target, ast.Tuple)):
+            return
+        call = getattr(source.func, "id", "")
+        if call == "enumerate" and source.args and len(target.elts) == 2:
+            yield from bound(target.elts[1], source.args[0])
+        elif call == "zip":
+            for part, argument in zip(target.elts, source.args, strict=False):
+                yield from bound(part, argument)
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.comprehension):
+            yield from bound(node.target, node.iter)
+
+
+def _is_text_use(node: ast.expr, names: set[str]) -> bool:
+    """`len(c)`, `"x" in c`, `c == "x"`, `c[:9]`, `c.strip()`, `re.search(p, c)`."""
+
+    def is_element(part: ast.AST) -> bool:
+        return isinstance(part, ast.Name) and part.id in names
+
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute):
+            of_re = isinstance(node.func.value, ast.Name) and node.func.value.id in ("re", "regex")
+            of_text = is_element(node.func.value) and hasattr(str, node.func.attr)
+            return of_text or (of_re and any(map(is_element, node.args)))
+        return getattr(node.func, "id", "") == "len" and any(map(is_element, node.args[:1]))
+    if isinstance(node, ast.Compare):
+        return any(map(is_element, [node.left, *node.comparators]))
+    return isinstance(node, ast.Subscript) and is_element(node.value) and isinstance(node.slice, ast.Slice)
 
 
 def _key_read(node: ast.AST, kwargs: str | None) -> str | None:

@@ -41,8 +41,9 @@ def value_findings(
         return found
     # A gold answer and a wrong one in one form are alike to all but correctness, which is judged elsewhere.
     paired = all(sample.kind in ("gold", "wrong") for sample in samples)
-    if not paired and (result.other_shape is None or not result.other_shape.varies):
-        flat = _constant(result, samples)
+    other = result.other_shape
+    if other is None or not other.varies:
+        flat = _constant(result, samples) if not paired else _constant_everywhere(result)
         if flat is not None:
             found += _reasons_for_zero(result, samples, prompt_tail)
             found.append(flat)
@@ -107,6 +108,18 @@ def _constant(result: FunctionScore, samples: Sequence[Sample]) -> Finding | Non
         "of it"
     )
     return about("rewards.flat-groups", "warning", result, text)
+
+
+def _constant_everywhere(result: FunctionScore) -> Finding | None:
+    """What is told of a function that scores reference and wrong answers alike, and all else made of them."""
+    other = result.other_shape
+    if other is None or other.constant is None:
+        return None
+    text = (
+        f"is constant: {other.constant:g} for all {other.tried} completions tried. They were reference and "
+        "wrong answers, empty, shortened and very long texts. Nothing is learned from a constant"
+    )
+    return about("rewards.constant", "warning", result, text)
 
 
 def _scored_groups(result: FunctionScore, samples: Sequence[Sample]) -> list[list[int]]:

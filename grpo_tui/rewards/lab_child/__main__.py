@@ -19,11 +19,11 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.rewards.contract import RewardContractError, copied
 from grpo_tui.rewards.lab_child.advantages import aggregate
 from grpo_tui.rewards.lab_child.calls import Batch, Caller, batch_of, changed_arguments, message_of, place_of
-from grpo_tui.rewards.lab_child.capture import printed_bytes
+from grpo_tui.rewards.lab_child.capture import printed_bytes, reopen_streams
 from grpo_tui.rewards.lab_child.fresh import PersonsModules
 from grpo_tui.rewards.lab_child.loaded import Ready, Rewards
 from grpo_tui.rewards.lab_child.models import RewardModels
-from grpo_tui.rewards.lab_child.orphans import adopt, end_orphans
+from grpo_tui.rewards.lab_child.orphans import Around, adopt, end_orphans
 from grpo_tui.rewards.lab_child.rows import DatasetRows, chat_maker, read_parquet
 from grpo_tui.rewards.lab_child.second_look import culprit, other_shape, repeat, swallowed
 from grpo_tui.rewards.lab_child.tokens import Tokens
@@ -49,6 +49,7 @@ class Child:
         self._config = RunConfig.from_json(config)
         os.environ.update(self._config.env)
         os.chdir(self._folder)  # a reward may have gone elsewhere
+        reopen_streams()
         self._at(None, "loading the rewards")
         functions = self._rewards.load(
             self._config, lambda index: self._at(index, "loading"), {int(i): f for i, f in left_out.items()}
@@ -83,6 +84,7 @@ class Child:
         self._at(index, "scoring")
         before = copied(kwargs)
         count = len(batch.prompts)
+        around = Around()
         outcome = caller.call(ready.name, ready.target, ready.is_async, kwargs, count)
         result: dict[str, Any] = {
             "scores": outcome.scores if outcome.scores is not None else [None] * count,
@@ -92,6 +94,7 @@ class Child:
             "log_extra": outcome.extra,
             "metrics": outcome.metrics,
             "changed": changed_arguments(before, kwargs),
+            "left": around.changed(),
         }
         if len(kwargs["prompts"]) != count:
             kwargs["prompts"] = copied(before["prompts"])  # training ends there; the others are judged alone
@@ -103,8 +106,6 @@ class Child:
             result["failure"]["sample"] = culprit(
                 caller, ready.target, ready.is_async, outcome.error, copied(before)
             )
-        self._at(index, "called with the other form of completions")
-        result["other_shape"] = other_shape(caller, ready.name, ready.target, ready.is_async, batch, outcome)
         if outcome.scores is not None:
             self._at(index, "called again with the same samples")
             result["repeat"] = repeat(
@@ -113,6 +114,8 @@ class Child:
             if ready.broad and not ready.is_async:
                 self._at(index, "watched for exceptions it swallows")
                 result["swallowed"] = swallowed(caller, ready.name, ready.target, batch, ready.broad)
+        self._at(index, "called with the other form of completions")
+        result["other_shape"] = other_shape(caller, ready.name, ready.target, ready.is_async, batch, outcome)
         self._send({"event": "scored", "function": index, "result": result})
 
     def _at(self, index: int | None, what: str) -> None:

@@ -45,6 +45,18 @@ class Batch:
         columns = {name: values[:count] for name, values in self.columns.items()}
         return Batch(self.prompts[:count], self.completions[:count], self.truncated[:count], columns)
 
+    def varied(self) -> tuple[Batch, list[int]]:
+        """Return the samples with other completions beside their own, and of which sample each was made."""
+        places, completions = [], []
+        for place, completion in enumerate(self.completions):
+            text = completion_text(completion)
+            others = ("", text[: len(text) // 2], "x", text.upper(), text + " and so on" * 1_000)
+            places += [place] * (len(others) + 1)
+            completions += [completion, *(as_message(t) if self.chat else t for t in others)]
+        columns = {name: [values[place] for place in places] for name, values in self.columns.items()}
+        prompts, truncated = [self.prompts[p] for p in places], [self.truncated[p] for p in places]
+        return Batch(prompts, completions, truncated, columns), places
+
     def flipped(self) -> Batch:
         """Return the same samples as messages instead of texts, or as texts instead of messages."""
         if self.chat:

@@ -58,6 +58,18 @@ def printed_bytes() -> int:
         return os.fstat(1).st_size
 
 
+def reopen_streams() -> None:
+    """Give this process its `sys.stdout` and `sys.stderr` again where a reward has closed them."""
+    printed_bytes()
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(getattr(sys, name), "closed", True):
+            with contextlib.suppress(OSError):
+                os.dup2(1, descriptor)
+                setattr(
+                    sys, name, os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", closefd=False)
+                )
+
+
 def read_output(descriptor: int, start: int) -> str:
     """Return what stands in the file after `start`, shortened in the middle when it is long."""
     size = os.fstat(descriptor).st_size - start

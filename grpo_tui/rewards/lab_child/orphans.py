@@ -1,7 +1,7 @@
-"""What rewards leave behind when their process ends: taken in by the nursery, and ended.
+"""What rewards leave behind: in their process after a call, and when that process ends.
 
 A process that was started in a session of its own, or by one that is gone already, belongs to nobody the
-parent could find. It knows process ids, no reward.
+parent could find: the nursery takes it in and ends it. It knows processes, no reward.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import signal
+import sys
+import threading
 import time
 from collections.abc import Collection
 
@@ -16,6 +19,45 @@ import psutil
 
 WAIT_S = 2.0
 """How long what was killed is waited for."""
+
+
+_WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+_POOLS = ("ThreadPoolExecutor", "asyncio_")
+"""Names of threads that end by themselves with their process."""
+
+
+class Around:
+    """What belongs to the whole process and is as it was before a call."""
+
+    def __init__(self) -> None:
+        self._folder = os.getcwd()
+        self._handlers = {number: signal.getsignal(number) for number in _WATCHED}
+        self._threads = set(threading.enumerate())
+        self._closed = _closed_streams()
+
+    def changed(self) -> list[str]:
+        """Return what a call has left changed, each to be read after the function's name."""
+        found = []
+        if os.getcwd() != self._folder:
+            found.append(f"changes the current folder to {os.getcwd()}, for training too")
+        names = [n.name for n, handler in self._handlers.items() if signal.getsignal(n) is not handler]
+        if names:
+            found.append(f"replaces the handler of {', '.join(names)}, by which a run is stopped and watched")
+        left = [
+            thread.name
+            for thread in threading.enumerate()
+            if thread not in self._threads and not thread.daemon and not thread.name.startswith(_POOLS)
+        ]
+        if left:
+            found.append(f"leaves a thread running ({left[0]}), and training cannot end before that one does")
+        closed = [name for name in _closed_streams() if name not in self._closed]
+        if closed:
+            found.append(f"closes sys.{closed[0]}, so that nothing printed after it is in the log")
+        return found
+
+
+def _closed_streams() -> list[str]:
+    return [name for name in ("stdout", "stderr") if getattr(getattr(sys, name), "closed", True)]
 
 
 def adopt() -> None:

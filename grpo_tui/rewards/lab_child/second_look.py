@@ -19,6 +19,8 @@ CULPRIT_LIMIT_S = 5.0
 """How long single completions are tried to find the one that breaks a function."""
 SHAPE_ERRORS = (AttributeError, TypeError, KeyError, IndexError)
 """What code raises that takes lists for texts, or texts for lists."""
+MOST_VARIED = 8
+"""Samples of which others are made."""
 _PASSING = (StopIteration, StopAsyncIteration, GeneratorExit)
 
 
@@ -44,22 +46,43 @@ def culprit(
 def other_shape(
     caller: Caller, name: str, target: Callable[..., Any], is_async: bool, batch: Batch, first: Outcome
 ) -> dict[str, Any] | None:
-    """Say how the function takes the other form of completions, when its first answer makes one ask."""
-    wrong = isinstance(first.error, SHAPE_ERRORS) or first.constant
-    if not wrong:
+    """Say how the function takes the other form of completions, when its first answer makes one ask.
+
+    A function that scores all completions of a prompt alike is called with others made of them: empty, short,
+    long. If it tells those apart in the other form only, it takes lists for texts or texts for lists.
+    """
+    given = "messages" if batch.chat else "texts"
+    if isinstance(first.error, SHAPE_ERRORS):
+        other = caller.call(name, target, is_async, caller.arguments(batch.first(SMALL).flipped()))
+        return {"given": given, "works": other.scores is not None, "varies": False}
+    if first.scores is None or _tells_apart(first.scores, [_key(prompt) for prompt in batch.prompts]):
         return None
-    outcome = caller.call(name, target, is_async, caller.arguments(batch.first(SMALL).flipped()))
+    tried, origins = batch.first(MOST_VARIED).varied()
+    same = caller.call(name, target, is_async, caller.arguments(tried))
+    if same.scores is None or _tells_apart(same.scores, origins):
+        return None
+    other = caller.call(name, target, is_async, caller.arguments(tried.flipped()))
+    alike = {repr(score) for score in (*first.scores, *same.scores)}
     return {
-        "given": "messages" if batch.chat else "texts",
-        "works": outcome.scores is not None,
-        "varies": not outcome.constant and len(outcome.scores or ()) > 1 and _gives_more(outcome, first),
+        "given": given,
+        "works": other.scores is not None,
+        "varies": other.scores is not None and _tells_apart(other.scores, origins),
+        "tried": len(first.scores) + len(origins) - min(len(batch.prompts), MOST_VARIED),
+        "constant": same.scores[0] if len(alike) == 1 else None,
     }
 
 
-def _gives_more(other: Outcome, first: Outcome) -> bool:
-    """Whether the other form gets more than the form at hand: what is never met in it scores lowest."""
-    given = [score for score in first.scores or () if score is not None]
-    return not given or max((s for s in other.scores or () if s is not None), default=0.0) > max(given)
+def _tells_apart(scores: Sequence[float | None], origins: Sequence[Any]) -> bool:
+    """Whether completions of one origin score differently."""
+    first: dict[Any, str] = {}
+    return any(
+        first.setdefault(origin, repr(score)) != repr(score)
+        for origin, score in zip(origins, scores, strict=True)
+    )
+
+
+def _key(prompt: Any) -> str:
+    return prompt if isinstance(prompt, str) else repr(prompt)
 
 
 def repeat(
