@@ -71,6 +71,7 @@ does not use: leave it in. `log_extra` keeps a column beside the completions: yo
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any
 '''
 
@@ -83,12 +84,14 @@ def text_of(completion: str | list[dict[str, str]]) -> str:
 CORRECTNESS = r'''
 # A completion is to have the form {shown}; a number looks like `-3`, `1,250`, `7/2`, `3 apples`.
 ANSWER = re.compile(r"{pattern}", re.DOTALL)
-NUMBER = re.compile(r"([-−]?\d[\d,]*(?:\.\d+)?)(?:/([1-9]\d*))?(?: ?[^\W\d_]+)?")
+NUMBER = re.compile(r"([-−]?\d[\d,]*(?:\.\d+)?)(?:/([1-9１-９]\d*))?(?: ?[^\W\d_]+)?")
 FRACTION = re.compile(r"\\frac\{{(\d+)\}}\{{(\d+)\}}")
+GROUPED = re.compile(r"(?<=\d)\u00a0(?=\d{{3}}(?!\d))")  # 1 250 with a non-breaking space
 
 
 def plain(answer: str) -> str | float:
     """Return an answer as it is compared: `**$1,200.**` and `1200.0` are one number, `Paris.` is `paris`."""
+    answer = GROUPED.sub("", unicodedata.normalize("NFC", answer)).replace("\u00a0", " ")
     bare = FRACTION.sub(r"\1/\2", answer).strip(" \n\t$*").removeprefix("\\boxed{{").rstrip(" \n\t$*}}.")
     number = NUMBER.fullmatch(bare)
     if number is None:
@@ -267,7 +270,8 @@ def reward_names(text: str) -> list[str]:
 
 
 def _with_imports(text: str, tree: ast.Module, known: set[str]) -> str:
-    wanted = [("re", "import re"), ("Any", "from typing import Any")]
+    composing = [("unicodedata", "import unicodedata")] if "unicodedata." in text else []
+    wanted = [("re", "import re"), *composing, ("Any", "from typing import Any")]
     missing = [line for name, line in wanted if name not in known]
     future = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
     if not any(alias.name == "annotations" for node in future for alias in node.names):
