@@ -32,6 +32,7 @@ from grpo_tui.train.session import Session, checkpoint_step
 if TYPE_CHECKING:
     from grpo_tui.config.run_config import RunConfig
     from grpo_tui.data.load import Prompts
+    from grpo_tui.rewards.loading import LoadedReward
 
 FAILED, STOPPED = 1, 3
 """Exit codes; 0 is a finished run."""
@@ -112,21 +113,13 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     for finding in config.findings:
         print(f"grpo-tui: {finding.severity}: {finding.message}", flush=True)
 
-    session.phases.tell(loads="loading the rewards")
-    from grpo_tui.data.load import load_prompts
-    from grpo_tui.rewards.loading import load_rewards
     from grpo_tui.train.answers import held_rows
     from grpo_tui.train.build import build_trainer, reward_sources
     from grpo_tui.train.memory import FACT, PeakMemory
     from grpo_tui.train.reproduction import reproduction_record
     from grpo_tui.train.smoke import longest_first
 
-    rewards = load_rewards(config)
-    session.phases.tell(loads="reading the dataset")
-    prompts = load_prompts(config)
-    for note in prompts.notes:
-        print(f"grpo-tui: {note}", flush=True)
-    _check_rewards(rewards, prompts.train.column_names)
+    rewards, prompts = _loaded(session, config)
     if spec.smoke:
         prompts = longest_first(session, config, prompts)
     memory = PeakMemory()
@@ -162,6 +155,21 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     if hasattr(trainer, "end"):
         trainer.end()
     return state
+
+
+def _loaded(session: Session, config: RunConfig) -> tuple[list[LoadedReward], Prompts]:
+    """Load rewards and rows, say what was left out, and check that they fit."""
+    session.phases.tell(loads="loading the rewards")
+    from grpo_tui.data.load import load_prompts
+    from grpo_tui.rewards.loading import load_rewards
+
+    rewards = load_rewards(config)
+    session.phases.tell(loads="reading the dataset")
+    prompts = load_prompts(config)
+    for note in prompts.notes:
+        print(f"grpo-tui: {note}", flush=True)
+    _check_rewards(rewards, prompts.train.column_names)
+    return rewards, prompts
 
 
 def _ask_while_training(session: Session, config: RunConfig, prompts: Prompts) -> None:
