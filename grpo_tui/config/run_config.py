@@ -110,7 +110,7 @@ class RunConfig:
         """Return `to_json` without keys and tokens, for what is kept beside the run."""
         data = self.to_json()
         for part in ("grpo", "raw", "env"):
-            data[part] = _redacted(data[part])
+            data[part] = redacted(data[part])
         return data
 
     @classmethod
@@ -170,11 +170,10 @@ def _unpack(value: Any) -> Any:
     return value
 
 
-def _redacted(value: Any) -> Any:
+def redacted(value: Any) -> Any:
+    """Return plain data without keys and tokens."""
     if isinstance(value, dict):
-        return {
-            key: "(not kept)" if _is_secret(key, item) else _redacted(item) for key, item in value.items()
-        }
+        return {key: "(not kept)" if _is_secret(key, item) else redacted(item) for key, item in value.items()}
     return value
 
 

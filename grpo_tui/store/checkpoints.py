@@ -10,14 +10,17 @@ import os
 import stat
 import struct
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from grpo_tui.store.json_file import open_regular, read_object
 from grpo_tui.store.layout import RunFolder
 
 MARKER = "grpo_tui.json"
 """Written last into a checkpoint; lists the files and their sizes."""
+TRAINER_STATE = "trainer_state.json"
 WEIGHTS_INDEX = "model.safetensors.index.json"
 STATE_FILE = "grpo_tui_state_{rank}.pt"
 """What TRL's own files lack for an exact resume, of each rank."""
@@ -41,8 +44,8 @@ class Verdict:
 def judge(path: Path) -> Verdict:
     """Look at one checkpoint folder."""
     step = int(path.name.split("-")[-1])
-    if read_object(path / "trainer_state.json", below=path.parent) is None:
-        return Verdict(path, step, False, "trainer_state.json is missing or cut off, so the save never ended")
+    if read_object(path / TRAINER_STATE, below=path.parent) is None:
+        return Verdict(path, step, False, f"{TRAINER_STATE} is missing or cut off, so the save never ended")
     files = (read_object(path / MARKER, below=path.parent) or {}).get("files")
     if isinstance(files, dict):
         for name, size in files.items():
@@ -72,6 +75,42 @@ def judge(path: Path) -> Verdict:
     if (path / STATE_FILE.format(rank=0)).exists():
         return Verdict(path, step, True, f"{MARKER} cannot be read, so no sizes could be compared")
     return Verdict(path, step, True, "saved without grpo-tui: a generation cycle under way is generated anew")
+
+
+ADAMW = ("adamw_torch", "adamw_torch_fused")
+"""Optimizers that go on with each other's state."""
+SHARDED = ("deepspeed", "fsdp")
+"""Ways to spread a model that save it in a form of their own."""
+BY_METRIC = ("reduce_lr_on_plateau", "greedy")
+"""Schedules that count evaluations instead of steps."""
+
+
+def refused_at_resume(checkpoint: Path, asked: Mapping[str, Any]) -> str:
+    """Return why settings that changed since a checkpoint keep a run from resuming there; empty for none.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        asked: TRL's arguments, as far as they are given.
+    """
+    found = (read_object(checkpoint / MARKER) or {}).get("settings")
+    saved = found if isinstance(found, dict) else {}
+    for name in SHARDED:
+        if name in saved and name in asked and bool(saved[name]) != bool(asked[name]):
+            how = "with" if saved[name] else "without"
+            return (
+                f"{name} cannot change at a resume: {checkpoint.name} was saved {how} it. Leave it as it was"
+            )
+    for name in ("optim", "lr_scheduler_type"):
+        old, new = saved.get(name), asked.get(name)
+        if old == new or old is None or new is None:
+            continue
+        fits = {old, new} <= set(ADAMW) if name == "optim" else not {old, new} & set(BY_METRIC)
+        if not fits:
+            return (
+                f"{name} cannot change from {old} to {new} at a resume: {checkpoint.name} holds the state of "
+                f"{old}. Leave it, or start a new run with --set model_name_or_path={checkpoint}"
+            )
+    return ""
 
 
 def newest_usable(folder: RunFolder, before: int | None = None) -> tuple[Verdict | None, list[Verdict]]:

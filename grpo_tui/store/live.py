@@ -90,6 +90,8 @@ class RankState:
     """Why the run paused itself, empty when it did not."""
     trouble: str = ""
     """Why nothing can be recorded, empty when all is well."""
+    differs: str = ""
+    """What a resumed run uses otherwise than its config says, empty when nothing."""
     attempt: int = 0
     usual_s: float | None = None
     """How long a stretch of this phase usually lasts; None while that is not known."""

@@ -295,6 +295,7 @@ def _alerts(rank: RankState | None, step: int) -> tuple[Mapping[str, Any], ...]:
             rank.trouble if rank else "",
             "make room; what waits in memory is written then",
         ),
+        ("resume.differs", rank.differs if rank else "", "start again from the model of a checkpoint"),
     ):
         if text:
             found.append(_alert(name, text, remedy, step))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.records import CheckpointSaved, Record
 from grpo_tui.store.checkpoints import MARKER, STATE_FILE
@@ -25,6 +25,9 @@ from grpo_tui.train.reward_state import (
     restore_reward_states,
     reward_states,
 )
+
+if TYPE_CHECKING:
+    from grpo_tui.train.settings import Settings
 
 
 class Checkpoints:
@@ -49,6 +52,12 @@ class Checkpoints:
         self.on_owed: Callable[[str], None] = lambda reason: None
         """Told why such a save was not done."""
         self.before_save: Callable[[], None] = lambda: None
+        self.description: dict[str, Any] = {}
+        """What the run is made of, which goes into each marker."""
+        self._settings: Settings | None = None
+        self._generates_with_data = False
+        self.same_order = True
+        """Whether a resume draws the prompts in the checkpoint's order; not so with another seed."""
 
     def install(self) -> None:
         """Put the hooks in place."""
@@ -63,8 +72,17 @@ class Checkpoints:
             str(self._trainer.args.output_dir), lambda path: path.resolve() in self._kept
         )
 
+    def join(self, settings: Settings) -> None:
+        """Keep the settings in force with each checkpoint; a change makes the newest out of date."""
+        self._settings = settings
+
+        def changed() -> None:
+            self.saved_step = None
+
+        settings.on_change = changed
+
     def save(self, *, requested: bool) -> Path:
-        """Save at the current step, unless this step is saved already; returns the folder.
+        """Save at the current step, unless that is saved as everything is now; returns the folder.
 
         Raises:
             DiskFull: There is not enough room.
@@ -124,7 +142,7 @@ class Checkpoints:
                         raise broken or RuntimeError(f"another rank could not save {path.name}")
                 if not failed:
                     try:
-                        self._mark(path, requested=self._requested)
+                        self._mark(path, requested=path.resolve() in self._kept)
                     except OSError as error:
                         problem = self._no_room(path, error)
                     (failed,) = self._ranks.any_of(bool(problem))
@@ -189,6 +207,7 @@ class Checkpoints:
         }
         step = int(self._trainer.state.global_step)
         body = {"step": step, "saved_at": time.time(), "requested": requested, "files": files}
+        body |= self.description | {"live": self._settings.in_force() if self._settings else {}}
         write_json(path / MARKER, body)
         self._put(
             self._record(path, step, complete=True, requested=requested, size_bytes=sum(files.values()))
@@ -224,16 +243,23 @@ class Checkpoints:
 
     # -- resuming --------------------------------------------------------------------------------
 
-    def restore(self, checkpoint: Path) -> bool:
-        """Put the generation buffer back before `train()`; False when some rank finds none in the checkpoint.
+    def restore(self, checkpoint: Path, *, keep_batch: bool) -> dict[str, Any] | None:
+        """Put back what the checkpoint holds beyond TRL's own, before `train()`; None when it holds nothing.
 
         Nothing in the file is run: it is data, or it is left out.
+
+        Args:
+            checkpoint: Its folder.
+            keep_batch: Whether training goes on with the generated batch in it.
         """
         import pickle
 
         import torch
 
         file = checkpoint / STATE_FILE.format(rank=self._ranks.rank)
+        (lost,) = self._ranks.any_of(not file.exists())
+        if not file.exists():  # fewer ranks saved it; the order of prompts is the same on all
+            file = checkpoint / STATE_FILE.format(rank=0)
         device = self._trainer.accelerator.device
         # Under a launcher the CPU is named `cpu:0`, which torch cannot load to.
         where = "cpu" if device.type == "cpu" else device
@@ -247,21 +273,28 @@ class Checkpoints:
                     "is left out: the resume generates the batch under way again, and reward functions start "
                     f"without their saved state ({disk.first_line(error)})"
                 )
-        if self._ranks.any_of(state is None)[0] or state is None:
-            return False
+        (unread,) = self._ranks.any_of(state is None)
+        self._generates_with_data = lost or unread or not keep_batch
+        if unread or state is None:
+            return None
         self._restored = state
-        compat.restore_generation(self._trainer, self._restored)
+        if not self._generates_with_data:
+            compat.restore_generation(self._trainer, state)
         restore_reward_states(
-            self._trainer.reward_func_names, self._trainer.reward_funcs, self._restored.get("rewards", ())
+            self._trainer.reward_func_names, self._trainer.reward_funcs, state.get("rewards", ())
         )
-        return True
+        return state
 
     def training_begins(self) -> None:
         """Put back what the trainer resets: values that wait to be logged, and the order of prompts."""
+        if self._generates_with_data:
+            compat.generate_with_data(self._trainer)
         if self._restored is None:
             return
         compat.restore_logging(self._trainer, self._restored)
+        if self._restored.get("first_step") is not None:
+            compat.average_loss_from(self._trainer, self._restored["first_step"])
         generator = getattr(self._sampler, "generator", None)
-        if generator is not None and self._restored.get("data_order") is not None:
+        if generator is not None and self._restored.get("data_order") is not None and self.same_order:
             generator.set_state(self._restored["data_order"].cpu())
-        self._restored = None
+        self._restored, self._generates_with_data = None, False

@@ -7,13 +7,15 @@ recording or commands.
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from grpo_tui.core.records import Mode
 
@@ -28,6 +30,8 @@ NEEDED = {
     "_buffered_inputs": "exact resume in the middle of a generation cycle",
     "_metrics": "exact resume between two logged steps",
     "_get_train_sampler": "exact resume after the first epoch",
+    "_finalize_training": "train_loss over the whole of a resumed run",
+    "_load_rng_state": "another seed at a resume",
     "_tokenize_prompts": "tokens of the policy as it is now",
     "_pending_extra_logs": "columns from log_extra",
     "_tokenizer": "truncated flags and sampling",
@@ -37,6 +41,8 @@ NEEDED = {
 }
 """Attribute of GRPOTrainer to what does not work without it."""
 _WRAPPED = "_grpo_tui_wrapped"
+_FIRST_STEP = "_grpo_tui_first_step"
+"""Attribute of a resumed trainer: the step from which its losses are added up."""
 
 
 def missing(trainer: Any) -> dict[str, str]:
@@ -58,6 +64,7 @@ def wrap(trainer: Any, name: str, make: Callable[[Callable[..., Any]], Callable[
 
 def unwrap(trainer: Any) -> None:
     """Put the methods back that `wrap` replaced, but those that somebody else has replaced since."""
+    vars(trainer).pop(_FIRST_STEP, None)
     for name, replaced, earlier in reversed(vars(trainer).pop(_WRAPPED, [])):
         if vars(trainer).get(name) is not replaced:
             continue
@@ -209,6 +216,8 @@ def resume_state(trainer: Any) -> dict[str, Any]:
         "step_time_s": getattr(trainer, "_current_train_step_time", 0.0),
         "loss": None if loss is None else loss.detach().clone(),
         "last_logged": getattr(trainer, "_globalstep_last_logged", None),
+        "loss_before": getattr(trainer, "_total_loss_scalar", None),
+        "first_step": vars(trainer).get(_FIRST_STEP, getattr(trainer, "_initial_global_step", None)),
     }
 
 
@@ -216,6 +225,20 @@ def restore_generation(trainer: Any, state: dict[str, Any]) -> None:
     """Put the generation buffer back; before `train()`."""
     trainer._step = state["step"]
     trainer._buffered_inputs = state["buffered_inputs"]
+
+
+def generate_with_data(trainer: Any) -> None:
+    """Have the next micro-step generate, and later ones whenever the data changes; at `on_train_begin`.
+
+    TRL counts micro-steps from 0 after a resume, and generates out of step with its data then.
+    """
+    loader, args = trainer.callback_handler.train_dataloader, trainer.args
+    accumulation = max(1, int(args.gradient_accumulation_steps))
+    step = int(trainer.state.global_step)
+    if hasattr(loader, "__len__"):
+        step %= max(1, math.ceil(len(loader) / accumulation))
+    trainer._step = 0 if args.ignore_data_skip else step * accumulation
+    trainer._buffered_inputs = None
 
 
 def restore_logging(trainer: Any, state: dict[str, Any]) -> None:
@@ -227,6 +250,212 @@ def restore_logging(trainer: Any, state: dict[str, Any]) -> None:
     if state["loss"] is not None and hasattr(trainer, "_tr_loss"):
         trainer._tr_loss += state["loss"].to(trainer._tr_loss.device)
         trainer._globalstep_last_logged = state["last_logged"]
+    if state.get("loss_before") is not None and hasattr(trainer, "_total_loss_scalar"):
+        trainer._total_loss_scalar = state["loss_before"]
+
+
+def average_loss_from(trainer: Any, first_step: int) -> None:
+    """Have the final `train_loss` count the steps since the run began, whose losses were put back.
+
+    transformers divides by the steps of this `train()` alone. Its steps per second are of this `train()`, so
+    the time is moved back by as many steps as were made before.
+    """
+
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        def finalize(trial: Any, num_train_samples: Any, start_time: float) -> Any:
+            done_now = int(trainer.state.global_step) - int(trainer._initial_global_step)
+            done = int(trainer.state.global_step) - first_step
+            took_s = time.time() - start_time
+            trainer._initial_global_step = first_step
+            return original(trial, num_train_samples, time.time() - took_s * done / max(1, done_now))
+
+        return finalize
+
+    setattr(trainer, _FIRST_STEP, first_step)
+    wrap(trainer, "_finalize_training", around)
+
+
+# -- what a resume takes from the checkpoint instead of from the config --------------------------
+
+
+class Restored(NamedTuple):
+    """One setting that transformers reads from a checkpoint, whatever the config says."""
+
+    name: str
+    read: Callable[[Any], Any]
+    """What the trainer uses now; None when it has nothing of the kind."""
+    write: Callable[[Any, Any], None]
+
+
+def _of_state(name: str) -> Restored:
+    """One of the intervals in `trainer_state.json`."""
+    return Restored(
+        name, lambda trainer: getattr(trainer.state, name), lambda t, value: setattr(t.state, name, value)
+    )
+
+
+def _of_optimizer(name: str, key: str) -> Restored:
+    """An option of the parameter groups in `optimizer.pt`: its value in each of them."""
+
+    def write(trainer: Any, values: list[Any]) -> None:
+        for group, value in zip(trainer.optimizer.param_groups, values, strict=True):
+            group[key] = value
+
+    def read(trainer: Any) -> Any:
+        values = [group.get(key) for group in trainer.optimizer.param_groups]
+        return None if values == [None] * len(values) else values
+
+    return Restored(name, read, write)
+
+
+def _of_schedule(name: str, keys: Sequence[str]) -> Restored:
+    """Attributes of the scheduler, whose whole `__dict__` is in `scheduler.pt`."""
+
+    def read(trainer: Any) -> Any:
+        inside = vars(scheduler(trainer))
+        values = [inside[key] for key in keys if key in inside]
+        return copy.deepcopy(values) or None
+
+    def write(trainer: Any, values: list[Any]) -> None:
+        inside = vars(scheduler(trainer))
+        inside.update(zip([key for key in keys if key in inside], values, strict=True))
+
+    return Restored(name, read, write)
+
+
+BY_METRIC = ("mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "eps", "min_lrs",
+             "max_lrs", "smooth", "warmup")  # fmt: skip
+"""Arguments of the schedulers that follow a metric: reduce_lr_on_plateau and greedy."""
+RESTORED = (
+    _of_state("logging_steps"),
+    _of_state("eval_steps"),
+    _of_state("save_steps"),
+    _of_optimizer("weight_decay", "weight_decay"),
+    _of_optimizer("adam_beta1, adam_beta2", "betas"),
+    _of_optimizer("adam_epsilon", "eps"),
+    *(_of_optimizer("optim_args", key) for key in ("momentum", "dampening", "nesterov", "alpha", "rho")),
+    *(_of_optimizer("optim_args", key) for key in ("clip_threshold", "decay_rate", "relative_step")),
+    _of_schedule("learning_rate", ("base_lrs",)),
+    _of_schedule("lr_scheduler_kwargs", BY_METRIC),
+)
+"""Everything transformers takes from a checkpoint at a resume, other than what training has learned."""
+
+
+def scheduler(trainer: Any) -> Any:
+    """The schedule of the learning rate itself."""
+    return getattr(trainer.lr_scheduler, "scheduler", trainer.lr_scheduler)
+
+
+def configured(trainer: Any) -> list[Any]:
+    """What the config says of each of `RESTORED`: read when all is built and nothing is loaded yet."""
+    from transformers import TrainerState
+
+    planned = TrainerState()
+    planned.compute_steps(trainer.args, trainer.state.max_steps)
+    steps = {f"{kind}_steps": getattr(planned, f"{kind}_steps") for kind in ("logging", "eval", "save")}
+    return [
+        steps[row.name]
+        if getattr(trainer.args, row.name, None) is not None and row.name in steps
+        else row.read(trainer)
+        for row in RESTORED
+    ]
+
+
+def differing(trainer: Any, wanted: Sequence[Any]) -> list[tuple[Restored, Any, Any]]:
+    """Those of `RESTORED` that the trainer would use otherwise than wanted: which, as used, as wanted."""
+    found = []
+    for row, value in zip(RESTORED, wanted, strict=True):
+        used = row.read(trainer)
+        if value is not None and used is not None and not _same(used, value):
+            found.append((row, used, value))
+    return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-12)
+    return bool(one == other)
+
+
+def rates_by_schedule(trainer: Any) -> list[float] | None:
+    """The rate that the schedule gives each parameter group for the next step; None for one by a metric."""
+    schedule = scheduler(trainer)
+    if not hasattr(schedule, "lr_lambdas"):
+        return None
+    at = zip(schedule.base_lrs, schedule.lr_lambdas, strict=True)
+    return [float(rate * shape(schedule.last_epoch)) for rate, shape in at]
+
+
+def follow_schedule(trainer: Any) -> bool:
+    """Give the next step the rate of the schedule as it is configured now; True when that changed it.
+
+    A checkpoint brings the rate of its own schedule along: that of a finished run is 0. One without an
+    optimizer brings no schedule, which then would begin again.
+    """
+    schedule = scheduler(trainer)
+    if hasattr(schedule, "lr_lambdas") and not schedule.last_epoch:
+        schedule.last_epoch = int(trainer.state.global_step)
+    rates = rates_by_schedule(trainer)
+    if rates is None or _same([float(group["lr"]) for group in trainer.optimizer.param_groups], rates):
+        return False
+    _set_rates(trainer, rates)
+    return True
+
+
+def scale_rates(trainer: Any, factor: float) -> None:
+    """Multiply the rate of each parameter group."""
+    _set_rates(trainer, [group["lr"] * factor for group in trainer.optimizer.param_groups])
+
+
+def _set_rates(trainer: Any, rates: Sequence[float]) -> None:
+    for group, rate in zip(trainer.optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    if hasattr(scheduler(trainer), "_last_lr"):
+        scheduler(trainer)._last_lr = list(rates)
+
+
+def rates_ahead(trainer: Any) -> list[tuple[int, float]]:
+    """Step and rate where the rest of the schedule begins, turns and ends; empty for one by a metric."""
+    schedule, done = scheduler(trainer), int(trainer.state.global_step)
+    left = int(trainer.state.max_steps) - done
+    if not hasattr(schedule, "lr_lambdas") or left <= 0:
+        return []
+    every = max(1, left // 2000)
+    ahead = sorted({*range(0, left, every), left - 1})
+    rate, shape, at = schedule.base_lrs[0], schedule.lr_lambdas[0], schedule.last_epoch
+    rates = [(done + 1 + step, float(rate * shape(at + step))) for step in ahead]
+    turns = [
+        now
+        for before, now, after in zip(rates, rates[1:], rates[2:], strict=False)
+        if _direction(before, now) != _direction(now, after)
+    ]
+    return [rates[0], *turns, *rates[1:][-1:]]
+
+
+def _direction(before: tuple[int, float], after: tuple[int, float]) -> int:
+    return (after[1] > before[1]) - (after[1] < before[1])
+
+
+def forget_best(trainer: Any) -> None:
+    """Forget the best metric so far, which was another metric."""
+    state = trainer.state
+    state.best_metric = state.best_global_step = state.best_model_checkpoint = None
+
+
+def seed_again(trainer: Any) -> None:
+    """Have this `train()` begin with random numbers of its own seed, not with those of the checkpoint."""
+
+    def around(original: Callable[..., Any]) -> Callable[..., Any]:
+        def load_rng_state(checkpoint: Any) -> None:
+            from transformers import set_seed
+
+            set_seed(trainer.args.seed)
+
+        return load_rng_state
+
+    wrap(trainer, "_load_rng_state", around)
 
 
 _KEPT: dict[str, Callable[[Path], bool]] = {}
@@ -273,26 +502,17 @@ def learning_rate(trainer: Any) -> float:
     return float(trainer._get_learning_rate())
 
 
-def base_rate(trainer: Any) -> float:
-    """The rate the schedule starts from, before its shape is applied."""
-    scheduler = getattr(trainer.lr_scheduler, "scheduler", trainer.lr_scheduler)
-    return float(scheduler.base_lrs[0])
-
-
 def scale_learning_rate(trainer: Any, factor: float) -> None:
     """Multiply the learning rate from now on and keep the shape of the schedule.
 
     Raises:
         LookupError: The scheduler keeps no base rates to scale.
     """
-    scheduler = getattr(trainer.lr_scheduler, "scheduler", trainer.lr_scheduler)
-    if not hasattr(scheduler, "base_lrs"):
-        raise LookupError(f"the scheduler {type(scheduler).__name__} keeps no base rates to scale")
-    scheduler.base_lrs = [rate * factor for rate in scheduler.base_lrs]
-    if hasattr(scheduler, "_last_lr"):
-        scheduler._last_lr = [rate * factor for rate in scheduler._last_lr]
-    for group in trainer.optimizer.param_groups:
-        group["lr"] *= factor
+    schedule = scheduler(trainer)
+    if not hasattr(schedule, "base_lrs"):
+        raise LookupError(f"the scheduler {type(schedule).__name__} keeps no base rates to scale")
+    schedule.base_lrs = [rate * factor for rate in schedule.base_lrs]
+    scale_rates(trainer, factor)
 
 
 def temperature_cells(trainer: Any) -> list[Any]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from grpo_tui.core.commands import CONTROLLER_KINDS, Command, Outcome
+from grpo_tui.present.formatting import setting as shown
 from grpo_tui.store.mailbox import Mailbox, Outbox
 from grpo_tui.train import compat
 from grpo_tui.train.checkpoints import Checkpoints
@@ -19,7 +20,7 @@ from grpo_tui.train.disk import DiskFull, cannot_write, first_line
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.sampling import sample
-from grpo_tui.train.settings import NotYet, Refused, Settings
+from grpo_tui.train.settings import NotYet, Refused, Settings, schedule_ahead
 from grpo_tui.train.token_live import live_tokens
 
 PAUSED_POLL_S = 0.05
@@ -211,9 +212,11 @@ class Controller:
 
     def _on_set(self, command: Command) -> tuple[str, dict[str, Any]]:
         changed = self._settings.apply(command.args, by=command.by)
-        return ", ".join(
-            f"{name} {change['old']} → {change['new']}" for name, change in changed.items()
-        ), changed
+        said = []
+        for name, change in changed.items():
+            ahead = schedule_ahead(self._trainer) if name == "learning_rate" else ""
+            said.append(f"{name} {shown(change['old'])} → {shown(change['new'])}{ahead}")
+        return "; ".join(said), changed
 
     def _stop_unasked(self) -> None:
         """A stop that came as a signal and has nobody to refuse it to: without room it becomes a pause."""

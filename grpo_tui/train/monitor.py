@@ -94,7 +94,7 @@ def _recorded(trainer: Any, folder: RunFolder, checkpoint: Path | None, train: C
     """Train within a session of its own; what `train` returns or raises comes out of here."""
     from grpo_tui.train import own
     from grpo_tui.train.reproduction import reproduction_record
-    from grpo_tui.train.resume import reapply_settings
+    from grpo_tui.train.resume import resume
     from grpo_tui.train.session import Session, checkpoint_step
 
     first = own_rank() == 0
@@ -112,10 +112,9 @@ def _recorded(trainer: Any, folder: RunFolder, checkpoint: Path | None, train: C
         if isinstance(session.recorder, Recorder) and lock is not None:
             session.recorder.on_stop_now = lambda: os._exit(3)
             start_sidecar(folder, os.getpid(), lock)
-        if checkpoint is not None and step is not None:
-            session.checkpoints.restore(checkpoint)
-            reapply_settings(session, trainer, step)
         try:
+            if checkpoint is not None:
+                resume(session, trainer, checkpoint)
             with _saving_at_sigterm(session) as asked:
                 result = train()
         except KeyboardInterrupt:

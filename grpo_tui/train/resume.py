@@ -1,90 +1,430 @@
-"""Bring the settings a person changed in mid-run back after a resume.
+"""Make everything count after a resume: what the checkpoint holds, what was set in mid-run, what changed.
 
-What the checkpoint already carries is left alone: a learning rate set before it lies in its
-scheduler. Knows the history of settings; knows nothing of checkpoints' contents.
+transformers takes some settings from the checkpoint whatever the config says (`compat.RESTORED`), and the
+generation buffer was made with the settings of its time. A checkpoint's marker says what those were, so that
+a changed setting is put in, the buffer is dropped where it no longer fits, and all of it is said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import hashlib
+import json
+import math
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo_tui.config.run_config import redacted
+from grpo_tui.core.records import RewardFunctionInfo, SettingChanged
+from grpo_tui.present.formatting import setting as shown
+from grpo_tui.store.checkpoints import MARKER, refused_at_resume
+from grpo_tui.store.json_file import read_object
 from grpo_tui.store.reader import RunReader
 from grpo_tui.train import compat
+from grpo_tui.train.failure import NoStepError
+from grpo_tui.train.settings import NAMES, Refused, schedule_ahead, short
 
 if TYPE_CHECKING:
-    from transformers import TrainerControl
-
-    from grpo_tui.core.records import SettingChanged
     from grpo_tui.train.session import Session
 
-BY_RESUME = "resume"
+BY_RESUME, BY_CONFIG = "resume", "config"
+"""Who set a value: a resume that put it back, or the config that the resume was given."""
+ROWS_LOOKED_AT = 512
+"""Rows of a dataset that tell it from another one."""
+PACKAGES = ("trl", "transformers", "vllm", "peft")
+
+REWARD_NAMES = "reward names"
+
+ELSEWHERE = frozenset({"output_dir", "run_name", "resume_from_checkpoint", "local_rank", "disable_tqdm"})
+"""Arguments that may differ between two starts of the same run."""
+NO_PART = (
+    "num_train_epochs", "max_steps", "learning_rate", "lr_scheduler_", "warmup_steps", "optim",
+    "weight_decay",
+    "adam_", "max_grad_norm", "torch_empty_cache_steps", "logging_", "log_", "include_num_input_tokens_seen",
+    "report_to", "project", "trackio_", "eval_", "do_", "per_device_eval_batch_size", "prediction_loss_only",
+    "include_for_metrics", "batch_eval_metrics", "save_", "push_to_hub", "hub_", "load_best_model_at_end",
+    "metric_for_best_model", "greater_is_better", "restore_callback_states_from_checkpoint", "dataloader_",
+    "ddp_", "debug", "skip_memory_metrics", "num_generations_eval", "num_completions_to_print", "epsilon",
+    "delta", "entropy_", "sapo_", "vespo_", "vllm_server_", "vllm_group_port", "vllm_gpu_memory_utilization",
+    "vllm_enable_sleep_mode",
+)  # fmt: skip
+"""Arguments, by how they begin, that have no part in a generated batch; every other one has."""
+ORDER = ("seed", "shuffle_dataset", "per_device_train_batch_size", "gradient_accumulation_steps",
+         "generation_batch_size", "steps_per_generation", "num_generations", "num_iterations", "dataset",
+         "world_size")  # fmt: skip
+"""What decides which prompts come at which step."""
 
 
-def reapply_settings(session: Session, trainer: Any, step: int, overridden: Collection[str] = ()) -> None:
-    """Reapply the last applied settings; what must wait for the trainer is done at its begin.
+def description(
+    trainer: Any, sources: Sequence[RewardFunctionInfo] | None, reward_params: Sequence[Any]
+) -> dict[str, Any]:
+    """Return what a run is made of as plain JSON: TRL's arguments, and what a batch depends on besides.
+
+    Args:
+        trainer: The trainer, before `train()`.
+        sources: What is known of each reward function.
+        reward_params: The arguments each of them was made with.
+    """
+    model = trainer.model
+    adapter = getattr(model, "peft_config", None) or {}
+    rewards = [[s.name, s.source.rpartition("/")[2], s.sha256 or s.text] for s in sources or ()]
+    about = {
+        "rewards": _digest([rewards or list(trainer.reward_func_names), list(reward_params)]),
+        REWARD_NAMES: list(trainer.reward_func_names),
+        "dataset": _dataset(trainer.train_dataset),
+        "model_name_or_path": str(getattr(model.config, "_name_or_path", "")),
+        "dtype": str(next(model.parameters()).dtype),
+        "attn_implementation": str(getattr(model.config, "_attn_implementation", "")),
+        "adapter": _digest([[name, config.to_dict()] for name, config in sorted(adapter.items())]),
+        "world_size": int(trainer.accelerator.num_processes),
+        **{name: _version(name) for name in PACKAGES},
+    }
+    return {"settings": _plain(redacted(trainer.args.to_dict())), "about": about}
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=str))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, default=_stable, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _stable(value: Any) -> Any:
+    """Plain data for what JSON does not know; an object's address would differ in every process."""
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, value))
+    if isinstance(value, bytes):
+        return hashlib.sha256(value).hexdigest()
+    text = str(value)
+    return type(value).__name__ if " at 0x" in text else text
+
+
+def _dataset(dataset: Any) -> str:
+    """Tell a dataset from another one by its length and some of its rows; a script's own may do anything."""
+    if not hasattr(dataset, "__len__"):
+        return "a stream"
+    try:
+        return _rows(dataset)
+    except Exception as error:
+        return f"rows that cannot be read: {type(error).__name__}"
+
+
+def _rows(dataset: Any) -> str:
+    if hasattr(dataset, "with_format"):
+        dataset = dataset.with_format("arrow")  # images stay encoded
+    every = max(1, len(dataset) // ROWS_LOOKED_AT)
+    rows = [dataset[index] for index in range(0, len(dataset), every)]
+    return _digest([len(dataset), [row.to_pydict() if hasattr(row, "to_pydict") else row for row in rows]])
+
+
+def _version(package: str) -> str | None:
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def resume(session: Session, trainer: Any, checkpoint: Path, overridden: Collection[str] = ()) -> None:
+    """Prepare a trainer to go on from a checkpoint; call before its `train()`.
 
     Args:
         session: The attempt that resumes.
-        trainer: Its trainer, before `train()`.
-        step: Step of the checkpoint.
-        overridden: Settings given anew at this resume; they win.
+        trainer: Its trainer.
+        checkpoint: The checkpoint's folder.
+        overridden: Settings given again at this resume; they win over what was set in mid-run.
+
+    Raises:
+        Refused: A setting changed that cannot change at a resume.
     """
-    reader = RunReader(session.folder.database)
-    try:
-        history = [s for s in reader.settings() if s.attempt < session.attempt]
-    finally:
-        reader.close()
-    last: dict[str, SettingChanged] = {s.name: s for s in history}
-    later: dict[str, Any] = {}
-    for name, setting in last.items():
-        if name == "learning_rate" or name in overridden:
-            continue
-        if name == "temperature" and setting.step > step and not compat.at_generation_boundary(trainer):
-            # The buffered generations were sampled at the old temperature; the new one waits for the next.
-            later[name] = setting.new
-            continue
-        session.settings.apply({name: setting.new}, by=BY_RESUME)
-        print(f"grpo-tui: {name} is {setting.new} again, as set at step {setting.step}", flush=True)
-    given_anew = "learning_rate" in overridden
-    factor = 1.0 if given_anew else _rate_factor(history, step)
-    if factor != 1.0 or given_anew:
-        _at_begin(session, trainer, factor, given_anew)
-    session.controller.deferred = later
+    Resuming(session, trainer, checkpoint, overridden).prepare()
 
 
-def _rate_factor(history: list[SettingChanged], step: int) -> float:
-    """What learning rates set after the checkpoint multiply its schedule by."""
-    factor = 1.0
-    for setting in history:
-        if (
-            setting.name == "learning_rate"
-            and setting.step > step
-            and setting.by != BY_RESUME
-            and setting.old
-        ):
-            factor *= setting.new / setting.old
-    return factor
+class Resuming:
+    """One resume of one run."""
+
+    def __init__(self, session: Session, trainer: Any, checkpoint: Path, overridden: Collection[str]) -> None:
+        self._session, self._trainer, self._checkpoint = session, trainer, checkpoint
+        self._overridden = {"reward_weights" if n.startswith("grpo_tui.rewards") else n for n in overridden}
+        self._step = int(checkpoint.name.split("-")[-1])
+        marker = read_object(checkpoint / MARKER) or {}
+        self._saved: dict[str, Any] = marker.get("settings") or {}
+        self._about: dict[str, Any] = marker.get("about") or {}
+        self._live: dict[str, Any] = marker.get("live") or {}
+        now = session.checkpoints.description
+        self._now: dict[str, Any] = now["settings"]
+        self._about_now: dict[str, Any] = now["about"]
+        self._notes: list[str] = []
+        self._wanted: list[Any] = [None] * len(compat.RESTORED)
+        self._changes: list[tuple[str, Any, Any]] = []
+
+    def prepare(self) -> None:
+        """Restore the checkpoint's own state and the settings in force, and hook what comes at the begin."""
+        refusal = refused_at_resume(self._checkpoint, self._now)
+        if refusal:
+            raise Refused(refusal)
+        print(f"grpo-tui: resuming at step {self._step} from {self._checkpoint.name}", flush=True)
+        history = self._history()
+        changed = self._changed(history)
+        stale = self._stale(changed)
+        state = self._session.checkpoints.restore(self._checkpoint, keep_batch=not stale)
+        if state is None:
+            self._note(f"{self._checkpoint.name} holds no state of grpo-tui: the resume is not exact")
+        elif stale and self._within_cycle(state):
+            self._note(
+                f"step {self._step + 1} generates a new batch: the one in {self._checkpoint.name} was made "
+                f"with another {', '.join(stale)}"
+            )
+        moved = [name for name in stale if name in ORDER]
+        if moved:
+            self._note(
+                f"the prompts go on at step {self._step + 1} of a new order ({', '.join(moved)} changed): "
+                "some may come again, others not at all"
+            )
+        self._put_back(history, changed)
+        self._say_what_stays()
+        compat.wrap(self._trainer, "create_scheduler", self._around_create_scheduler(history, changed))
+        if self._saved.get("seed", self._now["seed"]) != self._now["seed"]:
+            compat.seed_again(self._trainer)
+            self._session.checkpoints.same_order = False
+        callback = _at_begin(self)
+        self._trainer.add_callback(callback)
+        self._session.callbacks.append(callback)
+
+    def _note(self, text: str) -> None:
+        self._notes.append(text)
+        print(f"grpo-tui: {text}", flush=True)
+
+    # -- what changed -----------------------------------------------------------------------------
+
+    def _history(self) -> list[SettingChanged]:
+        """Settings of earlier attempts, oldest first; every rank takes those the first one read."""
+        found: list[list[Any]] = []
+        if self._session.rank == 0:
+            reader = RunReader(self._session.folder.database)
+            try:
+                found = [
+                    [s.attempt, s.step, s.at, s.name, s.old, s.new, s.by]
+                    for s in reader.settings()
+                    if s.attempt < self._session.attempt
+                ]
+            finally:
+                reader.close()
+        return [SettingChanged(*row) for row in self._session.ranks.from_first(found)]
+
+    def _changed(self, history: Iterable[SettingChanged]) -> list[str]:
+        """Arguments that the config of this resume says otherwise than the last config that counted."""
+        baseline = dict(self._saved)
+        baseline |= {s.name: s.new for s in history if s.by == BY_CONFIG}
+        return [
+            name
+            for name, value in self._now.items()
+            if name not in ELSEWHERE
+            and ((name in self._overridden and name in NAMES) or baseline.get(name, value) != value)
+        ]
+
+    def _stale(self, changed: Sequence[str]) -> list[str]:
+        """What the batch in the checkpoint was generated with and is no longer so."""
+        if not self._saved:
+            return ["version of grpo-tui"]
+        stale = [
+            name
+            for name, value in self._now.items()
+            if name not in ELSEWHERE and not name.startswith(NO_PART) and self._saved.get(name) != value
+        ]
+        stale += [
+            name
+            for name, value in self._about_now.items()
+            if name != REWARD_NAMES and self._about.get(name) != value
+        ]
+        for name in ("temperature", "reward_weights"):
+            value = self._session.settings.value(name)
+            if name in changed and name not in stale and self._live.get(name, value) != value:
+                stale.append(name)
+        return stale
+
+    def _within_cycle(self, state: Mapping[str, Any]) -> bool:
+        """Whether the batch in the checkpoint would have been trained on further."""
+        made = self._saved or self._now
+        every = int(made.get("steps_per_generation") or 1) * int(made.get("num_iterations") or 1)
+        return state["buffered_inputs"] is not None and state["step"] % every != 0
+
+    # -- settings in force ------------------------------------------------------------------------
+
+    def _put_back(self, history: Sequence[SettingChanged], changed: Sequence[str]) -> None:
+        """Bring back what was set in mid-run, and record what the config of this resume says instead."""
+        settings = self._session.settings
+        last = {s.name: s for s in history if s.name in NAMES}
+        names = self._about_now[REWARD_NAMES]
+        if self._about.get(REWARD_NAMES, names) != names:
+            dropped = last.pop("reward_weights", None)
+            if dropped is not None and dropped.by != BY_CONFIG:
+                self._note("the reward functions changed: reward_weights are those of the config")
+        for name in changed:
+            before = last.get(name)
+            old = before.new if before is not None else self._saved.get(name)
+            if old != self._now[name]:
+                self._config_says(name, old)
+        within = not compat.at_generation_boundary(self._trainer)
+        held = self._live.get("temperature")
+        if within and held not in (None, settings.value("temperature")):
+            compat.set_temperature(self._trainer, held)
+        for name in ("temperature", "reward_weights"):
+            before = last.get(name)
+            value = self._live.get(name) if before is None else before.new
+            if value in (None, settings.value(name)) or name in changed:
+                continue
+            if before is not None and before.by == BY_CONFIG:
+                continue
+            if name == "temperature" and within:
+                # The batch was sampled at the old temperature; the new one waits for the next.
+                self._session.controller.deferred[name] = value
+                continue
+            settings.apply({name: value}, by=BY_RESUME)
+            self._note(f"{name} is {shown(value)} again, as set {_when(before)}")
+
+    def _config_says(self, name: str, old: Any) -> None:
+        """Tell of a setting that changed with this resume; it is recorded once a step was made with it."""
+        new = self._now[name]
+        self._changes.append((name, old, new))
+        self._note(f"{name} is {shown(new)}, as the config says; it was {shown(old)}")
+
+    def _say_what_stays(self) -> None:
+        """Say what a setting does not reach: what the checkpoint brings along in any case."""
+        adapted = bool(getattr(self._trainer.model, "peft_config", None))
+        model = "model_name_or_path"
+        if not adapted and self._about.get(model, self._about_now[model]) != self._about_now[model]:
+            self._note(
+                f"the weights come from {self._checkpoint.name}, not from {self._about_now[model]}; only the "
+                "tokenizer and the reference model do"
+            )
+        if self._now.get("sync_ref_model"):
+            self._note("sync_ref_model: the reference model starts from the base model again")
+
+    def _factors(self, history: Iterable[SettingChanged]) -> list[float]:
+        """What rates set in mid-run multiply the config's by, since it last changed there."""
+        rates = [setting for setting in history if setting.name == "learning_rate"]
+        if not rates:  # perhaps the record was lost
+            return [float(self._live.get("rate_factor", 1.0))]
+        factors: list[float] = []
+        for setting in rates:
+            if setting.by == BY_CONFIG:
+                factors = []
+            elif setting.by != BY_RESUME and setting.old:
+                factors.append(setting.new / setting.old)
+        return factors
+
+    # -- once the trainer is built ----------------------------------------------------------------
+
+    def _around_create_scheduler(self, history: Sequence[SettingChanged], changed: Sequence[str]) -> Any:
+        factors = [] if "learning_rate" in changed else self._factors(history)
+        self._session.settings.rate_factor = math.prod(factors)
+
+        def around(original: Any) -> Any:
+            def create_scheduler(*args: Any, **kwargs: Any) -> Any:
+                made = original(*args, **kwargs)
+                self._wanted = compat.configured(self._trainer)
+                for place, row in enumerate(compat.RESTORED):
+                    if row.name == "learning_rate" and self._wanted[place]:
+                        self._wanted[place] = [[_scaled(rate, factors) for rate in self._wanted[place][0]]]
+                return made
+
+            return create_scheduler
+
+        return around
+
+    def begins(self) -> None:
+        """Put the config's settings over those of the checkpoint; at `on_train_begin`."""
+        trainer, state = self._trainer, self._trainer.state
+        if state.global_step >= state.max_steps:
+            more = f"--set max_steps={2 * state.max_steps}"
+            raise NoStepError(f"the run has made all its {state.max_steps} steps; add some: {more}")
+        old_rate = compat.learning_rate(trainer)
+        rates = False
+        for row, used, wanted in compat.differing(trainer, self._wanted):
+            row.write(trainer, wanted)
+            if not self._saved and row.name != "learning_rate":
+                before, now = _one_each(used, wanted)
+                self._note(f"{row.name} is {now}, as the config says; it was {before}")
+            rates = rates or row.name == "learning_rate"
+        self._begin_again_where_changed()
+        rates = compat.follow_schedule(trainer) or rates
+        if rates:
+            rate = compat.learning_rate(trainer)
+            if rate != old_rate:
+                self._record("learning_rate", old_rate, rate, BY_RESUME)
+            self._note(f"learning_rate is {short(rate)}{schedule_ahead(trainer)}")
+        if self._notes:
+            self._session.fact(f"resumed/{self._session.attempt}", self._notes)
+
+    def _record(self, name: str, old: Any, new: Any, by: str) -> None:
+        self._session.put(SettingChanged(self._session.attempt, self._step, time.time(), name, old, new, by))
+
+    def _begin_again_where_changed(self) -> None:
+        """What was learned under a setting that has changed begins again with it."""
+        trainer = self._trainer
+        for name in ("metric_for_best_model", "greater_is_better"):
+            if name in self._saved and self._saved[name] != self._now[name]:
+                compat.forget_best(trainer)
+        start = self._now.get("entropy_coef")
+        if self._now.get("use_adaptive_entropy") and self._saved.get("entropy_coef", start) != start:
+            trainer.entropy_coef = trainer.args.entropy_coef
+        old, new = self._saved.get("learning_rate"), self._now["learning_rate"]
+        if compat.rates_by_schedule(trainer) is None and old and old != new:
+            compat.scale_rates(trainer, new / old)
+
+    def first_step_ended(self) -> None:
+        """Compare what the first step used with the config; a difference is an alert."""
+        for name, old, new in self._changes:
+            self._record(name, old, new, BY_CONFIG)
+        wrong = []
+        for row, used, wanted in compat.differing(self._trainer, self._wanted):
+            now, said = _one_each(used, wanted)
+            wrong.append(f"{row.name} is {now}, the config says {said}")
+        if compat.follow_schedule(self._trainer):
+            wrong.append("the learning rate did not follow its schedule")
+        if wrong:
+            self._session.alert(f"after the resume {'; '.join(wrong)}")
 
 
-def _at_begin(session: Session, trainer: Any, factor: float, given_anew: bool) -> None:
+def _when(setting: SettingChanged | None) -> str:
+    return "before the checkpoint" if setting is None else f"at step {setting.step}"
+
+
+def _one_each(used: Any, wanted: Any) -> tuple[str, str]:
+    """Two values in words; of two lists, such as one value for each parameter group, what differs first."""
+    if isinstance(used, list) and isinstance(wanted, list):
+        return next((_one_each(a, b) for a, b in zip(used, wanted, strict=False) if a != b), ("", ""))
+    return shown(used), shown(wanted)
+
+
+def _scaled(rate: float, factors: Iterable[float]) -> float:
+    for factor in factors:
+        rate *= factor
+    return rate
+
+
+def _at_begin(resuming: Resuming) -> Any:
     from transformers import TrainerCallback
 
-    class Reapply(TrainerCallback):
-        """Waits for the scheduler, which exists only once training begins."""
+    class Begin(TrainerCallback):
+        """Waits for the optimizer and the scheduler, which exist only once training begins."""
 
-        done = False
+        begun = stepped = False
 
-        def on_train_begin(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
-            """Scale the restored schedule."""
-            if self.done:
-                return  # a script may train once more
-            self.done = True
-            # A checkpoint brings its schedule along; a rate given anew has to be put over it.
-            by = float(args.learning_rate) / compat.base_rate(trainer) if given_anew else factor
-            if by != 1.0:
-                rate = compat.learning_rate(trainer) * by
-                session.settings.apply({"learning_rate": rate}, by=BY_RESUME)
-                print(f"grpo-tui: learning_rate is {rate:g} again", flush=True)
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            """Everything is loaded."""
+            if not self.begun:  # a script may train once more
+                self.begun = True
+                resuming.begins()
 
-    trainer.add_callback(Reapply())
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            """An optimizer step ended."""
+            if not self.stepped:
+                self.stepped = True
+                resuming.first_step_ended()
+
+    return Begin()

@@ -68,7 +68,8 @@ class Session:
         self._closed = False
         self.memory_advice: Callable[[str, str], str] = lambda message, phase: ""
         """Says what to change when a GPU has too little memory, from an exception's message and the phase."""
-        self._callbacks: list[Any] = []
+        self.callbacks: list[Any] = []
+        """Callbacks that are taken off the trainer when the attempt ends."""
         self._replaced: dict[str, str] = {}
 
     def report_replaced(self, by: str) -> None:
@@ -86,12 +87,18 @@ class Session:
         print(f"grpo-tui: warning: {by} replaced {named}", flush=True)
         self.fact(REPLACED, {"attempt": self.attempt, "by": self._replaced})
 
-    def join(self, trainer: Any, sources: Sequence[RewardFunctionInfo] | None = None) -> None:
+    def join(
+        self,
+        trainer: Any,
+        sources: Sequence[RewardFunctionInfo] | None = None,
+        reward_params: Sequence[Any] = (),
+    ) -> None:
         """Hook a built trainer.
 
         Args:
             trainer: The GRPOTrainer; its `train` has not been called.
             sources: What is known of each reward function, in TRL's order.
+            reward_params: The arguments each of them was made with.
         """
         from grpo_tui.train import compat
         from grpo_tui.train.callback import RecordingCallback
@@ -99,6 +106,7 @@ class Session:
         from grpo_tui.train.checkpoints import Checkpoints
         from grpo_tui.train.controller import Controller
         from grpo_tui.train.desk import RewardDesk
+        from grpo_tui.train.resume import description
         from grpo_tui.train.settings import Settings
 
         for name, purpose in compat.missing(trainer).items():
@@ -107,11 +115,13 @@ class Session:
             )
         self._trainer = trainer
         self._rank_file.update(gpu=gpu_of(trainer.accelerator.device))
-        ranks = Ranks(trainer)
+        self.ranks = ranks = Ranks(trainer)
         self.desk = RewardDesk(self.put, self.phases, self.attempt, self.folder.abort(self.rank), self.rank)
         self.capture = Capture(trainer, self.put, self.phases, self.desk, self.attempt)
         self.checkpoints = Checkpoints(trainer, self.put, self.phases, self.attempt, ranks)
+        self.checkpoints.description = description(trainer, sources, reward_params)
         self.settings = Settings(trainer, self.put, self.attempt)
+        self.checkpoints.join(self.settings)
         self.controller = Controller(
             trainer,
             Mailbox(self.folder.commands),
@@ -133,7 +143,7 @@ class Session:
         self.controller.install()
         callback = RecordingCallback(self.put, self.phases, self.attempt, self.checkpoints)
         compat.add_callback_first(trainer, callback)
-        self._callbacks.append(callback)
+        self.callbacks.append(callback)
 
     def ask_while_training(
         self, rows: Sequence[Mapping[str, Any]], *, every: int, count: int, temperature: float | None
@@ -162,7 +172,7 @@ class Session:
         self.controller.on_safe_point = on_safe_point
         asked_at_first = AskedAtFirst(probes)
         self._trainer.add_callback(asked_at_first)
-        self._callbacks.append(asked_at_first)
+        self.callbacks.append(asked_at_first)
 
     def _follow_folder(self) -> None:
         """Save where the run folder is now; when it was deleted, beside its name, which may be another's."""
@@ -188,6 +198,11 @@ class Session:
                     known.text if known else "",
                 )
             )
+
+    def alert(self, text: str) -> None:
+        """Say what is wrong for as long as this attempt runs."""
+        print(f"grpo-tui: {text}", flush=True)
+        self._rank_file.update(differs=text)
 
     def fact(self, key: str, value: Any) -> None:
         """Record a named value about the run."""
@@ -264,7 +279,7 @@ class Session:
         self.controller.closed = True
         self.desk.uninstall(self._trainer)
         compat.unwrap(self._trainer)
-        for callback in self._callbacks:
+        for callback in self.callbacks:
             with contextlib.suppress(ValueError):  # somebody has removed it
                 self._trainer.remove_callback(callback)
 

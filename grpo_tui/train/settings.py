@@ -14,11 +14,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from grpo_tui.core.records import Record, SettingChanged
+from grpo_tui.present.formatting import setting as shown
 from grpo_tui.train import compat
 
 NAMES = ("learning_rate", "temperature", "reward_weights")
 FLOAT32 = 3.4e38
 """Beyond it a number is infinite for TRL."""
+MOST_TURNS = 3
+"""Turns of a schedule that are told one by one."""
 LEAST_TEMPERATURE, MOST_TEMPERATURE = 0.01, 100.0
 
 
@@ -35,6 +38,9 @@ class Settings:
 
     def __init__(self, trainer: Any, put: Callable[[Record], None], attempt: int) -> None:
         self._trainer, self._put, self._attempt = trainer, put, attempt
+        self.rate_factor = 1.0
+        """What the rates set in mid-run multiply the config's by."""
+        self.on_change: Callable[[], None] = lambda: None
 
     def apply(self, changes: Mapping[str, Any], *, by: str = "you") -> dict[str, Any]:
         """Apply changes, all or none.
@@ -67,9 +73,15 @@ class Settings:
 
     def current(self) -> dict[str, Any]:
         """The settings as they are now."""
-        return {name: self._value(name) for name in NAMES}
+        return {name: self.value(name) for name in NAMES}
 
-    def _value(self, name: str) -> Any:
+    def in_force(self) -> dict[str, Any]:
+        """What a resume from a checkpoint saved now has to know besides its config."""
+        names = ("temperature", "reward_weights")
+        return {"rate_factor": self.rate_factor} | {name: self.value(name) for name in names}
+
+    def value(self, name: str) -> Any:
+        """One setting as it is now."""
         if name == "learning_rate":
             return compat.learning_rate(self._trainer)
         if name == "temperature":
@@ -131,19 +143,20 @@ class Settings:
                 near = difflib.get_close_matches(str(unknown[0]), names, n=1)
                 meant = f"did you mean {near[0]}?" if near else there
                 raise Refused(f"no reward function is named {unknown[0]}; {meant}")
-            old = self._value("reward_weights")
+            old = self.value("reward_weights")
             value = [value.get(name, weight) for name, weight in zip(names, old, strict=True)]
         if not isinstance(value, list) or len(value) != len(names):
             raise Refused(f"reward_weights takes {count}, in the order {', '.join(names)}")
         return [_number("reward_weights", weight) for weight in value]
 
     def _set(self, name: str, value: Any, by: str) -> dict[str, Any]:
-        old = self._value(name)
+        old = self.value(name)
         if name == "learning_rate":
             try:
                 compat.scale_learning_rate(self._trainer, value / old)
             except LookupError as error:
                 raise Refused(f"learning_rate cannot change here: {error}") from error
+            self.rate_factor *= value / old
         elif name == "temperature":
             compat.set_temperature(self._trainer, value)
         else:
@@ -153,7 +166,25 @@ class Settings:
             self._trainer.reward_weights = torch.tensor(value, dtype=weights.dtype, device=weights.device)
         step = int(self._trainer.state.global_step)
         self._put(SettingChanged(self._attempt, step, time.time(), name, old, value, by))
+        self.on_change()
         return {"old": old, "new": value}
+
+
+def schedule_ahead(trainer: Any) -> str:
+    """Say from which step a learning rate counts, and what the schedule makes of it until the last step."""
+    points = compat.rates_ahead(trainer)
+    if not points:
+        return ""
+    (first, rate), *rest = points
+    if all(later == rate for _, later in rest):
+        return f" from step {first} to the end"
+    turns = [*rest[:-1][:MOST_TURNS], rest[-1]]
+    return f" at step {first}, " + ", ".join(f"{short(later)} at step {step}" for step, later in turns)
+
+
+def short(rate: float) -> str:
+    """A learning rate to three significant digits."""
+    return shown(float(f"{rate:.3g}"))
 
 
 def _number(name: str, value: Any) -> float:

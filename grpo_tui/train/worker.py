@@ -117,6 +117,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     from grpo_tui.train.build import build_trainer, reward_sources
     from grpo_tui.train.memory import FACT, PeakMemory
     from grpo_tui.train.reproduction import reproduction_record
+    from grpo_tui.train.resume import resume
     from grpo_tui.train.smoke import longest_first
 
     rewards, prompts = _loaded(session, config)
@@ -126,22 +127,20 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     trainer = build_trainer(
         config, rewards, prompts, folder.root, lambda what: session.phases.tell(loads=what)
     )
-    session.join(trainer, reward_sources(rewards, session.attempt))
+    session.join(trainer, reward_sources(rewards, session.attempt), [reward.params for reward in rewards])
     _keep_what_is_ours(session)
     _ask_while_training(session, config, prompts)
     record = reproduction_record(trainer, Path(config.cwd or "."))
     session.fact("reproduction", {**record, "forced": list(spec.forced)})
     _stop_on_signals(session)
-    checkpoint = Path(spec.resume) if spec.resume else None
-    if checkpoint is not None:
-        _prepare_resume(session, trainer, checkpoint, spec.overridden)
+    if spec.resume:
+        resume(session, trainer, Path(spec.resume), spec.overridden)
     held = prompts.holdout if spec.compare_prompts else None
     questions = held_rows(held, spec.compare_prompts) if held is not None else []
     before = _first_answers(folder, session, trainer, questions)
-    resume_from = None if checkpoint is None else str(checkpoint)
     memory.begin(trainer.accelerator.device)
     session.desk.serve(
-        lambda: trainer.train(resume_from_checkpoint=resume_from), device=trainer.accelerator.device
+        lambda: trainer.train(resume_from_checkpoint=spec.resume or None), device=trainer.accelerator.device
     )
     if session.rank == 0:
         session.fact(FACT, memory.figures())
@@ -241,18 +240,6 @@ def _on_signals(session: Session, act: Callable[[], None]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
-
-
-def _prepare_resume(session: Session, trainer: Any, checkpoint: Path, overridden: tuple[str, ...]) -> None:
-    from grpo_tui.train.resume import reapply_settings
-
-    exact = session.checkpoints.restore(checkpoint)
-    step = checkpoint_step(checkpoint)
-    print(
-        f"grpo-tui: resuming at step {step} from {checkpoint.name}{'' if exact else ' (not exact)'}",
-        flush=True,
-    )
-    reapply_settings(session, trainer, step, overridden)
 
 
 def _first_answers(folder: RunFolder, session: Session, trainer: Any, questions: Sequence[Any]) -> list[str]:

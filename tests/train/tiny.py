@@ -102,6 +102,7 @@ def run_recorded(
     *,
     at_safe_point: Callable[[Session, Any], None] | None = None,
     resume: Path | None = None,
+    overridden: Sequence[str] = (),
     before_train: Callable[[Session, Any], None] | None = None,
     **arguments: Any,
 ) -> tuple[list[tuple[int, dict[str, Any]]], str, Session]:
@@ -111,9 +112,11 @@ def run_recorded(
         folder: The run folder.
         at_safe_point: Called at each safe point before commands are served.
         resume: Checkpoint to continue from.
+        overridden: Settings given again at the resume.
         before_train: Called right before training.
         arguments: As for `make_trainer`.
     """
+    from grpo_tui.train.resume import resume as prepare_resume
     from grpo_tui.train.session import checkpoint_step
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,14 +132,11 @@ def run_recorded(
             serve()
 
         session.controller.safe_point = safe_point  # type: ignore[method-assign]
-    if resume is not None:
-        from grpo_tui.train.resume import reapply_settings
-
-        session.checkpoints.restore(resume)
-        reapply_settings(session, trainer, checkpoint_step(resume))
     if before_train is not None:
         before_train(session, trainer)
     try:
+        if resume is not None:
+            prepare_resume(session, trainer, resume, overridden)
         session.desk.serve(lambda: trainer.train(resume_from_checkpoint=str(resume) if resume else None))
     except BaseException as error:
         session.failed(error)
