@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ def _follow(root: Path, after_row: int) -> int:
     held = hold(root)
     row, rewards = after_row, []
     said = ""
+    told: Sequence[Any] = ()
     while True:
         name = where(held)
         if name is None:
@@ -102,6 +104,8 @@ def _follow(root: Path, after_row: int) -> int:
             print(f"the run folder is {one_line(str(name))} now", file=sys.stderr, flush=True)
         look = read_status(root, reader)
         state = look.state  # before the rows, so that none is missed at the end
+        if not told and (told := _resumed_notes(reader)):
+            print("\n".join(f"note: {one_line(str(note))}" for note in told), flush=True)
         for number, step, values in reader.metric_rows(after_row=row):
             row = number
             line = describe_row(step, values)
@@ -119,6 +123,13 @@ def _follow(root: Path, after_row: int) -> int:
         time.sleep(POLL_S)
     _summary(root, reader, state, rewards)
     return EXIT[state]
+
+
+def _resumed_notes(reader: RunReader) -> Sequence[Any]:
+    """What the newest start said of its resume: what changed, and what the schedule makes of it."""
+    attempts = reader.attempts()
+    notes = reader.fact(f"resumed/{attempts[-1].attempt}") if attempts else None
+    return notes if isinstance(notes, list) else ()
 
 
 def _standstill(root: Path, look: Status) -> str:

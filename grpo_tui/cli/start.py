@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.consent import required_to_start
-from grpo_tui.store.checkpoints import Verdict, judge, newest_usable
+from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, judge, newest_usable, refused_at_resume
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
+from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, read_spec
@@ -205,8 +207,8 @@ def _root_of(parsed: Any, config: RunConfig, source: RunFolder | None) -> Path:
 
 
 def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
-    earlier = _earlier(parsed.config if parsed.config.is_dir() else parsed.run_dir)
-    asked_here = parsed.launcher is not None or sets(parsed.overrides, "grpo_tui.launcher")
+    earlier = _earlier(parsed.config if parsed.config.is_dir() else _root(parsed))
+    asked_here = parsed.launcher is not None or _asks_for_other(parsed, earlier, "launcher")
     launcher = () if asked_here else earlier.launcher
     launcher = launcher or _launcher(parsed)
     config, source = _config(parsed, world_size(launcher))
@@ -214,16 +216,16 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     if source is not None and _root_of(parsed, config, source) != folder.root:
         option = "--run-dir" if parsed.run_dir is not None else "--set output_dir"
         raise CommandError(f"--resume continues a run in its own folder; leave {option} out")
+    if sets(parsed.overrides, "resume_from_checkpoint") and not by_key:
+        raise CommandError("--resume names the checkpoint; leave resume_from_checkpoint out")
     _refuse_live(folder.root)
     verdict, notes = _checkpoint(folder, asked, by_key)
-    mismatch = adapter_mismatch(verdict.path, config.model_args)
-    if mismatch:
-        raise CommandError(mismatch)
-    total = config.grpo.get("max_steps")
-    if isinstance(total, int) and 0 < total <= verdict.step:
-        raise CommandError(
-            f"the run has done {verdict.step} of {total} steps; add some: --set max_steps={verdict.step * 2}"
-        )
+    refusal = adapter_mismatch(verdict.path, config.model_args) or refused_at_resume(
+        verdict.path, config.grpo
+    )
+    if refusal:
+        raise CommandError(refusal)
+    _refuse_done(verdict, config, unchanged=source is not None and not parsed.overrides)
     spec = RunSpec(
         config.to_json(),
         resume=str(verdict.path),
@@ -231,9 +233,31 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
         notes=tuple(notes),
         launcher=launcher,
         overridden=tuple(override.partition("=")[0] for override in parsed.overrides),
-        gpus=() if sets(parsed.overrides, "grpo_tui.gpus") else earlier.gpus,
+        gpus=() if _asks_for_other(parsed, earlier, "gpus") else earlier.gpus,
     )
     return Start(folder, placed(spec, config, parsed.gpus), config)
+
+
+def _asks_for_other(parsed: Any, earlier: RunSpec, key: str) -> bool:
+    """Whether the config of a resume names something else in its section than that of the start before."""
+    config, _ = _config(parsed, None)
+    section = earlier.config.get("section")
+    before = section.get(key) if isinstance(section, Mapping) else None
+    now = config.section.to_json()[key]
+    named = bool(now) and list(now) != list(before or ())
+    return named or sets(parsed.overrides, f"grpo_tui.{key}")
+
+
+def _refuse_done(verdict: Verdict, config: RunConfig, *, unchanged: bool) -> None:
+    """Refuse to go on with a run that has no step left to make."""
+    total = config.grpo.get("max_steps")
+    more = f"max_steps={verdict.step * 2}"
+    if not isinstance(total, int) or total <= 0:
+        # How many steps the epochs of another config come to is known once its data is loaded.
+        total = (read_object(verdict.path / TRAINER_STATE) or {}).get("max_steps") if unchanged else None
+        more = f"num_train_epochs={2 * config.grpo.get('num_train_epochs', 3):g}"
+    if isinstance(total, int) and 0 < total <= verdict.step:
+        raise CommandError(f"the run has done {verdict.step} of {total} steps; add some: --set {more}")
 
 
 def _earlier(root: Path | None) -> RunSpec:
