@@ -19,6 +19,7 @@ from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.checkpoints import MARKER
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.json_file import write_json
+from grpo_tui.store.known import remember
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
 from grpo_tui.store.reader import RunReader
@@ -148,6 +149,7 @@ def test_a_resume_keeps_the_gpus_and_the_launcher_of_the_start_before_until_the_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = _run(tmp_path / "run", {}, "max_steps=8")
+    remember(folder.root)
     first = RunSpec(load_config(DEMO_CONFIG, ["max_steps=8"]).to_json())
     two = ("torchrun", "--nproc_per_node", "2")
     started: list[RunSpec] = []

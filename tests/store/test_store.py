@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,39 @@ def test_records_given_back_are_taken_again_before_later_ones() -> None:
         queue.put(row)
     queue.give_back(queue.take(2, 0.0))
     assert queue.take(9, 0.0) == rows
+
+
+def test_records_given_back_count_against_the_budget_and_leave_it_when_they_are_written() -> None:
+    from grpo_tui.store.queue import RecordQueue
+
+    queue = RecordQueue(budget_bytes=3 * 1_000)
+    line = r.LogLine(0.0, "y" * 400)
+    for _ in range(3):
+        queue.put(line)
+    for _ in range(50):  # the disk stays full
+        queue.give_back(queue.take(9, 0.0))
+    for _ in range(9):
+        queue.put(line)
+    assert (len(queue), queue.dropped["log lines"]) == (6, 6), "twice the budget, as without giving back"
+    for _ in range(50):
+        queue.give_back(queue.take(9, 0.0))
+    assert len(queue.take(9, 0.0)) == 6
+    for _ in range(9):
+        queue.put(line)
+    assert (len(queue), queue.dropped["log lines"]) == (6, 9), "room again, and no more than there was"
+
+
+def test_a_crash_ends_a_batch_with_the_last_step_that_used_it(tmp_path: Path) -> None:
+    """Steps 1 to 8 would have used one batch, 9 to 16 the next: the run died after step 5."""
+    recorder = Recorder(RunFolder(tmp_path))
+    recorder.start()
+    recorder.put(r.AttemptStarted(1, 0.0, "here", 1))
+    for number, step in enumerate((1, 9)):
+        recorder.put(replace(_batch(1, number, step), last_step=step + 7))
+    recorder.put(r.AttemptEnded(1, 1.0, "crashed", 5, -9, None))
+    recorder.close()
+    groups = RunReader(tmp_path / "run.db").iter_groups()
+    assert {(g.step, g.last_step) for g in groups} == {(1, 5), (9, 9)}
 
 
 def test_what_was_dropped_is_counted_in_the_database(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from grpo_tui.core.records import AttemptStarted
@@ -16,8 +19,8 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.writer import Writer
-from grpo_tui.supervisor.leftovers import MARK, mark_of
 from grpo_tui.supervisor.watch import Supervisor
 
 
@@ -71,24 +74,41 @@ def test_troubles_while_serving_and_a_command_of_another_version_end_no_watch(
     assert capfd.readouterr().out.count("could not go on serving the run: RuntimeError: somebody's odd") == 1
 
 
-def test_what_a_run_left_behind_ends_with_it_though_its_first_supervisor_is_gone(
-    trainer: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    mine, other = tmp_path / "run", tmp_path / "other"
-    mine.mkdir()
-    other.mkdir()
-    left, not_ours = (
-        subprocess.Popen(["sleep", "61"], env={**os.environ, MARK: mark_of(root)}, start_new_session=True)
-        for root in (mine, other)
+def test_what_a_run_left_behind_ends_with_it_though_its_first_supervisor_is_gone(tmp_path: Path) -> None:
+    """A real supervisor starts what stands for a trainer; that starts a process in a session of its own."""
+    behind = (
+        "import subprocess, time; left = subprocess.Popen(['sleep', '61'], start_new_session=True); "
+        "print(left.pid, flush=True); time.sleep(60)"
     )
+    left: dict[str, psutil.Process] = {}
+    began: dict[str, tuple[subprocess.Popen[bytes], psutil.Process]] = {}
+    for name in ("run", "other"):
+        folder = RunFolder(tmp_path / name)
+        folder.root.mkdir()
+        RunSpec({}, launcher=(sys.executable, "-c", behind)).write(folder.spec)
+        first = subprocess.Popen([sys.executable, "-m", "grpo_tui.supervisor", str(folder.root)])
+        for _ in range(1200):
+            if folder.log.exists() and folder.log.read_text().strip():
+                break
+            time.sleep(0.05)
+        left[name] = psutil.Process(int(folder.log.read_text()))
+        began[name] = (first, psutil.Process(first.pid).children()[0])
     try:
-        trainer.kill()
-        trainer.wait()
-        mine.rename(tmp_path / "renamed")
+        for first, trainer in began.values():
+            first.kill()
+            first.wait()
+            trainer.kill()
+        (tmp_path / "run").rename(tmp_path / "renamed")
+        _, trainer = began["run"]
         Supervisor(RunFolder(tmp_path / "renamed"), trainer=trainer.pid, started=1.0).run()
-        assert left.wait(20) == -9
-        assert not_ours.poll() is None
+        assert _gone(left["run"])
+        assert not _gone(left["other"])
     finally:
-        for process in (left, not_ours):
-            process.kill()
-            process.wait()
+        for process in (*left.values(), *(trainer for _, trainer in began.values())):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def _gone(process: psutil.Process) -> bool:
+    """Whether a process has ended; one that was killed may wait for its parent to look."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE

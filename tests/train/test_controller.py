@@ -1,110 +1,142 @@
-"""Commands at the safe point: each is carried out once, whatever becomes of its outcome."""
+"""Commands at the safe point of a real run: each is carried out once, whatever the disk does meanwhile."""
 
 from __future__ import annotations
 
 import errno
+import threading
+import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from grpo_tui.store import mailbox as store
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_rank
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.train.controller import Controller
-from grpo_tui.train.ranks import Ranks
+from grpo_tui.store.reader import RunReader
+from grpo_tui.train import disk
+from grpo_tui.train.session import Session
+from tests.train.tiny import run_recorded
+
+pytestmark = pytest.mark.slow
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
-def _controller(mailbox: Mailbox, applied: list[Any]) -> Controller:
-    """A controller whose trainer is at rest, on one rank, and whose settings only count."""
-    alone = SimpleNamespace(process_index=0, num_processes=1)
-    trainer: Any = SimpleNamespace(state=SimpleNamespace(global_step=7), accelerator=alone)
-    phases: Any = SimpleNamespace(phase="update", enter=lambda phase: None, tell=lambda **changes: None)
-
-    def apply(changes: Any, by: str) -> dict[str, Any]:
-        applied.append(changes)
-        return {"temperature": {"old": 1.0, "new": 2.0}}
-
-    settings: Any = SimpleNamespace(apply=apply)
-    checkpoints: Any = SimpleNamespace(owed=False)
-    return Controller(trainer, mailbox, phases, checkpoints, settings, lambda: None, Ranks(trainer))
-
-
-def test_an_outcome_that_cannot_be_written_waits_and_its_command_is_not_carried_out_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_serves_its_commands_once_each_whatever_the_disk_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mailbox, applied = Mailbox(tmp_path), []  # type: ignore[var-annotated]
-    command = mailbox.submit("set", {"temperature": 2.0})
-    controller = _controller(mailbox, applied)
+    """Steps 1 and 2: an unreadable mailbox; 3, an epoch's end: a full disk; 4: no room to save."""
+    folder = RunFolder(tmp_path)
+    box = Mailbox(folder.commands)
+    now: dict[str, Any] = {"unreadable": False, "full": False, "room": True, "done": 0}
+    seen: dict[str, Any] = {"ended": [], "tries": 0}
+    pending, write_json, free_bytes = Mailbox.pending, store.write_json, disk.free_bytes
 
-    def full(path: Path, body: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def readable(self: Mailbox) -> Any:
+        if now["unreadable"]:
+            raise RecursionError("nested too deeply")
+        return pending(self)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(store, "write_json", full)
-        controller.safe_point()
-        controller.safe_point()
-    assert mailbox.outcome(command.id) is None
-    controller.safe_point()
-    outcome = mailbox.outcome(command.id)
+    def written(*args: Any, **kwargs: Any) -> None:
+        if now["full"]:
+            raise FULL
+        write_json(*args, **kwargs)
+
+    monkeypatch.setattr(Mailbox, "pending", readable)
+    monkeypatch.setattr(store, "write_json", written)
+    monkeypatch.setattr(disk, "free_bytes", lambda path: free_bytes(path) if now["room"] else 10)
+
+    def until(phase: str) -> Any:
+        for _ in range(3000):
+            rank = read_rank(folder.rank(0))
+            if rank is not None and rank.phase == phase:
+                return rank
+            time.sleep(0.02)
+        raise AssertionError(f"it never came to {phase}")
+
+    def from_outside() -> None:
+        seen["paused"] = until("wait")
+        seen["stop"] = box.wait(box.submit("stop"), 60)
+        seen["refused"] = read_rank(folder.rank(0))
+        now["room"] = True
+        box.submit("resume")
+
+    def write_the_model() -> None:
+        seen["tries"] += 1
+        if seen["tries"] < 3:
+            box.submit("resume")
+            raise FULL
+
+    def a_bug() -> None:
+        raise ValueError("a bug")
+
+    helper = threading.Thread(target=from_outside)
+
+    def at_safe_point(session: Session, trainer: Any) -> None:
+        step = trainer.state.global_step
+        if step == now["done"]:
+            return
+        now["done"] = step
+        if step == 1:
+            seen["set"] = box.submit("set", {"reward_weights": [1.0, 3.0]})
+        now["unreadable"], now["full"] = step in (1, 2), step == 3
+        if step == 4:
+            seen["outcome at 3"] = box.outcome(seen["set"].id)
+            now["room"], session.controller.stop_wanted = False, True
+            helper.start()
+        if step == 5:
+            session.controller.until_written(write_the_model, "the model")
+            with pytest.raises(ValueError, match="a bug"):
+                session.controller.until_written(a_bug, "the model")
+
+    def count(session: Session, trainer: Any) -> None:
+        ended = session.phases.step_ended
+
+        def step_ended(step: int) -> None:
+            seen["ended"].append(step)
+            ended(step)
+
+        session.phases.step_ended = step_ended  # type: ignore[method-assign]
+
+    rows, _, session = run_recorded(
+        tmp_path, at_safe_point=at_safe_point, before_train=count, rows=12, max_steps=5
+    )
+    helper.join()
+    said = capsys.readouterr().out
+    assert session.ended_state() == "finished", "a stop without room to save does not end the run"
+    assert [step for step, row in rows if "loss" in row] == [1, 2, 3, 4, 5]
+
+    assert said.count("nested too deeply") == 1
+    assert seen["outcome at 3"] is None
+    outcome = box.outcome(seen["set"].id)
     assert outcome is not None
-    assert (outcome.applied, outcome.step) == (True, 7)
-    assert applied == [{"temperature": 2.0}]
+    assert (outcome.applied, outcome.step) == (True, 3)
+    reader = RunReader(folder.database)
+    assert [(s.step, s.new) for s in reader.settings()] == [(3, [1.0, 3.0])], "carried out once"
+
+    assert seen["ended"] == [1, 2, 3, 4, 5], "the end of an epoch ends no second step"
+
+    assert seen["paused"].note.startswith("no room for checkpoint-4: it needs about ")
+    assert not seen["paused"].stopping
+    assert not seen["stop"].applied
+    assert seen["stop"].reason.endswith("make room and stop again, or stop at once without saving")
+    assert (seen["refused"].phase, seen["refused"].stopping) == ("wait", False)
+    assert not (tmp_path / "checkpoint-4").exists()
+
+    assert seen["tries"] == 3
+    assert "no room for the model: [Errno 28] No space left on device" in said
 
 
 def test_what_one_rank_cannot_carry_out_is_rejected_with_its_reason(tmp_path: Path) -> None:
-    mailbox = Mailbox(tmp_path)
-    controller = _controller(mailbox, [])
-    controller._ranks.of_each = lambda refused: [refused, "out of memory"]  # type: ignore[method-assign]
-    command = mailbox.submit("set", {"temperature": 2.0})
-    controller.safe_point()
-    outcome = mailbox.outcome(command.id)
+    def at_safe_point(session: Session, trainer: Any) -> None:
+        controller = session.controller
+        controller._ranks.of_each = lambda refused: [refused, "out of memory"]  # type: ignore[method-assign]
+        if trainer.state.global_step == 1:
+            Mailbox(RunFolder(tmp_path).commands).submit("set", {"reward_weights": [1.0, 2.0]})
+
+    run_recorded(tmp_path, at_safe_point=at_safe_point, max_steps=2)
+    (_, outcome), *_ = RunReader(RunFolder(tmp_path).database).commands()
     assert outcome is not None
     assert (outcome.applied, outcome.reason) == (False, "rank 1: out of memory")
-
-
-def test_a_mailbox_that_cannot_be_read_stops_no_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mailbox, applied = Mailbox(tmp_path), []  # type: ignore[var-annotated]
-    controller = _controller(mailbox, applied)
-    mailbox.submit("set", {"temperature": 2.0})
-    with monkeypatch.context() as patch:
-
-        def broken(self: Mailbox) -> Any:
-            raise RecursionError("nested too deeply")
-
-        patch.setattr(Mailbox, "pending", broken)
-        controller.safe_point()
-        controller.safe_point()
-    assert capsys.readouterr().out.count("nested too deeply") == 1
-    controller.safe_point()
-    assert applied == [{"temperature": 2.0}]
-
-
-def test_a_model_that_cannot_be_written_at_the_end_waits_for_room(tmp_path: Path) -> None:
-    mailbox, tries, told = Mailbox(tmp_path), [], []  # type: ignore[var-annotated]
-    controller = _controller(mailbox, [])
-
-    def write() -> None:
-        tries.append(1)
-        if len(tries) < 3:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    def tell(**changes: Any) -> None:
-        told.append(changes.get("note"))
-        if changes.get("note"):
-            mailbox.submit("resume")
-
-    controller._phases.tell = tell  # type: ignore[method-assign]
-    controller.until_written(write, "the model")
-    assert len(tries) == 3
-    assert told[0] == "no room for the model: [Errno 28] No space left on device"
-
-
-def test_what_is_no_trouble_of_the_disk_is_raised_at_the_end(tmp_path: Path) -> None:
-    def write() -> None:
-        raise ValueError("a bug")
-
-    with pytest.raises(ValueError, match="a bug"):
-        _controller(Mailbox(tmp_path), []).until_written(write, "the model")

@@ -148,15 +148,21 @@ def test_a_hanging_reward_gives_way_and_counts_as_none(kind: str, tmp_path: Path
 
 
 def test_a_signal_for_another_call_does_nothing(tmp_path: Path) -> None:
-    def slow(completions: Any, **kwargs: Any) -> list[float]:
-        time.sleep(1.5)
+    came: list[int] = []
+
+    def rewarded(completions: Any, **kwargs: Any) -> list[float]:
+        (tmp_path / "abort").write_text("77")
+        os.kill(os.getpid(), ABORT_SIGNAL)  # Python runs the handler before the next line
+        came.append(1)
+        (tmp_path / "abort").write_text(str(read_rank(tmp_path / "rank-0.json").reward_call))  # type: ignore[union-attr]
+        os.kill(os.getpid(), ABORT_SIGNAL)
+        came.append(2)
         return [2.0] * len(completions)
 
-    desk, trainer, _ = _desk(tmp_path, slow)
-    killer = _abort_from_outside(tmp_path)
-    (tmp_path / "abort").write_text("77")
-    assert _serve(desk, trainer) == [[2.0, 2.0, 2.0]]
-    killer.wait()
+    desk, trainer, records = _desk(tmp_path, rewarded)
+    assert _serve(desk, trainer) == [[None, None, None]]
+    assert came == [1], "the first was for another call, the second for this one"
+    assert [c.outcome for c in _calls(records)] == ["aborted"]
 
 
 def test_an_async_reward_is_aborted_on_its_own_loop(tmp_path: Path) -> None:
