@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from grpo_tui.config.plan import Device, MemoryPlan
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.preflight.facts import Facts
@@ -17,6 +19,7 @@ from grpo_tui.preflight.machine import Machine, this_machine
 from grpo_tui.preflight.planning import plan_of
 from grpo_tui.store.hardware import Gpu
 from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
+from grpo_tui.supervisor.leftovers import MARK, is_marked
 from grpo_tui.supervisor.placing import held_by_others
 from grpo_tui.supervisor.run_processes import RunProcesses
 from grpo_tui.train.ranks import world_size
@@ -170,11 +173,21 @@ def _bytes(words: str) -> int:
     return int(float(number) * UNITS[unit])
 
 
-def _gpus_now() -> Sequence[Gpu]:
-    import psutil
+def own_processes() -> RunProcesses:
+    """Return the processes of this run: this one, its launcher and what they started.
 
+    A launcher carries the run's mark. Whoever started the run does not, and may be the parent of everything
+    on this machine.
+    """
+    mark = os.environ.get(MARK, "")
+    launchers = [parent.pid for parent in psutil.Process().parents() if mark and is_marked(parent.pid, mark)]
     processes = RunProcesses()
-    processes.follow([os.getpid(), *(parent.pid for parent in psutil.Process().parents()[:3])])
+    processes.follow([os.getpid(), *launchers])
+    return processes
+
+
+def _gpus_now() -> Sequence[Gpu]:
+    processes = own_processes()
     probe = GpuProbe()
     try:
         return probe.sample(processes.describe)

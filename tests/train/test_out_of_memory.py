@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +103,27 @@ def test_a_number_that_cuda_counts_is_a_number_of_the_machine(
     visible: int, named: str | None, number: str
 ) -> None:
     assert machine_number(visible, {} if named is None else {"CUDA_VISIBLE_DEVICES": named}) == number
+
+
+RANK = """
+import os, sys
+from grpo_tui.train.out_of_memory import own_processes
+processes = own_processes()
+print(processes.describe(os.getppid())[2], processes.describe(int(sys.argv[1]))[2])
+"""
+LAUNCHER = "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]], check=True)"
+
+
+def test_what_the_runs_own_ancestors_started_is_not_the_runs() -> None:
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        try:
+            said = subprocess.run(
+                [sys.executable, "-c", LAUNCHER, RANK, str(stranger.pid)],
+                env={**os.environ, "GRPO_TUI_RUN": "1-2"},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+        finally:
+            stranger.kill()
+    assert said.stdout.split() == ["True", "False"]
