@@ -144,6 +144,7 @@ def over_steps(hits: Counter[int], of: Mapping[int, int], buckets: int = BUCKETS
         of: Completions there are, by step.
         buckets: The most there may be.
     """
+    of = {step: count for step, count in of.items() if isinstance(step, int)}  # a file may hold anything
     if not of:
         return ()
     width = bucket_width(min(of), max(of), buckets)

@@ -244,7 +244,8 @@ class Search(RolloutQueries):
     def _blocks(self, found: Found, after_group: int) -> Iterator[tuple[int, int]]:
         """First and last group of each block, the newest first unless the order asks for the oldest."""
         newest = found.newest_group
-        per_group = max(1.0, found.of / max(1, newest - after_group))
+        # By number, not by group: a file may leave out most numbers, and the blocks must come to an end.
+        per_group = max(1, found.of) / max(1, newest - after_group)
         size = FIRST_BLOCK
         forwards = bool(found.sort) and found.sort[0].field.name == "step" and not found.sort[0].descending
         low, high = after_group + 1, newest
