@@ -34,7 +34,7 @@ INTERRUPTED, READER_GONE, TERMINATED = 130, 141, 143
 EXIT = {"finished": OK, "stopped": REFUSED, "failed": FAILED, "crashed": FAILED}
 
 
-def follow(root: Path, after_row: int = 0) -> int:
+def follow(root: Path, after_row: int = 0, after_attempt: int = 0) -> int:
     """Print what happens until the run has ended; 0 finished, 1 failed, 3 stopped.
 
     Left before, it is 130 after ctrl+c, 143 after SIGTERM, 141 when nobody reads what is printed any more.
@@ -42,10 +42,11 @@ def follow(root: Path, after_row: int = 0) -> int:
     Args:
         root: The run folder.
         after_row: Logged rows up to this one are passed over.
+        after_attempt: So is what attempts up to this one said of their resume.
     """
     before = signal.signal(signal.SIGTERM, _terminate) if _in_main_thread() else None
     try:
-        return _follow(root, after_row)
+        return _follow(root, after_row, after_attempt)
     except KeyboardInterrupt:
         return _leave(root, INTERRUPTED)
     except _Terminated:
@@ -88,7 +89,7 @@ def _leave(root: Path, code: int) -> int:
     return EXIT[state] if state in ENDED and code == READER_GONE else code
 
 
-def _follow(root: Path, after_row: int) -> int:
+def _follow(root: Path, after_row: int, after_attempt: int) -> int:
     reader = _wait_for_database(root)
     held = hold(root)
     row, rewards = after_row, []
@@ -104,7 +105,7 @@ def _follow(root: Path, after_row: int) -> int:
             print(f"the run folder is {one_line(str(name))} now", file=sys.stderr, flush=True)
         look = read_status(root, reader)
         state = look.state  # before the rows, so that none is missed at the end
-        if not told and (told := _resumed_notes(reader)):
+        if not told and (told := _resumed_notes(reader, after_attempt)):
             print("\n".join(f"note: {one_line(str(note))}" for note in told), flush=True)
         for number, step, values in reader.metric_rows(after_row=row):
             row = number
@@ -125,10 +126,10 @@ def _follow(root: Path, after_row: int) -> int:
     return EXIT[state]
 
 
-def _resumed_notes(reader: RunReader) -> Sequence[Any]:
+def _resumed_notes(reader: RunReader, after_attempt: int) -> Sequence[Any]:
     """What the newest start said of its resume: what changed, and what the schedule makes of it."""
-    attempts = reader.attempts()
-    notes = reader.fact(f"resumed/{attempts[-1].attempt}") if attempts else None
+    newest = max((a.attempt for a in reader.attempts()), default=0)
+    notes = reader.fact(f"resumed/{newest}") if newest > after_attempt else None
     return notes if isinstance(notes, list) else ()
 
 

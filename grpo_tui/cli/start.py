@@ -384,7 +384,7 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
         ) from None
     _announce(start)
     try:
-        known = _last_row(folder)
+        row, attempt = _known(folder)
         launch(folder, start.spec)
     except RunFolderBusy as error:
         raise CommandError(str(error)) from error
@@ -397,20 +397,21 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
         print(f"training in {one_line(str(folder.root))}; `grpo-tui attach {run}` watches it")
         return OK
     if headless or not has_screen("a line per step"):
-        return follow(folder.root, after_row=known)
+        return follow(folder.root, after_row=row, after_attempt=attempt)
     return show(folder.root)
 
 
-def _last_row(folder: RunFolder) -> int:
-    """The newest row an earlier attempt logged; what comes after it belongs to this start."""
+def _known(folder: RunFolder) -> tuple[int, int]:
+    """The newest row and attempt before this start; what comes after them belongs to it."""
     try:
         reader = RunReader(folder.database)
     except (DamagedError, NewerError) as error:
         raise CommandError(_put_aside(folder, error)) from error
     except RunDatabaseError:
-        return 0
+        return 0, 0
     try:
-        return reader.last_metric_row_id()
+        newest = max((attempt.attempt for attempt in reader.attempts()), default=0)
+        return reader.last_metric_row_id(), newest
     except DamagedError as error:
         raise CommandError(_put_aside(folder, error)) from error
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.cli import headless
+from grpo_tui.cli import headless, start
 from grpo_tui.cli.main import main
 from grpo_tui.config.resolve import load_config
 from grpo_tui.core import records as r
@@ -46,9 +46,14 @@ def test_rows_are_printed_once_each_after_a_resume_and_an_evaluation(
         tmp_path,
         r.AttemptStarted(1, 0.0, "here", 2**22),
         *(_row(1, step, reward=1.0) for step in (1, 2, 3, 4)),
+        r.Fact("resumed/1", ["said of an earlier resume"]),
         r.AttemptEnded(1, 1.0, "stopped", 4, None, None),
     )
-    known = RunReader(RunFolder(tmp_path).database).last_metric_row_id()
+    reader = RunReader(RunFolder(tmp_path).database)
+    row, attempt = start._known(RunFolder(tmp_path))
+    assert (row, attempt) == (reader.last_metric_row_id(), 1)
+    assert headless._resumed_notes(reader, attempt) == (), "before the new attempt is recorded"
+    assert headless._resumed_notes(reader, 0) == ["said of an earlier resume"]
     file = RankFile(RunFolder(tmp_path).rank(0), os.getpid())
     file.update(attempt=2, phase="update", step=2, progress_at=9e9)
     pid = os.getpid()
@@ -63,7 +68,7 @@ def test_rows_are_printed_once_each_after_a_resume_and_an_evaluation(
         [r.AttemptEnded(2, 3.0, "finished", 4, None, None)],
     ]
     monkeypatch.setattr(headless.time, "sleep", lambda seconds: writer.write(later.pop(0)))
-    assert headless.follow(tmp_path, after_row=known) == 0
+    assert headless.follow(tmp_path, after_row=row, after_attempt=attempt) == 0
     file.close()
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:4] for line in lines if line.startswith("step")] == [
