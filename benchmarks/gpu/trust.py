@@ -202,18 +202,17 @@ class Trust:
         if fits is None:
             report.skip("the batch that was named trains", "none fits what is free, and the run says so")
             return
-        with report.check("the batch that was named trains") as detail:
-            with self._holder(2.0):
-                smaller = self.folder / "smaller"
-                words = (
-                    "--set",
-                    f"per_device_train_batch_size={fits[1]}",
-                    "--headless",
-                    "--force",
-                    "--quick-check",
-                )
-                done = run.program("train", config, "--run-dir", smaller, *words, limit_s=100)
-                detail.append(f"{fits[1]} completions: {done.stdout.splitlines()[-1][:80]}")
+        with report.check("the batch that was named trains") as detail, self._holder(2.0):
+            smaller = self.folder / "smaller"
+            words = (
+                "--set",
+                f"per_device_train_batch_size={fits[1]}",
+                "--headless",
+                "--force",
+                "--quick-check",
+            )
+            done = run.program("train", config, "--run-dir", smaller, *words, limit_s=100)
+            detail.append(f"{fits[1]} completions: {done.stdout.splitlines()[-1][:80]}")
 
     def _ended(self) -> Any:
         look = self.run.status()
