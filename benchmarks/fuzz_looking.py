@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -32,6 +33,8 @@ def main() -> int:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         os.chdir(folder)
+        os.environ |= {f"GRPO_TUI_{name}_DIR": f"{folder}/{name}" for name in ("STATE", "CONFIG")}
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the figures are printed all the same
         fuzz = Fuzz(Path(folder), asked.seed)
         end = time.monotonic() + 60 * asked.minutes
         numbers = itertools.count() if asked.case is None else iter([asked.case])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
             return REFUSED
         if "--debug" in words:
             raise
-        complain(_sentence(error))
+        complain(_sentence(error, words))
         return USAGE
 
 
@@ -76,7 +77,17 @@ def _asking(codes: Sequence[Code]) -> str:
     )
 
 
-def _sentence(error: Exception) -> str:
+def _wrong_types(words: Sequence[str]) -> str | None:
+    """What is wrong with the record of a run among the words, which may be why a command failed."""
+    databases = [path for word in words if os.path.isfile(path := os.path.join(word, "run.db"))]
+    if not databases:
+        return None
+    from grpo_tui.store.reader import wrong_types
+
+    return next((safe(found) for path in databases if (found := wrong_types(Path(path)))), None)
+
+
+def _sentence(error: Exception, words: Sequence[str]) -> str:
     """What went wrong, when nobody had a better word for it."""
     if isinstance(error, OSError) and error.filename is not None:
         name = one_line(str(error.filename), 60)
@@ -85,6 +96,8 @@ def _sentence(error: Exception) -> str:
         return f"{name}: {error.strerror}"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
         return f"what was to be written does not fit: {error.strerror}"
+    if not isinstance(error, OSError) and (found := _wrong_types(words)) is not None:
+        return found
     message = str(error).splitlines()[0] if str(error) else "no message"
     return f"{type(error).__name__}: {safe(message)} (--debug shows where)"
 

@@ -14,10 +14,10 @@ from typing import Any
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 from grpo_tui.store.catalog import last_written_at
-from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.connection import DamagedError, RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.outline import outline
-from grpo_tui.store.reader import RunReader
+from grpo_tui.store.reader import RunReader, wrong_types
 from grpo_tui.store.status import ENDED, Status, read_status
 
 CURVE_POINTS = 48
@@ -77,15 +77,17 @@ def read_run(path: Path, name: str | None = None) -> tuple[RunRow, Status | None
         return _unreadable(path, shown, error), None
     try:
         status = read_status(path, reader)
+        if reader is not None and reader.wrong_types("attempt", "checkpoint"):
+            raise DamagedError("values of the wrong type")
         return _row(path, shown, folder, status, reader), status
     except Exception as error:  # one broken folder must not empty the list
-        return _unreadable(path, shown, error), None
+        return _unreadable(path, shown, wrong_types(folder.database) or error), None
     finally:
         if reader is not None:
             reader.close()
 
 
-def _unreadable(path: Path, name: str, error: Exception) -> RunRow:
+def _unreadable(path: Path, name: str, error: Exception | str) -> RunRow:
     trouble = one_line(str(error), 200)
     return RunRow(path, name, "broken", seen_at=changed_at(RunFolder(path)), trouble=trouble)
 

@@ -25,6 +25,9 @@ NETWORK_FILESYSTEMS = frozenset(
 
 BUSY_TIMEOUT_MS = 5_000
 
+SQLITE_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What SQLite raises for a damaged file; the second when its message quotes bytes that are not UTF-8."""
+
 
 class RunDatabaseError(Exception):
     """`run.db` cannot be used; the message says why and what to do."""
@@ -79,7 +82,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
             _add_columns(connection)
         connection.executescript(INDEXES)
         spans.prepare(connection)
-    except sqlite3.DatabaseError as error:
+    except SQLITE_ERRORS as error:
         connection.close()
         raise RunDatabaseError(f"{path}: {error}. Is another program using it, or the disk full?") from error
     except RunDatabaseError:
@@ -103,7 +106,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
     _refuse_links(path)
     try:
         connection, version = _opened(path)
-    except sqlite3.DatabaseError as error:
+    except SQLITE_ERRORS as error:
         raise DamagedError(f"{path}: {error}.") from error
     if version == 0:
         connection.close()
@@ -154,7 +157,7 @@ def _looked_at(connection: sqlite3.Connection) -> tuple[sqlite3.Connection, int]
                 f"it holds the view or trigger {odd[0]!r}, which grpo-tui never makes"
             )
         return connection, version
-    except sqlite3.DatabaseError:
+    except SQLITE_ERRORS:
         connection.close()
         raise
 
@@ -181,7 +184,7 @@ def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
         found = connection.execute(
             "SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger') LIMIT 1"
         ).fetchone()
-    except sqlite3.DatabaseError as error:
+    except SQLITE_ERRORS as error:
         raise DamagedError(f"{path}: {error}.") from error
     if found is not None:
         connection.close()

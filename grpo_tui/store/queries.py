@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.store.connection import DamagedError, open_reader
+from grpo_tui.store.connection import SQLITE_ERRORS, DamagedError, open_reader
 
 
 class Queries:
@@ -58,5 +58,5 @@ class Queries:
         """Say of a file that turns out to be damaged which one it is, in a sentence."""
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except SQLITE_ERRORS as error:
             raise DamagedError(f"{self.path}: {error}.") from error

@@ -9,7 +9,10 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.commands import Command, Outcome
@@ -21,8 +24,9 @@ from grpo_tui.core.records import (
     SettingChanged,
 )
 from grpo_tui.core.statistics import Signal, mean, signal_of, std
+from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.group_stats import StepStat
-from grpo_tui.store.schema import JSON_COLUMNS
+from grpo_tui.store.schema import JSON_COLUMNS, TABLES
 from grpo_tui.store.series import Point, SeriesStart
 from grpo_tui.store.stretches import SeriesBucket
 from grpo_tui.store.values import from_column, from_json, messages_from, object_from, prompt_from
@@ -41,6 +45,13 @@ _JSON_VALUES = " UNION ALL ".join(
     for name in ("key" if table == "fact" else "''",)
 )
 """The newest values of every JSON column, with the place and the kinds that it may have."""
+_NO_NUMBER = "typeof({0}) NOT IN ('integer', 'real', 'null') AND {0} IS NOT 'nan'"
+_WRONG = {
+    "INTEGER": "typeof({0}) NOT IN ('integer', 'null')", "REAL": _NO_NUMBER,
+    "TEXT": "typeof({0}) NOT IN ('text', 'null')", "": "typeof({0}) = 'blob'",
+    "reward.value": _NO_NUMBER, "completion.total": _NO_NUMBER,
+}  # fmt: skip
+"""What no writer puts into a column, by its declared type or its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +136,16 @@ class RunReader(VisitQueries):
             for place, value, kind in rows
             if kind is not None or from_json(value, otherwise=_NOTHING) is _NOTHING
         )
+
+    def wrong_types(self, *tables: str) -> list[str]:
+        """Name the columns of these tables, or of all, with a value that no writer gives them."""
+        return [
+            f"{table}.{column}"
+            for table, column, wrong in _wrong_values()
+            if (not tables or table in tables)
+            and self._has(table, column)
+            and self._one(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1")
+        ]
 
     def reward_functions(self) -> list[RewardFunctionInfo]:
         """The reward functions of the newest attempt, in TRL's order."""
@@ -400,3 +421,39 @@ def _command(row: sqlite3.Row) -> tuple[Command, Outcome | None]:
         return command, None
     result = object_from(row["result"])
     return command, Outcome(bool(row["applied"]), row["step"], row["reason"], result, row["decided_at"])
+
+
+@cache
+def _wrong_values() -> tuple[tuple[str, str, str], ...]:
+    """Every table and column, with the condition that a value no writer gives it fulfils."""
+    with closing(sqlite3.connect(":memory:")) as sound:
+        sound.executescript(TABLES)
+        columns = sound.execute(
+            'SELECT m.name, c.name, c.type, c."notnull"'
+            " FROM sqlite_master AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'"
+        ).fetchall()
+    return tuple(
+        (
+            table,
+            column,
+            _WRONG.get(f"{table}.{column}", _WRONG[kind]).format(f'"{column}"')
+            + (f" OR typeof(\"{column}\") = 'null'" if needed else ""),  # in a damaged file
+        )
+        for table, column, kind, needed in columns
+    )
+
+
+def wrong_types(database: Path) -> str | None:
+    """Return a sentence on the values of a wrong type in a `run.db`, None when there are none."""
+    try:
+        with closing(RunReader(database)) as reader:
+            places = reader.wrong_types()
+    except RunDatabaseError:
+        return None
+    if not places:
+        return None
+    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+    return (
+        f"{database}: values of the wrong type in {', '.join(places[:3])}{more}. "
+        "Another program changed this file; restore it from a copy."
+    )

@@ -28,6 +28,9 @@ HARM: dict[str, Callable[[Path], object]] = {
     "no database": lambda path: path.write_bytes(b"junk" * 5000),
     "cut off": lambda path: path.write_bytes(path.read_bytes()[:9000]),
     "a table is gone": lambda path: _sql(path, "DROP TABLE metric_row"),
+    "a schema with bytes that are not UTF-8": lambda path: path.write_bytes(
+        path.read_bytes().replace(b"CREATE TABLE log", b"CREATE \xff\xfeBLE log")
+    ),
     "a folder": lambda path: (path.unlink(), path.mkdir()),
 }
 

@@ -19,7 +19,7 @@ from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.delta import DeltaReader
 from grpo_tui.present.known_rates import known_rates
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.reader import RunReader
+from grpo_tui.store.reader import RunReader, wrong_types
 from grpo_tui.store.schema import JSON_COLUMNS
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.status import read_status
@@ -128,3 +128,43 @@ def test_the_start_of_another_run_knows_the_rates_of_its_neighbours(sound: Path,
     connection.close()
     rates = known_rates((tmp_path,), model)
     assert {rate.run for rate in rates} == {"facts", "deep", "bytes"}
+
+
+def test_a_value_of_the_wrong_type_is_named(
+    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "runs" / "one"
+    shutil.copytree(sound, run)
+    assert wrong_types(run / "run.db") is None
+    for words, table, column, bad in (
+        ("course", "generation_group", "step", "x"),
+        ("course", "reward", "value", "x"),
+        ("metrics", "metric_row", "step", "x"),
+        ("completions --format jsonl", "completion", "total", b"x"),
+        ("status", "metric_row", "step", "x"),
+    ):
+        shutil.copy(sound / "run.db", run / "run.db")
+        _harm(run, ((table, column, ()),), bad)
+        command, *more = words.split()
+        assert main([command, str(run), *more]) == 2
+        assert capsys.readouterr().err == (
+            f"grpo-tui: {run}/run.db: values of the wrong type in {table}.{column}. "
+            "Another program changed this file; restore it from a copy.\n"
+        )
+    for table, column in (("metric_row", "step"), ("attempt", "total_steps"), ("checkpoint", "size_bytes")):
+        shutil.copy(sound / "run.db", run / "run.db")
+        _harm(run, ((table, column, ()),), b"x")
+        assert main(["runs", str(run.parent)]) == 0
+        assert f"values of the wrong type in {table}.{column}" in capsys.readouterr().err
+
+
+def test_numbers_that_sqlite_cannot_say_are_not_of_the_wrong_type(sound: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(sound, run)
+    for table, column in (("reward", "value"), ("completion", "total"), ("completion", "advantage")):
+        _harm(run, ((table, column, ()),), "nan")
+        assert wrong_types(run / "run.db") is None
+        _harm(run, ((table, column, ()),), float("inf"))
+        assert wrong_types(run / "run.db") is None
+    _harm(run, (("metric", "value", ()),), "a text that was logged")
+    assert wrong_types(run / "run.db") is None

@@ -7,10 +7,12 @@ number of cases. Every case comes from a seed and its number, so each can be mad
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import pickle
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -30,9 +32,10 @@ from grpo_tui.store.live import process_started
 from tests.processes.hostile import NASTY
 from tests.ui.recorded_run import RecordedRun
 
-LIMIT_S = 30.0
-"""A command that takes longer counts as a hang."""
+LIMIT_S = 20.0
+"""A command that takes longer is killed and counts as a hang."""
 MEMORY_BYTES = 6 << 30
+PR_SET_PDEATHSIG = 1
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("status",), ("status", "--json"), ("runs",), ("completions", "--limit", "5"), ("log", "--tail", "5"),
     ("metrics",), ("course",), ("config", "diff"), ("attach",),
@@ -80,13 +83,14 @@ class Fuzz:
         run.close()
         for name in ("completions", "config", "course", "headless", "log", "look", "metrics"):
             import_module(f"grpo_tui.cli.{name}")  # once, and not in every child
-        self.victim = subprocess.Popen(["sleep", "1000000"], start_new_session=True)
+        # Its end of the pipe closes with this process, also when that is killed: `cat` then ends.
+        self.victim = subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True)
         _furnish(self.donor, self.victim.pid)
 
     def close(self) -> None:
         """End the process that nothing may have ended."""
         self.victim.kill()
-        self.victim.wait()
+        self.victim.communicate()
 
     def case(self, number: int) -> None:
         """Make one folder and look at it with every command."""
@@ -107,7 +111,7 @@ class Fuzz:
     def _harm(self, run: Path, chance: random.Random) -> str:
         if chance.random() < 0.4:
             harm = chance.choice(DATABASE)
-            with contextlib.suppress(sqlite3.Error, OSError):
+            with contextlib.suppress(sqlite3.Error, UnicodeError, OSError):
                 harm(run / "run.db", chance)
             return f"{harm.__name__} run.db"
         name, harm_file = chance.choice(NAMES), chance.choice(FILES)
@@ -159,7 +163,7 @@ class Fuzz:
             if done:
                 return os.waitstatus_to_exitcode(status), False, printed.read_text(errors="replace")
             if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)
+                os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
                 return -9, True, printed.read_text(errors="replace")
             time.sleep(0.002)
@@ -168,8 +172,8 @@ class Fuzz:
 def _become(said: list[str], printed: Path) -> None:
     code = 99
     try:
-        import resource
-
+        os.setsid()  # what it starts is killed with it
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         out = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
