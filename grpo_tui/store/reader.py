@@ -24,7 +24,7 @@ from grpo_tui.core.records import (
     SettingChanged,
 )
 from grpo_tui.core.statistics import Signal, mean, signal_of, std
-from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.connection import DamagedError, RunDatabaseError
 from grpo_tui.store.group_stats import StepStat
 from grpo_tui.store.schema import JSON_COLUMNS, TABLES
 from grpo_tui.store.series import Point, SeriesStart
@@ -444,10 +444,12 @@ def _wrong_values() -> tuple[tuple[str, str, str], ...]:
 
 
 def wrong_types(database: Path) -> str | None:
-    """Return a sentence on the values of a wrong type in a `run.db`, None when there are none."""
+    """Return a sentence on damage or values of the wrong type in a `run.db`, None when it has none."""
     try:
         with closing(RunReader(database)) as reader:
             places = reader.wrong_types()
+    except DamagedError as error:
+        return str(error)
     except RunDatabaseError:
         return None
     if not places:
