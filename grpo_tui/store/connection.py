@@ -149,13 +149,7 @@ def _looked_at(connection: sqlite3.Connection) -> tuple[sqlite3.Connection, int]
     try:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         connection.execute("PRAGMA trusted_schema=OFF")
-        odd = connection.execute(
-            "SELECT name FROM sqlite_master WHERE type IN ('view', 'trigger')"
-        ).fetchone()
-        if odd is not None:  # a view runs whatever its author wrote, for as long as that takes
-            raise sqlite3.DatabaseError(
-                f"it holds the view or trigger {odd[0]!r}, which grpo-tui never makes"
-            )
+        connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchone()
         return connection, version
     except SQLITE_ERRORS:
         connection.close()
