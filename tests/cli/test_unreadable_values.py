@@ -18,6 +18,7 @@ from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present.delta import DeltaReader
 from grpo_tui.present.known_rates import known_rates
+from grpo_tui.store.known import remember
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader, wrong_types
 from grpo_tui.store.schema import JSON_COLUMNS
@@ -83,6 +84,7 @@ def test_every_command_passes_it_over(
 ) -> None:
     run = tmp_path / "runs" / "one"
     shutil.copytree(sound, run)
+    remember(run)
     for bad in BAD:
         _harm(run, JSON_COLUMNS, bad)
         _look(run, COMMANDS + (SLOW if bad == "X" else ()), capsys)
