@@ -11,6 +11,7 @@ import pytest
 from grpo_tui.cli.look import describe
 from grpo_tui.cli.main import main
 from grpo_tui.store.hardware import Gpu, GpuProcess, Hardware
+from grpo_tui.store.known import remember
 from grpo_tui.store.status import RankNow, Status
 from tests.processes.hostile import HostileRun, Weaver
 
@@ -69,9 +70,10 @@ def test_a_run_that_cannot_be_asked_to_stop_is_ended_by_its_pid(
     words: tuple[str, ...], told: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = HostileRun(tmp_path / "run", Weaver(3))
+    remember(run.folder.root)
     run.folder.commands.touch()  # a file where the mailbox should be, as a full disk lets nothing be written
     assert main([words[0], str(run.folder.root), *words[1:]]) == 3
     run.close()
     said = capsys.readouterr().err
-    assert "cannot write a command here: File exists" in said
+    assert "cannot write a command here: commands is not a folder" in said
     assert (f"`kill -9 {run.pid}` ends it at once" in said) is told

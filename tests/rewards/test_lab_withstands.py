@@ -135,7 +135,6 @@ def _of(report: Report, name: str) -> FunctionScore:
     ("name", "kind", "words"),
     [
         ("forks_and_dies", "died", "killed by SIGKILL"),
-        ("changes_json", "died", "it changed the program itself"),
         ("leaves", "raised", "it called exit(4), which would end training"),
         ("interrupts", "raised", "KeyboardInterrupt"),
         ("leaves_a_generator", "raised", "GeneratorExit, without a message (rewards.py:"),
@@ -153,7 +152,8 @@ def test_what_ends_the_process_or_its_loop_is_named(found: Report, name: str, ki
 
 
 def test_the_others_are_scored_all_the_same(found: Report) -> None:
-    assert [_of(found, name).scores for name in ("closes_output", "lengths")] == [LENGTHS, LENGTHS]
+    names = ("changes_json", "closes_output", "lengths")
+    assert [_of(found, name).scores for name in names] == [LENGTHS] * 3
 
 
 @pytest.mark.parametrize(

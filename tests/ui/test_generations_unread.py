@@ -51,7 +51,7 @@ async def test_a_spoilt_group_is_named_in_its_line_and_keeps_no_other_away() -> 
     run.close()
     with closing(sqlite3.connect(run.folder.database)) as connection, connection:
         newest = connection.execute("SELECT max(id) FROM generation_group").fetchone()[0]
-        connection.execute("UPDATE generation_group SET columns = '{broken' WHERE id = ?", (newest - 2,))
+        connection.execute("UPDATE completion SET total = 'x' WHERE group_id = ?", (newest - 2,))
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,12 @@ def _app() -> GrpoApp:
 
 def _generating() -> list[int]:
     """Processes of this one that generate."""
-    words = "grpo_tui.rewards.generate_child"
-    return [p.pid for p in psutil.Process().children(recursive=True) if words in p.cmdline()]
+    words, found = "grpo_tui.rewards.generate_child", []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it may end, or be ended and not yet waited for
+            if words in process.cmdline():
+                found.append(process.pid)
+    return found
 
 
 async def _loaded(pilot: Any, true: Callable[[], bool]) -> None:
