@@ -9,6 +9,7 @@ not use: leave it in. Nothing here needs more than Python itself.
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Any
 
 # `.` must match line breaks, or a reasoning of two lines scores 0 for ever: hence DOTALL.
@@ -18,6 +19,9 @@ NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 # The same with a fraction or a unit: `7/2`, `3 apples`. Words before it, or another number behind it, make
 # another answer of it: "not 42", "42 or 43".
 ANSWERED = re.compile(r"\s*([-−]?\d[\d,]*(?:\.\d+)?)(?:/([1-9]\d*))?(?: ?[^\W\d_]+)?")
+GROUPED = re.compile(
+    r"(?<=\d)[\u00a0\u2007\u2009\u202f](?=\d{3}(?!\d))"
+)  # 2 500 with a space that keeps it together
 FRACTION = re.compile(r"\\frac\{(\d+)\}\{(\d+)\}")
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 
@@ -29,7 +33,8 @@ def text_of(completion: str | list[dict[str, str]]) -> str:
 
 def number_of(answer: str) -> float | None:
     """Return the number that an answer is: `**$1,200.**` gives 1200. One that says more gives None."""
-    plain = FRACTION.sub(r"\1/\2", answer).strip(" \n\t$*").removeprefix("\\boxed{").rstrip(" \n\t$*}.")
+    same = unicodedata.normalize("NFKC", GROUPED.sub("", answer))  # full-width digits become plain ones
+    plain = FRACTION.sub(r"\1/\2", same).strip(" \n\t$*").removeprefix("\\boxed{").rstrip(" \n\t$*}.")
     found = ANSWERED.fullmatch(plain)
     if found is None:
         return None

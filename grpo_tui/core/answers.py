@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_PLAIN = {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
-_PLAIN |= dict.fromkeys([0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000], " ")
-_PLAIN[0x2212] = "-"
+_PLAIN = (
+    {code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}
+    | dict.fromkeys([0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000], " ")
+    | {0x2212: "-"}
+)
 _GROUPED = re.compile(r"(?<=\d)(?:[\u00a0\u2007\u2009\u202f]|\\,)(?=\d{3}(?!\d))")
-_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
+_ONE_NUMBER = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\\?\$?\s*\d{1,3}(,\d{3})+(\.\d+)?")
 _BOXED = re.compile(r"\\(?:boxed|fbox)\s*\{")
 
@@ -53,7 +55,7 @@ def plain_characters(text: str) -> str:
 def _plain_number(answer: str | None) -> str | None:
     """An answer as it stands; a number in plain characters."""
     plain = plain_characters(answer).strip() if answer is not None else ""
-    return plain if _NUMBER.fullmatch(plain) else answer
+    return plain if _ONE_NUMBER.fullmatch(plain) else answer
 
 
 def after_hashes(text: str) -> str | None:

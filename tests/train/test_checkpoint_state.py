@@ -38,13 +38,13 @@ def test_a_state_of_an_earlier_version_is_left_out_in_words(
     state = {"step": 3, "buffered_inputs": [{"ids": torch.arange(3)}], "rewards": [("r", _Acts())]}
     torch.save(state, checkpoint / STATE_FILE.format(rank=0))
     checkpoints, trainer = _checkpoints(tmp_path)
-    assert not checkpoints.restore(checkpoint)
+    assert not checkpoints.restore(checkpoint, keep_batch=True)
     said = capsys.readouterr().out
     assert "checkpoint-4/grpo_tui_state_0.pt holds more than data" in said
     assert "generates the batch under way again" in said
     assert not Path("ran").exists()
     assert not hasattr(trainer, "_buffered_inputs"), "nothing of it is used"
     torch.save({**state, "rewards": []}, checkpoint / STATE_FILE.format(rank=0))
-    assert checkpoints.restore(checkpoint)
+    assert checkpoints.restore(checkpoint, keep_batch=True)
     assert trainer._step == 3
     assert torch.equal(trainer._buffered_inputs[0]["ids"], torch.arange(3))
