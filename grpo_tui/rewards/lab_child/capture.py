@@ -65,9 +65,9 @@ def reopen_streams() -> None:
         if getattr(getattr(sys, name), "closed", True):
             with contextlib.suppress(OSError):
                 os.dup2(1, descriptor)
-                setattr(
-                    sys, name, os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", closefd=False)
-                )
+                # By lines, so that what Python and what C print keep their order.
+                stream = os.fdopen(descriptor, "w", 1, encoding="utf-8", errors="replace", closefd=False)
+                setattr(sys, name, stream)
 
 
 def read_output(descriptor: int, start: int) -> str:
