@@ -45,7 +45,7 @@ class ConfigChecked(Message):
 
 
 class CheckFailed(Message):
-    """The full check itself could not go on; the text is for a person."""
+    """The full check itself could not go on; the text is for the user."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

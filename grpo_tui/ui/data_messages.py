@@ -58,7 +58,7 @@ class DataGold(Message):
 
 
 class DataTrouble(Message):
-    """What was asked could not be done; the text is for a person, `codes` waits for a yes."""
+    """What was asked could not be done; the text is for the user, `codes` waits for a yes."""
 
     def __init__(self, text: str, codes: tuple[Code, ...] = ()) -> None:
         super().__init__()

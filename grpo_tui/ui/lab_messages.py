@@ -45,7 +45,7 @@ class LabScored(Message):
 
 
 class LabTrouble(Message):
-    """The lab could not do what was asked; the text is for a person."""
+    """The lab could not do what was asked; the text is for the user."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

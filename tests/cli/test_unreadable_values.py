@@ -66,7 +66,12 @@ def _harm(run: Path, columns: tuple[tuple[str, str, tuple[str, ...]], ...], bad:
     connection.close()
 
 
-def _look(run: Path, commands: Iterable[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:
+def _look(
+    run: Path,
+    commands: Iterable[tuple[str, ...]],
+    capsys: pytest.CaptureFixture[str],
+    unlisted: bool = False,
+) -> None:
     for words in commands:
         code = main([words[0], str(run), *words[1:]])
         seen = capsys.readouterr()
@@ -75,7 +80,9 @@ def _look(run: Path, commands: Iterable[tuple[str, ...]], capsys: pytest.Capture
         assert "Error" not in seen.err
     assert main(["runs", str(run.parent), "--json"]) == 0
     seen = capsys.readouterr()
-    assert [row["state"] for row in json.loads(seen.out)] == ["failed"] or str(run) in seen.err
+    states = [row["state"] for row in json.loads(seen.out)]
+    # Bytes are of the wrong type in a column of text: such a run is named instead.
+    assert (states, str(run) in seen.err) == (([], True) if unlisted else (["failed"], False)), seen.err
     with closing(RunReader(run / "run.db")) as reader:
         assert DeltaReader(reader).read().groups
 
@@ -88,7 +95,7 @@ def test_every_command_passes_it_over(
     remember(run)
     for bad in BAD:
         _harm(run, JSON_COLUMNS, bad)
-        _look(run, COMMANDS + (SLOW if bad == "X" else ()), capsys)
+        _look(run, COMMANDS + (SLOW if bad == "X" else ()), capsys, isinstance(bad, bytes))
     for column in JSON_COLUMNS:
         shutil.copy(sound / "run.db", run / "run.db")
         _harm(run, (column,), "X")
