@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.stamps import Stamp, stamp
 from grpo_tui.core.closing import Closing
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.consent import required
@@ -72,7 +71,7 @@ class Lab(Closing):
         self._nursery: Nursery | None = None
         self._interrupted = False
         self._loaded = False
-        self._stamps: dict[str, Stamp] = {}
+        self._files: set[str] = set()
         self._unloadable: dict[int, Failure] = {}
 
     def start(self) -> None:
@@ -122,6 +121,8 @@ class Lab(Closing):
             LabError: the weights do not fit, or the child cannot be started.
             ConsentError: a reward is not the user's own code.
         """
+        if config != self.config:
+            self._files = set()
         self.config, self._step, self._unloadable = config, step, {}
         self._interrupted = False
         return self._load()
@@ -146,7 +147,7 @@ class Lab(Closing):
                 self._unloadable[progress.function] = _ending_of_load(error, self.limit_s)
         self.functions = tuple(FunctionInfo.from_json(data) for data in reply["functions"])
         self._loaded = True
-        self._watch(reply["files"])
+        self._files.update(reply["files"])
         return self.functions
 
     def reload(self) -> tuple[FunctionInfo, ...]:
@@ -157,12 +158,11 @@ class Lab(Closing):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The person's files that the rewards were loaded from, what they import among them."""
-        return tuple(self._stamps)
+        """The person's files that this config's rewards were loaded from, what they import among them.
 
-    def changed_files(self) -> list[str]:
-        """Files of `files` that changed since they were loaded; a `reload` is then due."""
-        return [file for file, known in self._stamps.items() if stamp(file) != known]
+        A file that no longer loads stays one of them: it is the one to be mended.
+        """
+        return tuple(sorted(self._files))
 
     def score(
         self,
@@ -201,7 +201,7 @@ class Lab(Closing):
             request = {"do": "score", "samples": wire, "only": left, "repeat_limit_s": repeat_limit_s}
             reply = self._try_scoring(request, progress, tell)
         reply = reply or {}
-        self._watch(reply.get("files", ()))
+        self._files.update(reply.get("files", ()))
         results = [self._result(f, progress, len(samples)) for f in self.functions]
         return Scored(
             tuple(samples), tuple(results), bool(reply.get("chat")), str(reply.get("prompt_tail", ""))
@@ -355,9 +355,6 @@ class Lab(Closing):
         pipe, self._pipe, self._loaded = self._pipe, None, False
         if pipe is not None:
             pipe.close()
-
-    def _watch(self, files: Iterable[str]) -> None:
-        self._stamps = {**self._stamps, **{file: stamp(file) for file in files}} if self._loaded else {}
 
 
 def _ending(error: Exception, limit_s: float) -> Failure:
