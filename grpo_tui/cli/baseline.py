@@ -17,7 +17,7 @@ from grpo_tui.config import RunConfig
 from grpo_tui.core.text import shell_word
 from grpo_tui.present.baseline_text import heading, lines, progress
 from grpo_tui.present.formatting import plural
-from grpo_tui.rewards.baseline_run import BaselineWish, ask_baseline
+from grpo_tui.rewards.baseline import BaselineWish, ask_baseline
 from grpo_tui.rewards.generating import Generated, GenerateError, Progress
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.right_answers import JudgeError

@@ -16,9 +16,17 @@ from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config import RunConfig
 from grpo_tui.config.section import RewardEntry
 from grpo_tui.core.text import one_line, shell_word
-from grpo_tui.rewards.growing import Growth, add_to_file, growth, put_into_config, start_file, task_of
 from grpo_tui.rewards.lab import DEFAULT_LIMIT_S, Lab, LabError
-from grpo_tui.rewards.next_reward import section, stage_named
+from grpo_tui.rewards.next_reward import (
+    Growth,
+    add_to_file,
+    growth,
+    put_into_config,
+    section,
+    stage_named,
+    start_file,
+    task_of,
+)
 from grpo_tui.rewards.samples import SampleError
 from grpo_tui.rewards.scoring import Dataset, config_of_functions
 from grpo_tui.rewards.sources import dataset_rows

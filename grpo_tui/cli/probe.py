@@ -14,8 +14,7 @@ from grpo_tui.cli.score import told, wanted_config
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, plural
 from grpo_tui.rewards.lab import Lab, LabError
-from grpo_tui.rewards.probe_report import KindReport
-from grpo_tui.rewards.probing import ProbeReport, looks_at, probe
+from grpo_tui.rewards.probes import KindReport, ProbeReport, looks_at, probe
 from grpo_tui.rewards.samples import SampleError
 from grpo_tui.rewards.sources import dataset_rows, rows_with_gold
 

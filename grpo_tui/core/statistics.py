@@ -173,3 +173,27 @@ def _given(rewards: Sequence[float | None], function: int, otherwise: float = 0.
     """What a function gave; `otherwise` when it abstained, gave no finite number, or nothing was kept."""
     value = rewards[function] if function < len(rewards) else None
     return value if value is not None and math.isfinite(value) else otherwise
+
+
+def correlation(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return Pearson's coefficient, 0 when one of the rows has no spread."""
+    return within_groups([a], [b])
+
+
+def within_groups(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> float:
+    """Return the coefficient of values that are each centred on the mean of their group.
+
+    Args:
+        a: per group, the values of the first row.
+        b: per group, the values of the second, in the same order.
+    """
+    ab = aa = bb = 0.0
+    for left, right in zip(a, b, strict=True):
+        if not left:
+            continue
+        middle_a, middle_b = sum(left) / len(left), sum(right) / len(right)
+        for x, y in zip(left, right, strict=True):
+            ab += (x - middle_a) * (y - middle_b)
+            aa += (x - middle_a) ** 2
+            bb += (y - middle_b) ** 2
+    return ab / math.sqrt(aa * bb) if aa > 1e-12 and bb > 1e-12 else 0.0

@@ -43,7 +43,7 @@ from grpo_tui.preflight.data_findings import data_findings, image_findings
 from grpo_tui.preflight.facts import DataFacts, Facts, ModelFacts, RowView, TokenizerFacts
 from grpo_tui.preflight.judging import Judged
 from grpo_tui.preflight.model_findings import model_findings, tokenizer_findings
-from grpo_tui.rewards.checks.signature import signature_findings
+from grpo_tui.rewards.checks.function import signature_findings
 from grpo_tui.rewards.consent import NOT_RUN, Need, needed, not_run, required
 from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe, ModuleStarter
 from grpo_tui.rewards.nursery import NurseryError

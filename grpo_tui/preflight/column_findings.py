@@ -13,7 +13,7 @@ from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.data.mapping import likely_prompt
 from grpo_tui.preflight.data_facts import DataFacts
 from grpo_tui.preflight.judging import Judged
-from grpo_tui.rewards.gold_forms import gold_column
+from grpo_tui.rewards.answer_format import gold_column
 
 
 def misnamed_columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:

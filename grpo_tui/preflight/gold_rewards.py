@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from grpo_tui.preflight.facts import RowView
-from grpo_tui.rewards.gold_forms import GoldForm, forms_for
+from grpo_tui.rewards.answer_format import GoldForm, forms_for
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.samples import gold_and_wrong
 from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore

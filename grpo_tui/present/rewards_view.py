@@ -13,13 +13,12 @@ from functools import lru_cache
 from itertools import combinations
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.statistics import signal_of
+from grpo_tui.core.statistics import signal_of, within_groups
 from grpo_tui.core.text import completion_text, one_line, prompt_text
 from grpo_tui.present.formatting import digits_for
 from grpo_tui.present.glyphs import BLOCKS
 from grpo_tui.present.reward_cells import CUT, changed_text
-from grpo_tui.rewards.checks.correlation import within_groups
-from grpo_tui.rewards.gold_forms import short_answer
+from grpo_tui.rewards.answer_format import short_answer
 from grpo_tui.rewards.samples import sample_words
 from grpo_tui.rewards.score_report import FunctionScore
 from grpo_tui.rewards.scoring import Report

@@ -1,23 +1,40 @@
-"""The baseline: what the model does with some rows before any training, as figures.
+"""The baseline: what the model does with some rows before any training, and what follows from it.
 
-Made of completions and their scores; pure. What follows from the figures is `baseline_findings`'s, asking the
-model `generating`'s, and which function says what is right `right_answers`'s.
+Choose rows, let the model answer, score the answers, count, judge. `ask_baseline` blocks, tells how far it
+is, and can be cancelled from another thread. Each finding has its numbers and the smallest change that would
+help. Thresholds, and where they come from:
+
+- `FEW`, `MOST`: at most 15 % right is too hard, at least 85 % too easy (rldoctor's split of flat groups).
+- `FLAT`: half of the groups flat (rldoctor's warning; axolotl's healthy runs stay below 80 % of
+  `frac_reward_zero_std`, rlprobe speaks from 40 % on).
+- `CUT`: 20 % cut off (between rldoctor's 15 % and axolotl's 30 % of `completions/clipped_ratio`).
+- `ALIKE`: half of the texts of a group are copies of others: then the sampling is too cold. No source: it is
+  where a group of 8 has the worth of one of 4.
+- Rule of three: none of n seen means less than 3/n with 95 % confidence (Hanley and Lippman-Hand 1983).
+- Remedies: guides to GRPO with TRL, which ask for partial credit, groups of 8 to 16, more diverse completions
+  where a group is all alike, and SFT before GRPO where nothing is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from math import comb
 from typing import Any
 
-from grpo_tui.core.findings import Finding
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.trl_fields import load_fields
+from grpo_tui.core.findings import Finding, Fix, Severity, errors_first
 from grpo_tui.core.statistics import mean, signal_of, std
 from grpo_tui.core.text import completion_text, prompt_text
-from grpo_tui.rewards.generating import Generated
-from grpo_tui.rewards.right_answers import Judge
+from grpo_tui.rewards.checks.together import seconds_per_batch
+from grpo_tui.rewards.generating import CancelledError, Generated, Generator, Progress, Row, Tell
+from grpo_tui.rewards.lab import Lab, Scored
+from grpo_tui.rewards.right_answers import Judge, find_forms, find_judge, measured
 from grpo_tui.rewards.samples import groups_of
 from grpo_tui.rewards.score_report import Aggregate, FunctionScore
+from grpo_tui.rewards.scoring import GOLD_LIMIT_S, gold_column_of
 from grpo_tui.store.values import finite_json
 
 GROUP_SIZES = (4, 8, 16, 32)
@@ -231,7 +248,7 @@ def baseline_of(
         all_wrong=all_wrong,
         flat=sum(result.flat for result in results) / len(results),
         truncated=sum(sample.truncated for sample in samples) / len(samples),
-        forms=tuple(_form(functions[form.index], form) for form in forms),
+        forms=tuple(_form_share(functions[form.index], form) for form in forms),
         reward=mean(aggregate.totals),
         reward_std=std(aggregate.totals),
         group_std=mean(result.std for result in results),
@@ -279,7 +296,7 @@ def _kinds(results: Sequence[RowResult]) -> tuple[float | None, float | None, fl
     return sum(0 < k < n for k, n in known) / len(known), right, wrong
 
 
-def _form(result: FunctionScore, form: Judge) -> FormShare:
+def _form_share(result: FunctionScore, form: Judge) -> FormShare:
     whole = sum(form.says_yes(score) for score in result.scores)
     return FormShare(form.name, form.least, whole / len(result.scores))
 
@@ -295,3 +312,313 @@ def _distinct(generated: Generated, groups: Sequence[Sequence[int]]) -> float:
 def _sizes(rate: float, results: Sequence[RowResult]) -> tuple[Mixed, ...]:
     right, of = [result.right or 0 for result in results], [result.of for result in results]
     return tuple(Mixed(size, mixed_share(rate, size), drawn_share(right, of, size)) for size in GROUP_SIZES)
+
+
+FEW, MOST = 0.15, 0.85
+FLAT = 0.5
+CUT = 0.2
+ALIKE = 0.5
+SHORT = 16
+"""Tokens; shorter completions may well repeat."""
+MOST_TEMPERATURE = 1.2
+"""Beyond it models write what nobody would; no higher one is proposed."""
+
+
+def with_findings(found: Baseline) -> Baseline:
+    """Return the baseline with what follows from it, errors first."""
+    findings = [finding for rule in _RULES for finding in [rule(found)] if finding is not None]
+    findings[:0] = [
+        Finding("baseline.reward-failed", "error", name, None, f"the reward {name} gave no scores: {why}")
+        for name, why in found.failed
+    ]
+    return replace(found, findings=tuple(errors_first(findings)))
+
+
+def _finding(
+    rule: str, severity: Severity, message: str, field: str | None = None, fix: object = None
+) -> Finding:
+    change = Fix(field, fix) if field is not None and fix is not None else None
+    return Finding(f"baseline.{rule}", severity, field, None, message, change)
+
+
+def _right(found: Baseline) -> Finding | None:
+    """Nothing, little, most or all right."""
+    if found.judge is None or found.pass_rate is None:
+        return _finding(
+            "no-judge",
+            "info",
+            "no reward tells right from wrong here, so there is no pass rate; name one with "
+            "--correct NAME>=SCORE",
+        )
+    name, count, right = found.judge.name, found.completions, found.right or 0
+    if right == 0:
+        learns = _still_learns(found)
+        return _finding(
+            "nothing-right",
+            "error",
+            f"none of {count} completions is right by {name}; the pass rate is likely below "
+            f"{_percent(min(1.0, 3 / count))}. {learns}Take easier rows, warm the model up with SFT on a few "
+            "right answers, or give partial credit on the way to a right one",
+        )
+    if right == count:
+        return _finding(
+            "all-right",
+            "error",
+            f"all {count} completions are right by {name}: there is nothing left to learn here. Take harder "
+            "rows, or another task",
+        )
+    if found.pass_rate <= FEW:
+        return _finding(
+            "few-right",
+            "warning",
+            f"{right} of {count} completions are right by {name} ({_percent(found.pass_rate)}), so most "
+            f"groups of {found.group} have nothing to prefer. Easier rows first, a warm-up by SFT, larger "
+            "groups or partial credit help",
+        )
+    if found.pass_rate >= MOST:
+        return _finding(
+            "most-right",
+            "warning",
+            f"{right} of {count} completions are right by {name} ({_percent(found.pass_rate)}): little is "
+            f"left to learn, and most groups of {found.group} are right as a whole. Leave out the rows that "
+            "are always right",
+        )
+    return None
+
+
+def _still_learns(found: Baseline) -> str:
+    teaching = 1 - found.flat
+    if teaching == 0:
+        return ""
+    return f"What differs in {_percent(teaching)} of the groups is not about being right. "
+
+
+def _flat(found: Baseline) -> Finding | None:
+    """Groups whose totals are all the same."""
+    if found.flat < FLAT:
+        return None
+    severity: Severity = "error" if found.flat == 1.0 else "warning"
+    message = (
+        f"{_percent(found.flat)} of the groups are flat: all {found.group} completions get the advantage 0, "
+        "and nothing is learnt from them"
+    )
+    if found.pass_rate in (0.0, 1.0):
+        return _finding("flat-groups", severity, message)  # the rows are at fault, which is said already
+    if _repeats(found):
+        hotter = _hotter(found)
+        message += (
+            f". Within a group {_percent(1 - found.distinct)} of the texts repeat others: raise temperature"
+        )
+        return _finding("flat-groups", severity, message, "temperature" if hotter else None, hotter)
+    larger = _larger_group(found)
+    if larger is not None:
+        size, share = larger
+        message += (
+            f". Groups of {size} would be mixed in about {_percent(share)} of the rows if all were alike"
+        )
+        return _finding("flat-groups", severity, message, "num_generations", size)
+    message += ". Their texts differ: a reward with partial credit would tell them apart"
+    return _finding("flat-groups", severity, message)
+
+
+def _larger_group(found: Baseline) -> tuple[int, float] | None:
+    """The smallest larger group of which at least half would be mixed; None when that is out of reach."""
+    if found.pass_rate is None or found.pass_rate in (0.0, 1.0):
+        return None
+    for mixed in found.group_sizes:
+        if (
+            mixed.size > found.group
+            and mixed.alike >= 0.5
+            and mixed.alike > mixed_share(found.pass_rate, found.group)
+        ):
+            return mixed.size, mixed.alike
+    return None
+
+
+def _hotter(found: Baseline) -> float | None:
+    hotter = round(min(found.temperature + 0.2, MOST_TEMPERATURE), 2)
+    return hotter if hotter > found.temperature else None
+
+
+def _alike(found: Baseline) -> Finding | None:
+    """Completions that repeat each other, where groups are not flat enough to say so already."""
+    if not _repeats(found) or found.flat >= FLAT:
+        return None
+    hotter = _hotter(found)
+    return _finding(
+        "alike",
+        "warning",
+        f"within a group {_percent(1 - found.distinct)} of the completions repeat others word for word, so "
+        f"that groups of {found.group} are worth smaller ones. Raise temperature ({found.temperature:g})",
+        "temperature" if hotter else None,
+        hotter,
+    )
+
+
+def _repeats(found: Baseline) -> bool:
+    """Whether texts repeat that are long enough to differ: of single letters and numbers most are alike."""
+    return found.distinct <= ALIKE and found.tokens >= SHORT
+
+
+def _cut(found: Baseline) -> Finding | None:
+    """Completions that reach the length limit."""
+    limit = f"max_completion_length ({found.max_tokens} tokens)"
+    if found.truncated == 1.0:
+        return _finding(
+            "never-ends",
+            "error",
+            f"no completion ends before {limit}. The model may never write its end token: look at its chat "
+            "template and at eos_token in its tokenizer and generation_config; a base model without a chat "
+            "template needs an example to end like. If it only thinks long, raise the limit",
+            "max_completion_length",
+            found.max_tokens * 2,
+        )
+    if found.truncated <= CUT:
+        return None
+    return _finding(
+        "truncated",
+        "warning",
+        f"{_percent(found.truncated)} of the completions are cut off at {limit}, before their answer. Raise "
+        "it, or add a reward for length",
+        "max_completion_length",
+        found.max_tokens * 2,
+    )
+
+
+def _form(found: Baseline) -> Finding | None:
+    """A form that the model never writes."""
+    never = [form.name for form in found.forms if form.share == 0]
+    if not never or len(never) < len(found.forms):
+        return None
+    return _finding(
+        "no-format",
+        "warning",
+        f"no completion has the whole form that {' and '.join(never)} asks for. Describe it in the system "
+        "prompt with an example, or reward its parts one by one",
+    )
+
+
+_RULES: tuple[Callable[[Baseline], Finding | None], ...] = (_right, _flat, _alike, _cut, _form)
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2g} %" if share < 0.095 else f"{share * 100:.0f} %"
+
+
+ROWS = 16
+SCORING = "scoring"
+"""What is told when generating has ended."""
+MADE_UP = 80
+"""About how many completions the functions are asked about to see what they look at."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineWish:
+    """What a person wants of a baseline.
+
+    Attributes:
+        rows: rows of the dataset.
+        group: completions of each; `num_generations` of the config when None.
+        seed: of the choice of rows and of the sampling; the config's when None.
+        held: rows of the hold-out instead of training rows.
+        correct: `NAME` or `NAME>=SCORE` of the function that says what is right; found when None.
+    """
+
+    rows: int = ROWS
+    group: int | None = None
+    seed: int | None = None
+    held: bool = False
+    correct: str | None = None
+
+
+def ask_baseline(
+    lab: Lab,
+    config: RunConfig,
+    wish: BaselineWish,
+    tell: Tell | None = None,
+    cancel: threading.Event | None = None,
+) -> tuple[Baseline, Generated]:
+    """Ask it; the completions come with it.
+
+    Args:
+        lab: with the config's rewards loaded.
+        config: one that names a model.
+        wish: rows, group, seed.
+        tell: called with what goes on.
+        cancel: when set, nothing is left running and `CancelledError` is raised.
+
+    Raises:
+        GenerateError: the model cannot be loaded, the data not be used, or it was cancelled.
+        LabError: the rewards cannot be called at all; one that fails does not raise.
+        JudgeError: no function has the name in `wish.correct`.
+    """
+    seed = wish.seed if wish.seed is not None else int(_setting(config, "seed"))
+    count = wish.group or group_size(config)
+    with Generator(config, tell, cancel) as generator:
+        rows, notes = generator.rows(wish.rows, seed, held=wish.held)
+        generated = generator.answers(rows, count, seed)
+    if tell is not None:
+        tell(Progress(SCORING, len(generated.samples), len(generated.samples)))
+    if cancel is not None and cancel.is_set():
+        raise CancelledError("cancelled")
+    return score_baseline(lab, config, wish, rows, generated, seed, _notes(config, wish, rows, notes))
+
+
+def score_baseline(
+    lab: Lab,
+    config: RunConfig,
+    wish: BaselineWish,
+    rows: Sequence[Row],
+    generated: Generated,
+    seed: int,
+    notes: Sequence[str] = (),
+) -> tuple[Baseline, Generated]:
+    """Score completions that are there and compute the baseline.
+
+    Raises:
+        LabError: the rewards cannot be called at all.
+        JudgeError: no function has the name in `wish.correct`.
+    """
+    scored = lab.score(generated.samples, repeat_limit_s=0.0)
+    column = gold_column_of(config, list(rows[0].columns))
+    measures = measured(lab, config, rows, column, _quick(scored))
+    found = baseline_of(
+        generated,
+        scored.functions,
+        lab.aggregate(scored),
+        find_judge(measures, scored.functions, wish.correct),
+        find_forms(measures),
+        model=config.model,
+        seed=seed,
+        notes=notes,
+    )
+    return with_findings(found), generated
+
+
+def group_size(config: RunConfig) -> int:
+    """Return how many completions of a prompt the run compares: `num_generations`."""
+    return int(_setting(config, "num_generations"))
+
+
+def _quick(scored: Scored) -> list[int]:
+    """Functions that work, and fast enough to be asked about made-up completions too."""
+    return [
+        r.info.index
+        for r in scored.functions
+        if r.failure is None and seconds_per_batch(r, MADE_UP) <= GOLD_LIMIT_S
+    ]
+
+
+def _notes(config: RunConfig, wish: BaselineWish, rows: Sequence[Row], data: Sequence[str]) -> list[str]:
+    notes = list(data)
+    if len(rows) < wish.rows:
+        notes.append(f"there are only {len(rows)} rows")
+    if config.grpo.get("use_vllm"):
+        notes.append("use_vllm is set, but transformers generated these completions, with the same settings")
+    if config.model_args.get("use_peft"):
+        notes.append("the adapter was left out: a new LoRA adapter changes nothing before the first step")
+    return notes
+
+
+def _setting(config: RunConfig, name: str) -> Any:
+    return config.grpo[name] if name in config.grpo else load_fields()[name].default

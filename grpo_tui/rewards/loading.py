@@ -1,7 +1,8 @@
 """From a config to the reward functions of a run, in TRL's order and under TRL's metric names.
 
 First `reward_model_name_or_path`, then `reward_funcs` as `trl grpo` reads them, then `grpo_tui.rewards`. The
-module imports neither torch nor TRL until a reward of TRL is asked for. It calls no reward.
+names follow `get_callable_name` and `is_async_callable` in TRL 1.16. The module imports neither torch nor TRL
+until a reward of TRL is asked for.
 """
 
 from __future__ import annotations
@@ -22,7 +23,45 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import RewardEntry
 from grpo_tui.config.trl_rewards import FACTORIES, SCRIPT_NAMES, TRL_NAMES
 from grpo_tui.core.user_code import UserCodeError, load_dotted, load_from_file
-from grpo_tui.rewards.naming import callable_name, renamed
+
+
+def callable_name(func: Callable[..., Any]) -> str:
+    """Return the name TRL's metrics use: of the function inside a partial, or of an instance's class."""
+    while isinstance(func, functools.partial):
+        func = func.func
+    return str(getattr(func, "__name__", type(func).__name__))
+
+
+def is_async(func: Callable[..., Any]) -> bool:
+    """Return whether calling it gives a coroutine, for functions, partials and callable instances."""
+    while isinstance(func, functools.partial):
+        func = func.func
+    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(type(func).__call__)
+
+
+def renamed(func: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a reward that TRL logs under `name`: itself when it has that name, else a thin wrapper.
+
+    The wrapper keeps the signature, and an async reward stays a coroutine function.
+    """
+    if callable_name(func) == name:
+        return func
+    if is_async(func):
+
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
+            return await func(*args, **kwargs)
+
+        wrapper: Callable[..., Any] = call_async
+    else:
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return func(*args, **kwargs)
+
+        wrapper = call
+    functools.update_wrapper(wrapper, func, assigned=("__module__", "__doc__"), updated=())
+    wrapper.__name__ = name
+    return wrapper
+
 
 RewardFunc = Callable[..., Any]
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import whole_text
-from grpo_tui.rewards.form import find_form
+from grpo_tui.rewards.answer_format import REASONING, find_form, forms_for, short_answer, wrong_answers
 from grpo_tui.rewards.generating import Row
-from grpo_tui.rewards.gold_forms import REASONING, forms_for, short_answer, wrong_answers
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import FunctionScore

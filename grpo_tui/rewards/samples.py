@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.text import whole_text
-from grpo_tui.rewards.gold_forms import GoldForm, gold_column, short_answer, wrong_answers
+from grpo_tui.rewards.answer_format import GoldForm, gold_column, short_answer, wrong_answers
 from grpo_tui.store.reader import RunReader, StoredGroup
 from grpo_tui.store.values import finite_json
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,14 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.config.trl_fields import FieldsUnavailableError, load_fields
 from grpo_tui.core.findings import Finding, errors_first
-from grpo_tui.rewards.checks.calls import call_findings, source_findings
+from grpo_tui.rewards.answer_format import forms_for, gold_column
+from grpo_tui.rewards.checks.function import (
+    call_findings,
+    signature_findings,
+    source_findings,
+    value_findings,
+)
 from grpo_tui.rewards.checks.gold import Retyped, gold_findings, reads_column, retypings
-from grpo_tui.rewards.checks.signature import signature_findings
 from grpo_tui.rewards.checks.together import (
     cost_findings,
     count_findings,
@@ -32,8 +37,6 @@ from grpo_tui.rewards.checks.together import (
     shares_of,
     unscored_findings,
 )
-from grpo_tui.rewards.checks.values import value_findings
-from grpo_tui.rewards.gold_forms import forms_for, gold_column
 from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Aggregation, Lab, Scored
 from grpo_tui.rewards.samples import Sample, gold_and_wrong
 from grpo_tui.rewards.score_report import Aggregate, FunctionScore
@@ -339,3 +342,81 @@ def config_of_functions(sources: Sequence[str]) -> RunConfig:
             entries.append(RewardEntry(name, source))
     section = Section(rewards=tuple(entries))
     return RunConfig(None, "", {}, {}, {}, {}, section, cwd=os.getcwd())
+
+
+OF_WEIGHTS = ("rewards.cancel", "rewards.same", "rewards.drowns", "rewards.unscored", "rewards.float32")
+"""Findings that other weights can change."""
+
+
+def unchecked(
+    lab: Lab,
+    scored: Scored,
+    weights: Sequence[float],
+    findings: Sequence[Finding] = (),
+    aggregation: Aggregation | None = None,
+) -> Report:
+    """Return scores, totals and advantages at once; what is wrong with them takes longer to find.
+
+    Args:
+        lab: with the config loaded.
+        scored: what the functions gave.
+        weights: one per function.
+        findings: what was found before, to stand until the checks have ended.
+        aggregation: the modes; the config's when None.
+
+    Raises:
+        LabError: the weights do not fit.
+    """
+    assert lab.config is not None
+    mode = aggregation or Aggregation.of(lab.config)
+    shares = shares_of(scored.functions, scored.samples, weights, normalized=mode.normalized)
+    return Report(
+        scored,
+        lab.aggregate(scored, weights, mode),
+        tuple(weights),
+        mode,
+        tuple(findings),
+        tuple(shares),
+        completions_at_once(lab.config),
+    )
+
+
+def reweighed(
+    lab: Lab,
+    report: Report,
+    weights: Sequence[float],
+    muted: Collection[int] = (),
+    aggregation: Aggregation | None = None,
+) -> Report:
+    """Return the report as it is with other weights.
+
+    Args:
+        lab: aggregates; nothing need be loaded.
+        report: what was scored.
+        weights: one per function.
+        muted: indices of functions that are left out, as if the run did not have them.
+        aggregation: the modes; the report's own when None.
+
+    Raises:
+        LabError: the weights or modes do not fit.
+    """
+    mode = aggregation or report.aggregation
+    aggregate = lab.aggregate(report.scored, weights, mode, muted)
+    results, samples = report.scored.functions, report.scored.samples
+    heard = [0.0 if i in muted else w for i, w in enumerate(weights)]
+    audible = [r for i, r in enumerate(results) if i not in muted]
+    found: list[Finding] = [f for f in report.findings if f.id not in OF_WEIGHTS]
+    found += pair_findings(results, samples, heard, normalized=mode.normalized)
+    found += share_findings(results, samples, heard, normalized=mode.normalized)
+    found += unscored_findings(audible, aggregate)
+    if not mode.normalized:
+        loud = [w for i, w in enumerate(weights) if i not in muted]
+        found += float32_findings(audible, loud, aggregate, mode.scale_rewards)
+    return replace(
+        report,
+        aggregate=aggregate,
+        weights=tuple(weights),
+        aggregation=mode,
+        findings=tuple(errors_first(found)),
+        shares=tuple(shares_of(results, samples, heard, normalized=mode.normalized)),
+    )

@@ -12,10 +12,10 @@ from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
+from grpo_tui.rewards.answer_format import forms_for, likely_form
 from grpo_tui.rewards.cases import CaseFileError, read_cases
-from grpo_tui.rewards.gold_forms import forms_for, likely_form
 from grpo_tui.rewards.lab import Lab
-from grpo_tui.rewards.probing import as_samples, made_up_rows, probes_for
+from grpo_tui.rewards.probes import as_samples, made_up_rows, probes_for
 from grpo_tui.rewards.samples import (
     Sample,
     SampleError,

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo_tui.rewards.form import Form
+from grpo_tui.rewards.answer_format import Form
 
 DEFAULT_FORM = Form("tags", "think", "answer")
 DEFAULT_WORDS = 300

@@ -22,8 +22,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from grpo_tui.core.records import Record, RewardCall
-from grpo_tui.rewards.contract import RewardContractError, checked, refuse_shortened
-from grpo_tui.rewards.culprit import guilty_samples, sample_in_words
+from grpo_tui.rewards.contract import (
+    RewardContractError,
+    checked,
+    guilty_samples,
+    refuse_shortened,
+    sample_in_words,
+)
 from grpo_tui.train.failure import message_of
 from grpo_tui.train.phases import PhaseClock
 

@@ -17,8 +17,13 @@ from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.token_scores import TokenScores
-from grpo_tui.rewards.generate_child.answering import mixed_precision, prompt_ids
-from grpo_tui.rewards.generate_child.policy import Policy, load_policy, setting_of
+from grpo_tui.rewards.generate_child.policy import (
+    Policy,
+    load_policy,
+    mixed_precision,
+    prompt_ids,
+    setting_of,
+)
 from grpo_tui.rewards.serving import Send, serve_alone
 from grpo_tui.store.search_scan import stand_back
 from grpo_tui.train.token_figures import (

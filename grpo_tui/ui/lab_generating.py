@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from grpo_tui.present.baseline_text import progress
-from grpo_tui.rewards.baseline_run import SCORING, BaselineWish, ask_baseline, group_size
+from grpo_tui.rewards.baseline import SCORING, BaselineWish, ask_baseline, group_size
 from grpo_tui.rewards.generating import Progress, Row, generate
 from grpo_tui.rewards.samples import Sample, SampleError
 from grpo_tui.rewards.sources import Origin

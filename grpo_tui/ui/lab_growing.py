@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from grpo_tui.core.text import one_line
-from grpo_tui.rewards.growing import Growth, add_to_file, growth, put_into_config, with_reward
-from grpo_tui.rewards.next_reward import section
+from grpo_tui.rewards.next_reward import Growth, add_to_file, growth, put_into_config, section, with_reward
 from grpo_tui.rewards.samples import SampleError
 from grpo_tui.rewards.templates import Stage
 from grpo_tui.ui.lab_messages import GrowthSeen, LabTrouble, RewardAdded

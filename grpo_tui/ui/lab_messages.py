@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from grpo_tui.present.rewards_view import RewardsView
     from grpo_tui.rewards.baseline import Baseline
     from grpo_tui.rewards.generating import Generated
-    from grpo_tui.rewards.growing import Growth
-    from grpo_tui.rewards.probing import ProbeReport
+    from grpo_tui.rewards.next_reward import Growth
+    from grpo_tui.rewards.probes import ProbeReport
     from grpo_tui.rewards.samples import Sample
     from grpo_tui.rewards.scoring import Report
     from grpo_tui.rewards.sources import Origin

@@ -20,15 +20,13 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
 from grpo_tui.present.reward_cells import file_name
 from grpo_tui.present.rewards_view import Circumstances, rewards_view
-from grpo_tui.rewards.cases import CaseFileError
+from grpo_tui.rewards.cases import CaseFileError, cases_file, keep_case
 from grpo_tui.rewards.consent import ConsentError
 from grpo_tui.rewards.generating import GenerateError
-from grpo_tui.rewards.keeping import cases_file, keep_case
 from grpo_tui.rewards.lab import Aggregation, Lab, LabError
-from grpo_tui.rewards.probing import probe
-from grpo_tui.rewards.reweigh import reweighed, unchecked
+from grpo_tui.rewards.probes import probe
 from grpo_tui.rewards.samples import Sample, SampleError
-from grpo_tui.rewards.scoring import Dataset, Report, Wish, gold_column_of, report
+from grpo_tui.rewards.scoring import Dataset, Report, Wish, gold_column_of, report, reweighed, unchecked
 from grpo_tui.rewards.sources import (
     PROBED_ROWS,
     Origin,

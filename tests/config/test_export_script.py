@@ -22,8 +22,7 @@ from grpo_tui.config.resolve import inspect_config
 from grpo_tui.data.load import load_prompts
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.rewards import library
-from grpo_tui.rewards.loading import load_rewards
-from grpo_tui.rewards.naming import callable_name
+from grpo_tui.rewards.loading import callable_name, load_rewards
 
 ROWS = [{"q": f"What is {n} + 1?", "why": f"I add.\n#### {n + 1}", "level": n % 3} for n in range(12)]
 ROWS += [{"q": "What is 3 + 1?", "why": "I add.\n#### 4", "level": 0}, {"q": "", "why": "", "level": None}]

@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config import load_config
+from grpo_tui.rewards.answer_format import Form, wrong_answer
 from grpo_tui.rewards.cases import judge_cases, read_cases
-from grpo_tui.rewards.form import Form
-from grpo_tui.rewards.gold_forms import wrong_answer
 from grpo_tui.rewards.loading import load_rewards
-from grpo_tui.rewards.probe_report import judge
-from grpo_tui.rewards.probes import ProbeRow, make_probes
+from grpo_tui.rewards.probes import ProbeRow, judge, make_probes
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

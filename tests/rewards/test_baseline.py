@@ -17,8 +17,7 @@ from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
 from grpo_tui.data.load import load_prompts
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
-from grpo_tui.rewards.generate_child.answering import prompt_ids, until_end
-from grpo_tui.rewards.generate_child.policy import Policy
+from grpo_tui.rewards.generate_child.policy import Policy, prompt_ids, until_end
 from grpo_tui.rewards.generating import CancelledError, GenerateError, Generator, Progress, Row, generate
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.samples import read_jsonl

@@ -10,8 +10,7 @@ import pytest
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import Section
-from grpo_tui.rewards.baseline import Baseline, baseline_of, drawn_share, mixed_share
-from grpo_tui.rewards.baseline_findings import with_findings
+from grpo_tui.rewards.baseline import Baseline, baseline_of, drawn_share, mixed_share, with_findings
 from grpo_tui.rewards.generating import Generated, Row
 from grpo_tui.rewards.right_answers import Judge, JudgeError, Measures, find_forms, find_judge, made_of
 from grpo_tui.rewards.samples import Sample

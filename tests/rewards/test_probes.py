@@ -7,13 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from grpo_tui.rewards.form import Form, find_form
-from grpo_tui.rewards.gold_forms import wrong_answer
+from grpo_tui.rewards.answer_format import Form, find_form, wrong_answer
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.library import ExactAnswer, IncrementalTags, NumericAnswer, TagFormat
-from grpo_tui.rewards.probe_report import aspect, by_kind, judge
-from grpo_tui.rewards.probes import Probe, ProbeRow, make_probes
-from grpo_tui.rewards.probing import probes_for
+from grpo_tui.rewards.probes import Probe, ProbeRow, aspect, by_kind, judge, make_probes, probes_for
 
 TAGS = Form("tags", "think", "answer")
 ROW = ProbeRow("What is 2+2?", "4", "5", ("7", "9"))

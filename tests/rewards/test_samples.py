@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.rewards.gold_forms import FORMS, forms_for, gold_column, likely_form, short_answer, wrong_answer
+from grpo_tui.rewards.answer_format import (
+    FORMS,
+    forms_for,
+    gold_column,
+    likely_form,
+    short_answer,
+    wrong_answer,
+)
 from grpo_tui.rewards.samples import (
     Sample,
     SampleError,

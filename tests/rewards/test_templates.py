@@ -16,13 +16,18 @@ from grpo_tui.config import load_config
 from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_MODEL
-from grpo_tui.rewards.form import Form, find_form
-from grpo_tui.rewards.gold_forms import wrong_answer
-from grpo_tui.rewards.growing import add_to_file, file_of, put_into_config, with_reward
+from grpo_tui.rewards.answer_format import Form, find_form, wrong_answer
 from grpo_tui.rewards.lab import Lab
-from grpo_tui.rewards.next_reward import advise, section, task_for
-from grpo_tui.rewards.probe_report import judge
-from grpo_tui.rewards.probes import ProbeRow, make_probes
+from grpo_tui.rewards.next_reward import (
+    add_to_file,
+    advise,
+    file_of,
+    put_into_config,
+    section,
+    task_for,
+    with_reward,
+)
+from grpo_tui.rewards.probes import ProbeRow, judge, make_probes
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.rewards.templates import (
     DEFAULT_FORM,

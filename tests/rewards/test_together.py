@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from grpo_tui.core.findings import Finding
+from grpo_tui.rewards.answer_format import FORMS
+from grpo_tui.rewards.checks.function import value_findings
 from grpo_tui.rewards.checks.gold import gold_findings
 from grpo_tui.rewards.checks.together import (
     cost_findings,
@@ -16,8 +18,6 @@ from grpo_tui.rewards.checks.together import (
     pair_findings,
     share_findings,
 )
-from grpo_tui.rewards.checks.values import value_findings
-from grpo_tui.rewards.gold_forms import FORMS
 from grpo_tui.rewards.samples import Sample, gold_and_wrong
 from grpo_tui.rewards.score_report import Aggregate, FunctionInfo, FunctionScore, GroupScore, _parameter
 

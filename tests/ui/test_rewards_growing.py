@@ -12,7 +12,7 @@ from textual.widgets import Input
 from grpo_tui.config import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.cases import read_cases
-from grpo_tui.rewards.growing import start_file
+from grpo_tui.rewards.next_reward import start_file
 from grpo_tui.rewards.samples import read_jsonl
 from grpo_tui.rewards.templates import Task
 from grpo_tui.ui.app import GrpoApp

@@ -32,7 +32,7 @@ from grpo_tui.preflight.statistics import (
     repeated,
     with_cells,
 )
-from grpo_tui.rewards.gold_forms import gold_column
+from grpo_tui.rewards.answer_format import gold_column
 
 if TYPE_CHECKING:
     from grpo_tui.preflight.child.tokens import Tokens

@@ -12,8 +12,8 @@ from typing import Any
 
 from grpo_tui.core.findings import Finding, Fix, Severity
 from grpo_tui.core.text import one_line
+from grpo_tui.rewards.answer_format import short_answer
 from grpo_tui.rewards.checks.source_text import RewardSource
-from grpo_tui.rewards.gold_forms import short_answer
 from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
 

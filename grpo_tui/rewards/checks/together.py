@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.statistics import standardized, variance_shares
-from grpo_tui.rewards.checks.correlation import within_groups
+from grpo_tui.core.statistics import standardized, variance_shares, within_groups
 from grpo_tui.rewards.samples import Sample, groups_of
 from grpo_tui.rewards.score_report import Aggregate, FunctionScore
 

@@ -15,9 +15,9 @@ from dataclasses import asdict
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.rewards.generate_child.answering import answered
 from grpo_tui.rewards.generate_child.policy import (
     Policy,
+    answered,
     at_once,
     generation_settings,
     load_policy,

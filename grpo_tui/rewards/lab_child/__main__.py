@@ -18,15 +18,24 @@ from typing import Any
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.rewards.contract import RewardContractError, copied
 from grpo_tui.rewards.lab_child.advantages import aggregate
-from grpo_tui.rewards.lab_child.calls import Batch, Caller, batch_of, changed_arguments, message_of, place_of
-from grpo_tui.rewards.lab_child.capture import printed_bytes, reopen_streams
-from grpo_tui.rewards.lab_child.fresh import PersonsModules
-from grpo_tui.rewards.lab_child.loaded import Ready, Rewards
+from grpo_tui.rewards.lab_child.calls import (
+    Batch,
+    Caller,
+    batch_of,
+    changed_arguments,
+    culprit,
+    message_of,
+    other_shape,
+    place_of,
+    printed_bytes,
+    reopen_streams,
+    repeat,
+    swallowed,
+)
+from grpo_tui.rewards.lab_child.loaded import PersonsModules, Ready, Rewards
 from grpo_tui.rewards.lab_child.models import RewardModels
 from grpo_tui.rewards.lab_child.orphans import Around, adopt, end_orphans
-from grpo_tui.rewards.lab_child.rows import DatasetRows, chat_maker, read_parquet
-from grpo_tui.rewards.lab_child.second_look import culprit, other_shape, repeat, swallowed
-from grpo_tui.rewards.lab_child.tokens import Tokens
+from grpo_tui.rewards.lab_child.rows import DatasetRows, Tokens, chat_maker, read_parquet
 from grpo_tui.rewards.serving import leave_with_parent, serve
 
 

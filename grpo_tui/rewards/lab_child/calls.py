@@ -1,26 +1,114 @@
-"""Call one reward with a batch exactly as GRPOTrainer does, and keep all that comes of it.
+"""Call one reward as TRL does: what it prints, what it returns, and what further calls tell of it.
 
-The keyword arguments are those of `GRPOTrainer._calculate_rewards` in TRL 1.16: prompts, completions,
-completion_ids, every dataset column but the reserved ones, trainer_state, log_extra, log_metric. Functions
-run in this process's main thread, async ones on an event loop in a daemon thread. It loads nothing.
+Standard output and error of the lab's child are one file that its parent opened for appending. `Output` reads
+what a call has added to it; the parent can read it too when the child hangs. The further calls each answer
+one question that the first leaves open, on few samples and only when it is cheap: which sample broke it, the
+other form, once more, what it swallows.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import math
+import os
+import sys
 import threading
 import time
 import traceback
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 from grpo_tui.core.text import completion_text, prompt_text
-from grpo_tui.rewards.contract import NOT_PASSED, RewardContractError, checked, copied, refuse_shortened
-from grpo_tui.rewards.lab_child.capture import captured
+from grpo_tui.rewards.contract import (
+    NOT_PASSED,
+    RewardContractError,
+    checked,
+    copied,
+    guilty_samples,
+    refuse_shortened,
+)
+
+MOST_BYTES = 20_000
+"""What is kept of one call's output; of more, the beginning and the end."""
+MOST_FILE_BYTES = 8_000_000
+_kept: int | None = None
+
+
+@dataclass(slots=True)
+class Printed:
+    """The text printed within one `captured()` block, filled in at its end."""
+
+    text: str = ""
+
+
+@contextlib.contextmanager
+def captured() -> Iterator[Printed]:
+    """Collect what is printed inside the block."""
+    _flush()
+    start = printed_bytes()
+    if start > MOST_FILE_BYTES:
+        os.ftruncate(1, 0)
+        start = 0
+    printed = Printed()
+    try:
+        yield printed
+    finally:
+        _flush()
+        printed_bytes()
+        printed.text = read_output(1, start)
+
+
+def printed_bytes() -> int:
+    """How much was printed so far; standard output that a reward has closed is opened again."""
+    global _kept
+    try:
+        size = os.fstat(1).st_size
+        if _kept is None:
+            _kept = os.dup(1)
+        return size
+    except OSError:
+        if _kept is None:
+            raise
+        os.dup2(_kept, 1)
+        return os.fstat(1).st_size
+
+
+def reopen_streams() -> None:
+    """Give this process its `sys.stdout` and `sys.stderr` again where a reward has closed them."""
+    printed_bytes()
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(getattr(sys, name), "closed", True):
+            with contextlib.suppress(OSError):
+                os.dup2(1, descriptor)
+                # By lines, so that what Python and what C print keep their order.
+                stream = os.fdopen(descriptor, "w", 1, encoding="utf-8", errors="replace", closefd=False)
+                setattr(sys, name, stream)
+
+
+def read_output(descriptor: int, start: int) -> str:
+    """Return what stands in the file after `start`, shortened in the middle when it is long."""
+    size = os.fstat(descriptor).st_size - start
+    if size <= MOST_BYTES:
+        return os.pread(descriptor, max(size, 0), start).decode("utf-8", "replace")
+    half = MOST_BYTES // 2
+    first, last = os.pread(descriptor, half, start), os.pread(descriptor, half, start + size - half)
+    left_out = f"\n… {size - 2 * half:,} bytes left out …\n"
+    return first.decode("utf-8", "replace") + left_out + last.decode("utf-8", "replace")
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # a reward may have put anything there
+            stream.flush()
+    with contextlib.suppress(Exception):
+        ctypes.CDLL(None).fflush(None)
+
 
 SMALL = 64
 """Samples that are enough for a second look at a function."""
@@ -270,3 +358,146 @@ def message_of(error: BaseException) -> str:
         return str(error)[:2000] or type(error).__name__
     except Exception:
         return f"a {type(error).__name__} that cannot be shown"
+
+
+CULPRIT_LIMIT_S = 5.0
+"""How long single completions are tried to find the one that breaks a function."""
+SHAPE_ERRORS = (AttributeError, TypeError, KeyError, IndexError)
+"""What code raises that takes lists for texts, or texts for lists."""
+MOST_VARIED = 8
+"""Samples of which others are made."""
+_PASSING = (StopIteration, StopAsyncIteration, GeneratorExit)
+
+
+def culprit(
+    caller: Caller,
+    target: Callable[..., Any],
+    is_async: bool,
+    error: BaseException,
+    kwargs: Mapping[str, Any],
+) -> int | None:
+    """Return the index of the first sample that makes the function raise when it is alone."""
+    if not isinstance(error, Exception):
+        return None
+    try:
+        guilty = guilty_samples(
+            lambda **alone: caller.run(target, is_async, alone), type(error), kwargs, CULPRIT_LIMIT_S
+        )
+    except BaseException:
+        return None  # alone it fails in another way, so no one sample is to blame
+    return guilty[0] if guilty else None
+
+
+def other_shape(
+    caller: Caller, name: str, target: Callable[..., Any], is_async: bool, batch: Batch, first: Outcome
+) -> dict[str, Any] | None:
+    """Say how the function takes the other form of completions, when its first answer makes one ask.
+
+    A function that scores all completions of a prompt alike is called with others made of them: empty, short,
+    long. If it tells those apart in the other form only, it takes lists for texts or texts for lists.
+    """
+    given = "messages" if batch.chat else "texts"
+    if isinstance(first.error, SHAPE_ERRORS):
+        other = caller.call(name, target, is_async, caller.arguments(batch.first(SMALL).flipped()))
+        return {"given": given, "works": other.scores is not None, "varies": False}
+    if first.scores is None or _tells_apart(first.scores, [_key(prompt) for prompt in batch.prompts]):
+        return None
+    tried, origins = batch.first(MOST_VARIED).varied()
+    same = caller.call(name, target, is_async, caller.arguments(tried))
+    if same.scores is None or _tells_apart(same.scores, origins):
+        return None
+    other = caller.call(name, target, is_async, caller.arguments(tried.flipped()))
+    alike = {repr(score) for score in (*first.scores, *same.scores)}
+    return {
+        "given": given,
+        "works": other.scores is not None,
+        "varies": other.scores is not None and _tells_apart(other.scores, origins),
+        "tried": len(first.scores) + len(origins) - min(len(batch.prompts), MOST_VARIED),
+        "constant": same.scores[0] if len(alike) == 1 else None,
+    }
+
+
+def _tells_apart(scores: Sequence[float | None], origins: Sequence[Any]) -> bool:
+    """Whether completions of one origin score differently."""
+    first: dict[Any, str] = {}
+    return any(
+        first.setdefault(origin, repr(score)) != repr(score)
+        for origin, score in zip(origins, scores, strict=True)
+    )
+
+
+def _key(prompt: Any) -> str:
+    return prompt if isinstance(prompt, str) else repr(prompt)
+
+
+def repeat(
+    caller: Caller,
+    name: str,
+    target: Callable[..., Any],
+    is_async: bool,
+    kwargs: Mapping[str, Any],
+    first: Outcome,
+    fresh: Callable[[], Callable[..., Any]],
+) -> dict[str, Any] | None:
+    """Call once more with the same arguments, and when it differs twice with a fresh copy of the function."""
+    count = len(first.scores or ())
+    again = caller.call(name, target, is_async, copied(kwargs), count)
+    if again.scores is None or first.scores is None:
+        return None
+    differs = [
+        i for i, (a, b) in enumerate(zip(first.scores, again.scores, strict=True)) if repr(a) != repr(b)
+    ]
+    if not differs:
+        return {"differs": [], "fresh_repeats": None}
+    try:
+        copy = fresh()
+    except Exception:
+        return {"differs": differs, "fresh_repeats": None}
+    history = [caller.call(name, copy, is_async, copied(kwargs), count).scores for _ in range(2)]
+    same = repr(history) == repr([first.scores, again.scores])
+    return {"differs": differs, "fresh_repeats": same}
+
+
+def swallowed(
+    caller: Caller,
+    name: str,
+    target: Callable[..., Any],
+    batch: Batch,
+    ranges: Mapping[str, Sequence[tuple[int, int]]],
+) -> list[dict[str, Any]]:
+    """Return the exceptions that were raised within a `try` whose handler is broad, grouped by place.
+
+    Args:
+        caller: calls the function.
+        name: its name.
+        target: a function that is not async.
+        batch: samples; few are enough.
+        ranges: file to the first and last lines of the bodies of such `try` statements.
+    """
+    places: dict[int, tuple[BaseException, str, int]] = {}
+    found: dict[tuple[str, str, int], tuple[str, set[int]]] = {}
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        file = frame.f_code.co_filename
+        if file not in ranges:
+            return None
+        frame.f_trace_lines = False
+        if event != "exception" or isinstance(argument[1], _PASSING):
+            return trace
+        error = argument[1] if isinstance(argument[1], BaseException) else argument[0](argument[1])
+        _, inner_file, inner_line = places.setdefault(id(error), (error, file, frame.f_lineno))
+        if any(first <= frame.f_lineno <= last for first, last in ranges[file]):
+            key = (type(error).__name__, inner_file, inner_line)
+            found.setdefault(key, (message_of(error)[:200], set()))[1].add(id(error))
+        return trace
+
+    kwargs = caller.arguments(batch.first(SMALL))
+    sys.settrace(trace)
+    try:
+        caller.call(name, target, False, kwargs)
+    finally:
+        sys.settrace(None)
+    return [
+        {"type": kind, "message": message, "file": file, "line": line, "count": len(seen)}
+        for (kind, file, line), (message, seen) in found.items()
+    ]

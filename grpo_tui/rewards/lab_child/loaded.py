@@ -1,28 +1,72 @@
-"""Load the rewards of a config in the lab's child, each by itself, and describe them.
+"""Load the rewards of a config, each time from the newest text of the user's files.
 
-The functions are loaded as training loads them (`rewards.loading`); a load forgets the person's modules
-first. It calls no reward.
+A module is the user's when its file lies in one of the given folders and belongs neither to the installation
+nor to this program. Such modules are forgotten before rewards are loaded again.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.core.user_code import UserCodeError
+from grpo_tui.core.newest_source import installed_folders, within
+from grpo_tui.core.user_code import FILE_MODULES, UserCodeError, forget_module
 from grpo_tui.rewards.checks.source_text import RewardSource
-from grpo_tui.rewards.lab_child.calls import message_of, place_of
-from grpo_tui.rewards.lab_child.capture import captured
-from grpo_tui.rewards.lab_child.fresh import PersonsModules
+from grpo_tui.rewards.lab_child.calls import captured, message_of, place_of
 from grpo_tui.rewards.lab_child.models import RewardModels, score
-from grpo_tui.rewards.loading import LoadedReward, RewardLoadError, each_reward, is_model
-from grpo_tui.rewards.naming import is_async
+from grpo_tui.rewards.loading import LoadedReward, RewardLoadError, each_reward, is_async, is_model
+
+_OURS = "grpo_tui"
+
+
+class PersonsModules:
+    """Knows which modules are a person's own.
+
+    Args:
+        kept: names of modules that are never forgotten, those the child needs itself.
+    """
+
+    def __init__(self, kept: Iterable[str]) -> None:
+        self._kept = frozenset(kept)
+        self.roots: set[str] = set()
+        """Folders whose modules are the person's."""
+
+    def files(self) -> list[str]:
+        """Files of the person's modules that are loaded now, sorted."""
+        return sorted({file for _, file in self._loaded()})
+
+    def is_own(self, file: str) -> bool:
+        """Return whether a source file is the person's."""
+        resolved = str(Path(file).resolve())
+        if any(within(resolved, folder) for folder in installed_folders()):
+            return False
+        return any(within(resolved, root) for root in self.roots)
+
+    def forget(self) -> None:
+        """Take every module of the person out of the interpreter."""
+        for name, _ in self._loaded():
+            forget_module(name)
+        importlib.invalidate_caches()
+
+    def _loaded(self) -> list[tuple[str, str]]:
+        found = []
+        for name, module in sys.modules.copy().items():  # an import can happen meanwhile
+            file = getattr(module, "__file__", None)
+            if not isinstance(file, str) or not file.endswith(".py") or name in self._kept:
+                continue
+            ours = name == _OURS or name.startswith(f"{_OURS}.")
+            own = not ours and name != "__main__" and self.is_own(file)
+            if name.startswith(FILE_MODULES) or own:
+                found.append((name, file))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

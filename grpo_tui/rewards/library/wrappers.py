@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.rewards.library.base import Reward, require
-from grpo_tui.rewards.naming import callable_name, is_async
+from grpo_tui.rewards.loading import callable_name, is_async
 
 Inner = Callable[..., Any] | str | Mapping[str, Any]
 

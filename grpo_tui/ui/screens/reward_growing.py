@@ -28,7 +28,7 @@ from grpo_tui.ui.widgets.reward_lines import RewardsSummary
 if TYPE_CHECKING:
     from textual.screen import Screen
 
-    from grpo_tui.rewards.growing import Growth
+    from grpo_tui.rewards.next_reward import Growth
     from grpo_tui.rewards.scoring import Report
     from grpo_tui.ui.lab_messages import GrowthSeen, RewardAdded
     from grpo_tui.ui.lab_worker import LabWorker
@@ -57,7 +57,7 @@ class RewardGrowing(Shell):
         self._grown.app.push_screen(NewFileDialog(), named)
 
     def _begin(self, path: Path) -> None:
-        from grpo_tui.rewards.growing import start_file, with_reward
+        from grpo_tui.rewards.next_reward import start_file, with_reward
         from grpo_tui.rewards.scoring import config_of_functions
         from grpo_tui.rewards.templates import Task, TemplateError
 

@@ -1,8 +1,9 @@
-r"""The gold answer of a row, a wrong one beside it, and the ways to write an answer as a completion.
+r"""The format in which a task wants its answers, its reference answer, and a wrong one beside it.
 
-The wrong answer is derived: a number becomes the next one, a letter its neighbour, yes becomes no; of other
-texts another row's answer is taken. A sound reward gives the gold one more, in at least one of the forms.
-It knows no reward and no dataset.
+A format is tags, `\boxed{}`, `####`, or plain text, found in the prompt and in the source of the rewards. The
+wrong answer is derived: a number becomes the next one, a letter its neighbour, yes becomes no; of other
+texts another row's answer is taken. A sound reward gives the reference answer more, in at least one of the
+forms.
 """
 
 from __future__ import annotations
@@ -13,7 +14,88 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo_tui.core.answers import after_hashes, last_boxed
-from grpo_tui.rewards.form import find_form
+
+THINK_TAGS = (
+    "think",
+    "thinking",
+    "reasoning",
+    "reason",
+    "thought",
+    "scratchpad",
+    "plan",
+    "analysis",
+    "working",
+)
+ANSWER_TAGS = ("answer", "final_answer", "final", "solution", "result", "output", "response", "reply")
+SIGNS = {"boxed": "boxed", "####": "hashes"}
+"""What stands in a text that asks for a form without tags, and the form's style."""
+_TAG = re.compile(r"</?([A-Za-z][\w-]*)\\?>")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a completion is written.
+
+    Attributes:
+        style: `tags`, `boxed`, `hashes` or `plain`.
+        think: name of the tag around the reasoning, None without one.
+        answer: name of the tag around the answer, for `tags`.
+        prefilled: whether the prompt ends with the opening think tag, so that a completion begins inside it.
+    """
+
+    style: str = "plain"
+    think: str | None = None
+    answer: str = "answer"
+    prefilled: bool = False
+
+    def write(self, reasoning: str, answer: str) -> str:
+        """A completion in this form."""
+        return self.thought(reasoning) + self.framed(answer)
+
+    def thought(self, reasoning: str) -> str:
+        """The reasoning as it stands before the answer."""
+        if self.think is None:
+            return f"{reasoning}\n" if reasoning else ""
+        opening = "" if self.prefilled else f"<{self.think}>\n"
+        return f"{opening}{reasoning}\n</{self.think}>\n"
+
+    def framed(self, answer: str) -> str:
+        """The answer as it stands in the end."""
+        if self.style == "tags":
+            return f"<{self.answer}>{answer}</{self.answer}>"
+        if self.style == "boxed":
+            return f"The answer is $\\boxed{{{answer}}}$."
+        return f"#### {answer}" if self.style == "hashes" else f"The answer is {answer}"
+
+
+def find_form(prompts: Iterable[str], sources: Iterable[str] = ()) -> Form:
+    """The form that prompts ask for; where they say nothing, the one that rewards look for.
+
+    Args:
+        prompts: texts of some prompts, the system prompt among them.
+        sources: source texts of the reward functions.
+    """
+    asked = list(prompts)
+    places = ("\n".join(asked), "\n".join(sources))
+    think = _first_tag(THINK_TAGS, places)
+    ends = [prompt.rstrip() for prompt in asked]
+    prefilled = think is not None and bool(ends) and all(end.endswith(f"<{think}>") for end in ends)
+    for text in places:
+        if answer := _first_tag(ANSWER_TAGS, [text]):
+            return Form("tags", think, answer, prefilled)
+        if style := next((style for sign, style in SIGNS.items() if sign in text), None):
+            return Form(style, think, prefilled=prefilled)
+    return Form("plain", think, prefilled=prefilled)
+
+
+def _first_tag(names: Iterable[str], places: Iterable[str]) -> str | None:
+    """The first of the names that is a tag in the first place that has one, as it is written there."""
+    for text in places:
+        found = {name.lower(): name for name in _TAG.findall(text)}
+        if tag := next((found[name] for name in names if name in found), None):
+            return tag
+    return None
+
 
 GOLD_COLUMNS = (
     "answer",
@@ -37,7 +119,7 @@ _HERE = "\0"
 _NUMBER = re.compile(r"([-+]?)(\$?)(\d[\d,]*)(\.\d+)?(.*)", re.DOTALL)
 _FRACTION = re.compile(r"([-+]?\d+)\s*/\s*(\d+)")
 _OPPOSITES = {"yes": "no", "no": "yes", "true": "false", "false": "true"}
-_TAG = re.compile(r"<([A-Za-z_][\w-]*)>")
+_OPENING_TAG = re.compile(r"<([A-Za-z_][\w-]*)>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +157,7 @@ FORMS = (
 
 def forms_for(system_prompt: str | None) -> tuple[GoldForm, ...]:
     """Return the usual forms, after the one that a system prompt asks for by its tags."""
-    tags = list(dict.fromkeys(_TAG.findall(system_prompt or "")))
+    tags = list(dict.fromkeys(_OPENING_TAG.findall(system_prompt or "")))
     tags = [tag for tag in tags if f"</{tag}>" in (system_prompt or "")]
     if not tags or tags == ["think", "answer"]:
         return FORMS

@@ -1,0 +1,417 @@
+"""Findings about one function: what it takes, how it behaved, and what its scores show.
+
+The rules for parameters are `contract.signature_faults`, which training applies too. All other evidence is in
+the lab's results. Only differences between different completions count: equal samples prove nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Sequence
+
+from grpo_tui.config.removed import nearest
+from grpo_tui.core.findings import Finding, Fix, Severity
+from grpo_tui.core.statistics import correlation, scored
+from grpo_tui.core.text import completion_text, one_line, shorten
+from grpo_tui.rewards.checks.source_text import Pattern, RewardSource
+from grpo_tui.rewards.contract import ALWAYS, NOT_PASSED, near_column, signature_faults
+from grpo_tui.rewards.samples import Sample, groups_of
+from grpo_tui.rewards.score_report import BLANK, Failure, FunctionInfo, FunctionScore
+
+
+def about(
+    rule: str, severity: Severity, result: FunctionScore, message: str, line: int | None = None
+) -> Finding:
+    """A finding whose sentence begins with the function.
+
+    Args:
+        rule: the finding's id.
+        severity: its severity.
+        result: what the function gave.
+        message: the sentence after the function's name.
+        line: the line concerned; that of the function when None.
+    """
+    name = result.info.name
+    return Finding(rule, severity, name, line or result.info.line, f"reward '{name}' {message}")
+
+
+def signature_findings(info: FunctionInfo, columns: Collection[str]) -> list[Finding]:
+    """Return what is wrong with a function's parameters for data with these columns.
+
+    Args:
+        info: the function as loaded.
+        columns: columns of the dataset, or of the samples where there is no dataset.
+    """
+    if info.parameters is None:
+        return []
+    parameters = {p.name: p for p in info.parameters}
+    found = [
+        Finding(
+            f"rewards.{fault.rule}",
+            "error" if fault.fatal else "warning",
+            info.name,
+            info.line,
+            fault.message,
+            Fix("grpo_tui.columns", {fault.parameter: fault.near}) if fault.near else None,
+        )
+        for fault in signature_faults(info.name, parameters, columns, _place(info))
+    ]
+    found += [_near_finding(info, name, near) for name, near in _near_defaults(info, columns)]
+    return found + _unfilled_keys(info, columns)
+
+
+def _unfilled_keys(info: FunctionInfo, columns: Collection[str]) -> list[Finding]:
+    """Keys it reads from its keyword arguments that TRL does not pass, while a column may be meant."""
+    if not info.file_text:
+        return []
+    others = [column for column in columns if column not in NOT_PASSED]
+    found = []
+    for key, line in RewardSource(info.file_text, info.line).keys_of_kwargs().items():
+        near = None if key in others or key in ALWAYS else near_column(key, columns)
+        if near is not None:
+            message = (
+                f"reward '{info.name}' reads {key} from its keyword arguments, but the dataset has no such "
+                f"column; the nearest is {near}"
+            )
+            fix = Fix("grpo_tui.columns", {key: near})
+            found.append(Finding("rewards.unfilled-default", "warning", info.name, line, message, fix))
+    return found
+
+
+def _near_defaults(info: FunctionInfo, columns: Collection[str]) -> list[tuple[str, str]]:
+    """Parameters with a default of their own, not from the config, whose name is almost that of a column."""
+    others = [column for column in columns if column not in NOT_PASSED]
+    found = []
+    for p in info.parameters or ():
+        if p.default in (..., BLANK) and p.name not in others and p.name not in info.params:
+            blank = p.default == BLANK
+            near = near_column(p.name, columns) if blank else nearest(p.name, others, cutoff=0.75)
+            if near is not None:
+                found.append((p.name, near))
+    return found
+
+
+def _near_finding(info: FunctionInfo, parameter: str, near: str) -> Finding:
+    return Finding(
+        "rewards.unfilled-default",
+        "warning",
+        info.name,
+        info.line,
+        f"reward '{info.name}': its parameter {parameter} keeps its default, for the dataset has no such "
+        f"column; the nearest is {near}",
+        Fix("grpo_tui.columns", {parameter: near}),
+    )
+
+
+def _place(info: FunctionInfo) -> str:
+    return f" ({info.file.rpartition('/')[2]}:{info.line})" if info.file and info.line else ""
+
+
+_FAILED = {
+    "load": ("rewards.load", "cannot be loaded"),
+    "hung": ("rewards.hangs", ""),
+    "died": ("rewards.ends-process", ""),
+    "returned": ("rewards.return", ""),
+    "raised": ("rewards.raises", "raises"),
+}
+_TEXTS = "takes completions for texts, but the prompts are lists of messages, so each completion is one too"
+_MESSAGES = (
+    "takes completions for lists of messages, but the prompts are texts, so each completion is one too"
+)
+_TEXTS_FIX = 'Read the text as completion[-1]["content"]'
+_MESSAGES_FIX = "Take the completion as it is, or set grpo_tui.chat: true to make messages of the prompts"
+
+
+def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> list[Finding]:
+    """Return what one function's behaviour shows.
+
+    Args:
+        result: what it gave.
+        samples: what it was given.
+    """
+    if result.failure is not None and result.failure.kind == "skipped":
+        return []  # nobody called it
+    found = []
+    shape = _shape(result)
+    if shape is not None:
+        found.append(shape)
+    elif result.failure is not None:
+        found.append(_failure(result, result.failure, samples))
+    found += _repeat(result)
+    found += _swallowed(result)
+    if result.changed:
+        text = (
+            f"changes its arguments ({', '.join(result.changed)}), which TRL passes on: the functions "
+            "after it and TRL's own log see what it left. Work on a copy, as list(completions)"
+        )
+        found.append(about("rewards.changes-arguments", "warning", result, text))
+    found += [about("rewards.changes-process", "warning", result, text) for text in result.left]
+    return found
+
+
+def source_findings(result: FunctionScore) -> list[Finding]:
+    """Return what the text of one function shows without a call."""
+    info = result.info
+    if not info.file_text:
+        return []
+    source = RewardSource(info.file_text, info.line)
+    found = []
+    alarm = source.alarm_line()
+    if alarm is not None:
+        message = (
+            f"reward '{info.name}' uses signals (line {alarm}), which work only in the main thread of a "
+            "process. grpo-tui calls rewards there; in a thread of your own script it raises, and a broad "
+            "`except` would make a silent 0 of that"
+        )
+        found.append(Finding("rewards.main-thread", "info", info.name, alarm, message))
+    distance = source.distance_line()
+    if distance is not None and not any(s is not None and s < 0 for s in result.scores):
+        message = (
+            f"reward '{info.name}' gives a distance, abs(a - b), as the score (line {distance}): the further "
+            "off, the better. Write a minus before it"
+        )
+        found.append(Finding("rewards.distance", "warning", info.name, distance, message))
+    return found
+
+
+def _failure(result: FunctionScore, failure: Failure, samples: Sequence[Sample]) -> Finding:
+    rule, verb = _FAILED[failure.kind]
+    if failure.kind in ("returned", "load"):
+        own = failure.text if failure.kind == "load" else failure.message
+        return Finding(rule, "error", result.info.name, failure.line or result.info.line, own)
+    text = f"{verb}: {failure.text}" if verb else failure.text
+    if failure.sample is not None:
+        sample = samples[failure.sample]
+        words = one_line(completion_text(sample.completion), 80)
+        text += f', on sample {failure.sample + 1}, the completion "{words}"'
+    return about(rule, "error", result, text, failure.line)
+
+
+def _shape(result: FunctionScore) -> Finding | None:
+    other = result.other_shape
+    use = None
+    if result.failure is None and result.info.file_text and other is not None and other.given == "messages":
+        use = RewardSource(result.info.file_text, result.info.line).text_use()
+    if other is None or not other.works:
+        return None
+    failed = result.failure is not None and result.failure.kind == "raised"
+    if not failed and not other.varies:
+        return None
+    wrong, fix = (_TEXTS, _TEXTS_FIX) if other.given == "messages" else (_MESSAGES, _MESSAGES_FIX)
+    if failed and result.failure is not None:
+        return about(
+            "rewards.shape", "error", result, f"{wrong}: {result.failure.text}. {fix}", result.failure.line
+        )
+    named = f", as in `{one_line(use[0], 60)}`" if use is not None else ""
+    text = f"{wrong}{named}. It gives all completions of a prompt the same score. {fix}"
+    return about("rewards.shape", "error", result, text, use[1] if use is not None else None)
+
+
+def _repeat(result: FunctionScore) -> list[Finding]:
+    repeat = result.repeat
+    if repeat is None or not repeat.differs:
+        return []
+    count = f"{len(repeat.differs)} of {len(result.scores)} samples score otherwise in a second call"
+    if repeat.fresh_repeats and result.info.saves_state:
+        return []
+    if repeat.fresh_repeats:
+        text = (
+            f"keeps state between calls: {count}, and a fresh copy does the same twice over. After a resume "
+            "it starts anew, and each process of a run has its own"
+        )
+        return [about("rewards.keeps-state", "warning", result, text)]
+    text = f"is not deterministic: {count} with the same arguments, so part of the advantage is chance"
+    return [about("rewards.not-deterministic", "warning", result, text)]
+
+
+def _swallowed(result: FunctionScore) -> list[Finding]:
+    found = []
+    for item in result.swallowed:
+        what = f"{item.type}: {shorten(one_line(item.message), 80)}" if item.message else item.type
+        text = (
+            f"swallows an exception and goes on with a constant: {what} ({item.file.rpartition('/')[2]}:"
+            f"{item.line}), {item.count} times in this call. Catch only what you expect, or return None for "
+            "that sample"
+        )
+        found.append(about("rewards.swallows", "warning", result, text, item.line))
+    return found
+
+
+FLAT = 1e-8
+LENGTH_CORRELATION = 0.97
+_AROUND_TAGS = re.compile(r"\s*(</?\w+>)\s*")
+
+
+def value_findings(
+    result: FunctionScore, samples: Sequence[Sample], *, alone: bool, prompt_tail: str = ""
+) -> list[Finding]:
+    """Return what one function's scores show.
+
+    Args:
+        result: what it gave; a function that failed has no findings here.
+        samples: what it was given.
+        alone: whether it is the run's only function.
+        prompt_tail: the end of a prompt as the chat template writes it.
+    """
+    if result.failure is not None:
+        return []
+    found = _not_numbers(result, alone)
+    if found and all(s is None for s in result.scores):
+        return found
+    # A gold answer and a wrong one in one form are alike to all but correctness, which is judged elsewhere.
+    paired = all(sample.kind in ("gold", "wrong") for sample in samples)
+    other = result.other_shape
+    if other is None or not other.varies:
+        flat = _constant(result, samples) if not paired else _constant_everywhere(result)
+        if flat is not None:
+            found += _reasons_for_zero(result, samples, prompt_tail)
+            found.append(flat)
+    found += _grows_with_length(result, samples)
+    return found
+
+
+def _not_numbers(result: FunctionScore, alone: bool) -> list[Finding]:
+    scores = result.scores
+    if all(s is None for s in scores):
+        text = "abstains (None) on every sample"
+        text += (
+            ": as the only function it leaves nothing to learn from, and TRL trains on without a reward"
+            if alone
+            else ", so it adds nothing to the total"
+        )
+        return [about("rewards.none-everywhere", "error" if alone else "warning", result, text)]
+    found = []
+    nan = [i for i, s in enumerate(scores) if s is not None and math.isnan(s)]
+    if nan:
+        text = (
+            f"returns NaN for {len(nan)} of {len(scores)} samples (first: sample {nan[0] + 1}); TRL takes it "
+            "for None without a word. Return None to abstain, or a number"
+        )
+        found.append(about("rewards.nan", "warning", result, text))
+    infinite = [i for i, s in enumerate(scores) if s is not None and math.isinf(s)]
+    if infinite:
+        text = (
+            f"returns {scores[infinite[0]]} for {len(infinite)} of {len(scores)} samples (first: sample "
+            f"{infinite[0] + 1}); one such value takes the signal from its whole group. Clip it"
+        )
+        found.append(about("rewards.infinite", "error", result, text))
+    return found
+
+
+def _constant(result: FunctionScore, samples: Sequence[Sample]) -> Finding | None:
+    pairs = [(i, s) for i, s in enumerate(result.scores) if s is not None and math.isfinite(s)]
+    texts = {samples[i].text for i, _ in pairs}
+    if len(texts) < 2:
+        return None
+    values = [s for _, s in pairs]
+    if max(values) - min(values) < FLAT:
+        text = (
+            f"is constant: {values[0]:g} for all {len(values)} samples, {len(texts)} different completions. "
+            "A constant has no advantage, so nothing is learnt from it"
+        )
+        return about("rewards.constant", "warning", result, text)
+    groups = [g for g in _scored_groups(result, samples) if len({samples[i].text for i in g}) > 1]
+    if not groups or any(_spread(result, group) >= FLAT for group in groups):
+        return None
+    by_prompt: dict[str, set[float]] = {}
+    for i, s in pairs:
+        by_prompt.setdefault(samples[i].prompt_key, set()).add(s)
+    if all(max(v) - min(v) < FLAT for v in by_prompt.values()):
+        text = (
+            f"depends on the prompt alone: within each of {len(groups)} groups all completions score the "
+            "same. Only differences within a group are learnt from"
+        )
+        return about("rewards.prompt-only", "warning", result, text)
+    text = (
+        f"is flat within each of {len(groups)} groups, though it differs between them: no advantage comes "
+        "of it"
+    )
+    return about("rewards.flat-groups", "warning", result, text)
+
+
+def _constant_everywhere(result: FunctionScore) -> Finding | None:
+    """What is told of a function that scores reference and wrong answers alike, and all else made of them."""
+    other = result.other_shape
+    if other is None or other.constant is None:
+        return None
+    text = (
+        f"is constant: {other.constant:g} for all {other.tried} completions tried. They were reference and "
+        "wrong answers, empty, shortened and very long texts. Nothing is learned from a constant"
+    )
+    return about("rewards.constant", "warning", result, text)
+
+
+def _scored_groups(result: FunctionScore, samples: Sequence[Sample]) -> list[list[int]]:
+    groups = [[i for i in g if result.scores[i] is not None] for g in groups_of(samples)]
+    return [g for g in groups if len(g) > 1]
+
+
+def _spread(result: FunctionScore, group: Sequence[int]) -> float:
+    values = scored(result.scores[i] for i in group)
+    return max(values) - min(values) if values else 0.0
+
+
+def _grows_with_length(result: FunctionScore, samples: Sequence[Sample]) -> list[Finding]:
+    pairs = [
+        (float(len(samples[i].text)), s)
+        for i, s in enumerate(result.scores)
+        if s is not None and math.isfinite(s)
+    ]
+    lengths, scores = [p[0] for p in pairs], [p[1] for p in pairs]
+    if len(set(lengths)) < 3 or len(set(scores)) < 3 or max(scores) <= 2.0:
+        return []
+    if correlation(lengths, scores) < LENGTH_CORRELATION:
+        return []
+    text = (
+        f"grows with the length of the completion and without a bound: {min(scores):g} at {min(lengths):.0f} "
+        f"characters, {max(scores):g} at {max(lengths):.0f}. The policy will learn to write more and more; "
+        "if it is a distance from a length, its sign is wrong"
+    )
+    return [about("rewards.grows-with-length", "warning", result, text)]
+
+
+def _reasons_for_zero(result: FunctionScore, samples: Sequence[Sample], prompt_tail: str) -> list[Finding]:
+    """Why a format is never met: a pattern that stops at line breaks, an opening tag in the prompt."""
+    source = RewardSource(result.info.file_text, result.info.line)
+    texts = [sample.text for sample in samples]
+    found = []
+    for pattern in source.patterns():
+        missed = [i for i, text in enumerate(texts) if _breaks_lines_only(pattern, text)]
+        if missed:
+            message = (
+                f"has a pattern that stops at line breaks (line {pattern.line}): it would match "
+                f"{len(missed)} of {len(texts)} samples but for them, such as "
+                f'"{one_line(texts[missed[0]], 60)}". Add re.DOTALL, and \\s* between the tags'
+            )
+            found.append(about("rewards.line-breaks", "warning", result, message, pattern.line))
+            break
+    closed = [text for text in texts if "</think>" in text and "<think>" not in text]
+    if source.mentions("<think>") and (closed or prompt_tail.rstrip().endswith("<think>")):
+        where = (
+            "the chat template ends the prompt with <think>"
+            if prompt_tail.rstrip().endswith("<think>")
+            else (
+                f"{len(closed)} of {len(texts)} completions close <think> without opening it, as when the "
+                "chat template has written it into the prompt"
+            )
+        )
+        message = f"asks for <think> in the completion, but {where}. Accept completions that begin after it"
+        found.append(about("rewards.prefilled-think", "warning", result, message))
+    return found
+
+
+def _breaks_lines_only(pattern: Pattern, text: str) -> bool:
+    """Whether a text would match were it not for its line breaks."""
+    if "\n" not in text or len(text) > 20_000:
+        return False
+    method = pattern.method if pattern.method in ("match", "search", "fullmatch") else "search"
+    try:
+        plain = re.compile(pattern.text, re.DOTALL if pattern.dotall else 0)
+        lenient = re.compile(pattern.text, re.DOTALL)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    if getattr(plain, method)(text) is not None:
+        return False
+    tight = _AROUND_TAGS.sub(r"\1", text.strip())
+    return any(getattr(lenient, method)(form) is not None for form in (text, tight))
