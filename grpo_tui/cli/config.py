@@ -15,7 +15,7 @@ from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.plain import terminal_width
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.cli.words import refuse_unused
-from grpo_tui.config.advice import advice_on
+from grpo_tui.config.advice import advice_on, advice_page
 from grpo_tui.config.coerce import CoerceError
 from grpo_tui.config.config_diff import Diff, Side, diff, unified
 from grpo_tui.config.draft import ChangedOnDiskError, Draft
@@ -117,8 +117,6 @@ def _fields(parsed: Any) -> int:
         refuse_unused(parsed, "with --markdown, which is the page of all fields", "--all", "--config")
         if parsed.words:
             raise CommandError("--markdown is the page of all fields; leave the words out")
-        from grpo_tui.config.advice_page import advice_page
-
         print(advice_page(), end="")
         return OK
     draft = _opened(parsed.config) if parsed.config is not None else Draft.new()

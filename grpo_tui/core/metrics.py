@@ -1,21 +1,52 @@
 """The catalogue of metrics: what each key means and how it looks in a run that learns.
 
-Covers every key that TRL's GRPOTrainer and transformers' Trainer log, and the few computed here. Knows no
-values and no run; what a reward function or a callback logs under a key of its own it can only say so of.
+`metrics.toml` covers every key that TRL's GRPOTrainer and transformers' Trainer log, and the few computed
+here. Of what a reward function or a callback logs under its own key, `describe` can only say that.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
-
-from grpo_tui.core.metric import Metric
-from grpo_tui.core.metrics_generation import COMPLETIONS, REWARD, SAMPLING
-from grpo_tui.core.metrics_training import OPTIMISATION, POLICY, TIME
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 __all__ = ["COMPUTED", "GROUPS", "METRICS", "Metric", "describe", "is_computed"]
 
-METRICS: tuple[Metric, ...] = (*REWARD, *COMPLETIONS, *POLICY, *OPTIMISATION, *TIME, *SAMPLING)
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric as a person is told of it. The key is TRL's unless `computed`."""
+
+    key: str
+    title: str
+    """What stands over its chart, with the unit after a comma."""
+    short: str
+    """The title in a word or two, for a narrow column."""
+    meaning: str
+    """What is measured, in one to three sentences."""
+    healthy: str
+    """The shape it has in a run that learns, with numbers where a source gives them."""
+    unit: str = ""
+    group: str = "other"
+    """`reward`, `completions`, `policy`, `optimisation`, `time`, `sampling` or `other`."""
+    better: str = ""
+    """`up`, `down`, or empty when neither direction is good in itself."""
+    progress: bool = False
+    """True when it tells whether the policy gets better at the task."""
+    computed: bool = False
+    """True when this program works it out of what was recorded; no trainer logs it under this key."""
+
+
+def _read() -> tuple[Metric, ...]:
+    table = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
+    for entry in table.values():
+        entry["meaning"] = " ".join(entry["meaning"].split())
+        entry["healthy"] = " ".join(entry["healthy"].split())
+    return tuple(Metric(key, **entry, computed=key.startswith("grpo_tui/")) for key, entry in table.items())
+
+
+METRICS: tuple[Metric, ...] = _read()
 """Every entry with a fixed key. Metrics of a reward function and of an evaluation come from `describe`."""
 GROUPS = ("reward", "completions", "policy", "optimisation", "time", "sampling", "other")
 COMPUTED = tuple(m.key for m in METRICS if m.computed)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.config.advice import ADVICE, advice_on, choice_advice
-from grpo_tui.config.advice_page import advice_page
+from grpo_tui.config.advice import ADVICE, advice_on, advice_page, choice_advice
 from grpo_tui.config.coerce import coerce
 from grpo_tui.config.field_groups import GROUPS
 from grpo_tui.config.origins import all_fields
