@@ -1,30 +1,186 @@
-"""Make checkpoints that resume exactly, and keep those a person asked for.
+"""Make checkpoints that resume exactly, keep those the user asked for, and record what TRL logs.
 
-TRL's checkpoint lacks the generation buffer and the values that wait to be logged; both go into a
-file of ours beside it, and a marker written last says that everything is there. Knows nothing of
-when to save.
+TRL's checkpoint lacks the generation buffer and the values that wait to be logged; both go into a file of
+ours beside it, and a marker written last says that everything is there.
+
+The free space is looked at before a save, and a disk that cannot be written is told from other failures. A
+reward takes part in checkpoints by having `state_dict()` and `load_state_dict(state)`, as the library's
+`AdaptiveWeight` does. A state is plain data and tensors, because a checkpoint is loaded without running
+anything in it. Reward models are not meant: TRL does not train them.
 """
 
 from __future__ import annotations
 
+import errno
+import inspect
+import re
+import shutil
 import time
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_tui.core.records import CheckpointSaved, Record
+from transformers import TrainerCallback
+
+from grpo_tui.core.records import CheckpointSaved, MetricRow, Record, TotalSteps
 from grpo_tui.store.checkpoints import MARKER, STATE_FILE
 from grpo_tui.store.json_file import read_object, write_json
-from grpo_tui.train import compat, disk
+from grpo_tui.train import compat
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
-from grpo_tui.train.reward_state import (
-    NotPlain,
-    plain_state,
-    plain_states,
-    restore_reward_states,
-    reward_states,
-)
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+UNWRITABLE = FULL | {
+    errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.ESTALE, errno.ENOTCONN, errno.ENODEV,
+    errno.EREMOTEIO,
+}  # fmt: skip
+"""Full, or gone for a while as the disk of another machine may be: nothing that training has done wrong."""
+NUMBER = re.compile(r"(?:os error |errno )(\d+)", re.IGNORECASE)
+"""How safetensors, and Python, spell an errno in what they say."""
+WORDS = ("no space left", "disk quota exceeded", "file too large")
+TORN_WRITE = ("pytorchstreamwriter", "file write failed", "unexpected pos")
+"""What torch says of any failed write, without a reason; with a quota there may be much space left."""
+LITTLE_BYTES = 1 << 20
+
+
+class DiskFull(Exception):
+    """A checkpoint could not be written; the message says how much room is missing where, or what failed."""
+
+
+def cannot_write(error: BaseException) -> bool:
+    """True when a save failed because the disk is full, at its quota or limit, or does not answer."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        text = str(current).lower()
+        if isinstance(current, DiskFull) or (isinstance(current, OSError) and current.errno in UNWRITABLE):
+            return True
+        if any(word in text for word in WORDS + TORN_WRITE):
+            return True
+        told = NUMBER.search(text)
+        if told is not None and int(told[1]) in UNWRITABLE:
+            return True
+        current = current.__cause__ or current.__context__
+    return False
+
+
+def first_line(error: BaseException) -> str:
+    """What a failed write says, short; a torn one says nothing that helps."""
+    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if any(word in text.lower() for word in TORN_WRITE):
+        return f"a write was cut off, as by a full disk, a quota or a limit of file sizes ({text[:100]})"
+    return text[:200]
+
+
+def free_bytes(folder: Path) -> int:
+    """Free bytes on the file system of a folder, or of the nearest parent that exists."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def checkpoint_bytes(trainer: Any) -> int:
+    """About how large a checkpoint of this trainer is: what is saved of the weights, and AdamW's two moments.
+
+    With an adapter only trainable parameters are saved. Optimizer moments count four bytes each.
+    """
+    parameters = list(trainer.model.parameters())
+    trained = [p for p in parameters if p.requires_grad]
+    saved = trained if hasattr(trainer.model, "peft_config") else parameters
+    weights = sum(p.numel() * p.element_size() for p in saved)
+    moments = 0 if trainer.args.save_only_model else 8 * sum(p.numel() for p in trained)
+    return int(1.05 * (weights + moments)) + LITTLE_BYTES
+
+
+def readable(size: int) -> str:
+    """A byte count for a person."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.1f} {unit}" if unit != "bytes" and size < 100 else f"{size:.0f} {unit}"
+        size /= 1000  # type: ignore[assignment]
+    return ""
+
+
+class NotPlain(ValueError):
+    """A value is not plain data; the message says where and what it is."""
+
+
+def plain_state(value: Any, where: str = "") -> Any:
+    """Return a value as plain containers, values and tensors, which `weights_only=True` loads.
+
+    Raises:
+        NotPlain: It holds something else.
+    """
+    import torch
+
+    if value is None or type(value) in (bool, int, float, str, bytes, torch.Tensor):
+        return value
+    if isinstance(value, torch.nn.Parameter):
+        return value.detach()
+    if isinstance(value, Mapping):
+        return {
+            plain_state(key, where): plain_state(item, f"{where}[{key!r}]") for key, item in value.items()
+        }
+    if isinstance(value, list | tuple | deque):
+        items = [plain_state(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return tuple(items) if isinstance(value, tuple) else items
+    if not isinstance(value, torch.Tensor) and getattr(value, "shape", None) == () and hasattr(value, "item"):
+        return plain_state(value.item(), where)  # a number of numpy
+    raise NotPlain(f"{where or 'it'} is {type(value).__module__}.{type(value).__qualname__}")
+
+
+def reward_states(names: Sequence[str], functions: Sequence[Any]) -> list[tuple[str, Any]]:
+    """Name and state of each reward function that keeps one, in TRL's order."""
+    return [
+        (name, reward.state_dict())
+        for name, function in zip(names, functions, strict=True)
+        if (reward := _with_state(function)) is not None
+    ]
+
+
+def plain_states(states: Sequence[tuple[str, Any]], say: Callable[[str], None]) -> list[tuple[str, Any]]:
+    """Return the states that a checkpoint can keep; `say` hears which cannot be kept, and why."""
+    found = []
+    for name, state in states:
+        try:
+            found.append((name, plain_state(state)))
+        except NotPlain as error:
+            say(
+                f"checkpoints leave out the state of reward function {name}, so a resume starts without it: "
+                f"{error}. Return numbers, text, lists, dicts and tensors from state_dict()"
+            )
+    return found
+
+
+def restore_reward_states(
+    names: Sequence[str], functions: Sequence[Any], states: Sequence[tuple[str, Any]]
+) -> None:
+    """Give states back to the functions they came from; a function that was added since keeps its own.
+
+    A resume may name other functions, or the same in another order, so a state goes by its function's name;
+    of several functions of one name the first takes the first state.
+    """
+    waiting: dict[str, deque[Any]] = defaultdict(deque)
+    for name, state in states:
+        waiting[name].append(state)
+    for name, function in zip(names, functions, strict=True):
+        reward = _with_state(function)
+        if reward is not None and waiting[name]:
+            reward.load_state_dict(waiting[name].popleft())
+
+
+def _with_state(function: Any) -> Any:
+    """The reward object inside the wrappers, when it keeps a state."""
+    import torch
+
+    reward = inspect.unwrap(function) if callable(function) else function
+    if isinstance(reward, torch.nn.Module):
+        return None
+    has = all(callable(getattr(reward, name, None)) for name in ("state_dict", "load_state_dict"))
+    return reward if has else None
+
 
 if TYPE_CHECKING:
     from grpo_tui.train.settings import Settings
@@ -132,7 +288,7 @@ class Checkpoints:
                         original(model, trial)
                         self._save_rest(path)
                     except Exception as error:
-                        if disk.cannot_write(error):
+                        if cannot_write(error):
                             problem = self._no_room(path, error)
                         else:
                             broken = error
@@ -155,15 +311,15 @@ class Checkpoints:
 
     def _too_little_room(self, path: Path) -> str:
         """Why a checkpoint would not fit, empty when it would."""
-        short = self._ranks.first and disk.free_bytes(path) < disk.checkpoint_bytes(self._trainer)
+        short = self._ranks.first and free_bytes(path) < checkpoint_bytes(self._trainer)
         return self._no_room(path) if short else ""
 
     def _no_room(self, path: Path, error: Exception | None = None) -> str:
         """Why a checkpoint was not saved: the bytes that are missing, or the system's words when none are."""
-        needed, free = disk.checkpoint_bytes(self._trainer), disk.free_bytes(path)
+        needed, free = checkpoint_bytes(self._trainer), free_bytes(path)
         if error is not None and free >= needed:
-            return f"no room for {path.name}: {disk.first_line(error)}"
-        about, left = disk.readable(needed), disk.readable(free)
+            return f"no room for {path.name}: {first_line(error)}"
+        about, left = readable(needed), readable(free)
         return f"no room for {path.name}: it needs about {about}, {left} are free in {path.parent}"
 
     def _not_saved(self, path: Path, problem: str) -> None:
@@ -171,7 +327,7 @@ class Checkpoints:
         self._kept.discard(path.resolve())
         print(f"grpo-tui: {problem}", flush=True)
         if self._by_command:
-            raise disk.DiskFull(problem)
+            raise DiskFull(problem)
         self.owed = True
         self.on_owed(problem)
 
@@ -271,7 +427,7 @@ class Checkpoints:
                 self._say(
                     f"{checkpoint.name}/{file.name} holds more than data. Loading it would run code, so it "
                     "is left out: the resume generates the batch under way again, and reward functions start "
-                    f"without their saved state ({disk.first_line(error)})"
+                    f"without their saved state ({first_line(error)})"
                 )
         (unread,) = self._ranks.any_of(state is None)
         self._generates_with_data = lost or unread or not keep_batch
@@ -298,3 +454,32 @@ class Checkpoints:
         if generator is not None and self._restored.get("data_order") is not None and self.same_order:
             generator.set_state(self._restored["data_order"].cpu())
         self._restored, self._generates_with_data = None, False
+
+
+class RecordingCallback(TrainerCallback):
+    """Puts what TRL logs into the queue."""
+
+    def __init__(
+        self,
+        put: Callable[[Record], None],
+        phases: PhaseClock,
+        attempt: int,
+        checkpoints: Checkpoints,
+    ) -> None:
+        self._put, self._phases, self._attempt, self._checkpoints = put, phases, attempt, checkpoints
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The data loader exists: the planned number of steps is known."""
+        self._put(TotalSteps(self._attempt, int(state.max_steps)))
+        self._phases.step = int(state.global_step)
+        self._phases.tell(step=int(state.global_step))
+        self._checkpoints.training_begins()
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The order of prompts is about to be drawn."""
+        self._checkpoints.epoch_begins()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        """A row of `log_history`."""
+        if logs and state.is_world_process_zero:
+            self._put(MetricRow(self._attempt, int(state.global_step), time.time(), dict(logs)))

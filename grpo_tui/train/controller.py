@@ -15,13 +15,12 @@ from grpo_tui.core.commands import CONTROLLER_KINDS, Command, Outcome
 from grpo_tui.present.formatting import setting as shown
 from grpo_tui.store.mailbox import Mailbox, Outbox
 from grpo_tui.train import compat
-from grpo_tui.train.checkpoints import Checkpoints
-from grpo_tui.train.disk import DiskFull, cannot_write, first_line
+from grpo_tui.train.checkpoints import Checkpoints, DiskFull, cannot_write, first_line
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.sampling import sample
 from grpo_tui.train.settings import NotYet, Refused, Settings, schedule_ahead
-from grpo_tui.train.token_live import live_tokens
+from grpo_tui.train.tokens import live_tokens
 
 PAUSED_POLL_S = 0.05
 KEEP_ALIVE_S = 1.0

@@ -26,7 +26,7 @@ from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.status import is_live
 from grpo_tui.supervisor import start_sidecar, take_lock
 from grpo_tui.supervisor.start import LEAVING_S
-from grpo_tui.train.output import Unbreakable
+from grpo_tui.train.own import Unbreakable
 from grpo_tui.train.ranks import own_rank, world_size
 
 if TYPE_CHECKING:
@@ -93,9 +93,8 @@ _JOINED: weakref.WeakKeyDictionary[Any, Path] = weakref.WeakKeyDictionary()
 def _recorded(trainer: Any, folder: RunFolder, checkpoint: Path | None, train: Callable[[], Any]) -> Any:
     """Train within a session of its own; what `train` returns or raises comes out of here."""
     from grpo_tui.train import own
-    from grpo_tui.train.reproduction import reproduction_record
     from grpo_tui.train.resume import resume
-    from grpo_tui.train.session import Session, checkpoint_step
+    from grpo_tui.train.session import Session, checkpoint_step, reproduction_record
 
     first = own_rank() == 0
     with contextlib.ExitStack() as after:

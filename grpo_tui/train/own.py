@@ -1,18 +1,21 @@
-"""Keep the standard library as it was when training began, for the modules of this program.
+"""Keep the standard library and the output of the training process usable, whatever else runs in it.
 
 A reward runs in the training process and may replace `json.dumps`, `time.time` or `open` there. The record
 must not change with it, so the modules of this program get copies of the modules that they use: a copy holds
 the functions as they were, whatever the original holds later. What is changed inside a class or inside a
-function of the standard library reaches the copies too.
+function of the standard library reaches the copies too. A full disk or a closed pipe swallows text, not the
+training.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib
 import os
 import sys
 from types import ModuleType
+from typing import Any, TextIO
 
 KEPT = (
     "io", "json", "logging", "math", "os", "queue", "shutil", "signal", "socket", "sqlite3", "statistics",
@@ -77,3 +80,29 @@ def _is_ours(module: ModuleType) -> bool:
 def _place(function: object) -> str:
     code = getattr(function, "__code__", None)
     return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}" if code is not None else ""
+
+
+class Unbreakable:
+    """A text stream whose write errors are swallowed, and which may copy what it is given into a log."""
+
+    def __init__(self, stream: TextIO, copy_to: TextIO | None = None) -> None:
+        self._stream, self._copy = stream, copy_to
+
+    def write(self, text: str) -> int:
+        """Write, as far as it goes."""
+        for stream in (self._copy, self._stream):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.write(text)
+        if self._copy is not None:
+            with contextlib.suppress(OSError):
+                self._copy.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, as far as it goes."""
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

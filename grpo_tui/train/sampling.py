@@ -1,21 +1,36 @@
-"""Sample completions of a prompt from the current policy, leaving the run as it was.
+"""Ask the current policy while it trains, leaving the run as it was.
 
-The random state of Python, NumPy and torch, the training mode and TRL's metrics are the same
-afterwards, so no later number changes. Knows nothing of commands.
+Samples of one prompt, the held-out questions at the start and the end, and the probe prompts before training
+and every so many steps. The random state of Python, NumPy and torch, the training mode, TRL's metrics and
+what rewards have learned are the same afterwards, so no later number changes. Rewards are called where
+training calls them. Asynchronous ones and reward models, which only TRL can call, abstain.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
+import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from transformers import TrainerCallback
+
+from grpo_tui.core.records import Completion, GenerationBatch, Group, Record
+from grpo_tui.core.text import prompt_text
 from grpo_tui.data.mapping import prompt_problem
 from grpo_tui.train import compat
+from grpo_tui.train.capture import HIDDEN_COLUMNS, Capture
+from grpo_tui.train.checkpoints import restore_reward_states, reward_states
+from grpo_tui.train.desk import RewardDesk, is_async
+from grpo_tui.train.phases import PhaseClock
+from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.settings import LEAST_TEMPERATURE, MOST_TEMPERATURE, Refused
 
 MAX_COMPLETIONS = 64
@@ -278,3 +293,337 @@ def _generation_config(trainer: Any, tokenizer: Any) -> Any:
         eos_token_id=tokenizer.eos_token_id,
         disable_compile=True,
     )
+
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+ANSWER_TOKENS = 48
+"""Longest answer, in tokens."""
+
+
+def held_rows(rows: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
+    """`count` rows spread evenly over the held-out rows, or all of them when there are fewer."""
+    if count >= len(rows):
+        return list(rows)
+    return [rows[index * len(rows) // count] for index in range(count)]
+
+
+def answer(
+    model: PreTrainedModel | str | Path,
+    tokenizer: PreTrainedTokenizerBase | None,
+    prompts: Sequence[str | Sequence[Mapping[str, Any]]],
+    *,
+    max_new_tokens: int = ANSWER_TOKENS,
+) -> list[str]:
+    """The model's greedy answer to each prompt, special tokens removed.
+
+    Args:
+        model: A model, or the folder of one; from a folder it is loaded in float32 on the CPU.
+        tokenizer: Its tokenizer; may be None when `model` is a folder.
+        prompts: Message lists, which go through the chat template, or plain text, which does not.
+        max_new_tokens: Where an answer is cut off.
+
+    Raises:
+        ValueError: A model was given without its tokenizer.
+    """
+    if not prompts:
+        return []
+    with unchanged_randomness():
+        if isinstance(model, str | Path):
+            from transformers import AutoModelForCausalLM, AutoTokenizer
+
+            tokenizer = tokenizer or AutoTokenizer.from_pretrained(model)
+            model = AutoModelForCausalLM.from_pretrained(model, dtype="float32")
+        if tokenizer is None:
+            raise ValueError("answer() was given a model without its tokenizer; pass the tokenizer too")
+        texts = [
+            prompt
+            if isinstance(prompt, str)
+            else tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, tokenize=False)
+            for prompt in prompts
+        ]
+        with evaluating(model):
+            return _decode_greedily(model, tokenizer, texts, max_new_tokens)
+
+
+def _decode_greedily(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], max_new_tokens: int
+) -> list[str]:
+    """Generate without sampling, padding on the left."""
+    import torch
+    from transformers import GenerationConfig
+
+    options = {"return_tensors": "pt", "padding": True, "padding_side": "left", "add_special_tokens": False}
+    asked = tokenizer(texts, **options).to(model.device)
+    greedy = GenerationConfig(
+        do_sample=False,
+        max_new_tokens=max_new_tokens,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    with torch.no_grad():
+        ids = model.generate(
+            input_ids=asked["input_ids"], attention_mask=asked["attention_mask"], generation_config=greedy
+        )
+    return tokenizer.batch_decode(ids[:, asked["input_ids"].shape[1] :], skip_special_tokens=True)
+
+
+def score(
+    functions: Sequence[Any],
+    weights: Sequence[float],
+    rows: Sequence[Mapping[str, Any]],
+    texts: Sequence[str],
+) -> list[float | None] | None:
+    """The weighted reward of each answer, as the run's own functions give it.
+
+    Args:
+        functions: Reward functions in TRL's order.
+        weights: One weight per function.
+        rows: Dataset rows, one per answer.
+        texts: The answers.
+
+    Returns:
+        One total per answer, None for an answer that no function scored; None instead of the list
+        when a function is asynchronous or a model, which only TRL itself can call.
+    """
+    if not all(callable(function) and not is_async(function) for function in functions):
+        return None
+    prompts = [row["prompt"] for row in rows]
+    chat = not isinstance(prompts[0], str)
+    completions = [[{"role": "assistant", "content": text}] if chat else text for text in texts]
+    columns = {key: [row[key] for row in rows] for key in rows[0] if key != "prompt"}
+
+    def ignore(*_: Any) -> None:
+        return None
+
+    totals: list[float | None] = [None] * len(texts)
+    for function, weight in zip(functions, weights, strict=True):
+        given = function(
+            prompts=prompts,
+            completions=completions,
+            completion_ids=[[] for _ in texts],
+            trainer_state=None,
+            log_extra=ignore,
+            log_metric=ignore,
+            **columns,
+        )
+        for index, value in enumerate(given):
+            if value is not None and not math.isnan(float(value)):
+                totals[index] = (totals[index] or 0.0) + weight * float(value)
+    return totals
+
+
+def compared(
+    rows: Sequence[Mapping[str, Any]],
+    before: Sequence[str],
+    after: Sequence[str],
+    scores: Callable[[Sequence[str]], Sequence[float | None] | None],
+    gold: str = "answer",
+) -> dict[str, Any]:
+    """The record of both answers to every question.
+
+    Args:
+        rows: What was asked, with the columns `prompt` and, where there is one, `gold`.
+        before: The answers before training, in the order of `rows`.
+        after: The answers afterwards, in the same order.
+        scores: Gives the reward of each of some answers, or None when it cannot.
+        gold: Name of the column with the right answer.
+
+    Returns:
+        `{"rows": [{"prompt", "gold", "before", "after", "before_reward", "after_reward"}],
+        "before_reward", "after_reward", "gain"}`; rewards are None where they are not known.
+    """
+    earlier, later = scores(before), scores(after)
+    entries = []
+    for index, row in enumerate(rows):
+        entries.append(
+            {
+                "prompt": prompt_text(row["prompt"]),
+                "gold": str(row.get(gold, "")),
+                "before": before[index],
+                "after": after[index],
+                "before_reward": None if earlier is None else earlier[index],
+                "after_reward": None if later is None else later[index],
+            }
+        )
+    first, last = _mean(earlier), _mean(later)
+    gain = None if first is None or last is None else last - first
+    return {"rows": entries, "before_reward": first, "after_reward": last, "gain": gain}
+
+
+def _mean(values: Sequence[float | None] | None) -> float | None:
+    known = [value for value in values or () if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+Row = Mapping[str, Any]
+
+
+class ProbePrompts:
+    """Asks the rows of one run.
+
+    Args:
+        trainer: the GRPOTrainer, hooked.
+        rows: what is asked, with a column `prompt`.
+        every: steps from one time to the next.
+        count: completions of each.
+        temperature: of sampling; None for that of the run.
+        put: takes the records.
+        capture: numbers the batches.
+        desk: calls the rewards.
+        phases: told what goes on.
+        attempt: the attempt it belongs to.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        rows: Sequence[Row],
+        *,
+        every: int,
+        count: int,
+        temperature: float | None,
+        put: Callable[[Record], None],
+        capture: Capture,
+        desk: RewardDesk,
+        phases: PhaseClock,
+        attempt: int,
+    ) -> None:
+        self._trainer, self._rows = trainer, list(rows)
+        self._every, self._count, self._temperature = every, count, temperature
+        self._put, self._capture, self._desk, self._phases = put, capture, desk, phases
+        self._attempt = attempt
+        self._asked_at = -1
+        self._told: set[str] = set()
+        self._first = Ranks(trainer).first
+
+    def safe_point(self) -> None:
+        """Ask, when it is time; a step counts once, though its safe point can come twice."""
+        step = int(self._trainer.state.global_step)
+        if step % self._every or step == self._asked_at:
+            return
+        self._asked_at = step
+        names, functions = self._trainer.reward_func_names, self._trainer.reward_funcs
+        learned = copy.deepcopy(reward_states(names, functions))
+        with self._phases.during("eval"), unchanged_randomness():
+            # On every rank: each may hold a part of the model, and a batch has one number on all of them.
+            drawn = [self._drawn(row) for row in self._rows]
+            number = self._capture.next_number()
+            if self._first:
+                asked = [(row, one) for row, one in zip(self._rows, drawn, strict=True) if one]
+                try:
+                    self._record(step, number, asked)
+                except Exception as error:
+                    self._tell(f"answers to probe prompts are not kept: {type(error).__name__}: {error}")
+        restore_reward_states(names, functions, learned)
+
+    def _drawn(self, row: Row) -> Drawn | None:
+        try:
+            return draw(self._trainer, row["prompt"], count=self._count, temperature=self._temperature)
+        except Exception as error:  # a look at the policy is no reason to end its training
+            why = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
+            self._tell(f"a probe prompt cannot be asked: {why}")
+            return None
+
+    def _record(self, step: int, number: int, asked: Sequence[tuple[Row, Drawn]]) -> None:
+        if not asked:
+            return
+        self._desk.batch = number
+        rows = [row for row, drawn in asked for _ in drawn.ids]
+        ids = [one for _, drawn in asked for one in drawn.ids]
+        cut = [one for _, drawn in asked for one in drawn.truncated]
+        texts = [self._trainer._tokenizer.decode(one, skip_special_tokens=True) for one in ids]
+        rewards, extra = self._scores(rows, texts, ids)
+        totals = _totals(self._trainer, rewards)
+        completions = [
+            Completion(
+                index=place % self._count,
+                text=text,
+                rewards=tuple(rewards[place]),
+                total=totals[place],
+                advantage=0.0,  # nothing is learnt from it
+                tokens=len(ids[place]),
+                truncated=cut[place],
+                extra={name: values[place] for name, values in extra.items() if place < len(values)},
+            )
+            for place, text in enumerate(texts)
+        ]
+        groups = tuple(
+            Group(
+                index,
+                row["prompt"],
+                {key: value for key, value in row.items() if key not in HIDDEN_COLUMNS},
+                tuple(completions[index * self._count : (index + 1) * self._count]),
+            )
+            for index, (row, _) in enumerate(asked)
+        )
+        self._put(GenerationBatch(self._attempt, number, 0, "probe", step, step, time.time(), groups))
+
+    def _scores(
+        self, rows: Sequence[Row], texts: Sequence[str], ids: Sequence[list[int]]
+    ) -> tuple[list[list[float | None]], dict[str, list[Any]]]:
+        """What each function gives, (completions, functions), and what they kept beside them."""
+        extra: dict[str, list[Any]] = {}
+        prompts = [row["prompt"] for row in rows]
+        columns = {key: [row[key] for row in rows] for key in rows[0] if key not in HIDDEN_COLUMNS}
+        given: list[Sequence[Any]] = []
+        for function, name in zip(self._trainer.reward_funcs, self._trainer.reward_func_names, strict=True):
+            answers = [
+                text if isinstance(prompt, str) else [{"role": "assistant", "content": text}]
+                for prompt, text in zip(prompts, texts, strict=True)
+            ]
+            try:
+                if not _callable_here(function):
+                    raise TypeError("only TRL itself can call it")
+                values = function(
+                    prompts=list(prompts),
+                    completions=answers,
+                    completion_ids=[list(one) for one in ids],
+                    trainer_state=self._trainer.state,
+                    log_extra=lambda key, kept: extra.__setitem__(key, list(kept)),
+                    log_metric=lambda *_: None,
+                    **{key: list(column) for key, column in columns.items()},
+                )
+            except Exception as error:
+                self._tell(f"{name} does not score probe prompts: {type(error).__name__}: {error}")
+                self._desk.failed_function, self._desk.failed_sample = None, ""
+                values = [None] * len(texts)
+            given.append(values)
+        return [[_number(values[place]) for values in given] for place in range(len(texts))], extra
+
+    def _tell(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._told.add(sentence)
+            print(f"grpo-tui: {sentence}", file=sys.stderr, flush=True)
+
+
+class AskedAtFirst(TrainerCallback):
+    """Asks before the first step of a run, so that the untrained policy stands beside what it becomes."""
+
+    def __init__(self, probes: ProbePrompts) -> None:
+        self._probes = probes
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A resumed run was asked already."""
+        if state.global_step == 0:
+            self._probes.safe_point()
+
+
+def _callable_here(function: Any) -> bool:
+    import torch
+
+    return callable(function) and not is_async(function) and not isinstance(function, torch.nn.Module)
+
+
+def _totals(trainer: Any, rewards: list[list[float | None]]) -> list[float | None]:
+    import torch
+
+    filled = [[math.nan if value is None else value for value in row] for row in rewards]
+    return compat.totals(
+        trainer, torch.tensor(filled, dtype=torch.float32, device=trainer.accelerator.device)
+    )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or math.isnan(float(value)) else float(value)

@@ -1,17 +1,21 @@
 """One recorded, steerable attempt: everything that joins a GRPOTrainer, put together.
 
-`Session` opens the record before the trainer exists, `join` hooks a built trainer, `close` ends the
-attempt. The worker and `monitor` both stand on it. Knows nothing of configs or of who built the trainer.
+`Session` opens the record before the trainer exists, `join` hooks a built trainer, `close` ends the attempt.
+The worker and `monitor` both build on it. `reproduction_record` gathers what is needed to do a run again:
+versions, code state, GPUs, seed, data fingerprint. Never the environment: keys and tokens live there.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +37,8 @@ from grpo_tui.store.spool import SpoolRecorder
 from grpo_tui.store.status import REPLACED
 from grpo_tui.supervisor.verdict import doing_of
 from grpo_tui.train import own
+from grpo_tui.train.devices import gpu_of
 from grpo_tui.train.failure import describe, of_ours
-from grpo_tui.train.gpu import gpu_of
 from grpo_tui.train.phases import BROKE_IN, PhaseClock
 from grpo_tui.train.ranks import Ranks, own_rank, world_size
 
@@ -101,9 +105,8 @@ class Session:
             reward_params: The arguments each of them was made with.
         """
         from grpo_tui.train import compat
-        from grpo_tui.train.callback import RecordingCallback
         from grpo_tui.train.capture import Capture
-        from grpo_tui.train.checkpoints import Checkpoints
+        from grpo_tui.train.checkpoints import Checkpoints, RecordingCallback
         from grpo_tui.train.controller import Controller
         from grpo_tui.train.desk import RewardDesk
         from grpo_tui.train.resume import description
@@ -149,7 +152,7 @@ class Session:
         self, rows: Sequence[Mapping[str, Any]], *, every: int, count: int, temperature: float | None
     ) -> None:
         """Have prompts answered and scored before training and every so many steps; call after `join`."""
-        from grpo_tui.train.probe_prompts import AskedAtFirst, ProbePrompts
+        from grpo_tui.train.sampling import AskedAtFirst, ProbePrompts
 
         probes = ProbePrompts(
             self._trainer,
@@ -291,3 +294,82 @@ class Session:
 def checkpoint_step(checkpoint: Path) -> int:
     """The step in a checkpoint folder's name."""
     return int(checkpoint.name.split("-")[-1])
+
+
+PACKAGES = (
+    "torch",
+    "trl",
+    "transformers",
+    "accelerate",
+    "datasets",
+    "peft",
+    "vllm",
+    "bitsandbytes",
+    "grpo-tui",
+)
+DIFF_LIMIT = 200_000
+"""Characters kept of the difference to the last commit."""
+
+
+def reproduction_record(trainer: Any, folder: Path) -> dict[str, Any]:
+    """Everything about this process and trainer that decides the numbers.
+
+    Args:
+        trainer: The GRPOTrainer, built.
+        folder: The user's folder, whose git state is kept.
+    """
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": _versions(),
+        "git": _git(folder),
+        "gpus": _gpus(),
+        "seed": trainer.args.seed,
+        "data_seed": trainer.args.data_seed,
+        "world_size": trainer.accelerator.num_processes,
+        "dataset_fingerprint": getattr(trainer.train_dataset, "_fingerprint", None),
+        "dataset_rows": len(trainer.train_dataset) if hasattr(trainer.train_dataset, "__len__") else None,
+        "arguments": sys.argv,
+        "folder": str(folder),
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _gpus() -> list[dict[str, Any]]:
+    import torch
+
+    if not torch.cuda.is_available():
+        return []
+    properties = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    return [{"name": p.name, "memory_bytes": p.total_memory} for p in properties]
+
+
+def _git(folder: Path) -> dict[str, Any] | None:
+    commit = _run(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    difference = _run(folder, "diff", "HEAD") or ""
+    return {
+        "commit": commit.strip(),
+        "diff": difference[:DIFF_LIMIT],
+        "diff_cut": len(difference) > DIFF_LIMIT,
+    }
+
+
+def _run(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -26,7 +26,7 @@ from grpo_tui.rewards.generate_child.policy import (
 )
 from grpo_tui.rewards.serving import Send, serve_alone
 from grpo_tui.store.search_scan import stand_back
-from grpo_tui.train.token_figures import (
+from grpo_tui.train.tokens import (
     TokensError,
     end_token,
     figures,

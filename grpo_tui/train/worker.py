@@ -23,9 +23,9 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
 from grpo_tui.store.spec import RESTORED, RunSpec, read_spec, settle_earlier
 from grpo_tui.train import own
-from grpo_tui.train.gpu import choose_gpu, free_memory_by_gpu
+from grpo_tui.train.devices import choose_gpu, free_memory_by_gpu
 from grpo_tui.train.out_of_memory import MemoryAdvice
-from grpo_tui.train.output import Unbreakable
+from grpo_tui.train.own import Unbreakable
 from grpo_tui.train.ranks import own_rank, world_size
 from grpo_tui.train.session import Session, checkpoint_step
 
@@ -113,12 +113,11 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     for finding in config.findings:
         print(f"grpo-tui: {finding.severity}: {finding.message}", flush=True)
 
-    from grpo_tui.train.answers import held_rows
-    from grpo_tui.train.build import build_trainer, reward_sources
-    from grpo_tui.train.memory import FACT, PeakMemory
-    from grpo_tui.train.reproduction import reproduction_record
+    from grpo_tui.train.build import build_trainer, longest_first, reward_sources
+    from grpo_tui.train.devices import FACT, PeakMemory
     from grpo_tui.train.resume import resume
-    from grpo_tui.train.smoke import longest_first
+    from grpo_tui.train.sampling import held_rows
+    from grpo_tui.train.session import reproduction_record
 
     rewards, prompts = _loaded(session, config)
     if spec.smoke:
@@ -260,7 +259,7 @@ def _first_answers(folder: RunFolder, session: Session, trainer: Any, questions:
 
 
 def _answers(trainer: Any, questions: Sequence[Any]) -> list[str]:
-    from grpo_tui.train.answers import answer
+    from grpo_tui.train.sampling import answer
 
     return answer(trainer.model, trainer.processing_class, [question["prompt"] for question in questions])
 
@@ -269,7 +268,7 @@ def _compared(
     trainer: Any, rewards: Sequence[Any], questions: Sequence[Any], before: Sequence[str]
 ) -> dict[str, Any]:
     """The answers before and after training, each with its reward."""
-    from grpo_tui.train.answers import compared, score
+    from grpo_tui.train.sampling import compared, score
 
     after = _answers(trainer, questions)
     weights = [reward.weight for reward in rewards]

@@ -10,7 +10,7 @@ from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.demo.make_model import ROLES, TAGS, make, make_tokenizer
 from grpo_tui.demo.rewards import correctness, format_reward, incremental_format
 from grpo_tui.demo.task import all_rows
-from grpo_tui.train.answers import answer
+from grpo_tui.train.sampling import answer
 
 ROWS = all_rows()
 GOLD = [row["answer"] for row in ROWS]

@@ -19,7 +19,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
-from grpo_tui.train.disk import DiskFull, cannot_write, first_line, readable
+from grpo_tui.train.checkpoints import DiskFull, cannot_write, first_line, readable
 from tests.processes.runs import at_step, command, grpo_tui, start, state, until
 
 
@@ -122,11 +122,11 @@ def test_a_full_disk_behind_another_error_is_found() -> None:
 
 def test_the_free_space_is_looked_at_before_a_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With too little room nothing is written at all."""
-    from grpo_tui.train import disk
+    from grpo_tui.train import checkpoints
     from grpo_tui.train.checkpoints import Checkpoints
 
-    monkeypatch.setattr(disk, "free_bytes", lambda folder: 10)
-    monkeypatch.setattr(disk, "checkpoint_bytes", lambda trainer: 5_000_000)
+    monkeypatch.setattr(checkpoints, "free_bytes", lambda folder: 10)
+    monkeypatch.setattr(checkpoints, "checkpoint_bytes", lambda trainer: 5_000_000)
     saved: list[Any] = []
     trainer = SimpleNamespace(
         args=SimpleNamespace(output_dir=str(tmp_path)),

@@ -18,7 +18,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.trials import STAGES, read_trials
 from grpo_tui.store.writer import Writer
-from grpo_tui.train.smoke import by_length
+from grpo_tui.train.build import by_length
 from tests.processes.runs import SMALL, grpo_tui
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.demo.task import all_rows
-from grpo_tui.train.answers import answer, compared, held_rows, score
+from grpo_tui.train.sampling import answer, compared, held_rows, score
 
 
 @pytest.fixture(scope="module")

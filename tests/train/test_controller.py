@@ -15,7 +15,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
-from grpo_tui.train import disk
+from grpo_tui.train import checkpoints
 from grpo_tui.train.session import Session
 from tests.train.tiny import run_recorded
 
@@ -32,7 +32,7 @@ def test_a_run_serves_its_commands_once_each_whatever_the_disk_does(
     box = Mailbox(folder.commands)
     now: dict[str, Any] = {"unreadable": False, "full": False, "room": True, "done": 0}
     seen: dict[str, Any] = {"ended": [], "tries": 0}
-    pending, write_json, free_bytes = Mailbox.pending, store.write_json, disk.free_bytes
+    pending, write_json, free_bytes = Mailbox.pending, store.write_json, checkpoints.free_bytes
 
     def readable(self: Mailbox) -> Any:
         if now["unreadable"]:
@@ -46,7 +46,7 @@ def test_a_run_serves_its_commands_once_each_whatever_the_disk_does(
 
     monkeypatch.setattr(Mailbox, "pending", readable)
     monkeypatch.setattr(store, "write_json", written)
-    monkeypatch.setattr(disk, "free_bytes", lambda path: free_bytes(path) if now["room"] else 10)
+    monkeypatch.setattr(checkpoints, "free_bytes", lambda path: free_bytes(path) if now["room"] else 10)
 
     def until(phase: str) -> Any:
         for _ in range(3000):

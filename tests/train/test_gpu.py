@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.store.status import read_status
-from grpo_tui.train.gpu import choose_gpu, free_memory_by_gpu, gpu_of
+from grpo_tui.train.devices import choose_gpu, free_memory_by_gpu, gpu_of
 from tests.processes.runs import at_step, end, start, until
 
 

@@ -110,7 +110,7 @@ def test_a_policy_that_cannot_be_asked_is_told_and_the_run_goes_on(
     def fail(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("CUDA out of memory")
 
-    monkeypatch.setattr("grpo_tui.train.probe_prompts.draw", fail)
+    monkeypatch.setattr("grpo_tui.train.sampling.draw", fail)
     plain = run_plain(tmp_path / "plain", rewards=[correctness], max_steps=2)
 
     def before(session: Any, trainer: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from grpo_tui.train.reward_state import plain_states, restore_reward_states, reward_states
+from grpo_tui.train.checkpoints import plain_states, restore_reward_states, reward_states
 
 
 class Learner:

@@ -25,8 +25,7 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.rollouts import Rollout
 from grpo_tui.store.search import Search
 from grpo_tui.store.spec import RunSpec
-from grpo_tui.train.token_figures import figures, token_texts, tokenized
-from grpo_tui.train.token_live import live_tokens
+from grpo_tui.train.tokens import figures, live_tokens, token_texts, tokenized
 from tests.train.tiny import run_recorded
 
 pytestmark = pytest.mark.slow
