@@ -20,8 +20,7 @@ from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.machine import this_machine
-from grpo_tui.preflight.planning import device_of
-from grpo_tui.preflight.shape import shape_of_facts
+from grpo_tui.preflight.planning import device_of, shape_of_facts
 from grpo_tui.preflight.static import Source, Start
 from grpo_tui.present.known_rates import known_rates, measured
 from grpo_tui.present.plan_text import plan_list

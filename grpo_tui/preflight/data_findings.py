@@ -5,17 +5,17 @@ Pure; it asks nobody. The ids are listed in `checker`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from grpo_tui.core.findings import Finding, Fix, Severity
 from grpo_tui.core.text import one_line
 from grpo_tui.data.mapping import likely_prompt
-from grpo_tui.preflight.column_findings import misnamed_columns
-from grpo_tui.preflight.evaluation_findings import evaluation_findings
 from grpo_tui.preflight.facts import ColumnFacts, DataFacts, ModelFacts, first_rows
 from grpo_tui.preflight.judging import Judged
-from grpo_tui.preflight.prompt_findings import leaving_out, prompt_findings
 from grpo_tui.present.formatting import percent, plural, size
+from grpo_tui.rewards.answer_format import gold_column
 
 MOST_SHARE_OF_ONE = 0.5
 """Of rows with one and the same answer: above it a model that always gives it looks good."""
@@ -413,3 +413,180 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, judged: Judged) -> Iter
         fits = context is None or advised + taken <= context
         fix = Fix("max_completion_length", advised) if fits else None
         yield judged.found("data.completion-length", "warning", "max_completion_length", message, fix)
+
+
+# -- prompts ----------------------------------------------------------------------------------------
+
+_DROP_NULL = "grpo_tui.filters.drop_null"
+_REPR = (
+    "the content of a message is a list of parts, and this model's chat template writes it as Python prints "
+    "a list, brackets and quotes included. Write the content as one text: "
+    '{{"role": "user", "content": "…"}}'
+)
+_IMAGE = (
+    "a message holds an image, and this model reads text only: TRL stops in the first step. Remove the "
+    "image, or name a vision-language model"
+)
+_LEFT_OUT = (
+    "the chat template leaves out what the {detail} says. Put that text into the user's message, or give the "
+    "tokenizer a template that writes it"
+)
+_CUT = (
+    "the chat template leaves out a part of what the {detail} says, as some templates do with the text in "
+    "<think>"
+)
+_CLOSED = (
+    "the prompt ends with the beginning of an answer, and the chat template closes it: {detail} follows. "
+    "GRPOTrainer always asks for a new turn (add_generation_prompt) and never sets continue_final_message, "
+    "so the model cannot continue that text. Remove the message. To begin every answer with it, write it at "
+    "the end of the template's generation prompt"
+)
+_WRITTEN: Mapping[str, tuple[Severity, str]] = {
+    "repr": ("error", _REPR),
+    "image": ("error", _IMAGE),
+    "refused": ("error", "{detail}. TRL stops when it reaches such a row"),
+    "lost": ("warning", _LEFT_OUT),
+    "doubled": ("warning", "the chat template writes what the {detail} says twice"),
+    "cut": ("warning", _CUT),
+    "closed": ("warning", _CLOSED),
+}
+"""What a chat template does to messages: severity and sentence for each kind of `DataFacts.odd`."""
+
+
+def leaving_out(facts: DataFacts, columns: Sequence[str]) -> Fix | None:
+    """The filter that leaves out the rows where one of these columns is empty; None when none would be left.
+
+    It names the columns where others may be empty too: those would leave rows out that are meant.
+    """
+    known = {column.name: column.nulls + column.empties for column in facts.columns}
+    if any(known.get(name, 0) >= facts.looked_at for name in columns):
+        return None
+    others = any(count for name, count in known.items() if name not in columns and name != "prompt")
+    named = [name for name in columns if name != "prompt"] or ["prompt"]
+    return Fix(_DROP_NULL, named if others else True)
+
+
+def prompt_findings(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+    """Judge what training takes and nobody means."""
+    answered = any(odd.what == "answered" for odd in facts.odd)
+    for odd in facts.odd:
+        where = f"{facts.short}, {first_rows(odd.rows, odd.count)}"
+        key = judged.data_key
+        if odd.what == "quoted":
+            message = (
+                f"{where}: the prompt is a text that holds a list of messages, as CSV files have it; it "
+                "reaches the model as it stands, quotes and all. Write the messages as JSON Lines"
+            )
+            yield judged.found("data.quoted-messages", "warning", key, message)
+        elif odd.what == "role":
+            message = (
+                f"{where}: a message has the role {odd.reason}, which chat templates pass over without a "
+                "word; they know system, user and assistant"
+            )
+            yield judged.found("data.role", "warning", key, message)
+        elif odd.what == "blank":
+            yield judged.found("data.blank-turn", "warning", key, f"{where}: a message of the user is blank")
+        elif odd.what == "answered":
+            message = (
+                f"{where}: the prompt ends with an answer of the assistant, a different one in each row. The "
+                "model sees that answer and begins another turn. Remove that message"
+            )
+            yield judged.found("data.answered", "warning", key, message)
+        elif odd.what in _WRITTEN and not (odd.what == "closed" and answered):
+            severity, text = _WRITTEN[odd.what]
+            message = f"{where}: {text.format(detail=odd.reason)}"
+            yield judged.found(f"data.template-{odd.what}", severity, key, message)
+
+
+# -- columns that the section names -----------------------------------------------------------------
+
+
+def misnamed_columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+    """Judge `grpo_tui.columns` and the column that the answer is cut from."""
+    section, names = judged.config.section, facts.source_columns
+    if not facts.problem:
+        return
+    missing = {wanted: source for wanted, source in section.columns.items() if source not in names}
+    turned = {source: wanted for wanted, source in missing.items() if wanted in names}
+    if "prompt" in turned and len(turned) == len(missing):
+        message = (
+            f"grpo_tui.columns is written the wrong way round: {_have(facts)}, and it maps the wanted name "
+            f"to the column, as {', '.join(f'{wanted}: {source}' for wanted, source in turned.items())}"
+        )
+        whole = {**{w: s for w, s in section.columns.items() if w not in missing}, **turned}
+        yield judged.found(
+            "data.unusable", "error", "grpo_tui.columns", message, Fix("grpo_tui.columns", whole)
+        )
+        return
+    for wanted, source in missing.items():
+        near = _near(source, names) or (likely_prompt(names) if wanted == "prompt" else None)
+        key = f"grpo_tui.columns.{wanted}"
+        message = f"grpo_tui.columns wants {wanted} from the column {source}, and {_have(facts)}"
+        yield judged.found(
+            "data.unusable", "error", key, f"{message}{_meant(near)}", Fix(key, near) if near else None
+        )
+    spec = section.answer
+    after = {*names, *section.columns}
+    if missing or spec is None or spec.source in after:
+        return
+    near = _near(spec.source, names) or gold_column(list(names))
+    message = f"grpo_tui.answer reads the column {spec.source}, and {_have(facts)}{_meant(near)}"
+    fix = None
+    if near is not None:
+        given = {"from": near, "kind": spec.kind, "to": spec.to, "tag": spec.tag, "pattern": spec.pattern}
+        kept: dict[str, Any] = {k: v for k, v in given.items() if v not in (None, "answer") or k == "from"}
+        fix = Fix("grpo_tui.answer", kept)
+    yield judged.found("data.unusable", "error", "grpo_tui.answer", message, fix)
+
+
+def _near(name: str, names: Sequence[str]) -> str | None:
+    lower = {each.lower(): each for each in names}
+    found = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=0.5)
+    return lower[found[0]] if found else None
+
+
+def _have(facts: DataFacts) -> str:
+    return f"{facts.short} has {', '.join(facts.source_columns[:10])}"
+
+
+def _meant(near: str | None) -> str:
+    return f". Did you mean {near}?" if near else ""
+
+
+# -- rows to evaluate on ----------------------------------------------------------------------------
+
+ENDS = "the run ends at its first evaluation"
+
+
+def evaluation_findings(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+    """Judge the rows to evaluate on, where they are others than those trained on."""
+    seen = facts.evaluation
+    if seen is None:
+        return
+    own = judged.config.section.eval_dataset is not None
+    key = "grpo_tui.eval_dataset" if own else "dataset_test_split"
+    name = seen.origin.rpartition("/")[2] if seen.origin.startswith("/") else seen.origin
+    where = name if own else f"{name}, split {judged.config.script.get('dataset_test_split', 'test')}"
+    if seen.columns and seen.prompt_source not in seen.columns:
+        message = (
+            f"{where} has no column {seen.prompt_source}, which the prompt is read from; it has "
+            f"{', '.join(seen.columns[:10])}: {ENDS}"
+        )
+        yield judged.found("data.no-prompt", "error", key, message)
+        return
+    if seen.problem:
+        yield judged.found("data.unusable", "error", key, f"{seen.problem}; {ENDS}")
+        return
+    for bad in seen.bad:
+        rows = first_rows(bad.rows, bad.count)
+        what = f"the prompt {bad.reason}" if bad.what == "prompt" else f"no answer of the kind {bad.reason}"
+        empty = bad.what == "answer" or bad.reason.startswith("is ")
+        fix = leaving_out(facts, ["prompt"]) if empty and bad.count < seen.rows else None
+        rule = f"data.bad-{bad.what}"
+        yield judged.found(rule, "error", key, f"{where}, {rows}: {what}; {ENDS}", fix)
+    if facts.answer_column and facts.answer_column in seen.lacking:
+        message = (
+            f"{where} lacks the column {facts.answer_column}, which the rows to train on have: a reward that "
+            f"compares with it has nothing there, and {ENDS} if it insists"
+        )
+        yield judged.found("data.eval-columns", "warning", key, message, Fix("eval_strategy", "no"))

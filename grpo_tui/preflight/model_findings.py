@@ -1,15 +1,19 @@
 """What follows from the facts of a model and its tokenizer: findings `model.…` and `tokenizer.…`.
 
-Pure; it asks nobody. The ids are listed in `checker`.
+Pure; it asks nobody and needs no weights. The ids are listed in `checker`.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
 
 from grpo_tui.config.adapters import merge_first
+from grpo_tui.config.rules import REMOVE, Settings
+from grpo_tui.config.rules_vllm import tensor_parallel_findings
 from grpo_tui.core.findings import Finding, Fix
+from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts
 from grpo_tui.preflight.judging import Judged
@@ -186,3 +190,35 @@ def _think(facts: TokenizerFacts, judged: Judged) -> list[Finding]:
         message = f"{message}, as {strict[0]} does"
         return [judged.found("tokenizer.opens-think", "warning", "reward_funcs", message)]
     return [judged.found("tokenizer.opens-think", "info", _KEY, message)]
+
+
+def facts_findings(settings: Settings, facts: Facts) -> list[Finding]:
+    """Return what the config asks of a model that it cannot give; nothing while it is not known."""
+    model = facts.model
+    if model is None or model.problem or not model.architecture:
+        return []
+    heads = model.heads or 0
+    split = tensor_parallel_findings(settings, heads, model.kv_heads or heads) if heads else []
+    return [*_mixture(settings, model), *_context(settings, model), *split]
+
+
+def _mixture(s: Settings, model: ModelFacts) -> Iterator[Finding]:
+    weight = s.get("router_aux_loss_coef")
+    if is_number(weight) and weight and not model.experts:
+        message = (
+            f"router_aux_loss_coef {weight:g} weighs a loss of the router, and "
+            f"{model.architecture} has no experts"
+        )
+        fix = ("router_aux_loss_coef", REMOVE)
+        yield s.finding("model.no-router", "error", "router_aux_loss_coef", message, fix)
+
+
+def _context(s: Settings, model: ModelFacts) -> Iterator[Finding]:
+    asked = s.get("vllm_max_model_length")
+    if s.get("use_vllm") and is_number(asked) and model.context and asked > model.context:
+        message = (
+            f"vllm_max_model_length {asked} is beyond the model's context of {model.context}, "
+            "which vLLM refuses"
+        )
+        fix = ("vllm_max_model_length", model.context)
+        yield s.finding("model.context", "error", "vllm_max_model_length", message, fix)

@@ -1,6 +1,6 @@
 """The plan of a config on this machine, from what the pre-flight knows by now.
 
-Gives the plan what lies outside a config; the sums are `config.plan`'s.
+Gives the plan what lies outside a config, a counted model among it; the sums are those of `config.plan`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import psutil
 from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_settings
 from grpo_tui.config.plan import Device, MemoryPlan, ModelShape, Plan, Rate, Surroundings, plan, read_shape
 from grpo_tui.config.plan.memory_plan import WORDS
+from grpo_tui.config.plan.model_shape import QK_NORM
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
-from grpo_tui.preflight.facts import Facts
+from grpo_tui.preflight.facts import Facts, ModelFacts
 from grpo_tui.preflight.machine import Machine
-from grpo_tui.preflight.shape import shape_of_facts
 from grpo_tui.present.formatting import plural, size
 from grpo_tui.present.gpu_list import free_bytes
 from grpo_tui.present.known_rates import known_rates, measured
@@ -151,3 +151,43 @@ def _smaller(settings: Settings, memory: MemoryPlan) -> tuple[str, Any]:
     if memory.most_length is not None:
         return "max_completion_length", memory.most_length
     return "load_in_4bit", True
+
+
+def shape_of_facts(facts: ModelFacts | None) -> ModelShape | None:
+    """The sizes of a model whose parameters were counted; None when they were not."""
+    if facts is None or facts.parameters is None:
+        return None
+    layers, hidden, heads, vocab = facts.layers, facts.hidden, facts.heads, facts.vocab
+    if not (layers and hidden and heads and vocab):
+        return None
+    blocks = [kind for kind in facts.linears if kind.name != "lm_head"]
+    linears: dict[str, tuple[tuple[int, int], ...]] = {}
+    for kind in blocks:
+        linears[kind.name] = (*linears.get(kind.name, ()), *((kind.inputs, kind.outputs),) * kind.count)
+    lora = facts.lora
+    return ModelShape(
+        parameters=facts.parameters.total,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=facts.kv_heads or heads,
+        head_dim=facts.head_dim or hidden // heads,
+        intermediate=_width(facts, layers, hidden),
+        vocab=vocab,
+        context=facts.context,
+        tied=bool(facts.tied),
+        experts=facts.experts,
+        active_experts=facts.experts_per_token,
+        dtype=facts.stored_dtype or facts.dtype,
+        linears=linears,
+        exact=True,
+        qk_norm=facts.model_type.startswith(QK_NORM),
+        adapted=lora.names if lora is not None and not lora.problem else None,
+    )
+
+
+def _width(facts: ModelFacts, layers: int, hidden: int) -> int:
+    """Width of the MLP; of one expert in a mixture, whose gate, up and down are hidden × width each."""
+    if facts.experts and facts.parameters is not None and facts.parameters.experts:
+        return max(1, facts.parameters.experts // (layers * facts.experts * 3 * hidden))
+    return facts.intermediate or 4 * hidden

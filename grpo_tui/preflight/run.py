@@ -1,29 +1,32 @@
 """`check`: every part of the pre-flight, cheapest first, each told as soon as it is known.
 
-Knows the order of the parts and what each needs; the parts themselves are modules of their own. Calls block:
-a screen makes them from a thread.
+What model, data and rewards gave is remembered while neither the config nor a file it names has changed: it
+costs seconds, and most edits touch none of them. Calls block: a screen makes them from a thread.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from grpo_tui.config.plan import Plan
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.stamps import stamps_of
 from grpo_tui.core.findings import Finding, errors_of
-from grpo_tui.preflight.advice import advice
+from grpo_tui.preflight.advice import advice, checklist
 from grpo_tui.preflight.checker import CheckCancelledError, Checked, Checker
-from grpo_tui.preflight.checklist import checklist
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.folder import root_of
-from grpo_tui.preflight.known_model import facts_findings
 from grpo_tui.preflight.machine import Machine, this_machine
-from grpo_tui.preflight.memory import Memory
+from grpo_tui.preflight.model_findings import facts_findings
 from grpo_tui.preflight.planning import plan_findings, plan_of
 from grpo_tui.preflight.report import PARTS, Part, Preflight, in_order
 from grpo_tui.preflight.rewards import LIMIT_S, RewardLook, look_at_rewards
@@ -282,3 +285,45 @@ def _facts(flight: _Flight, config: RunConfig, asking: _Asking, key: str) -> Non
     flight.facts, flight.checked = known.facts, known.findings
     flight.done += [part for part in ("model", "data") if part in flight.parts]
     flight.say()
+
+
+MOST = 8
+"""Configs that are remembered; the oldest goes first."""
+
+
+class Memory:
+    """Remembers facts and looks by config and file stamps; used from one thread at a time."""
+
+    def __init__(self) -> None:
+        self._checked: OrderedDict[str, Checked] = OrderedDict()
+        self._rewards: OrderedDict[str, RewardLook] = OrderedDict()
+
+    def key(self, config: RunConfig, world_size: int | None) -> str:
+        """What stands for a config and the state of all files that it names."""
+        body = config.to_json()
+        for name in ("findings", "raw"):
+            body.pop(name)
+        text = json.dumps([body, world_size, stamps_of(config)], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def checked(self, key: str) -> Checked | None:
+        """What the checker found, None when it was not asked."""
+        return self._checked.get(key)
+
+    def rewards(self, key: str) -> RewardLook | None:
+        """What the look at the rewards gave, None when there was none."""
+        return self._rewards.get(key)
+
+    def keep_checked(self, key: str, found: Checked) -> None:
+        """Remember what the checker found."""
+        _keep(self._checked, key, found)
+
+    def keep_rewards(self, key: str, found: RewardLook) -> None:
+        """Remember a look at the rewards that was not broken off."""
+        _keep(self._rewards, key, found)
+
+
+def _keep(known: OrderedDict[str, Any], key: str, found: Any) -> None:
+    known[key] = found
+    while len(known) > MOST:
+        known.popitem(last=False)

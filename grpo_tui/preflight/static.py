@@ -28,11 +28,15 @@ from grpo_tui.core.statistics import is_number
 from grpo_tui.preflight.advice import advice
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.folder import folder_findings, root_of
-from grpo_tui.preflight.hardware import hardware_findings
-from grpo_tui.preflight.launching import launch_findings
 from grpo_tui.preflight.machine import Machine, this_machine
+from grpo_tui.preflight.machine_findings import (
+    hardware_findings,
+    launch_findings,
+    port_findings,
+    server_findings,
+    server_note,
+)
 from grpo_tui.preflight.report import Preflight, in_order
-from grpo_tui.preflight.servers import port_findings, server_findings, server_note
 
 RULES: tuple[Callable[[Settings], list[Finding]], ...] = (
     training_findings,

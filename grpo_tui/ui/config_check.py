@@ -18,9 +18,8 @@ from grpo_tui.ui.config_messages import CheckAt, CheckFailed, ConfigChecked
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from grpo_tui.preflight.memory import Memory
     from grpo_tui.preflight.report import Preflight
-    from grpo_tui.preflight.run import Children
+    from grpo_tui.preflight.run import Children, Memory
     from grpo_tui.present.config_evaluate import Ranks, Snapshot
 
 
@@ -47,8 +46,7 @@ class ConfigCheck:
             ranks: its processes.
             root: the run folder when a person named one.
         """
-        from grpo_tui.preflight.memory import Memory
-        from grpo_tui.preflight.run import Children, check
+        from grpo_tui.preflight.run import Children, Memory, check
         from grpo_tui.preflight.static import Source, Start
 
         with self._turn:

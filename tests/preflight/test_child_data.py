@@ -16,9 +16,8 @@ from grpo_tui.data.sources import Rows
 from grpo_tui.preflight.checker import judge
 from grpo_tui.preflight.child import table
 from grpo_tui.preflight.child.hub import Hub
-from grpo_tui.preflight.child.looking import Looking
 from grpo_tui.preflight.child.mapped import TRAIN
-from grpo_tui.preflight.child.session import Session
+from grpo_tui.preflight.child.session import Looking, Session
 from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts, Whereabouts
 from grpo_tui.preflight.judging import Judged
 

@@ -13,7 +13,7 @@ import yaml
 
 from grpo_tui.config.accelerate_file import options_of
 from grpo_tui.core.findings import Finding
-from grpo_tui.preflight import launching
+from grpo_tui.preflight import machine_findings
 from grpo_tui.preflight.static import Source, Start, static_check
 from tests.preflight.machines import A100, machine
 from tests.preflight.test_rules import BASE
@@ -132,7 +132,7 @@ def test_accelerates_config_is_held_against_the_training(
     severity: str,
     said: str,
 ) -> None:
-    monkeypatch.setattr(launching, "installed", lambda name: True)
+    monkeypatch.setattr(machine_findings, "installed", lambda name: True)
     (finding,) = found(tmp_path, accelerate_file(tmp_path, **file), **change)
     assert (finding.id, finding.severity) == (rule, severity)
     assert said in finding.message
@@ -141,7 +141,7 @@ def test_accelerates_config_is_held_against_the_training(
 def test_deepspeed_in_accelerates_config_has_to_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launching, "installed", lambda name: False)
+    monkeypatch.setattr(machine_findings, "installed", lambda name: False)
     (finding,) = found(tmp_path, accelerate_file(tmp_path, distributed_type="DEEPSPEED"))
     assert (finding.id, finding.severity) == ("config.not-installed", "error")
     assert "pip install deepspeed" in finding.message

@@ -19,7 +19,7 @@ from grpo_tui.preflight.machine import (
     free_bytes,
     version_of,
 )
-from grpo_tui.preflight.servers import meeting_port
+from grpo_tui.preflight.machine_findings import meeting_port
 from grpo_tui.supervisor.ports import port_in_use
 from tests.preflight.machines import machine
 

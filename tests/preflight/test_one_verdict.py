@@ -19,7 +19,7 @@ from grpo_tui.core.findings import Finding, Fix, errors_of
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight import run
 from grpo_tui.preflight.facts import Facts, ModelFacts, Whereabouts
-from grpo_tui.preflight.known_model import facts_findings
+from grpo_tui.preflight.model_findings import facts_findings
 from grpo_tui.preflight.static import Source, Start, static_check
 from tests.preflight.machines import A100, machine
 from tests.preflight.test_rules import BASE

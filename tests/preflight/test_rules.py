@@ -17,8 +17,8 @@ from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.facts import Facts, ModelFacts, Whereabouts
-from grpo_tui.preflight.known_model import facts_findings
 from grpo_tui.preflight.machine import Answer, Machine
+from grpo_tui.preflight.model_findings import facts_findings
 from grpo_tui.preflight.packages import window
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.run import check

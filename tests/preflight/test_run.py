@@ -16,10 +16,9 @@ from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight import run
 from grpo_tui.preflight.checker import Checked, Checker
 from grpo_tui.preflight.facts import DataFacts, Facts
-from grpo_tui.preflight.memory import Memory
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.rewards import RewardLook, split_models
-from grpo_tui.preflight.run import Children, check
+from grpo_tui.preflight.run import Children, Memory, check
 from grpo_tui.preflight.static import Source, Start
 from tests.preflight.machines import A100, machine
 

@@ -15,8 +15,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.exchange import plain
 from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.hub import Hub
-from grpo_tui.preflight.child.looking import Looking
-from grpo_tui.preflight.child.session import Session, data_key
+from grpo_tui.preflight.child.session import Looking, Session, data_key
 from grpo_tui.preflight.facts import RowView
 from grpo_tui.rewards.serving import Send, serve_alone
 

@@ -1,0 +1,439 @@
+"""What a run asks of this machine: precision and GPUs, launcher, vLLM server, the port where ranks meet.
+
+Asks the server what it serves, with a short patience, and starts nothing. Whether the memory is enough is the
+plan's business.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.accelerate_file import (
+    AccelerateFileError,
+    Option,
+    accelerate_settings,
+    options_of,
+    spans_machines,
+    underscored,
+)
+from grpo_tui.config.packages import installed
+from grpo_tui.config.removed import nearest
+from grpo_tui.config.rules import REMOVE, Settings
+from grpo_tui.config.rules_sharded import mismatches
+from grpo_tui.config.rules_vllm import server_address, server_command
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.text import one_line
+from grpo_tui.preflight.machine import GpuFacts, Machine
+
+AMPERE = (8, 0)
+"""Compute capability from which bfloat16 and TF32 are in the hardware."""
+
+
+def hardware_findings(settings: Settings, machine: Machine) -> list[Finding]:
+    """Return what the chosen precision and processes ask of GPUs that are not there."""
+    if settings.get("use_cpu"):
+        return list(_on_cpu(settings))
+    gpus = machine.gpus
+    if not gpus:
+        return [] if machine.other_device else list(_without_gpu(settings))
+    found = list(_precision(settings, gpus))
+    found += _attention(settings)
+    found += _gpu_for_server(settings, gpus)
+    return found
+
+
+def trains_in_bf16(settings: Settings) -> bool:
+    """Whether the trainer computes in bfloat16: TRL's default unless fp16 is on."""
+    bf16 = settings.get("bf16")
+    return not settings.get("fp16") if bf16 is None else bool(bf16)
+
+
+def _on_cpu(s: Settings) -> Iterator[Finding]:
+    if s.get("fp16"):
+        message = "fp16 training needs a GPU, and use_cpu keeps the run off it"
+        yield s.finding("hardware.fp16", "error", "fp16", message, ("fp16", False))
+    if s.get("tf32"):
+        message = "tf32 is a mode of Ampere GPUs and later, and use_cpu keeps the run off them"
+        yield s.finding("hardware.tf32", "error", "tf32", message, ("tf32", REMOVE))
+    for name in ("load_in_4bit", "load_in_8bit"):
+        if s.get(name):
+            message = f"{name} needs a GPU, and use_cpu keeps the run off it"
+            yield s.finding("hardware.quantized", "error", name, message, (name, False))
+
+
+def _without_gpu(s: Settings) -> Iterator[Finding]:
+    """Without a GPU transformers refuses bf16, which is TRL's default, unless `use_cpu` says it is meant."""
+    for name in ("fp16", "load_in_4bit", "load_in_8bit"):
+        if s.get(name):
+            message = f"{name} needs a GPU, and there is none on this machine"
+            yield s.finding("hardware.no-gpu", "error", name, message, (name, False))
+    if s.get("tf32"):
+        message = "tf32 is a mode of Ampere GPUs and later, and there is no GPU on this machine"
+        yield s.finding("hardware.tf32", "error", "tf32", message, ("tf32", REMOVE))
+    if trains_in_bf16(s):
+        default = "" if s.written("bf16") else ", TRL's default,"
+        field = "bf16" if s.written("bf16") else "use_cpu"
+        message = (
+            f"there is no GPU on this machine, and bf16{default} is refused without one unless "
+            "use_cpu is true"
+        )
+        yield s.finding("hardware.no-gpu", "error", field, message, ("use_cpu", True))
+    if s.get("use_vllm") and s.get("vllm_mode") == "colocate":
+        message = "vLLM generates on a GPU, and there is none on this machine"
+        yield s.finding("hardware.no-gpu", "error", "use_vllm", message, ("use_vllm", False))
+
+
+def _precision(s: Settings, gpus: Sequence[GpuFacts]) -> Iterator[Finding]:
+    known = [gpu for gpu in gpus if gpu.capability is not None]
+    oldest = min(known, key=lambda gpu: gpu.capability or (99, 0), default=None)
+    if oldest is None or oldest.capability is None or oldest.capability >= AMPERE:
+        return
+    who = f"{oldest.name} has compute capability {oldest.capability[0]}.{oldest.capability[1]}"
+    if trains_in_bf16(s):
+        field = "bf16" if s.written("bf16") else "fp16"
+        message = (
+            f"{who}, and bfloat16 is in the hardware from 8.0: it is emulated, many times slower than fp16"
+        )
+        yield s.finding("hardware.bf16", "warning", field, message, ("fp16", True))
+    if s.get("tf32"):
+        message = f"{who}, and TF32 needs 8.0"
+        yield s.finding("hardware.tf32", "error", "tf32", message, ("tf32", REMOVE))
+    if s.get("attn_implementation") in ("flash_attention_2", "flash_attention_3"):
+        message = f"{who}, and {s.get('attn_implementation')} needs 8.0"
+        fix = ("attn_implementation", "sdpa")
+        yield s.finding("hardware.attention", "error", "attn_implementation", message, fix)
+
+
+def _attention(s: Settings) -> Iterator[Finding]:
+    # Flash attention has kernels for 16 bits alone; under autocast float32 weights are cast for it.
+    given = s.mapping("model_init_kwargs")
+    field = "attn_implementation"
+    kind = s.get(field)
+    if not kind:
+        field, kind = f"model_init_kwargs.{field}", given.get(field)
+    stored = given.get("dtype") or s.get("dtype")
+    sixteen = trains_in_bf16(s) or s.get("fp16") or stored != "float32"
+    if "flash" in str(kind) and not sixteen:
+        message = f"{kind} computes in 16 bits, and the run is in float32 throughout (bf16 and fp16 are off)"
+        yield s.finding("hardware.attention-dtype", "error", field, message, (field, "sdpa"))
+
+
+def _gpu_for_server(s: Settings, gpus: Sequence[GpuFacts]) -> Iterator[Finding]:
+    ranks = s.world_size
+    if ranks == len(gpus) and len(gpus) > 1 and s.get("use_vllm") and s.get("vllm_mode") == "server":
+        message = (
+            f"all {len(gpus)} GPUs train, and the vLLM server needs one of its own: NCCL cannot send the "
+            "weights to a "
+            "GPU that trains"
+        )
+        yield s.finding("hardware.no-server-gpu", "warning", "vllm_mode", message, ("vllm_mode", "colocate"))
+
+
+# -- the launcher -----------------------------------------------------------------------------------
+
+_LAUNCHER = "grpo_tui.launcher"
+
+
+def launch_findings(settings: Settings, launcher: Sequence[str], machine: Machine) -> list[Finding]:
+    """Return what is wrong with how a run would be started.
+
+    Args:
+        settings: the config, with the number of processes.
+        launcher: words such as `accelerate launch --num_processes 2`; none for a single process.
+        machine: the GPUs that are visible.
+    """
+    found = [*_chosen(settings, machine), *_launcher_options(settings, launcher)]
+    try:
+        file = accelerate_settings(launcher) or {}
+        several = bool(launcher) and spans_machines(launcher)
+    except AccelerateFileError as error:
+        return [*found, settings.finding("launch.file", "error", _LAUNCHER, str(error))]
+    found += _gpu_each(settings, machine, sure=bool(launcher) and not several)
+    if not launcher:
+        return found + list(_alone(settings, machine))
+    found += _deepspeed(settings, file)
+    found += _mixed_precision(settings, file, launcher)
+    return found + list(_cpu_start(settings, launcher))
+
+
+def _launcher_options(s: Settings, launcher: Sequence[str]) -> Iterator[Finding]:
+    """Options that the launcher does not have, which it would refuse or take for the script."""
+    known = options_of(launcher[0]) if launcher else {}
+    command = " ".join(launcher[:2]) if launcher[:1] == ("accelerate",) else "torchrun"
+    at = len(command.split())
+    while known and at < len(launcher):
+        word, equals, value = launcher[at].partition("=")
+        at += 1
+        option = known.get(underscored(word)) or _shortened(launcher, word, known)
+        if not word.startswith("-"):
+            message = f"{command} takes '{word}' for the script to start; a launcher here has options only"
+            yield s.finding("launch.option", "error", _LAUNCHER, message)
+            return
+        if option is None:
+            near = nearest(underscored(word), known, cutoff=0.7)
+            message = f"{command} has no option {word}" + (f". Did you mean {near}?" if near else "")
+            words = [*launcher[: at - 1], f"{near}={value}" if equals else str(near), *launcher[at:]]
+            fix = (_LAUNCHER, shlex.join(words)) if near and s.section.launcher else None
+            yield s.finding("launch.option", "error", _LAUNCHER, message, fix)
+            option = known[near] if near else Option(at < len(launcher) and launcher[at][:1] != "-")
+        if option.takes_value and not equals:
+            value = launcher[at] if at < len(launcher) else ""
+            at += 1
+        if option.takes_value:
+            yield from _option_value(s, word, value, option)
+
+
+def _shortened(launcher: Sequence[str], word: str, known: Mapping[str, Option]) -> Option | None:
+    """Return what a beginning stands for: torchrun takes one that fits a single option, accelerate none."""
+    if launcher[0] != "torchrun" or not word.startswith("--"):
+        return None
+    fits = {name for name in known if name.startswith(underscored(word))}
+    return known[fits.pop()] if len(fits) == 1 else None
+
+
+def _option_value(s: Settings, word: str, value: str, option: Option) -> Iterator[Finding]:
+    if option.whole and not value.lstrip("+-").isdigit():
+        message = f"{word} of the launcher needs a whole number; it is '{value}'"
+    elif option.choices and value not in option.choices:
+        message = f"{word} of the launcher is '{value}'; it knows {', '.join(option.choices)}"
+    else:
+        return
+    yield s.finding("launch.option", "error", _LAUNCHER, message)
+
+
+def _gpu_each(s: Settings, machine: Machine, *, sure: bool) -> Iterator[Finding]:
+    """More processes than GPUs; sure when all of them are started on this machine."""
+    ranks, gpus = s.world_size or 1, len(machine.gpus)
+    if not gpus or s.get("use_cpu") or ranks <= max(1, gpus):
+        return
+    message = f"{ranks} processes need a GPU each, and this machine has {gpus} that they may use"
+    if sure:
+        message += f". Start {gpus} with --num_processes {gpus}"
+    field = _LAUNCHER if sure else "per_device_train_batch_size"
+    yield s.finding("hardware.too-few", "error" if sure else "warning", field, message)
+
+
+def _deepspeed(s: Settings, file: Mapping[str, Any]) -> Iterator[Finding]:
+    """DeepSpeed as accelerate's config asks for it: installed, and with the training's own numbers."""
+    if str(file.get("distributed_type", "")).upper() != "DEEPSPEED":
+        return
+    if not installed("deepspeed"):
+        message = (
+            "the launcher asks for DeepSpeed, which is not installed here; `pip install deepspeed` gets it"
+        )
+        yield s.finding("config.not-installed", "error", _LAUNCHER, message)
+    inner = file.get("deepspeed_config")
+    given = inner if isinstance(inner, dict) else {}
+    path = given.get("deepspeed_config_file")
+    body: Any = {name: given.get(name) for name in ("gradient_accumulation_steps", "gradient_clipping")}
+    if path:
+        try:
+            body = json.loads(Path(str(path)).expanduser().read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            message = f"the launcher's DeepSpeed config {path} cannot be read: {error}"
+            yield s.finding("sharded.deepspeed-file", "error", _LAUNCHER, message)
+            return
+    if isinstance(body, dict):
+        yield from mismatches(s, body)
+
+
+def _mixed_precision(s: Settings, file: Mapping[str, Any], launcher: Sequence[str]) -> Iterator[Finding]:
+    """Accelerate's mixed precision beside the config's, which the trainer takes where one is set."""
+    asked = str(file.get("mixed_precision") or "no")
+    for at, word in enumerate(launcher):
+        name, equals, value = word.partition("=")
+        if underscored(name) == "--mixed_precision":
+            asked = value if equals else "".join(launcher[at + 1 : at + 2])
+    ours = "fp16" if s.get("fp16") else "bf16" if s.get("bf16") is not False else "no"
+    if asked in ("no", ours) or asked not in ("fp16", "bf16"):
+        return
+    if ours == "no":
+        stored = s.get("dtype")
+        if asked == "fp16" and stored in ("float16", "bfloat16") and not s.get("use_peft"):
+            message = (
+                f"the launcher's mixed_precision fp16 trains weights that are kept in float32, and dtype is "
+                f"{stored}, so the first step fails"
+            )
+            yield s.finding("training.precision", "error", "dtype", message, ("dtype", "float32"))
+        return
+    default = "" if s.written(ours) else ", TRL's default"
+    sharded = str(file.get("distributed_type", "")).upper() == "DEEPSPEED"
+    message = f"the launcher's mixed_precision is {asked}, and the config trains in {ours}{default}. "
+    message += "DeepSpeed needs one of them in both places" if sharded else f"The run trains in {ours}"
+    field = ours if s.written(ours) else _LAUNCHER
+    yield s.finding("launch.precision", "error" if sharded else "warning", field, message)
+
+
+def _chosen(s: Settings, machine: Machine) -> Iterator[Finding]:
+    """GPUs that the config names and this machine does not have."""
+    if not machine.gpus or "CUDA_VISIBLE_DEVICES" in machine.environment:
+        return  # without any that is told elsewhere; with a choice made outside the numbers mean others
+    there = [str(gpu.index) for gpu in machine.gpus]
+    gone = [name for name in s.section.gpus if name.isdigit() and name not in there]
+    if gone:
+        field = "grpo_tui.gpus"
+        left = [int(name) for name in s.section.gpus if name in there]
+        message = f"{field} names {', '.join(gone)}, and this machine has {', '.join(there)}"
+        yield s.finding("launch.no-such-gpu", "error", field, message, (field, left or None))
+
+
+def _cpu_start(s: Settings, launcher: Sequence[str]) -> Iterator[Finding]:
+    several = s.world_size is None or s.world_size > 1
+    if "--cpu" in launcher and several:
+        message = (
+            "accelerate launch --cpu starts one process, whatever --num_processes says; several on the "
+            "CPU are "
+            "--multi_gpu --num_processes N with use_cpu: true"
+        )
+        yield s.finding("launch.cpu", "error", _LAUNCHER, message)
+        return
+    named = any(word in ("--multi_gpu", "--config_file", "--config-file") for word in launcher)
+    if several and s.get("use_cpu") and launcher[0] == "accelerate" and not named:
+        message = "without --multi_gpu accelerate starts one process on the CPU"
+        yield s.finding("launch.cpu", "warning", _LAUNCHER, message)
+
+
+def _alone(s: Settings, machine: Machine) -> Iterator[Finding]:
+    # Without a choice the freest GPU is taken; TRL refuses several that were chosen for one process.
+    named = machine.environment.get("CUDA_VISIBLE_DEVICES")
+    if s.get("use_cpu") or s.world_size != 1 or s.section.gpus or named is None or len(machine.gpus) < 2:
+        return
+    message = (
+        f"CUDA_VISIBLE_DEVICES shows {len(machine.gpus)} GPUs to a run of one process, which TRL refuses "
+        "after the "
+        "model is loaded; name one of them, or start a process for each"
+    )
+    words = f"accelerate launch --multi_gpu --num_processes {len(machine.gpus)}"
+    yield s.finding("launch.several-gpus", "error", _LAUNCHER, message, (_LAUNCHER, words))
+
+
+# -- server and port --------------------------------------------------------------------------------
+
+MEETING_PORT = 29500
+"""Where torch's processes meet unless the launcher says otherwise."""
+_HERE = ("0.0.0.0", "127.0.0.1", "localhost", "::1")
+_PORT_FLAGS = ("--main_process_port", "--main-process-port", "--master_port", "--master-port")
+
+
+def wants_server(settings: Settings) -> bool:
+    """Whether the run generates with a vLLM server."""
+    return bool(settings.get("use_vllm")) and settings.get("vllm_mode") == "server"
+
+
+def server_findings(settings: Settings, machine: Machine) -> list[Finding]:
+    """Return what is wrong with the vLLM server, if the config wants one."""
+    return list(_server(settings, machine)) if wants_server(settings) else []
+
+
+def server_note(settings: Settings) -> str:
+    """How the server is started; empty when the config wants none."""
+    if not wants_server(settings):
+        return ""
+    return f"the vLLM server, on GPUs that do not train: CUDA_VISIBLE_DEVICES=… {server_command(settings)}"
+
+
+def _server(s: Settings, machine: Machine) -> Iterator[Finding]:
+    address = server_address(s)
+    field = "vllm_server_base_url" if s.get("vllm_server_base_url") else "vllm_server_port"
+    if not s.written(field):
+        field = "vllm_mode"
+    health = machine.ask(f"{address}/health")
+    if health.status is None:
+        patience = s.get("vllm_server_timeout")
+        message = (
+            f"no vLLM server answers at {address} ({one_line(health.trouble, 80)}); TRL waits "
+            f"{patience:g} s for it and "
+            f"then gives up. Start it with `{server_command(s)}`"
+        )
+        yield s.finding("vllm.server", "error", field, message)
+        return
+    if health.status != 200:
+        message = f"what answers at {address} is not a vLLM server that is ready (HTTP {health.status})"
+        port = s.get("vllm_server_port")
+        if (
+            field != "vllm_server_base_url"
+            and s.get("vllm_server_host") in _HERE
+            and machine.port_taken(port)
+        ):
+            message += (
+                f": {one_line(machine.port_holder(port), 120)}. Start the server on a free port, such as "
+                f"vllm_server_port: {machine.free_port(port)}"
+            )
+        yield s.finding("vllm.server", "error", field, message)
+        return
+    served = _served(machine.ask(f"{address}/v1/models").body)
+    model = str(s.get("model_name_or_path"))
+    if served and not _same(served, model):
+        message = (
+            f"the vLLM server at {address} serves {one_line(served, 80)}, and the run trains "
+            f"{one_line(model, 80)}"
+        )
+        yield s.finding("vllm.other-model", "error", field, message)
+    yield from _abilities(s, machine, address, field)
+
+
+def _abilities(s: Settings, machine: Machine, address: str, field: str) -> Iterator[Finding]:
+    info = machine.ask(f"{address}/server_info?config_format=json")
+    if info.status == 404:
+        message = (
+            f"the vLLM server at {address} does not take new weights (it has no /server_info); `trl "
+            "vllm-serve` starts "
+            "it so that it does, or VLLM_SERVER_DEV_MODE=1"
+        )
+        yield s.finding("vllm.no-weights", "error", field, message)
+        return
+    config = info.body.get("vllm_config") if isinstance(info.body, dict) else None
+    model = config.get("model_config") if isinstance(config, dict) else None
+    mode = model.get("logprobs_mode") if isinstance(model, dict) else None
+    if mode and mode != "processed_logprobs" and s.get("vllm_importance_sampling_correction"):
+        message = (
+            f"the vLLM server gives {one_line(str(mode), 40)}, which biases the importance sampling "
+            "correction; start it "
+            "with --logprobs-mode processed_logprobs, as `trl vllm-serve` does"
+        )
+        fix = ("vllm_importance_sampling_correction", False)
+        yield s.finding("vllm.logprobs", "warning", field, message, fix)
+
+
+def _served(body: Any) -> str:
+    data = body.get("data") if isinstance(body, dict) else None
+    first = data[0] if isinstance(data, list) and data else None
+    return str(first.get("root") or first.get("id") or "") if isinstance(first, dict) else ""
+
+
+def _same(served: str, model: str) -> bool:
+    """A folder may be named relative here and absolute there; a Hub id is compared as it is."""
+    if served == model:
+        return True
+    one, other = Path(served).expanduser(), Path(model).expanduser()
+    return one.exists() and other.exists() and one.resolve() == other.resolve()
+
+
+def port_findings(settings: Settings, launcher: Sequence[str], machine: Machine) -> list[Finding]:
+    """Return whether the port where several processes meet is taken."""
+    if not launcher or settings.world_size == 1:
+        return []
+    port = meeting_port(launcher, machine)
+    if port == 0 or not machine.port_taken(port):
+        return []
+    flag = "--main_process_port" if launcher[0] == "accelerate" else "--master_port"
+    message = (
+        f"port {port}, where the processes meet, is in use by {one_line(machine.port_holder(port), 120)}. "
+        f"Add `{flag} {machine.free_port(port)}` to the launcher"
+    )
+    return [settings.finding("launch.port", "error", "grpo_tui.launcher", message)]
+
+
+def meeting_port(launcher: Sequence[str], machine: Machine) -> int:
+    """The port of the launcher's words, of MASTER_PORT, or torch's own."""
+    for position, word in enumerate(launcher):
+        name, equals, value = word.partition("=")
+        if name in _PORT_FLAGS:
+            text = value if equals else launcher[position + 1] if position + 1 < len(launcher) else ""
+            return int(text) if text.isdigit() else MEETING_PORT
+    given = machine.environment.get("MASTER_PORT", "")
+    return int(given) if given.isdigit() else MEETING_PORT
