@@ -1,8 +1,4 @@
-"""Load what a key may ask for next while no key comes: the first look at a pane waits for no file then.
-
-Knows the names of modules and when a person last did something; loads nothing that the screen would not
-load by itself.
-"""
+"""Load what a key may ask for next while no key comes: the first look at a pane waits for no file then."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The application: it opens runs, hands out what the workers bring, and carries keys to the run.
-
-Knows the screens and the workers; trains nothing, waits for nothing, and leaves a run going when it is left.
-"""
+"""The application: it opens runs, hands out what the workers bring, and carries keys to the run."""
 
 from __future__ import annotations
 

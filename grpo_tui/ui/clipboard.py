@@ -1,7 +1,6 @@
 """Put text into the clipboard of the terminal's own machine, over SSH too, by the sequence OSC 52.
 
 Only what a person asks for is sent. The text goes out in Base64, so nothing in it can end the sequence.
-Knows sequences and multiplexers; knows no screen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Look for cyclic garbage while nobody waits for the screen.
 
-Python looks through all objects of the process at any moment, by their number: a tenth of a second without
-an answer to any key. Knows the garbage collector and when a person last did something, not what is garbage.
+Python looks through all objects of the process at any moment, by their number: a tenth of a second without an
+answer to any key.
 """
 
 from __future__ import annotations

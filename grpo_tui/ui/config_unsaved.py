@@ -1,7 +1,7 @@
 """Changes that were not saved when the screen was taken away: kept, and offered when their file is opened.
 
 A terminal that hangs up leaves nobody to ask. One text for each file, for its owner's eyes alone, beside the
-preferences. Knows paths and texts; knows no screen.
+preferences.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the pane Config shall open: a file, with what was set on the command line. Plain data for the app.
-
-Knows where a run names its config; reads no config.
-"""
+"""What the pane Config shall open: a file, with what was set on the command line. Plain data for the app."""
 
 from __future__ import annotations
 

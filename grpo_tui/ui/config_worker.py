@@ -1,7 +1,7 @@
 """Looks at an open config from a thread: what its text means, and whether its file has changed on disk.
 
 What is asked is put down and done in turn; of one kind only the newest counts. A second thread looks at the
-file each second. Knows messages, and no widget.
+file each second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
-from grpo_tui.ui.config_messages import ConfigEvaluated, DiskChanged
+from grpo_tui.core.text import one_line
+from grpo_tui.ui.kit.jobs import Jobs
+from grpo_tui.ui.messages import CheckAt, CheckFailed, ConfigChecked, ConfigEvaluated, DiskChanged
 
 if TYPE_CHECKING:
     from grpo_tui.config.plan import Device, ModelShape, Plan, Rate
@@ -24,7 +26,85 @@ if TYPE_CHECKING:
     from grpo_tui.core.findings import Finding
     from grpo_tui.preflight.machine import Machine
     from grpo_tui.preflight.report import Preflight
+    from grpo_tui.preflight.run import Children, Memory
     from grpo_tui.present.config_evaluate import Evaluation, Ranks, Snapshot
+
+
+class ConfigCheck:
+    """One check at a time; `run` is the body of a thread.
+
+    Args:
+        post: takes a message for the screen, from any thread.
+    """
+
+    def __init__(self, post: Callable[[Message], object]) -> None:
+        self._post = post
+        self._cancel = threading.Event()
+        self._closed = False
+        self._turn = threading.Lock()
+        self._memory: Memory | None = None
+        self._children: Children | None = None
+
+    def run(self, snapshot: Snapshot, ranks: Ranks, root: Path | None) -> None:
+        """Check a config; each part is told when it is known.
+
+        Args:
+            snapshot: the config as it stands in the editor.
+            ranks: its processes.
+            root: the run folder when a person named one.
+        """
+        from grpo_tui.preflight.run import Children, Memory, check
+        from grpo_tui.preflight.static import Source, Start
+
+        with self._turn:
+            if self._closed:
+                return
+            self._cancel.clear()
+            if self._memory is None:
+                self._memory = Memory()
+            if self._children is None:
+                self._children = Children()
+
+            def say(line: str) -> None:
+                self._post(CheckAt(one_line(line, 100)))
+
+            def tell(found: Preflight) -> None:
+                self._post(ConfigChecked(snapshot, found, whole=False))
+
+            try:
+                found = check(
+                    Source(snapshot.path, text=snapshot.text, overrides=snapshot.overrides),
+                    Start(world_size=ranks.count, launcher=ranks.launcher, root=root),
+                    tell=tell,
+                    progress=say,
+                    cancel=self._cancel,
+                    memory=self._memory,
+                    children=self._children,
+                )
+            except (OSError, ValueError, RuntimeError) as error:
+                self._children.close()
+                self._post(CheckFailed(one_line(str(error), 300)))
+                return
+            self._post(ConfigChecked(snapshot, found, whole=not self._cancel.is_set()))
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody has had enough of it."""
+        return self._cancel.is_set()
+
+    def cancel(self) -> None:
+        """End the check soon."""
+        self._cancel.set()
+
+    def close(self) -> None:
+        """End it, and the processes that are kept."""
+        self._closed = True
+        self._cancel.set()
+        with self._turn:
+            if self._children is not None:
+                self._children.close()
+                self._children = None
+
 
 LOOK_S = 1.0
 """Seconds between two looks at the file."""
@@ -41,9 +121,7 @@ class ConfigWorker:
 
     def __init__(self, post: Callable[[Message], object], roots: Sequence[Path] = ()) -> None:
         self._post, self._roots = post, roots
-        self._jobs: dict[str, Callable[[], None]] = {}
-        self._changed = threading.Condition()
-        self._ended = threading.Event()
+        self._jobs: Jobs[Snapshot] = Jobs()
         self._before: Evaluation | None = None
         self._followed: tuple[Path | None, Stamp] = (None, None)
         """The file and how it was last seen, exchanged as one by whichever thread."""
@@ -66,7 +144,7 @@ class ConfigWorker:
 
     def evaluate(self, snapshot: Snapshot) -> None:
         """Look at a config as it stands now."""
-        self._ask("evaluate", partial(self._evaluate, snapshot))
+        self._jobs.ask("evaluate", snapshot)
 
     def follow(self, file: Path | None) -> None:
         """Look at this file from now on, as it is now; None for none."""
@@ -74,9 +152,7 @@ class ConfigWorker:
 
     def stop(self) -> None:
         """End both threads soon."""
-        self._ended.set()
-        with self._changed:
-            self._changed.notify_all()
+        self._jobs.stop()
 
     # -- the threads -----------------------------------------------------------------------------
 
@@ -85,12 +161,12 @@ class ConfigWorker:
         from grpo_tui.present.config_evaluate import read_fields
 
         read_fields()
-        while (job := self._next()) is not None:
-            job()
+        while (snapshot := self._jobs.next()) is not None:
+            self._evaluate(snapshot)
 
     def watch(self) -> None:
         """Look at the file until stopped; each change is told once."""
-        while not self._ended.wait(LOOK_S):
+        while not self._jobs.stopped.wait(LOOK_S):
             followed = self._followed
             file, known = followed
             if file is None or (now := stamp_of(file)) == known:
@@ -98,18 +174,6 @@ class ConfigWorker:
             if self._followed is followed:
                 self._followed = (file, now)
                 self._post(DiskChanged(file, gone=now is None))
-
-    def _next(self) -> Callable[[], None] | None:
-        with self._changed:
-            while not self._jobs and not self._ended.is_set():
-                self._changed.wait()
-            return None if self._ended.is_set() else self._jobs.pop(next(iter(self._jobs)))
-
-    def _ask(self, kind: str, job: Callable[[], None]) -> None:
-        with self._changed:
-            self._jobs.pop(kind, None)
-            self._jobs[kind] = job
-            self._changed.notify_all()
 
     # -- in the thread ---------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 Rows come from a child of their own until the other one has loaded the tokenizer, which takes long; from then
 on they come from that one, and the first is ended. What is asked is put down and done in turn; of one kind
-only the newest counts. Knows messages, and no widget.
+only the newest counts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from grpo_tui.config import ConfigError, RunConfig
-from grpo_tui.ui.data_messages import DataBusy, DataGold, DataKnown, DataMatches, DataRow, DataTrouble
+from grpo_tui.ui.kit.jobs import Jobs
+from grpo_tui.ui.messages import DataBusy, DataGold, DataKnown, DataMatches, DataRow, DataTrouble
 
 if TYPE_CHECKING:
     from grpo_tui.preflight.checker import Checker
@@ -35,34 +36,32 @@ class DataWorker:
         self._cancel = threading.Event()
         self._read = threading.Event()
         self._config: RunConfig | None = None
-        self._jobs: dict[str, Callable[[], None]] = {}
-        self._changed = threading.Condition()
-        self._stopped = False
+        self._jobs: Jobs[Callable[[], None]] = Jobs()
+        self._golden: Jobs[RowView] = Jobs()
+        """The newest row with a right answer, to be scored."""
         self._rows: Checker | None = None
         self._full: Checker | None = None
         self._number: int | None = 1
-        self._golden: RowView | None = None
         self._interrupt: Callable[[], None] | None = None
 
     # -- asked by the screen; returns at once ------------------------------------------------------
 
     def row(self, number: int) -> None:
         """Show a row."""
-        self._ask("row", partial(self._show, number))
+        self._jobs.ask("row", partial(self._show, number))
 
     def any_row(self) -> None:
         """Show a row by chance."""
-        self._ask("row", partial(self._show, None))
+        self._jobs.ask("row", partial(self._show, None))
 
     def search(self, words: str) -> None:
         """Find the rows that hold words."""
-        self._ask("search", partial(self._search, words))
+        self._jobs.ask("search", partial(self._search, words))
 
     def stop(self) -> None:
         """End the threads soon, and the processes they asked."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
+        self._jobs.stop()
+        self._golden.stop()
         self._cancel.set()
         self._read.set()
         if self._interrupt is not None:
@@ -76,10 +75,10 @@ class DataWorker:
         from grpo_tui.rewards.consent import ConsentError
 
         self._rows = Checker(cancel=self._cancel)
-        self._ask("row", partial(self._show, 1))
+        self._jobs.ask("row", partial(self._show, 1))
         try:
             self._config = self._config_of()
-            while (job := self._next()) is not None:
+            while (job := self._jobs.next()) is not None:
                 try:
                     job()
                 except CheckCancelledError:
@@ -109,9 +108,7 @@ class DataWorker:
         self._number = view.number
         self._tell(DataRow(view))
         if view.answer_column:
-            with self._changed:
-                self._golden = view
-                self._changed.notify_all()
+            self._golden.ask("row", view)
 
     def _search(self, words: str) -> None:
         if self._config is not None and self._rows is not None:
@@ -131,7 +128,7 @@ class DataWorker:
         from grpo_tui.preflight.checker import CheckCancelledError, Checker
 
         self._read.wait()
-        if self._config is None or self._stopped:
+        if self._config is None or self._jobs.stopped.is_set():
             return
         full = Checker(progress=lambda what: self._tell(DataBusy(what)), cancel=self._cancel)
         try:
@@ -143,14 +140,11 @@ class DataWorker:
             return
         self._tell(DataKnown(checked))
         self._tell(DataBusy(""))
-        with self._changed:
-            given = not self._stopped and checked.facts.tokenizer is not None
-            if given:
-                self._full = full
-                self._jobs["change over"] = self._change_over
-                self._changed.notify_all()
-        if not given:
-            full.close()
+        if checked.facts.tokenizer is not None:
+            self._full = full  # closed with the rows' own when the screen goes meanwhile
+            if self._jobs.ask("change over", self._change_over):
+                return
+        full.close()
 
     # -- rewards ---------------------------------------------------------------------------------
 
@@ -162,7 +156,7 @@ class DataWorker:
 
         loaded = False
         with Lab() as lab:
-            while (row := self._next_golden()) is not None:
+            while (row := self._golden.next()) is not None:
                 try:
                     if not loaded and self._config is not None:
                         self._interrupt = lab.interrupt
@@ -174,27 +168,8 @@ class DataWorker:
                 except (LabError, ValueError, OSError) as error:
                     self._tell(DataGold(row.number, None, str(error)))
 
-    def _next_golden(self) -> RowView | None:
-        with self._changed:
-            while self._golden is None and not self._stopped:
-                self._changed.wait()
-            row, self._golden = self._golden, None
-            return None if self._stopped else row
-
     # -- all threads -----------------------------------------------------------------------------
 
-    def _next(self) -> Callable[[], None] | None:
-        with self._changed:
-            while not self._jobs and not self._stopped:
-                self._changed.wait()
-            return None if self._stopped else self._jobs.pop(next(iter(self._jobs)))
-
-    def _ask(self, kind: str, job: Callable[[], None]) -> None:
-        with self._changed:
-            self._jobs.pop(kind, None)
-            self._jobs[kind] = job
-            self._changed.notify_all()
-
     def _tell(self, message: Message) -> None:
-        if not self._stopped:
+        if not self._jobs.stopped.is_set():
             self._post(message)

@@ -1,7 +1,6 @@
 """Which cells of some lines are others than before, so that no more is painted and sent.
 
-A terminal may hang on a slow line, and most of what a live view repaints stands there already. Knows spans
-and cells, not what they say.
+A terminal may hang on a slow line, and most of what a live view repaints stands there already.
 """
 
 from __future__ import annotations

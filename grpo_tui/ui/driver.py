@@ -2,7 +2,7 @@
 
 Textual's own waits once thirty writes are queued: on a line that stands still neither keys nor signals are
 served then, and when the terminal is gone that lasts for ever. Here pictures that a slow line cannot take are
-left out, and the newest is painted whole when it can again. Knows how Textual writes, not what.
+left out, and the newest is painted whole when it can again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Open a file at a line in the person's own editor, and come back to the screen when it ends.
-
-Knows environments, editors and the terminal's signals; knows nothing of what is edited.
-"""
+"""Open a file at a line in the person's own editor, and come back to the screen when it ends."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The part of the app that follows one run: its poller, its newest view, the commands sent to it.
-
-Knows which run is open; knows no screen but by the name of its mode.
-"""
+"""The part of the app that follows one run: its poller, its newest view, the commands sent to it."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Textual ends each piece of text with a reset and begins the next with its whole style, some 45 bytes a piece:
 two thirds of what a live view sends. Here only what differs from the piece before is sent. Each write begins
-and ends at the terminal's defaults, so whatever else is written between stays right. Knows escape sequences,
-not what is painted.
+and ends at the terminal's defaults, so whatever else is written between stays right.
 """
 
 from __future__ import annotations

@@ -1,31 +1,38 @@
 """Drives the lab from a thread: loads rewards, gathers samples, scores, and scores anew when a file is saved.
 
 What is asked is put down and done in turn; of one kind only the newest counts. A second thread looks at the
-files, and ends a call whose rewards have changed under it. Knows messages, and no widget.
+files, and ends a call whose rewards have changed under it.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.config.stamps import GONE, Stamp, stamp
 from grpo_tui.core.text import one_line
+from grpo_tui.present.baseline_text import progress
 from grpo_tui.present.reward_cells import file_name
 from grpo_tui.present.rewards_view import Circumstances, rewards_view
+from grpo_tui.rewards.baseline import SCORING, BaselineWish, ask_baseline, group_size
 from grpo_tui.rewards.cases import CaseFileError, cases_file, keep_case
 from grpo_tui.rewards.consent import ConsentError
-from grpo_tui.rewards.generating import GenerateError
-from grpo_tui.rewards.lab import Aggregation, Lab, LabError
+from grpo_tui.rewards.generating import GenerateError, Progress, Row, generate
+from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Aggregation, Lab, LabError, Scored
+from grpo_tui.rewards.next_reward import Growth, add_to_file, growth, put_into_config, section, with_reward
 from grpo_tui.rewards.probes import probe
 from grpo_tui.rewards.samples import Sample, SampleError
+from grpo_tui.rewards.score_report import Failure
 from grpo_tui.rewards.scoring import Dataset, Report, Wish, gold_column_of, report, reweighed, unchecked
 from grpo_tui.rewards.sources import (
     PROBED_ROWS,
@@ -35,16 +42,67 @@ from grpo_tui.rewards.sources import (
     samples_from,
     unanswered,
 )
+from grpo_tui.rewards.templates import Stage
 from grpo_tui.rewards.what_if import recorded_scores
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.ui.lab_calls import Calling
-from grpo_tui.ui.lab_generating import Generating
-from grpo_tui.ui.lab_growing import Growing
-from grpo_tui.ui.lab_messages import CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
-from grpo_tui.ui.messages import ConsentAsked
-from grpo_tui.ui.saved_files import SavedFiles
+from grpo_tui.ui.kit.jobs import Jobs
+from grpo_tui.ui.messages import (
+    BaselineDone,
+    CaseKept,
+    ConsentAsked,
+    GrowthSeen,
+    LabBusy,
+    LabIdle,
+    LabScored,
+    LabTrouble,
+    ProbesDone,
+    RewardAdded,
+)
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class SavedFiles:
+    """Follows files; one thread reads them, another looks whether one was saved."""
+
+    def __init__(self) -> None:
+        self._stamps: dict[str, Stamp] = {}
+        self._read: dict[str, Stamp] = {}
+
+    def forget(self) -> None:
+        """Follow none."""
+        self._stamps = {}
+
+    def before_reading(self, files: Iterable[str]) -> None:
+        """Follow these files, as they stand before they are read."""
+        self._follow(files)
+        self._read = {file: stamp(file) for file in self._stamps}
+
+    def after_reading(self, files: Iterable[str]) -> None:
+        """Follow these files; what came to light while reading counts as read as it stands."""
+        self._follow(files)
+        self._read = {**self._stamps, **self._read}
+
+    def _follow(self, files: Iterable[str]) -> None:
+        self._stamps = {file: self._stamps.get(file) or stamp(file) for file in files}
+
+    def saved(self) -> list[str]:
+        """Files that were saved since they were last looked at; one that is gone was not saved."""
+        return [file for file, known in self._stamps.items() if stamp(file) not in (known, GONE)]
+
+    def seen(self) -> None:
+        """All of them are as they stand now."""
+        self._stamps = {file: stamp(file) for file in self._stamps}
+
+    def stale(self) -> bool:
+        """Whether one of them stands otherwise than it was read: it can be seen while it is written."""
+        return any(stamp(file) != read for file, read in self._read.items())
+
+
+MODEL = "model"
+"""The kind of a sample that the model wrote, and what is said to be at work."""
 LOOK_S = 0.05
 """Seconds between two looks at the files of the rewards."""
 SETTLE_S = 0.02
@@ -53,7 +111,7 @@ LONG_S = 0.3
 """A call that has run longer is ended when its file is saved; a shorter one is about to end by itself."""
 
 
-class LabWorker(Calling, Growing, Generating):
+class LabWorker:
     """Holds one lab, its samples and its newest report; `run` and `watch` are the bodies of two threads.
 
     Args:
@@ -71,9 +129,9 @@ class LabWorker(Calling, Growing, Generating):
         self._post, self._clock = post, clock
         self._lab = lab or Lab()
         self._own = lab is None
-        self._jobs: dict[str, Callable[[], None]] = {}
-        self._changed = threading.Condition()
-        self._stopped = False
+        self._jobs: Jobs[Callable[[], None]] = Jobs()
+        self._cancel: threading.Event | None = None
+        """Set to end the generating that goes on; None while none does."""
         self._busy = self._interrupted = self._superseded = False
         self._function = self._saved = ""
         self._function_at = 0.0
@@ -110,67 +168,88 @@ class LabWorker(Calling, Growing, Generating):
 
     def open(self, config: Callable[[], RunConfig], origin: Origin, title: str) -> None:
         """Load the rewards of a config and score samples from somewhere."""
-        self._ask("open", lambda: self._open(config, origin, title), clear=True)
+        self._jobs.ask("open", lambda: self._open(config, origin, title), alone=True)
 
     def take(self, origin: Origin) -> None:
         """Score samples from somewhere else."""
-        self._ask("samples", lambda: self._take(origin))
+        self._jobs.ask("samples", lambda: self._take(origin))
 
     def replace(self, samples: Sequence[Sample], reason: str) -> None:
         """Score samples that a person has made or changed."""
-        self._ask("samples", lambda: self._replace(list(samples), reason))
+        self._jobs.ask("samples", lambda: self._replace(list(samples), reason))
 
     def tag(self, index: int, tags: tuple[str, ...]) -> None:
         """Give a sample tags, which change no score."""
-        self._ask(f"tag {index}", lambda: self._tag(index, tags))
+        self._jobs.ask(f"tag {index}", lambda: self._tag(index, tags))
 
     def weigh(
         self, weights: Sequence[float], muted: frozenset[int], aggregation: Aggregation | None = None
     ) -> None:
         """Aggregate what was scored with other weights and modes; without modes in the config's."""
-        self._ask("weigh", lambda: self._weigh(tuple(weights), muted, aggregation))
+        self._jobs.ask("weigh", lambda: self._weigh(tuple(weights), muted, aggregation))
 
     def again(self) -> None:
         """Load and score again."""
-        self._ask("reload", lambda: self._reload("scored again"))
+        self._jobs.ask("reload", lambda: self._reload("scored again"))
 
     def probe(self) -> None:
         """Try to fool the rewards."""
-        self._ask("probe", self._probe)
+        self._jobs.ask("probe", self._probe)
 
     def keep(self, index: int) -> None:
         """Keep a sample as a case, with what it gets now."""
-        self._ask("keep", lambda: self._keep(index))
+        self._jobs.ask("keep", lambda: self._keep(index))
+
+    def grow(self) -> None:
+        """Try the rewards there are, and say which comes next."""
+        self._jobs.ask("grow", self._grow)
+
+    def add(self, seen: Growth, stage: Stage, config: Path | None) -> None:
+        """Add a reward to the file, and to a config's file where one is given; load it and score."""
+        self._jobs.ask("add", lambda: self._add(seen, stage, config))
+
+    def baseline(self) -> None:
+        """Let the model answer some rows, show the answers as samples, and say what follows."""
+        self._jobs.ask("baseline", self._baseline)
+
+    def generate(self, index: int) -> None:
+        """Let the model answer the row of a sample; its answers come behind the group's samples."""
+        self._jobs.ask("generate", lambda: self._generate(index))
 
     def interrupt(self) -> bool:
         """End the call that runs; False when none does."""
         if not self._busy:
             return False
         self._interrupted = True
-        if not self.end_generating():
+        if not self._end_generating():
             self._lab.interrupt()
         return True
 
     def stop(self) -> None:
         """End both threads soon, and the lab with them."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
-        if self._busy and not self.end_generating():
+        self._jobs.stop()
+        if self._busy and not self._end_generating():
             self._lab.interrupt()
+
+    def _end_generating(self) -> bool:
+        """End the generating that goes on; False when none does."""
+        cancel = self._cancel
+        if cancel is not None:
+            cancel.set()
+        return cancel is not None
 
     # -- the threads -----------------------------------------------------------------------------
 
     def run(self) -> None:
         """Do what is asked until stopped."""
         try:
-            while (job := self._next()) is not None:
+            while (job := self._jobs.next()) is not None:
                 self._interrupted = False
                 self._busy = True
                 try:
                     job()
                 except ConsentError as error:
-                    again = partial(self._ask, "consent", job)
+                    again = partial(self._jobs.ask, "consent", job)
                     self._post(LabTrouble(f"r asks again. {error}"))
                     self._post(ConsentAsked(error.codes, again))
                 except (LabError, GenerateError, RunDatabaseError, OSError, ValueError) as error:
@@ -178,7 +257,7 @@ class LabWorker(Calling, Growing, Generating):
                 finally:
                     self._busy = False
                     self._function = ""
-                if not self._stopped:
+                if not self._jobs.stopped.is_set():
                     self._post(LabIdle())
         finally:
             if self._own:
@@ -186,39 +265,24 @@ class LabWorker(Calling, Growing, Generating):
 
     def watch(self) -> None:
         """Look at the files of the rewards until stopped; a saved one is scored at once."""
-        while not self._stopped:
-            time.sleep(LOOK_S)
+        while not self._jobs.stopped.wait(LOOK_S):
             saved = self._files.saved()
             if not saved:
                 continue
             time.sleep(SETTLE_S)
             self._files.seen()
             self._saved = f"{file_name(saved[0])} saved"
-            self._ask("reload", partial(self._reload_saved, self._saved))
+            self._jobs.ask("reload", partial(self._reload_saved, self._saved))
             if self._function and time.monotonic() - self._function_at > LONG_S:
                 self._superseded = True
                 self._lab.interrupt()
 
-    def _next(self) -> Callable[[], None] | None:
-        with self._changed:
-            while not self._jobs and not self._stopped:
-                self._changed.wait()
-            return None if self._stopped else self._jobs.pop(next(iter(self._jobs)))
-
-    def _ask(self, kind: str, job: Callable[[], None], *, clear: bool = False) -> None:
-        with self._changed:
-            if clear:
-                self._jobs.clear()
-            self._jobs.pop(kind, None)
-            self._jobs[kind] = job
-            self._changed.notify_all()
-
     def _failed(self, error: Exception) -> None:
-        if self._stopped:
+        if self._jobs.stopped.is_set():
             return
         if self._superseded:  # by a saved file, which is still to be scored
             self._superseded = False
-            self._ask("reload", partial(self._reload, self._saved))
+            self._jobs.ask("reload", partial(self._reload, self._saved))
             return
         text = "ended by you; r scores again, a saved file too" if self._interrupted else str(error)
         self._post(LabTrouble(one_line(text, 600)))
@@ -342,6 +406,44 @@ class LabWorker(Calling, Growing, Generating):
         wish = Wish(weights=weights, aggregation=self._modes(), tell=self._tell)
         self._show(report(self._lab, first.samples, self._dataset, wish, checked), whole=True)
 
+    def _scored(self) -> Scored:
+        """Score with every function; one that a person ends is named, the others are scored."""
+        ended: dict[int, Failure] = {}
+        while True:
+            left = [f.index for f in self._lab.functions if f.index not in ended]
+            try:
+                scored = self._lab.score(
+                    self._samples, only=left if ended else None, tell=self._tell, repeat_limit_s=0.0
+                )
+                break
+            except LabError:
+                index = next((f.index for f in self._lab.functions if f.name == self._function), None)
+                if not self._interrupted or self._superseded or index is None or index in ended:
+                    raise
+                for_s = time.monotonic() - self._function_at
+                ended[index] = Failure("hung", "", f"ended by you after {for_s:.1f} s without an answer")
+                self._interrupted = False
+        functions = tuple(
+            f.with_failure(ended[f.info.index]) if f.info.index in ended else f for f in scored.functions
+        )
+        return replace(scored, functions=functions)
+
+    def _checked(self, first: Scored) -> Scored:
+        """Call the quick functions once more, for what only a second look can tell."""
+        quick = [
+            f.info.index
+            for f in first.functions
+            if f.seconds <= REPEAT_LIMIT_S and (f.failure is None or f.failure.kind in ("raised", "returned"))
+        ]
+        if not quick:
+            return first
+        again = self._lab.score(self._samples, only=quick, tell=self._tell)
+        functions = tuple(
+            new if new.info.index in quick else old
+            for old, new in zip(first.functions, again.functions, strict=True)
+        )
+        return replace(first, functions=functions)
+
     def _tag(self, index: int, tags: tuple[str, ...]) -> None:
         found = self._report
         if found is None or index >= len(self._samples):
@@ -412,6 +514,79 @@ class LabWorker(Calling, Growing, Generating):
             except CaseFileError as error:
                 self._post(CaseKept(cases_file(self._config), "", one_line(str(error), 300)))
 
+    def _grow(self) -> None:
+        if self._config is None or self._report is None:
+            raise SampleError("no rewards are loaded yet")
+        self._doing("trying the rewards, to see which comes next")
+        findings = self._report.findings
+        seen = growth(self._lab, self._config, self._dataset, findings, self._tell)
+        stage = seen.advice.stage
+        self._post(GrowthSeen(seen, section_for(self._config, seen, stage) if stage is not None else ""))
+
+    def _add(self, seen: Growth, stage: Stage, config: Path | None) -> None:
+        assert self._config is not None
+        add_to_file(seen.file, stage, seen.task)
+        before = self._config
+        if not before.model:  # functions alone have the weights that one begins with
+            before = _weighted(before, seen.advice.weights or {})
+        self._config = with_reward(before, seen.file, stage)
+        trouble = ""
+        if config is not None:
+            try:
+                put_into_config(config, seen.file, stage)
+            except (OSError, ValueError) as error:
+                trouble = f"{stage.name} is in {seen.file.name}, but not in {config.name}: {error}"
+        if before.model and (config is None or trouble):
+            self._title = f"{self._title} + {stage.name}"
+        self._post(RewardAdded(seen.file, stage.name, None if trouble else config))
+        self._reload(f"{stage.name} added")
+        if trouble:
+            self._post(LabTrouble(one_line(trouble, 600)))
+
+    # -- with the model of the config; a child process loads it for each and ends with it: a pane that is only
+    # -- open must not hold a GPU
+
+    def _baseline(self) -> None:
+        config = self._with_model()
+        cancel = self._cancel = threading.Event()
+        try:
+            found, generated = ask_baseline(self._lab, config, BaselineWish(), self._teller(), cancel)
+        finally:
+            self._cancel = None
+        self._samples, self._origin, self._edited = list(generated.samples), Origin(MODEL), False
+        self._before = self._good = None
+        self._score("", time.monotonic())
+        self._post(BaselineDone(found, generated))
+
+    def _generate(self, index: int) -> None:
+        config, samples = self._with_model(), list(self._samples)
+        if index >= len(samples):
+            return
+        asked = samples[index]
+        cancel = self._cancel = threading.Event()
+        row = Row(1, asked.prompt, asked.columns)
+        try:
+            made = generate(config, [row], group_size(config), self._teller(), cancel)
+        finally:
+            self._cancel = None
+        self._samples, self._edited = behind_group(samples, index, made), True
+        self._before = self._good = None
+        self._score(f"{len(made)} answers of the model", time.monotonic())
+
+    def _with_model(self) -> RunConfig:
+        if self._config is None or not self._config.model:
+            raise SampleError("functions alone have no model; open a config: grpo-tui rewards CONFIG.yaml")
+        return self._config
+
+    def _teller(self) -> Callable[[Progress], None]:
+        since = time.monotonic()
+        return lambda now: self._tell_progress(now, since)
+
+    def _tell_progress(self, now: Progress, since: float) -> None:
+        if now.what == SCORING:
+            self._cancel = None  # from here on it is the lab that has to be interrupted
+        self._post(LabBusy(progress(now), MODEL, since))
+
     def _doing(self, what: str) -> None:
         self._function = ""
         self._post(LabBusy(what, "", time.monotonic()))
@@ -419,3 +594,38 @@ class LabWorker(Calling, Growing, Generating):
     def _tell(self, function: str, what: str) -> None:
         self._function, self._function_at = function, time.monotonic()
         self._post(LabBusy(what, one_line(function, 40), self._function_at))
+
+
+def section_for(config: RunConfig, seen: Growth, stage: Stage) -> str:
+    """The section of a config with one reward more, for a person to copy."""
+    if not config.model:
+        config = _weighted(config, seen.advice.weights or {})
+    folder = config.path.parent if config.path is not None else seen.file.absolute().parent
+    rewards = [
+        replace(entry, source=os.path.relpath(entry.source, folder)) if os.path.isabs(entry.source) else entry
+        for entry in with_reward(config, seen.file, stage).section.rewards
+    ]
+    return section(rewards, seen.task)
+
+
+def _weighted(config: RunConfig, weights: Mapping[str, float]) -> RunConfig:
+    rewards = tuple(
+        replace(entry, weight=weights.get(entry.name, entry.weight)) if entry.weight is None else entry
+        for entry in config.section.rewards
+    )
+    return replace(config, section=replace(config.section, rewards=rewards))
+
+
+def behind_group(samples: Sequence[Sample], index: int, made: Sequence[Sample]) -> list[Sample]:
+    """Return samples with the model's answers behind the last one of a sample's group, and in that group.
+
+    Args:
+        samples: in their order.
+        index: the sample whose row was answered.
+        made: the answers.
+    """
+    asked = samples[index]
+    key = (asked.group, asked.prompt_key)
+    place = max(i for i, s in enumerate(samples) if (s.group, s.prompt_key) == key) + 1
+    fresh = [replace(sample, group=asked.group, kind=MODEL) for sample in made]
+    return [*samples[:place], *fresh, *samples[place:]]

@@ -1,7 +1,7 @@
 """Screens that open over a pane and are left again: once, however often they are asked to go.
 
 Two clicks, or two words of a search that ends, reach a screen in one breath; the second one finds it gone
-already. Knows Textual's stack of screens; knows nothing of what they show.
+already.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the app tells the terminal besides its screen: title, bell, clipboard; and what it remembers.
-
-Knows the open run's view and the preferences; knows no screen.
-"""
+"""What the app tells the terminal besides its screen: title, bell, clipboard; and what it remembers."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
 """Ask the store for pages in a thread, so that scrolling and searching never make the screen wait.
 
-Of one kind of question only the newest is answered. Knows readers and callbacks; knows no widget.
+Of one kind of question only the newest is answered.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from grpo_tui.core.text import one_line
 from grpo_tui.store.log_reader import LogReader
 from grpo_tui.store.reader import RunReader
+from grpo_tui.ui.kit.jobs import Jobs
 
 if TYPE_CHECKING:
     from grpo_tui.store.search import Search
@@ -85,9 +85,7 @@ class Pages:
 
     def __init__(self, database: Path, deliver: Callable[[Callable[[], object]], object]) -> None:
         self._stores, self._deliver = Stores(database), deliver
-        self._waiting: dict[str, _Asked] = {}
-        self._changed = threading.Condition()
-        self._stopped = False
+        self._jobs: Jobs[_Asked] = Jobs()
 
     def ask(
         self,
@@ -105,21 +103,16 @@ class Pages:
                 once `stop` was called: what it would show is another run's by then.
             failed: Gets a sentence in the place of the answer, when the store cannot be read.
         """
-        with self._changed:
-            self._waiting.pop(kind, None)
-            self._waiting[kind] = (question, then, failed)
-            self._changed.notify()
+        self._jobs.ask(kind, (question, then, failed))
 
     def stop(self) -> None:
         """End the thread soon; what still waits is not answered."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify()
+        self._jobs.stop()
 
     def run(self) -> None:
         """Answer until stopped."""
         try:
-            while (asked := self._next()) is not None:
+            while (asked := self._jobs.next()) is not None:
                 question, then, failed = asked
                 try:
                     self._stores.refresh()
@@ -129,23 +122,15 @@ class Pages:
                     if failed is None:  # the poller says what is wrong with the file
                         continue
                     then, answer = failed, _sentence(error)
-                if not self._stopped:
+                if not self._jobs.stopped.is_set():
                     self._deliver(partial(self._answer, then, answer))
         finally:
             self._stores.close()
 
     def _answer(self, then: Callable[[Any], object], answer: Any) -> None:
         """In the thread of the screen, which may have stopped this meanwhile."""
-        if not self._stopped:
+        if not self._jobs.stopped.is_set():
             then(answer)
-
-    def _next(self) -> _Asked | None:
-        with self._changed:
-            while not self._waiting and not self._stopped:
-                self._changed.wait()
-            if self._stopped:
-                return None
-            return self._waiting.pop(next(iter(self._waiting)))
 
 
 def _sentence(error: Exception) -> str:

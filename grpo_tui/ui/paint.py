@@ -1,8 +1,7 @@
 """Lines of coloured text, and widgets that paint them.
 
 A line is a sequence of spans: a text, the role of its colour, and at most one action of this program that a
-click runs. Text is never read as markup; control characters that got this far are made visible. Knows cells
-and roles, not what a line is about.
+click runs. Text is never read as markup; control characters that got this far are made visible.
 """
 
 from __future__ import annotations

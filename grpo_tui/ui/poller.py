@@ -1,7 +1,4 @@
-"""Follow one run in a thread of its own: ask, fold, post one frozen view; carry commands and their outcomes.
-
-Knows the run folder and the message it posts; touches no widget and never makes the screen wait.
-"""
+"""Follow one run in a thread of its own: ask, fold, post one frozen view; carry commands and outcomes."""
 
 from __future__ import annotations
 

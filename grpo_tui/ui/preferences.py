@@ -1,7 +1,7 @@
 """What a person likes: colours, charts, title, bell. One small JSON file, replaced whole at a change.
 
 A file that cannot be read gives the defaults and a word about it, never an error; names that this version
-does not know are kept. Knows a file and plain values; knows no screen.
+does not know are kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A list of one-line rows with a cursor, of any length: a row is laid out when it is looked at.
-
-Knows rows by their place; what stands in one, and what enter does with it, is the subclass's.
-"""
+"""A list of one-line rows with a cursor, of any length: a row is laid out when it is looked at."""
 
 from __future__ import annotations
 

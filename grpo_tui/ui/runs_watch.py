@@ -1,7 +1,6 @@
 """Look through the folders for runs, in a thread of its own, again and again.
 
-A run that did not change is not read again, and folders that take long to walk are walked less often. Knows
-folders and rows; touches no widget.
+A run that did not change is not read again, and folders that take long to walk are walked less often.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What screens may ask of the app: the newest data, and to send a command to the open run.
-
-Knows no screen; screens reach the app through this one door.
-"""
+"""What screens may ask of the app: the newest data, and to send a command to the open run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Show another pane at once: what stands is kept, and nothing is waited for.
-
-Knows how Textual puts screens up, not what is on them.
-"""
+"""Show another pane at once: what stands is kept, and nothing is waited for."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Give the terminal back, whatever ends the program.
 
 Textual restores it on its own way out, not on a signal: then mouse reports and the alternate screen would
-stay on. Knows signals and escape sequences; knows nothing of the app but how to make it exit.
+stay on.
 """
 
 from __future__ import annotations

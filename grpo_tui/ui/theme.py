@@ -1,7 +1,4 @@
-"""The colours: one accent, good, bad, attention, and text in two strengths; dark and light.
-
-Knows colours only; which text has which role is decided where it is painted.
-"""
+"""The colours: one accent, good, bad, attention, and text in two strengths; dark and light."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What lies behind a dialog, in fainter colours: each of them is mixed once, not once for each piece of text.
-
-Knows Textual's way to show the screen below, not what stands there.
-"""
+"""What lies behind a dialog, in fainter colours: each of them is mixed once, not for each piece of text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The title of the terminal: state and step of the open run, for who looks at a row of tabs.
 
-Written only when it changes; what stood there before is put back. Knows the view and the sequences; knows no
-screen and no time.
+Written only when it changes; what stood there before is put back.
 """
 
 from __future__ import annotations

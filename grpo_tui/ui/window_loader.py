@@ -1,7 +1,4 @@
-"""Read what a full-screen chart shows in a thread of its own: when another part is wished, or a run moved on.
-
-Knows the sources and the message it posts; touches no widget and never makes the screen wait.
-"""
+"""Read what a full-screen chart shows in a thread: when another part is wished, or a run moved on."""
 
 from __future__ import annotations
 

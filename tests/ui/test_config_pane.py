@@ -14,8 +14,8 @@ from textual.widgets import Input
 from grpo_tui.config.resolve import load_config
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.config_messages import ConfigEvaluated, DiskChanged, StartEnded
 from grpo_tui.ui.config_wish import ConfigWish
+from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged, StartEnded
 from grpo_tui.ui.rewards_wish import RewardsWish
 from grpo_tui.ui.screens.choosing import MenuDialog, PathDialog
 from grpo_tui.ui.screens.config import ConfigScreen
@@ -310,7 +310,7 @@ async def test_a_start_is_held_back_by_errors_unless_a_person_insists(
         asked.append(words)
         return False, "no GPU"
 
-    monkeypatch.setattr("grpo_tui.ui.resuming.start_run", start_run)
+    monkeypatch.setattr("grpo_tui.ui.starting.start_run", start_run)
     path = config_file(CONFIG.replace("num_generations: 8", "num_generations: 3"))
     app = app_with(path, run_dir=Path("runs/other"))
     async with app.run_test(size=SIZE) as pilot:
@@ -326,7 +326,7 @@ async def test_a_start_asks_to_save_then_once_and_shows_the_run(monkeypatch: pyt
     opened: list[Path] = []
     app = app_with(config_file())
     monkeypatch.setattr(app, "open_run", opened.append)
-    monkeypatch.setattr("grpo_tui.ui.resuming.start_run", lambda words: (True, "started"))
+    monkeypatch.setattr("grpo_tui.ui.starting.start_run", lambda words: (True, "started"))
     async with app.run_test(size=SIZE) as pilot:
         await on_field(pilot, "max_steps")
         await pilot.press("x", "S")

@@ -17,7 +17,7 @@ from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.rewards.samples import Sample, groups_of
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.lab_generating import behind_group
+from grpo_tui.ui.lab_worker import behind_group
 from grpo_tui.ui.rewards_wish import RewardsWish
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.screens.text import TextScreen

@@ -14,7 +14,7 @@ from grpo_tui.rewards.score_report import Failure
 from grpo_tui.rewards.scoring import Report
 from grpo_tui.rewards.sources import Origin
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.lab_messages import LabScored
+from grpo_tui.ui.messages import LabScored
 from tests.rewards.reports import made_report, samples, scores_of
 from tests.ui.conftest import app_on, shown, until
 from tests.ui.recorded_run import NOW

@@ -166,7 +166,7 @@ async def test_resuming_asks_once_and_names_what_it_continues(monkeypatch: pytes
         resumed.append(path)
         return False, "not in a test"
 
-    monkeypatch.setattr("grpo_tui.ui.resuming.resume_run", resume)
+    monkeypatch.setattr("grpo_tui.ui.starting.resume_run", resume)
     with_checkpoint("failed")
     app = app_on(None)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:

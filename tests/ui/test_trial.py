@@ -10,7 +10,7 @@ import pytest
 
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.ui.screens.config import ConfigScreen
-from grpo_tui.ui.trial import Trial
+from grpo_tui.ui.starting import Trial
 from tests.processes.runs import SMALL, until
 from tests.ui.conftest import shown
 from tests.ui.conftest import until as until_shown

@@ -1,7 +1,4 @@
-"""One metric of one run over the whole screen.
-
-Knows the run's folder and, when it is the open run, its newest view for the header and the list of metrics.
-"""
+"""One metric of one run over the whole screen."""
 
 from __future__ import annotations
 

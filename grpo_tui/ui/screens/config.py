@@ -1,8 +1,4 @@
-"""Pane 2: is this config right, will it fit, what will a step be?
-
-Knows the frozen view that the pane's thread posts and the draft that a person edits; loads no model, no data,
-and waits for nothing.
-"""
+"""Pane 2: is this config right, will it fit, what will a step be?"""
 
 from __future__ import annotations
 
@@ -17,8 +13,8 @@ from textual.widgets import Input
 from grpo_tui.core.text import one_line
 from grpo_tui.present.config_view import FieldRow, GroupRow, form_rows, notes
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.config_messages import ConfigEvaluated
 from grpo_tui.ui.config_wish import ConfigWish, config_of_run
+from grpo_tui.ui.messages import ConfigEvaluated
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.screens.config_start import ConfigStart
 from grpo_tui.ui.screens.text import TextScreen

@@ -1,7 +1,4 @@
-"""What differs between a config and something else, line by line, over the pane.
-
-Knows compared lines; changes nothing.
-"""
+"""What differs between a config and something else, line by line, over the pane."""
 
 from __future__ import annotations
 

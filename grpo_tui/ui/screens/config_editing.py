@@ -1,7 +1,4 @@
-"""The part of the pane Config that changes fields: chosen from a list, toggled, typed; and undone.
-
-Knows the draft and the fields' types; what a change means is looked at in the pane's thread.
-"""
+"""The part of the pane Config that changes fields: chosen from a list, toggled, typed; and undone."""
 
 from __future__ import annotations
 

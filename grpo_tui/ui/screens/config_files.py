@@ -1,7 +1,4 @@
-"""The part of the pane Config that opens, saves and compares files, and asks before anything is lost.
-
-Knows drafts and paths; what a config means is looked at in the pane's thread.
-"""
+"""The part of the pane Config that opens, saves and compares files, and asks before anything is lost."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import from_here
 from grpo_tui.ui import config_unsaved
-from grpo_tui.ui.config_messages import DiskChanged
 from grpo_tui.ui.config_wish import ConfigWish
 from grpo_tui.ui.config_worker import ConfigWorker
+from grpo_tui.ui.messages import DiskChanged
 from grpo_tui.ui.screens.choosing import Choice, MenuDialog, PathDialog
 from grpo_tui.ui.screens.config_diff import DiffScreen
 from grpo_tui.ui.screens.config_finding import ConfigFindings

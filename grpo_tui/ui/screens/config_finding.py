@@ -1,7 +1,4 @@
-"""The part of the pane Config that tells what was found, goes there, applies fixes, and explains a field.
-
-Knows findings and fields; changes the draft by the fixes of findings alone.
-"""
+"""The part of the pane Config that tells what was found, goes there, applies fixes, and explains a field."""
 
 from __future__ import annotations
 

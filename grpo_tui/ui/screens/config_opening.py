@@ -1,7 +1,4 @@
-"""The part of the pane Config that finds something to open: a file, a preset, changes that were not saved.
-
-Knows paths, presets and drafts; what a config means is looked at in the pane's thread.
-"""
+"""The part of the pane Config that finds something to open: a file, a preset, changes that were not saved."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The part of the pane Config that says what a run will be, checks it in full, and starts it.
-
-Knows the plan and the findings; the start itself is the command's, in a process of its own.
-"""
+"""The part of the pane Config that says what a run will be, checks it in full, and starts it."""
 
 from __future__ import annotations
 
@@ -15,16 +12,16 @@ from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import clock, duration, from_here, plural
 from grpo_tui.rewards.consent import needed, needed_to_start
-from grpo_tui.ui.config_check import ConfigCheck
-from grpo_tui.ui.config_messages import (
+from grpo_tui.ui.config_worker import ConfigCheck
+from grpo_tui.ui.messages import (
     CheckAt,
     CheckFailed,
     ConfigChecked,
+    ConsentAsked,
     StartEnded,
     TrialEnded,
     TrialStage,
 )
-from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.screens.choosing import Choice, MenuDialog
 from grpo_tui.ui.screens.config_finding import CheckScreen
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
     from grpo_tui.config.plan import Device
     from grpo_tui.config.run_config import RunConfig
     from grpo_tui.ui.config_wish import ConfigWish
-    from grpo_tui.ui.trial import Trial
+    from grpo_tui.ui.starting import Trial
 
 MOST_TOLD = 4
 """Errors that the question before a start names."""
@@ -300,7 +297,7 @@ class ConfigStart(ConfigOpening):
         return "rewards" in checked[1].done
 
     def _launch(self, words: list[str], folder: Path) -> None:
-        from grpo_tui.ui.resuming import start_run
+        from grpo_tui.ui.starting import start_run
 
         started, said = start_run(words)
         self.post_message(StartEnded(folder.absolute(), started, said))
@@ -326,7 +323,7 @@ class ConfigStart(ConfigOpening):
             return
         if self._asks_consent(self.action_config_trial):
             return
-        from grpo_tui.ui.trial import Trial
+        from grpo_tui.ui.starting import Trial
 
         trial = self._trial = Trial(self._train_words(wish))
         self._is_busy("trying two steps on the longest prompts, saved and reloaded")

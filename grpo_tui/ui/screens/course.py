@@ -1,7 +1,4 @@
-"""How the run and one prompt change over the steps, over the pane Generations.
-
-Knows what was read in a thread; reads nothing.
-"""
+"""How the run and one prompt change over the steps, over the pane Generations."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `DataScreen(path, overrides)` is pushed over Config (key `d`) or any other pane and leaves by itself; with a
 config in hand, as one that is not saved yet, `DataScreen(path, config=config)`. Its keys are in
-`actions_data`. Knows what its threads post; reads no file.
+`actions_data`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,16 @@ from grpo_tui.present.reading import laid_out
 from grpo_tui.rewards.consent import Code
 from grpo_tui.store.values import finite_json
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.data_messages import DataBusy, DataGold, DataKnown, DataMatches, DataRow, DataTrouble
 from grpo_tui.ui.data_worker import DataWorker
-from grpo_tui.ui.messages import ConsentAsked
+from grpo_tui.ui.messages import (
+    ConsentAsked,
+    DataBusy,
+    DataGold,
+    DataKnown,
+    DataMatches,
+    DataRow,
+    DataTrouble,
+)
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, spread
 from grpo_tui.ui.shell import Shell

@@ -1,7 +1,4 @@
-"""What is asked once, and what is shown until it is closed: confirm, set a value, sample a prompt.
-
-Knows the view it was opened with; sends nothing itself, it hands back what was chosen.
-"""
+"""What is asked once, and what is shown until it is closed: confirm, set a value, sample a prompt."""
 
 from __future__ import annotations
 

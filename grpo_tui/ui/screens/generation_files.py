@@ -1,6 +1,6 @@
 """What Generations writes and remembers: exports of what was found, and queries under a name.
 
-Mixed into the screen. Knows what is found and chosen; the rows are written in a thread.
+Mixed into the screen.
 """
 
 from __future__ import annotations

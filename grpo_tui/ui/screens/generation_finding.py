@@ -1,6 +1,6 @@
 """What the list of Generations holds: a query, an order, groups or completions, and what a live run adds.
 
-Mixed into the screen. Knows the engine's results and asks for them in threads; shows no completion.
+Mixed into the screen.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How the chosen completion is read in Generations: folded, compared, raw, with its prompt; copied.
 
-Mixed into the screen. Knows the card that is shown and its widgets; finds nothing.
+Mixed into the screen.
 """
 
 from __future__ import annotations

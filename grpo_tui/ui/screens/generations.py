@@ -1,7 +1,4 @@
-"""Pane 5: why did this completion get that reward? Find groups and completions, read them, compare them.
-
-Knows the open run by its folder and asks its store in threads; waits for nothing.
-"""
+"""Pane 5: why did this completion get that reward? Find groups and completions, read them, compare them."""
 
 from __future__ import annotations
 

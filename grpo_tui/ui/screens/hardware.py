@@ -1,7 +1,4 @@
-"""The machine over the whole screen: GPUs and who is on them, processor, memory, ranks.
-
-Knows the frozen view it is given; asks no driver.
-"""
+"""The machine over the whole screen: GPUs and who is on them, processor, memory, ranks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Every metric of a run to choose from: search as one types, with the newest value and a small curve.
-
-Knows the rows and the run's folder; hands back the key that was chosen, and decides nothing about it.
-"""
+"""Every metric of a run to choose from: search as one types, with the newest value and a small curve."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The same metric of several runs on one chart, and the settings in which they differ.
-
-Knows the folders it was opened with; each run may train or have ended.
-"""
+"""The same metric of several runs on one chart, and the settings in which they differ."""
 
 from __future__ import annotations
 

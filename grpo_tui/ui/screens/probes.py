@@ -1,7 +1,4 @@
-"""What the probes showed, over the whole screen: what each function takes or refuses that it should not.
-
-Knows the report it was opened with; scores nothing.
-"""
+"""What the probes showed, over the whole screen: what each function takes or refuses that it should not."""
 
 from __future__ import annotations
 

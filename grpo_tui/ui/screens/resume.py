@@ -1,7 +1,4 @@
-"""Asks once before a run is resumed: from which checkpoint, and what is done again.
-
-Knows the offer it was opened with; starts nothing, it hands the answer back.
-"""
+"""Asks once before a run is resumed: from which checkpoint, and what is done again."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from grpo_tui.rewards.next_reward import Growth
     from grpo_tui.rewards.scoring import Report
-    from grpo_tui.ui.lab_messages import GrowthSeen, RewardAdded
     from grpo_tui.ui.lab_worker import LabWorker
+    from grpo_tui.ui.messages import GrowthSeen, RewardAdded
 
 FILE_NAME = "rewards.py"
 

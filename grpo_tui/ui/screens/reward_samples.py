@@ -1,6 +1,6 @@
 """What a person does with samples in the pane Rewards: write, change, tag, find, remove, keep, fetch others.
 
-Mixed into the screen. Knows the samples that were scored last; scoring is the lab's thread's.
+Mixed into the screen.
 """
 
 from __future__ import annotations

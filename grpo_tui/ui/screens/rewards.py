@@ -1,7 +1,4 @@
-"""Pane 3: what do the rewards give, on which completions, and can they be fooled?
-
-Knows the frozen view that the lab's thread posts; calls no reward and waits for nothing.
-"""
+"""Pane 3: what do the rewards give, on which completions, and can they be fooled?"""
 
 from __future__ import annotations
 
@@ -21,7 +18,8 @@ from grpo_tui.present.reward_detail import sample_detail
 from grpo_tui.rewards.sources import Origin
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.editing import edit, editor_command
-from grpo_tui.ui.lab_messages import (
+from grpo_tui.ui.lab_worker import LabWorker
+from grpo_tui.ui.messages import (
     BaselineDone,
     CaseKept,
     LabBusy,
@@ -30,7 +28,6 @@ from grpo_tui.ui.lab_messages import (
     LabTrouble,
     ProbesDone,
 )
-from grpo_tui.ui.lab_worker import LabWorker
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.rewards_wish import RewardsWish, rewards_of_run
 from grpo_tui.ui.screens.probes import ProbesScreen, probed_word

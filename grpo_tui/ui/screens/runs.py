@@ -1,7 +1,4 @@
-"""Pane 1: what is running, paused, crashed, finished here, and what happened to it.
-
-Knows the rows it is given, the filter, the marks; the folders are looked through by a worker of the app.
-"""
+"""Pane 1: what is running, paused, crashed, finished here, and what happened to it."""
 
 from __future__ import annotations
 
@@ -333,7 +330,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.run_worker(partial(self._resume, offer), thread=True, group="resume", exit_on_error=False)
 
     def _resume(self, offer: ResumeOffer) -> None:
-        from grpo_tui.ui.resuming import resume_run
+        from grpo_tui.ui.starting import resume_run
 
         self.post_message(ResumeEnded(offer, *resume_run(offer.path)))
 

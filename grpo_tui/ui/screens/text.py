@@ -1,7 +1,4 @@
-"""A text in full, wrapped and scrollable, over the pane: a long log line, a completion.
-
-Knows a title and a text; the text may hold anything, control characters become visible.
-"""
+"""A text in full, wrapped and scrollable, over the pane: a long log line, a completion."""
 
 from __future__ import annotations
 

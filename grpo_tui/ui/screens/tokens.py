@@ -1,7 +1,6 @@
 """How sure a policy is of each token of a completion, over the pane Generations.
 
-A policy is asked in a thread; leaving the screen ends what was started for it. Knows the run, the group and
-the parts of the screen.
+A policy is asked in a thread; leaving the screen ends what was started for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Pane 4: is it learning? Charts, rewards, newest generations, what goes on, and the keys that steer.
-
-Knows the frozen view it is given; reads no file and waits for nothing.
-"""
+"""Pane 4: is it learning? Charts, rewards, newest generations, what goes on, and the keys that steer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The charts of Train: which metric stands in which place, turning them, choosing them, enlarging one.
-
-Knows the view and the small charts; the choice is remembered from one start of the program to the next.
-"""
+"""The charts of Train: which metric stands in which place, turning them, choosing them, enlarging one."""
 
 from __future__ import annotations
 

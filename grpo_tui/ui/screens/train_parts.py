@@ -1,7 +1,4 @@
-"""The lower part of Train: groups, log, events, answers before and after; which one shows, and how large.
-
-Knows the parts and their keys; knows nothing of charts or of steering.
-"""
+"""The lower part of Train: groups, log, events, answers before and after; which one shows, and how large."""
 
 from __future__ import annotations
 

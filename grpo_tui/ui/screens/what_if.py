@@ -1,6 +1,6 @@
 """What would turn with the rewards as they are now, or with other weights, over the pane Generations.
 
-The lab works in a thread of its own; leaving the screen ends it. Knows the run, the groups and the lines.
+The lab works in a thread of its own; leaving the screen ends it.
 """
 
 from __future__ import annotations

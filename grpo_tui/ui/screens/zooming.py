@@ -1,7 +1,4 @@
-"""What all full-screen charts do: zoom, pan, move the cursor, smooth, change the metric, follow the run.
-
-Knows the widget and the loader; which runs are shown is the concern of the screens made of it.
-"""
+"""What all full-screen charts do: zoom, pan, move the cursor, smooth, change the metric, follow the run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The full-screen chart: title, how it is drawn, the plot, and what is under the cursor.
-
-Knows the frozen view and cells; what a key or the mouse changes is decided by the screen, which it tells.
-"""
+"""The full-screen chart: title, how it is drawn, the plot, and what is under the cursor."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The completions of one group side by side: advantage, total, what each function gave, length, duplicates.
-
-Knows a card and where its columns stand; the text of a completion is the reader's.
-"""
+"""The completions of one group side by side: advantage, total, each function, length, duplicates."""
 
 from __future__ import annotations
 

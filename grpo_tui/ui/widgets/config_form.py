@@ -1,6 +1,6 @@
 """The form of the pane Config: groups with their fields, each with its value and where that came from.
 
-Only the visible lines are made. Knows frozen rows; edits nothing, it says what a person chose.
+Only the visible lines are made.
 """
 
 from __future__ import annotations

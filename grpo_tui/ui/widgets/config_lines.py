@@ -1,7 +1,4 @@
-"""What stands around the form of the pane Config: which file, how it stands, the help of a field, the plan.
-
-Knows frozen data and widths.
-"""
+"""The lines around the form of the pane Config: which file, its state, the help of a field, the plan."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A field of one line over the value of the form that is being edited.
-
-Knows a text and where it stands; whether the text fits is asked with every key.
-"""
+"""A field of one line over the value of the form that is being edited."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Lay out a group of completions: its heading, and each completion as lines of a width.
-
-Knows groups as they are shown, and cells; knows nothing of scrolling.
-"""
+"""Lay out a group of completions: its heading, and each completion as lines of a width."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The list of what was found: groups, or single completions, a line each, of any number.
 
-Only the visible lines are made; what they need is asked for when it comes into sight. Knows numbers of groups
-and cards; looks nothing up itself.
+Only the visible lines are made; what they need is asked for when it comes into sight.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The newest groups: the prompt, the right answer, and every completion with its advantage and rewards.
 
-Newest first; it stays where a person reads, and older groups are fetched as one comes near the last. Knows
-groups as they are shown; the layout of one group stands in group_lines.
+Newest first; it stays where a person reads, and older groups are fetched as one comes near the last.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The machine in full: a line per GPU, what deserves attention, processor and memory, processes, ranks.
-
-Knows the frozen view it is given.
-"""
+"""The machine in full: a line per GPU, what deserves attention, processor and memory, processes, ranks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The log with its title and its search field; carries the list's questions to the store.
-
-Knows the list and who answers questions; what the answers hold is the list's matter.
-"""
+"""The log with its title and its search field; carries the list's questions to the store."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rows of a plot as lines of spans.
-
-Knows cells and roles; what is drawn in them is the plot's concern.
-"""
+"""Rows of a plot as lines of spans."""
 
 from __future__ import annotations
 

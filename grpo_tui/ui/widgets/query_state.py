@@ -1,7 +1,4 @@
-"""What a query has found: how many, in how many groups, and when it began; or where it is not understood.
-
-Knows the result of a search; searches nothing.
-"""
+"""What a query has found: how many, in how many groups, and when it began; or where it is not understood."""
 
 from __future__ import annotations
 

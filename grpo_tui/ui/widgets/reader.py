@@ -1,7 +1,4 @@
-"""The chosen completion in full: folded, compared or raw; below it what the functions said, and the prompt.
-
-Knows a card and how its text is wished to be read; chooses nothing.
-"""
+"""The chosen completion in full: folded, compared or raw; what the functions said, and the prompt."""
 
 from __future__ import annotations
 

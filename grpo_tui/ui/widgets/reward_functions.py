@@ -1,7 +1,4 @@
-"""The functions of the pane Rewards: weight, share, scores in small; with the focus their weights are moved.
-
-Knows the frozen view; what moves a weight is the screen's.
-"""
+"""The functions of the pane Rewards: weight, share, scores in small; their weights are moved here."""
 
 from __future__ import annotations
 

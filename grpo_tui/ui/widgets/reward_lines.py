@@ -1,7 +1,4 @@
-"""What stands around the samples of the pane Rewards: summary, findings, the chosen sample in full.
-
-Knows frozen data and widths.
-"""
+"""What stands around the samples of the pane Rewards: summary, findings, the chosen sample in full."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The samples of the pane Rewards: a column for each function, total and advantage, by group or sorted.
 
-Only the visible lines are made. Knows the frozen view and where its columns stand; scores nothing.
+Only the visible lines are made.
 """
 
 from __future__ import annotations

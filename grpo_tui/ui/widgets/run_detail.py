@@ -1,7 +1,4 @@
-"""What happened to the run under the cursor: its state in a sentence, its course, and the way on.
-
-Knows a row of the list; reads no file.
-"""
+"""What happened to the run under the cursor: its state in a sentence, its course, and the way on."""
 
 from __future__ import annotations
 

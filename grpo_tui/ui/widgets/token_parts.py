@@ -1,7 +1,4 @@
-"""What the figures of a completion's tokens come to, the tokens in colours, and the most surprising of them.
-
-Knows figures and lines; asks nobody.
-"""
+"""What the figures of a completion's tokens come to, the tokens in colours, the most surprising ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A config as text that can be edited: coloured lines, and what is wrong with a line beside it.
 
-Built on Textual's TextArea, from which a terminal's own signs are kept away. Knows lines and findings by
-line; what the text means is somebody else's matter.
+Built on Textual's TextArea, from which a terminal's own signs are kept away.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What several panes are built from."""
