@@ -18,7 +18,7 @@ from grpo_tui.cli.plain import terminal_width
 from grpo_tui.cli.saved_run import launcher_of_run, saved_run
 from grpo_tui.cli.streams import show_progress
 from grpo_tui.cli.words import sets
-from grpo_tui.config.plan.memory_plan import WORDS
+from grpo_tui.config.plan.memory import WORDS
 from grpo_tui.config.trl_fields import FieldsUnavailableError
 from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.findings import Finding, errors_of

@@ -14,7 +14,7 @@ from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.launcher import accelerate_config, launcher_words, world_size
 from grpo_tui.cli.saved_run import launcher_of_run, overridden, saved_run
 from grpo_tui.config.plan import Device, Plan, PlanSettings, Surroundings, plan, read_shape
-from grpo_tui.config.plan.cards import CARDS, card
+from grpo_tui.config.plan.memory import CARDS, card
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core.text import one_line

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from grpo_tui.config import source_names
-from grpo_tui.config.plan.model_shape import model_folder
+from grpo_tui.config.plan.model import model_folder
 from grpo_tui.config.removed import nearest
 from grpo_tui.config.rules import REMOVE, Settings, yaml_said
 from grpo_tui.core.findings import Finding

@@ -187,7 +187,7 @@ def tensor_parallel_findings(s: Settings, heads: int, kv_heads: int) -> list[Fin
 
 
 def _heads(s: Settings) -> list[Finding]:
-    from grpo_tui.config.plan.model_shape import read_shape
+    from grpo_tui.config.plan.model import read_shape
 
     parallel = s.get("vllm_tensor_parallel_size")
     shape = read_shape(str(s.get("model_name_or_path") or "")) if parallel != 1 else None

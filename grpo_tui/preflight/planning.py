@@ -14,8 +14,8 @@ import psutil
 
 from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_settings
 from grpo_tui.config.plan import Device, MemoryPlan, ModelShape, Plan, Rate, Surroundings, plan, read_shape
-from grpo_tui.config.plan.memory_plan import WORDS
-from grpo_tui.config.plan.model_shape import QK_NORM
+from grpo_tui.config.plan.memory import WORDS
+from grpo_tui.config.plan.model import QK_NORM
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.findings import Finding

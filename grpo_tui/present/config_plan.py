@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from grpo_tui.config.plan.arithmetic import batch_sum, prompt_sum, step_sum
-from grpo_tui.config.plan.cards import CARDS, card
-from grpo_tui.config.plan.memory_plan import WORDS, Device
+from grpo_tui.config.plan.batch import batch_sum, prompt_sum, step_sum
+from grpo_tui.config.plan.memory import CARDS, WORDS, Device, card
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import duration, setting, size
 from grpo_tui.present.glyphs import spark

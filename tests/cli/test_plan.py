@@ -16,7 +16,7 @@ from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.gpus import placed
 from grpo_tui.cli.launcher import accelerate_config, launcher_words, world_size
 from grpo_tui.config.plan import Device, PlanSettings
-from grpo_tui.config.plan.sharding import read_sharding
+from grpo_tui.config.plan.model import read_sharding
 from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config.plan.activations import Widths, layer_bytes
-from grpo_tui.config.plan.model_shape import shape_of
+from grpo_tui.config.plan.model import Widths, layer_bytes, shape_of
 
 SIZES = {
     "hidden_size": 256,

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from grpo_tui.config.plan import PlanSettings, Rate, Surroundings, plan
-from grpo_tui.config.plan.arithmetic import batch_sum, prompt_sum, step_sum
-from grpo_tui.config.plan.saving import checkpoints_written
-from grpo_tui.config.plan.schedule import learning_rates
+from grpo_tui.config.plan.batch import batch_sum, prompt_sum, step_sum
+from grpo_tui.config.plan.time import checkpoints_written, learning_rates
 
 SMALL = {"per_device_train_batch_size": 8, "num_generations": 8}
 

@@ -11,10 +11,8 @@ import pytest
 
 import grpo_tui
 from grpo_tui.config.plan import Device, MemoryPlan, ModelShape, Plan, PlanSettings, Surroundings, plan
-from grpo_tui.config.plan.cards import card
-from grpo_tui.config.plan.model_shape import read_shape, shape_of
-from grpo_tui.config.plan.optimizers import optimizer_states
-from grpo_tui.config.plan.sharding import read_sharding
+from grpo_tui.config.plan.memory import card, optimizer_states
+from grpo_tui.config.plan.model import read_shape, read_sharding, shape_of
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.demo import DEMO_CONFIG
 
@@ -474,7 +472,7 @@ def test_a_field_that_an_older_transformers_lacks_counts_as_not_set(monkeypatch:
     newest = load_fields()
     older = {name: field for name, field in newest.items() if not name.startswith("activation_checkpointing")}
     assert len(older) < len(newest)
-    monkeypatch.setattr("grpo_tui.config.plan.settings.load_fields", lambda: older)
+    monkeypatch.setattr("grpo_tui.config.plan.batch.load_fields", lambda: older)
     for given in (True, False):
         assert PlanSettings({"gradient_checkpointing": given}, {}).checkpointing is given
     assert PlanSettings({}, {}).whole("not_there_yet", 3) == 3

@@ -18,8 +18,8 @@ from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
 from grpo_tui.config import presets as module
 from grpo_tui.config.plan import Surroundings, plan
-from grpo_tui.config.plan.cards import card
-from grpo_tui.config.plan.model_shape import shape_of
+from grpo_tui.config.plan.memory import card
+from grpo_tui.config.plan.model import shape_of
 from grpo_tui.config.presets import PresetError, companions, copy_preset, folder, preset_of, presets
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.core.findings import errors_of

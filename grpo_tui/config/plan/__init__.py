@@ -10,10 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from grpo_tui.config.plan.batch import PlanSettings
     from grpo_tui.config.plan.making import Plan, Surroundings, plan
-    from grpo_tui.config.plan.memory_plan import Device, MemoryPart, MemoryPlan
-    from grpo_tui.config.plan.model_shape import ModelShape, read_shape
-    from grpo_tui.config.plan.settings import PlanSettings
+    from grpo_tui.config.plan.memory import Device, MemoryPart, MemoryPlan
+    from grpo_tui.config.plan.model import ModelShape, read_shape
     from grpo_tui.config.plan.time import Duration, Rate
 
 __all__ = [
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "batch": ("PlanSettings",),
     "making": ("Plan", "Surroundings", "plan"),
-    "memory_plan": ("Device", "MemoryPart", "MemoryPlan"),
-    "model_shape": ("ModelShape", "read_shape"),
-    "settings": ("PlanSettings",),
+    "memory": ("Device", "MemoryPart", "MemoryPlan"),
+    "model": ("ModelShape", "read_shape"),
     "time": ("Duration", "Rate"),
 }
 

@@ -1,14 +1,231 @@
-"""How long a run takes, from the rate of an earlier one on this machine.
+"""What a run does over its steps: its learning rate, its checkpoints, and how long it takes.
 
-The same model with the same sizes gives its time per step as it is; other sizes are scaled by tokens, and
-said to be. Knows rates that it is given; where runs lie and how they are read is not its business.
+The schedules are those of `transformers/optimization.py` (5.24) and of `get_warmup_steps` in
+`training_args.py`. The two that follow a metric (`reduce_lr_on_plateau`, `greedy`) have no curve in advance.
+Checkpoints follow `DefaultFlowCallback` and `TrainerState.compute_steps`: one every `save_steps`, and one at
+the last step. The duration is taken from an earlier run on this machine: the same model with the same sizes
+gives its time per step as it is; other sizes are scaled by tokens, and said to be.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from grpo_tui.config.plan.batch import PlanSettings
+
+MOST_POINTS = 200
+FOLLOWS_A_METRIC = ("reduce_lr_on_plateau", "greedy")
+
+Factor = Callable[[int], float]
+Point = tuple[int, float]
+
+
+def warmup_steps(settings: PlanSettings, total: int) -> int:
+    """Steps of warm-up: a number below 1 is a share of all steps."""
+    asked = settings.number("warmup_steps")
+    return int(asked) if asked >= 1 else math.ceil(total * max(0.0, asked))
+
+
+def learning_rates(settings: PlanSettings, total: int | None) -> tuple[Point, ...]:
+    """Points (step, learning rate) of the whole run, in order; empty when the curve is not known in advance.
+
+    Args:
+        settings: the config.
+        total: optimizer steps of the run.
+    """
+    name = str(settings("lr_scheduler_type") or "linear")
+    if not total or name in FOLLOWS_A_METRIC:
+        return ()
+    base = settings.number("learning_rate")
+    inner = settings("lr_scheduler_kwargs")
+    try:
+        options = dict(inner) if isinstance(inner, Mapping) else {}
+        factor = _factor(name, warmup_steps(settings, total), total, base, options)
+        if factor is None:
+            return ()
+        every = max(1, total // (MOST_POINTS - 1))
+        steps = sorted({*range(0, total, every), total - 1, min(warmup_steps(settings, total), total - 1)})
+        return tuple((step + 1, base * factor(step)) for step in steps)
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        return ()  # options that the schedule does not take; the checks tell them
+
+
+def _factor(name: str, warmup: int, total: int, base: float, options: dict[str, Any]) -> Factor | None:
+    """The share of the base rate after so many steps."""
+    left = max(1, total - warmup)
+
+    def after(step: int) -> float:
+        return (step - warmup) / left
+
+    shapes: dict[str, Factor] = {
+        "constant": lambda step: 1.0,
+        "constant_with_warmup": lambda step: 1.0,
+        "linear": lambda step: max(0.0, (total - step) / left),
+        "cosine": lambda step: _cosine(after(step), options.get("num_cycles", 0.5)),
+        "cosine_with_restarts": lambda step: _restarts(after(step), options.get("num_cycles", 1)),
+        "inverse_sqrt": lambda step: _inverse_root(step, warmup, options.get("timescale")),
+    }
+    if name == "constant":
+        return shapes[name]
+    if name == "polynomial":
+        end, power = float(options.get("lr_end", 1e-7)), float(options.get("power", 1.0))
+        shapes[name] = lambda step: ((base - end) * (1 - after(step)) ** power + end) / base
+    elif name == "cosine_with_min_lr":
+        low = _lowest(options, base)
+        shapes[name] = lambda step: low + (1 - low) * _cosine(after(step), options.get("num_cycles", 0.5))
+    elif name == "cosine_warmup_with_min_lr":
+        return _warm_cosine(warmup, left, _lowest(options, base), options)
+    elif name == "warmup_stable_decay":
+        return _stable_decay(warmup, total, options)
+    shape = shapes.get(name)
+    return None if shape is None else lambda step: step / max(1, warmup) if step < warmup else shape(step)
+
+
+def _lowest(options: Mapping[str, Any], base: float) -> float:
+    if options.get("min_lr") is not None:
+        return float(options["min_lr"]) / base
+    return float(options["min_lr_rate"]) if options.get("min_lr_rate") is not None else 0.0
+
+
+def _cosine(progress: float, cycles: float) -> float:
+    return max(0.0, 0.5 * (1.0 + math.cos(math.pi * float(cycles) * 2.0 * progress)))
+
+
+def _restarts(progress: float, cycles: float) -> float:
+    if progress >= 1.0:
+        return 0.0
+    return max(0.0, 0.5 * (1.0 + math.cos(math.pi * ((float(cycles) * progress) % 1.0))))
+
+
+def _inverse_root(step: int, warmup: int, timescale: int | None) -> float:
+    scale = timescale if timescale is not None else warmup or 10_000
+    return 1.0 / math.sqrt((step + scale - warmup) / scale)
+
+
+def _warm_cosine(warmup: int, left: int, low: float, options: Mapping[str, Any]) -> Factor:
+    start = options.get("warmup_lr_rate")
+
+    def factor(step: int) -> float:
+        if step < warmup:
+            if start is None:
+                return (step + 1) / max(1, warmup)
+            return float(start) + (1 - float(start)) * step / max(1, warmup - 1)
+        cycles = options.get("num_cycles", 0.5)
+        return low + (1 - low) * 0.5 * (1 + math.cos(math.pi * cycles * 2.0 * (step - warmup + 1) / left))
+
+    return factor
+
+
+def _stable_decay(warmup: int, total: int, options: Mapping[str, Any]) -> Factor:
+    decay = int(options["num_decay_steps"])
+    low = float(options.get("min_lr_ratio", 0.0))
+    stable = int(options.get("num_stable_steps") or max(0, total - warmup - decay))
+    shapes: dict[str, Callable[[float], float]] = {
+        "linear": lambda p: 1.0 - p,
+        "cosine": lambda p: 0.5 * (1.0 + math.cos(math.pi * options.get("num_cycles", 0.5) * 2.0 * p)),
+        "1-sqrt": lambda p: 1.0 - math.sqrt(p),
+    }
+    rises: dict[str, Callable[[float], float]] = {
+        "linear": lambda p: p,
+        "cosine": lambda p: 0.5 * (1.0 - math.cos(math.pi * p)),
+        "1-sqrt": lambda p: 1.0 - math.sqrt(1.0 - p),
+    }
+    rise = rises[options.get("warmup_type", "linear")]
+    fall = shapes[options.get("decay_type", "cosine")]
+
+    def factor(step: int) -> float:
+        if step < warmup:
+            return low + (1 - low) * rise(step / max(1, warmup))
+        if step < warmup + stable:
+            return 1.0
+        if step < warmup + stable + decay:
+            return max(0.0, low + (1 - low) * fall((step - warmup - stable) / max(1, decay)))
+        return low
+
+    return factor
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """What stays on disk.
+
+    Attributes:
+        written: checkpoints over the run, None when the number of steps is unknown.
+        kept: of them on disk at once, `save_total_limit` considered; None when unknown.
+        bytes_each: size of one, None when the model is not known.
+        final_bytes: the model saved at the end, beside the checkpoints.
+        free_bytes: free on the disk, None when it was not looked at.
+    """
+
+    written: int | None
+    kept: int | None
+    bytes_each: int | None
+    final_bytes: int | None
+    free_bytes: int | None = None
+
+    @property
+    def total_bytes(self) -> int | None:
+        """All that stays; while a new one is written the one it replaces is still there."""
+        if self.kept is None or self.bytes_each is None:
+            return None
+        rotating = 1 if self.written is not None and self.written > self.kept else 0
+        return (self.kept + rotating) * self.bytes_each + (self.final_bytes or 0)
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the disk holds them; None when something is unknown."""
+        total = self.total_bytes
+        return None if total is None or self.free_bytes is None else total <= self.free_bytes
+
+
+def checkpoints_written(settings: PlanSettings, total: int | None, per_epoch: int | None) -> int | None:
+    """How many checkpoints a run writes; None when it is not known how long it is."""
+    strategy = str(settings("save_strategy") or "no").rpartition(".")[2].lower()
+    if strategy == "no":
+        return 0
+    if total is None:
+        return None
+    if strategy == "epoch":
+        return None if not per_epoch else math.ceil(total / per_epoch)
+    if strategy != "steps":
+        return None  # `best` writes when a metric improves
+    every = settings.number("save_steps")
+    steps = math.ceil(total * every) if 0 < every < 1 else int(every)
+    if steps < 1 or total < 1:
+        return 0
+    return total // steps + (1 if total % steps else 0)
+
+
+def plan_checkpoints(
+    settings: PlanSettings,
+    total: int | None,
+    per_epoch: int | None,
+    *,
+    saved_bytes: int | None,
+    state_bytes: int | None,
+    free_bytes: int | None,
+) -> Checkpoints:
+    """Count and weigh the checkpoints.
+
+    Args:
+        settings: the config.
+        total: optimizer steps, None when unknown.
+        per_epoch: steps of an epoch, None when unknown.
+        saved_bytes: the weights that are saved: the model, or its adapter.
+        state_bytes: optimizer states.
+        free_bytes: free on the disk of the run folder.
+    """
+    written = checkpoints_written(settings, total, per_epoch)
+    limit = settings.optional("save_total_limit")
+    kept = written if written is None or limit is None else min(written, limit)
+    each = saved_bytes
+    if saved_bytes is not None and not settings.flag("save_only_model"):
+        each = saved_bytes + (state_bytes or 0)
+    return Checkpoints(written, kept, each, saved_bytes, free_bytes)
+
 
 MOST_SCALED = 8.0
 """Sizes that differ by more say nothing about each other."""
