@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from grpo_tui.cli.check import lines, verdict
+from grpo_tui.cli.check import _wanted, before_start, lines, verdict
+from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.main import main
+from grpo_tui.config.resolve import load_config
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.preflight.report import ChecklistItem, Preflight, in_order
+from grpo_tui.preflight.run import QUICK, check
+from grpo_tui.preflight.static import Source, Start
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import RunSpec
 
 HOSTILE = "\x1b]52;c;aGk=\x07[red]\x9b31m"
 FINDINGS = (
@@ -73,6 +81,59 @@ def test_the_processes_count_and_a_changed_key_is_checked(capsys: pytest.Capture
     body = json.loads(capsys.readouterr().out)
     assert [f["id"] for f in body["findings"] if f["severity"] == "error"] == ["batch.indivisible"]
     assert body["plan"] is None
+
+
+def test_a_start_is_stopped_by_errors_and_told_of_warnings_that_are_new(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    start = Start(1, (), tmp_path / "run")
+
+    def said(
+        *overrides: str, force: bool = False, told: Sequence[Finding] = ()
+    ) -> tuple[tuple[str, ...], str]:
+        source = Source(DEMO_CONFIG, overrides=overrides)
+        forced = before_start(source, start, quick=True, force=force, told=told)
+        return forced, capsys.readouterr().err
+
+    forced, warned = said("learning_rate=0.5")
+    assert forced == ()
+    assert warned.startswith("warning: demo.yaml: learning_rate 0.5 is far above")
+    assert warned.endswith("  fix: learning_rate: 1.0e-6\n")
+    source = Source(DEMO_CONFIG, overrides=("learning_rate=0.5",))
+    known = check(source, start, parts=QUICK).findings
+    assert said("learning_rate=0.5", told=known) == ((), "")
+    wrong = ("remove_unused_columns=true", "grpo_tui.rewards=[rewards.py:format_reward]")
+    refusal = (
+        "1 error in the way of a start; --force starts all the same, and the run's record says so\nerror:"
+    )
+    with pytest.raises(CommandError, match=f"{refusal} demo.yaml: remove_unused_columns"):
+        said(*wrong)
+    forced, warned = said(*wrong, force=True)
+    assert [error.partition(": ")[0] for error in forced] == ["training.columns-removed"]
+    assert "error: demo.yaml: remove_unused_columns" in warned
+
+
+def test_a_run_is_checked_as_its_resume_would_take_it(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    spec = RunSpec(
+        load_config(DEMO_CONFIG, ["max_steps=7"]).to_json(), launcher=("torchrun", "--nproc_per_node", "2")
+    )
+    run.mkdir()
+    spec.write(RunFolder(run).spec)
+
+    def wanted(**words: object) -> tuple[Source, Start]:
+        given = {"config": run, "overrides": [], "world_size": None, "run_dir": None, **words}
+        return _wanted(Namespace(**given))
+
+    source, start = wanted()
+    assert source.saved is not None
+    assert source.saved.grpo["max_steps"] == 7
+    assert start == Start(2, spec.launcher, run, resume=True)
+    assert wanted(world_size=4)[1] == Start(4, spec.launcher, run, resume=True)
+    other = tmp_path / "other"
+    assert wanted(run_dir=other)[1] == Start(2, spec.launcher, other, resume=False)
+    assert wanted(overrides=["output_dir=elsewhere"])[1] == Start(2, spec.launcher, None, resume=False)
+    assert wanted(config=DEMO_CONFIG, run_dir=other)[1] == Start(1, (), other)
 
 
 def test_a_file_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -218,7 +218,13 @@ def test_somebody_elses_logs_are_read_and_cannot_be_steered(
     assert main(["completions", str(folder), "--where", "tokens>3"]) == 2
     assert "tokens is not in these logs" in capsys.readouterr().err
     assert main(["runs", str(tmp_path)]) == 0
-    assert "logs      step 7" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "logs      step 7" in said
+    assert "no runs here yet" not in said
+    assert main(["runs", str(folder.parent), "--json"]) == 0
+    assert [(row["state"], row["step"]) for row in json.loads(capsys.readouterr().out)] == [("logs", 7)]
+    assert main(["runs", str(folder.parent), "--filter", "state:logs"]) == 0
+    assert capsys.readouterr().out.startswith("no runs here yet"), "a filter asks for what logs do not say"
     assert main(["status", str(folder)]) == 0
     assert "its files do not say how it ended" in capsys.readouterr().out
     assert main(["stop", str(folder)]) == 2

@@ -57,6 +57,11 @@ def test_set_says_what_is_wrong_now_and_writes_nothing_on_trial(
     assert run("set", file, "num_generations=7", "--dry-run") == 0
     assert "no multiple of num_generations 7" in capsys.readouterr().out
     assert file.read_text() == TEXT
+    file.write_text(TEXT + "num_generations: 7\n")
+    assert run("set", file, "learning_rate=5e-6") == 0
+    assert "no multiple" not in capsys.readouterr().out, "it was wrong before"
+    assert run("set", file, "learning_rate=5e-6") == 0
+    assert capsys.readouterr().out == f"{file} says that already\n"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +95,9 @@ def test_diff_against_the_defaults_a_preset_a_file_and_a_run(
     assert run("diff", file, "--json") == 1
     assert "model_name_or_path" in [row["field"] for row in json.loads(capsys.readouterr().out)["rows"]]
     assert run("diff", file, other) == 1
-    assert "beta  0.0  ←  0.1" in capsys.readouterr().out
+    assert "beta  0.0  ←  0.1  (default here)" in capsys.readouterr().out
+    assert run("diff", other, file) == 1
+    assert "beta  0.1  ←  0.0  (default there)" in capsys.readouterr().out
     assert run("diff", file, other, "--text") == 1
     assert "-beta: 0.1" in capsys.readouterr().out.splitlines()
     assert run("diff", folder, file) == 1

@@ -101,7 +101,7 @@ def test_csv_holds_every_row_and_says_what_is_no_number(
 
 
 def test_jsonl_is_json_and_thinned_by_steps(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = said(capsys, run, "--format", "jsonl", "--every", "3", "--steps", ":10")
+    text = said(capsys, run, "--format", "jsonl", "--every", "3", "--steps", "3:9")
     rows = [json.loads(line, parse_constant=lambda word: pytest.fail(word)) for line in text.splitlines()]
     assert [row["step"] for row in rows] == [3, 6, 9]
     assert rows[0]["reward"] is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -32,6 +33,13 @@ def _written(root: Path, *records: r.Record) -> Writer:
     writer = Writer(open_writer(RunFolder(root).database))
     writer.write(list(records))
     return writer
+
+
+def _lives(root: Path, phase: str = "update", step: int = 0) -> None:
+    """Let the run of a folder live, in this process."""
+    file = RankFile(RunFolder(root).rank(0), os.getpid())
+    file.update(attempt=1, phase=phase, step=step, progress_at=9e9)
+    file.close()
 
 
 def _row(attempt: int, step: int, **values: float) -> r.MetricRow:
@@ -176,3 +184,152 @@ def test_a_resume_keeps_the_gpus_and_the_launcher_of_the_start_before_until_the_
         (two, ("GPU-0", "GPU-1")),
         (("torchrun", "--nproc_per_node", "4"), ()),
     ]
+
+
+def test_a_resume_says_what_it_passes_over_and_keeps_what_the_start_before_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _run(tmp_path / "run", {}, "max_steps=8", step=2)
+    remember(folder.root)
+    replace(RunSpec(load_config(DEMO_CONFIG, ["max_steps=8"]).to_json()), compare_prompts=6).write(
+        folder.spec
+    )
+    (folder.root / "checkpoint-4").mkdir()
+    _written(folder.root, r.AttemptStarted(1, 0.0, "here", 2**22), _row(1, 4, reward=1.0)).close()
+    started: list[RunSpec] = []
+    followed: list[object] = []
+    monkeypatch.setattr("grpo_tui.cli.start.launch", lambda folder, spec: started.append(spec))
+    monkeypatch.setattr(headless, "follow", lambda root, **after: followed.append((root, after)) or 0)
+    words = ["train", str(folder.root), "--resume", "--quick-check", "--headless"]
+    assert main([*words, "--set", "learning_rate=1e-5", "--set", "grpo_tui.rewards.0.weight=1"]) == 0
+    passed = "checkpoint-4 passed over: trainer_state.json is missing or cut off, so the save never ended"
+    assert [(Path(str(s.resume)).name, s.compare_prompts, s.overridden, s.notes) for s in started] == [
+        ("checkpoint-2", 6, ("learning_rate", "grpo_tui.rewards.0.weight"), (passed,))
+    ]
+    assert followed == [(folder.root, {"after_row": 1, "after_attempt": 1})]
+    assert capsys.readouterr().err.splitlines()[-2:] == [f"note: {passed}", "resuming from checkpoint-2"]
+
+
+@pytest.mark.parametrize(
+    ("ended", "step", "completions", "free"),
+    [("failed", 0, 0, True), ("failed", 3, 0, False), ("failed", 0, 1, False), (None, 0, 0, False)],
+)
+def test_only_a_run_that_ended_before_it_made_anything_is_begun_again_in_its_folder(
+    ended: str | None, step: int, completions: int, free: bool, tmp_path: Path
+) -> None:
+    group = r.Group(0, "2+2?", {}, (r.Completion(0, "4", (1.0,), 1.0, 0.0, 1, False),) * completions)
+    writer = _written(
+        tmp_path,
+        r.AttemptStarted(1, 0.0, socket.gethostname(), os.getpid()),
+        *([r.GenerationBatch(1, 1, 0, "train", 1, 1, 0.0, (group,))] if completions else []),
+        *([r.AttemptEnded(1, 1.0, ended, step, None, None)] if ended else []),
+    )
+    writer.close()
+    if ended is None:
+        _lives(tmp_path)
+    assert start._made_nothing(RunFolder(tmp_path)) is free
+
+
+def test_a_start_is_checked_with_what_set_changes_and_keeps_what_was_forced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[RunSpec] = []
+    monkeypatch.setattr("grpo_tui.cli.start.launch", lambda folder, spec: started.append(spec))
+    wrong = ("--set", "remove_unused_columns=true", "--set", "grpo_tui.rewards=[rewards.py:format_reward]")
+    root = tmp_path / "run"
+    words = ["train", str(DEMO_CONFIG), "--run-dir", str(root), "--detach", "--quick-check", *wrong]
+    assert main(words) == 2
+    assert "1 error in the way of a start" in capsys.readouterr().err
+    assert not started
+    assert main([*words, "--force"]) == 0
+    assert f"training in {root}; `grpo-tui attach {root}` watches it" in capsys.readouterr().out
+    assert [[error.partition(": ")[0] for error in spec.forced] for spec in started] == [
+        ["training.columns-removed"]
+    ]
+
+
+def test_a_start_in_a_folder_that_holds_a_run_is_refused_with_the_way_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*words: str) -> str:
+        assert main(["train", *words, "--detach", "--quick-check"]) == 2
+        return capsys.readouterr().err
+
+    folder = _run(tmp_path / "run", {}, "max_steps=8")
+    remember(folder.root)
+    name = str(folder.root)
+    assert f"no checkpoint 9 in {name}; there are: 4" in refused(name, "--resume", "9")
+    writer = _written(folder.root, r.AttemptStarted(1, 0.0, socket.gethostname(), os.getpid()))
+    _lives(folder.root)
+    anew = (str(DEMO_CONFIG), "--run-dir", name)
+    attach = f"a run trains in {name} now; `grpo-tui attach {name}` watches it"
+    assert f"{attach}, and --run-dir FOLDER starts another" in refused(*anew)
+    assert f"{attach}\n" in refused(name, "--resume")
+    _lives(folder.root, "wait")
+    assert f"the run in {name} is paused; `grpo-tui resume {name}` lets it go on" in refused(*anew)
+    writer.write([r.AttemptEnded(1, 1.0, "failed", 4, None, None)])
+    writer.close()
+    assert f"Continue it with `grpo-tui train {name} --resume`" in refused(*anew)
+    (folder.root / "checkpoint-4" / "trainer_state.json").unlink()
+    reason = "trainer_state.json is missing or cut off, so the save never ended"
+    assert "which has no checkpoint to resume from" in refused(*anew)
+    assert f"checkpoint-4 cannot be resumed: {reason}" in refused(name, "--resume", "4")
+    assert f"no complete checkpoint in {name}\n  checkpoint-4: {reason}" in refused(name, "--resume")
+    empty = str(tmp_path / "empty")
+    assert "; without --resume it starts anew" in refused(str(DEMO_CONFIG), "--run-dir", empty, "--resume")
+
+
+@pytest.mark.parametrize(
+    ("raised", "of_a_live_run", "of_an_ended_one"),
+    [(KeyboardInterrupt, 130, 130), (headless._Terminated, 143, 143), (BrokenPipeError, 141, 1)],
+)
+def test_who_leaves_early_is_told_of_the_run_and_gets_the_code_of_the_signal(
+    raised: type[BaseException],
+    of_a_live_run: int,
+    of_an_ended_one: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def leave(*_: object) -> int:
+        raise raised
+
+    monkeypatch.setattr(headless, "_follow", leave)
+    monkeypatch.setattr(headless, "drop_output", lambda: None)
+    before = signal.getsignal(signal.SIGTERM)
+    writer = _written(tmp_path, r.AttemptStarted(1, 0.0, socket.gethostname(), os.getpid()))
+    _lives(tmp_path)
+    assert headless.follow(tmp_path) == of_a_live_run
+    assert f"`grpo-tui attach {tmp_path}` watches it" in capsys.readouterr().err
+    writer.write([r.AttemptEnded(1, 1.0, "failed", 3, None, None)])
+    writer.close()
+    assert headless.follow(tmp_path) == of_an_ended_one
+    assert f"`grpo-tui status {tmp_path}` says how" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_standstill_is_said_once_and_the_end_sums_up_the_newest_ten_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pid = os.getpid()
+    writer = _written(
+        tmp_path,
+        r.AttemptStarted(1, 0.0, socket.gethostname(), pid),
+        *(_row(1, step, reward=float(step)) for step in range(1, 15)),
+    )
+    looks = [14, 15]
+
+    def wait(_: float) -> None:
+        if looks:
+            _lives(tmp_path, "wait", looks.pop(0))
+        else:
+            writer.write([r.AttemptEnded(1, 1.0, "stopped", 14, None, None)])
+
+    wait(0.0)
+    monkeypatch.setattr(headless.time, "sleep", wait)
+    assert headless.follow(tmp_path) == 3
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("step")]
+    assert lines[0] == f"paused at step 14; `grpo-tui resume {tmp_path}` goes on"
+    assert lines[1] == (
+        "first mean reward 1.000 (step 1)   last mean reward 9.500 (mean of the last 10 steps)   gain +8.500"
+    )

@@ -148,6 +148,9 @@ def test_what_the_pre_flight_counts_is_planned_with(
     assert (found["rows"], found["steps_per_epoch"]) == (100, 12)
     assert found["tokens_per_step_at_most"] == 64 * (40 + 77)
     assert "the model is not counted: it could not be looked at" in said.err
+    assert main(["plan", str(DEMO_CONFIG), "--json", "--count", "--rows", "50", "--prompt-tokens", "9"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rows"], found["tokens_per_step_at_most"]) == (50, 64 * (40 + 9)), "what is typed wins"
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{", '{"a": 3}', '{"a": {"model": 3}}', '{"a": {"step_s": "x"}}'])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 from pathlib import Path
@@ -45,6 +46,20 @@ def test_a_bad_folder_is_one_line(roots: Path, capsys: pytest.CaptureFixture[str
         lines = [line for line in (seen.err + seen.out).splitlines() if f"/{name}" in line]
         assert len(lines) == count, lines
     assert "not a record: it holds the trigger odd" in seen.err
+
+
+def test_a_filter_chooses_among_the_runs(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", str(roots), "--filter", "state:finished sound"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.split()[:3] == ["finished", "step", "3/120"]
+    assert main(["runs", str(roots), "--filter", "state:finished", "--json"]) == 0
+    assert [row["state"] for row in json.loads(capsys.readouterr().out)] == ["finished"]
+    assert main(["runs", str(roots), "--filter", "-state:finished -live"]) == 0
+    assert capsys.readouterr().out == "none of 4 runs is shown; without --filter all are\n"
+    assert main(["runs", str(roots), "--filter", "colour:red"]) == 2
+    assert "--filter: “colour:” is no field" in capsys.readouterr().err
+    assert main(["runs", str(roots / "sound" / "run.db")]) == 2
+    assert "this is a file" in capsys.readouterr().err
 
 
 def test_how_far_it_is_is_said_on_a_terminal_alone(roots: Path, monkeypatch: pytest.MonkeyPatch) -> None:

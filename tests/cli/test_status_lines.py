@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.cli import look
 from grpo_tui.cli.look import describe
 from grpo_tui.cli.main import main
 from grpo_tui.store.hardware import Gpu, GpuProcess, Hardware
 from grpo_tui.store.known import remember
-from grpo_tui.store.status import RankNow, Status
+from grpo_tui.store.status import CheckpointNow, RankNow, Status
 from tests.processes.hostile import HostileRun, Weaver
 
 GIB = 1 << 30
@@ -45,8 +46,33 @@ def test_status_has_a_line_per_gpu_and_per_rank() -> None:
 
 
 def test_a_run_on_the_cpu_tells_processor_and_memory() -> None:
-    look = replace(LOOK, ranks=(), hardware=Hardware(at=1.0, cpu_percent=92.0, run_rss_bytes=2 * GIB))
-    assert "CPU 92 %   RAM 2.0 GB   GPU none" in describe(look)
+    on_cpu = replace(LOOK, ranks=(), hardware=Hardware(at=1.0, cpu_percent=92.0, run_rss_bytes=2 * GIB))
+    assert "CPU 92 %   RAM 2.0 GB   GPU none" in describe(on_cpu)
+
+
+def test_status_says_all_that_a_user_has_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look.time, "time", lambda: 100.0)
+    live = Status(
+        "training", step=57, total_steps=120, phase="reward", phase_s=3.25, reward_func="judge", attempt=2,
+        metrics={"kl": 0.012345, "loss": 1.0, "reward": 2.5}, dropped=3, progress_at=88.0, supervised=False,
+        checkpoints=(CheckpointNow(40, "a", True), CheckpointNow(50, "b", False)),
+        error={"message": "m", "cause": "c"}, alerts=({"message": "make room"},),
+    )  # fmt: skip
+    assert describe(live) == [
+        "training  step 57 of 120  attempt 2",
+        "phase reward for 3.2 s, reward function judge runs",
+        "no supervisor: training and recording go on; abort-reward and stop --now do not work",
+        "attention: make room",
+        "reward 2.5  kl 0.01235",
+        "checkpoints 40, 50 (incomplete)",
+        "3 records could not be kept",
+        "cause: c",
+        "last step ended 12 s ago",
+    ]
+    assert describe(Status("stalled", phase="generate"))[-1] == "no step has ended yet"
+    ended = describe(replace(live, state="failed", error={"message": "m"}))
+    assert ended[1] == "attention: make room"
+    assert ended[-1] == "cause: m"
 
 
 def test_nothing_is_said_of_the_machine_of_an_ended_run() -> None:

@@ -42,5 +42,27 @@ def test_the_demo_and_a_run_folder_do_not_tell_where_their_model_lies(
     started[0].spec.write(RunFolder(tmp_path / "demo").spec)
     remember(tmp_path / "demo")
     again = ["train", str(tmp_path / "demo"), "--run-dir", str(tmp_path / "b"), "--set", "max_steps=5"]
-    assert main(again) == 0
+    assert main([*again, "--quick-check"]) == 0
     assert [one.config.findings for one in started] == [(), ()]
+
+
+def test_the_words_of_a_demo_reach_its_config_and_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[Start] = []
+    monkeypatch.setattr(start, "_go", lambda one, **how: started.append(one) or how["headless"])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs" / "demo").mkdir(parents=True)
+    assert main(["demo"]) == 0
+    words = ["--steps", "30", "--seed", "7", "--device", "cuda", "--fault", "lr-too-high", "--headless"]
+    assert main(["demo", *words]) == 1
+    plain, wished = started
+    assert [one.folder.root.relative_to(tmp_path / "outputs") for one in started] == [
+        Path("demo-2"), Path("demo-lr-too-high"),
+    ]  # fmt: skip
+    assert [one.spec.compare_prompts for one in started] == [6, 6]
+    asked = ("max_steps", "seed", "use_cpu", "bf16", "learning_rate")
+    assert [wished.config.grpo.get(key) for key in asked] == [30, 7, False, True, 5e-3]
+    assert plain.config.grpo["max_steps"] == 120
+    assert plain.spec.notes == ()
+    assert wished.spec.notes[0].startswith("fault lr-too-high: the learning rate is 25 times")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def load(
-    folder: Path, section: str, base: str = "", model: Path | str = DEMO_DIR / "model", **how: bool
+    folder: Path, section: str, base: str = "", model: Path | str = DEMO_DIR / "model", **how: Any
 ) -> Prompts:
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     text = f"model_name_or_path: {model}\nreward_funcs: [accuracy_reward]\n{base}grpo_tui:\n"
@@ -147,6 +148,13 @@ def test_a_filter_that_cannot_work_says_why(tmp_path: Path, section: str, words:
         load(tmp_path, section)
 
 
+def test_a_look_at_the_first_rows_says_that_it_is_one(tmp_path: Path) -> None:
+    for most, kept, said in ((7, 4, ["only the first 7 of 8 rows were read"]), (8, 5, [])):
+        prompts = load(tmp_path, "filters: {drop_null: [answer]}", most=most)
+        assert prompts.train.num_rows == kept
+        assert [note for note in prompts.notes if "first" in note and "read" in note] == said
+
+
 def test_without_the_tokenizer_training_refuses_and_a_look_says_what_was_not_applied(tmp_path: Path) -> None:
     section = "filters: {drop_null: true, max_prompt_tokens: 5}"
     (tmp_path / "empty").mkdir()
@@ -183,6 +191,10 @@ def test_probe_prompts_come_from_the_holdout_a_file_or_the_config(
     assert prompts.probes is not None
     assert prompts.probes.num_rows == asked
     given = prompts.probes["prompt"][:]
+    if "source: rows.jsonl" in section:
+        assert given == [ROWS[place]["prompt"] for place in (0, 2, 6)], (
+            "spread over the five rows that are left"
+        )
     if "holdout" in section:
         assert prompts.holdout is not None
         assert set(given) <= set(prompts.holdout["prompt"])

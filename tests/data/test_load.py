@@ -138,6 +138,11 @@ def test_evaluation_takes_the_eval_dataset_or_the_holdout_or_is_refused(
     section = f"dataset: rows.jsonl\n{MAPPED}\n"
     on = "eval_strategy: steps\n"
     assert load(tmp_path, section + "eval_dataset: test.csv", on).eval.num_rows == 3
+    (tmp_path / "own.py").write_text(
+        "def parts(): return {'test': [], 'dev': [{'question': '1+1?', 'answer': '#### 2'}]}\n"
+    )
+    named = load(tmp_path, section + "eval_dataset: own.py:parts", on + "dataset_test_split: dev\n")
+    assert named.eval["answer"][:] == ["2"]
     held = load(tmp_path, section + "holdout: 4", on)
     assert held.eval.to_list() == held.holdout.to_list()
     with pytest.raises(DataError, match=r"grpo_tui\.eval_dataset, grpo_tui\.holdout"):
@@ -232,6 +237,11 @@ def test_a_generator_without_an_end_is_left_with_a_sentence(
         ([{"prompt": "a"}, {"prompt": "b"}, {"prompt": "  "}], "", "row 3: the prompt is an empty text"),
         ([{"prompt": 3}], "", "row 1: the prompt is 3"),
         ([{"prompt": [{"role": "user", "content": None}]}], "", "row 1: .*the user without content"),
+        (
+            [{"prompt": None}, {"prompt": [{"role": "user", "content": None}]}],
+            "filters: {drop_null: true}",
+            "row 2: .*the user without content",
+        ),
         ([{"prompt": "a", "completions": "x"}], "", "column completions"),
         (
             [{"prompt": "a", "answer": "#### 1"}, {"prompt": "b", "answer": "two"}],

@@ -23,6 +23,7 @@ from grpo_tui.demo.faults import (
     FILE_LIMIT_BYTES,
     HANG_AT,
     RAISE_FROM,
+    correctness_of_the_first_digit,
     judge_that_hangs,
     parser_that_raises,
     scores_the_question,
@@ -104,6 +105,18 @@ def test_the_parser_raises_from_its_step_on_and_only_without_the_tag() -> None:
 def test_scores_of_the_question_are_flat_within_every_group() -> None:
     gold = ["22"] * 4 + ["7"] * 4
     assert scores_the_question(["1", "22", "x", ""] * 2, answer=gold) == [1.0] * 4 + [0.0] * 4
+
+
+def test_only_the_first_digit_is_read_and_what_was_read_is_kept() -> None:
+    kept: dict[str, list[str]] = {}
+    texts = ["<answer>5</answer>", RIGHT, "<answer>2x", "5"]
+    scores = correctness_of_the_first_digit(
+        [*texts[:3], [{"role": "assistant", "content": texts[3]}]],
+        answer=["5", "22", "2", "5"],
+        log_extra=kept.__setitem__,
+    )
+    assert scores == [1.0, 0.0, 1.0, 0.0]
+    assert kept == {"extracted": ["5", "2", "2", "none"], "gold": ["5", "22", "2", "5"]}
 
 
 def _python(body: str, folder: Any) -> subprocess.CompletedProcess[str]:

@@ -83,12 +83,16 @@ def test_a_trial_that_fails_says_why_and_is_removed(
 
     monkeypatch.setattr(smoke, "launch", launch)
     real = tmp_path / "runs" / "real"
-    assert main(["train", str(DEMO_CONFIG), "--smoke", "--quick-check", "--run-dir", str(real)]) == 1
+    words = ["train", str(DEMO_CONFIG), "--smoke", "--quick-check", "--run-dir", str(real)]
+    assert main(words) == 1
     said = capsys.readouterr().err
     assert "the trial failed: it did not train (failed)" in said
     assert "rewards.py:3: no" in said
     assert "\x1b" not in said
     assert not (tmp_path / "runs").exists()  # it was made for the trial alone
+    assert main([*words, "--keep"]) == 1
+    (kept,) = (tmp_path / "runs").iterdir()
+    assert f"the trial is kept in {kept}" in capsys.readouterr().out
     assert read_trials(tmp_path / "cache") == ()
 
 

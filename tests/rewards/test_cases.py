@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from grpo_tui.rewards.cases import TOLERANCE, CaseFileError, add_case, judge_cases, read_cases
+from grpo_tui.rewards.cases import TOLERANCE, CaseFileError, add_case, judge_cases, keep_case, read_cases
+from grpo_tui.rewards.score_report import Failure
+from grpo_tui.rewards.scoring import config_of_functions
+from tests.rewards.reports import made_report, samples
 
 TEXT = """\
 # what must stay so
@@ -134,3 +138,26 @@ def test_a_bare_number_is_the_total_that_is_expected_nothing_among_them(
     (case,) = read_cases(path).cases
     assert case.expect["total"].holds(wanted, 1e-6)
     assert not case.expect["total"].holds(wanted + 0.5, 1e-6)
+
+
+def test_a_kept_sample_expects_what_it_got_with_the_weights_of_the_config(tmp_path: Path) -> None:
+    config = replace(config_of_functions(["rewards.py:correct"]), path=tmp_path / "my.yaml")
+    batch = [replace(sample, tags=("hard",)) for sample in samples()]
+    path, name = keep_case(config, made_report(batch), 2)
+    assert (path, name) == (tmp_path / "my.cases.yaml", "What is 0 + 7?")
+    assert keep_case(config, made_report(batch), 2)[1] == "What is 0 + 7? 2"
+    assert keep_case(config, made_report(batch, weights=(1.0, 1.0, 1.0)), 0)[1] == "What is 0 + 7? (gold)"
+    (tmp_path / "my.yaml").touch()
+    kept = read_cases(path)
+    assert kept.rewards == (str(tmp_path / "my.yaml"),)
+    plain, _, gold = kept.cases
+    assert (plain.sample.prompt, plain.sample.text) == (batch[2].prompt, batch[2].text)
+    assert (plain.sample.columns, plain.sample.tags) == (batch[2].columns, ("hard",))
+    assert {key: str(value) for key, value in plain.expect.items()} == {
+        "correctness": "0", "format": "0", "incremental": "none", "total": "0",
+    }  # fmt: skip
+    assert set(gold.expect) == {"correctness", "format", "incremental"}, "the config has other weights"
+    failed = made_report(failure=Failure("died", "", "it ended"))
+    with pytest.raises(CaseFileError, match="correctness gave no scores"):
+        keep_case(config, failed, 0)
+    assert len(read_cases(path).cases) == 3

@@ -16,8 +16,9 @@ import pytest
 from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.lab_pipe import ChildPipe
-from grpo_tui.rewards.scoring import config_of_functions, report
-from tests.rewards.labs import rows, write
+from grpo_tui.rewards.score_report import Aggregation
+from grpo_tui.rewards.scoring import Report, config_of_functions, report, reweighed, unchecked
+from tests.rewards.labs import rows, scored, write
 
 SAMPLES = rows(("2+2?", "4"), ("2+2?", "five"), ("3+4?", "7"), answer="4")
 
@@ -176,8 +177,42 @@ def test_weights_and_muted_functions_change_the_totals_without_a_call(lab: Lab, 
     assert lab.aggregate(scored).totals == (1.5, 0.5, 0.0)
     assert lab.aggregate(scored, [2.0, -1.0]).totals == (1.5, -0.5, 0.0)
     assert lab.aggregate(scored, muted=[0]).totals == (0.5, 0.5, None)
-    assert scored.functions[0].metrics == {"calls": [1]}
+    assert lab.aggregate(scored, [2.0, -1.0], muted=[0]).totals == (-0.5, -0.5, None)
+    assert [f.metrics for f in scored.functions] == [{"calls": [1]}, {}]
     assert [f.coverage for f in scored.functions] == [1.0, pytest.approx(2 / 3)]
+
+
+def test_other_weights_change_what_is_said_of_weights_and_nothing_else(lab: Lab, tmp_path: Path) -> None:
+    file = write(
+        tmp_path,
+        "def right(completions, **kw): return [float(c[0] in 'ae') for c in completions]\n"
+        "def wrong(completions, **kw): return [2.0 - 2 * float(c[0] in 'ae') for c in completions]\n"
+        "def short(completions, **kw): return [0.1 * (len(c) % 5) for c in completions]\n"
+        "def flat(completions, **kw): return [1.0] * len(completions)\n",
+    )
+    samples = rows(*((f"p{n // 4}", letter + "." * (3 * n % 7)) for n, letter in enumerate("abcdefgh")))
+    asked = scored(lab, file, ["right", "wrong", "short", "flat"], samples, weights=[2.0, 1.0, 1.0, 1.0])
+
+    def ids(report: Report) -> set[str]:
+        return {finding.id for finding in report.findings} & {"rewards.cancel", "rewards.constant"}
+
+    assert ids(asked) == {"rewards.cancel", "rewards.constant"}
+    for weights, muted, found in (
+        ([2.0, 0.1, 1.0, 1.0], (), {"rewards.constant"}),
+        ([2.0, 1.0, 1.0, 1.0], (1,), {"rewards.constant"}),
+        ([2.0, 1.0, 1.0, 1.0], (), {"rewards.cancel", "rewards.constant"}),
+    ):
+        now = reweighed(lab, asked, weights, muted)
+        assert ids(now) == found
+        assert now.weights == tuple(weights)
+        assert now.aggregate == lab.aggregate(asked.scored, weights, muted=muted)
+        assert (now.shares[1] == 0.0) is (1 in muted)
+    unweighed = reweighed(lab, asked, [1.0] * 4, aggregation=Aggregation("none"))
+    assert unweighed.aggregation.scale_rewards == "none"
+    first = unchecked(lab, asked.scored, [2.0, 0.1, 1.0, 1.0], asked.findings)
+    again = reweighed(lab, asked, [2.0, 0.1, 1.0, 1.0])
+    assert (first.aggregate, first.shares, first.weights) == (again.aggregate, again.shares, again.weights)
+    assert first.findings == asked.findings
 
 
 def test_an_interrupt_from_another_thread_ends_the_call_and_the_next_one_works(

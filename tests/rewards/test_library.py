@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -321,23 +322,95 @@ def test_a_wrapper_refuses_what_it_cannot_call() -> None:
             lib.Clip(wrong, low=0)  # type: ignore[arg-type]
 
 
+SENSIBLE: dict[str, dict[str, Any]] = {
+    "AdaptiveWeight": {"reward": lib.TagFormat()},
+    "Clip": {"reward": lib.TagFormat(), "low": 0},
+    "ForbiddenWords": {"words": "wait"},
+    "FullPattern": {"pattern": "x"},
+    "Gate": {"reward": lib.TagFormat(), "when": lib.TagFormat()},
+    "ScheduledWeight": {"reward": lib.TagFormat(), "points": [[0, 1]]},
+    "SoftLengthLimit": {"limit": 10},
+    "TargetLength": {"target": 10},
+}
+REWARDS = sorted({*lib.__all__} - {"MissingColumnError", "Reward", "TextReward"})
+
+
+@pytest.mark.parametrize("name", REWARDS)
+def test_a_reward_is_logged_under_the_name_that_it_is_given(name: str) -> None:
+    if name in ("MathAnswer", "JsonSchema"):
+        pytest.importorskip({"MathAnswer": "math_verify", "JsonSchema": "jsonschema"}[name])
+    kind, params = getattr(lib, name), SENSIBLE.get(name, {})
+    assert callable_name(kind(**params, name="own")) == "own"
+    own = "tag_format" if "reward" in params else re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    assert callable_name(kind(**params)) == own
+
+
 @pytest.mark.parametrize(
-    "make",
+    ("name", "wrong", "sentence"),
     [
-        lambda: lib.NumericAnswer(answer_in="somewhere"),
-        lambda: lib.ExactAnswer(answer_in="regex"),
-        lambda: lib.TagFormat(tags=[]),
-        lambda: lib.TagFormat(tags=["a", "a"]),
-        lambda: lib.SoftLengthLimit(limit=10, start=10),
-        lambda: lib.TargetLength(target=0),
-        lambda: lib.ForbiddenWords(words=[]),
-        lambda: lib.AdaptiveWeight(lib.TagFormat(), low=0.9, high=0.8),
-        lambda: lib.ScheduledWeight(lib.TagFormat(), points=[[0, 1], [0, 2]]),
+        ("NumericAnswer", {"answer_in": "somewhere"}, "answer_in is one of"),
+        ("NumericAnswer", {"tolerance": -0.1}, "tolerance is a distance"),
+        ("ExactAnswer", {"answer_in": "regex"}, "needs a pattern"),
+        ("MultipleChoice", {"letters": "A"}, "fewer than two letters"),
+        ("TagFormat", {"tags": []}, "needs the name of a tag"),
+        ("TagFormat", {"tags": ["a", "< >"]}, "needs the name of a tag"),
+        ("TagFormat", {"tags": ["a", "<a>"]}, "a tag is named twice"),
+        ("IncrementalTags", {"tags": ["a", "a"]}, "a tag is named twice"),
+        ("IncrementalTags", {"trailing": -1}, "a penalty is given as a positive number"),
+        ("IncrementalTags", {"most_trailing": -1}, "a penalty is given as a positive number"),
+        ("JsonFormat", {"kind": "list"}, "kind is object, array or any"),
+        ("GroupDiversity", {"ngram": 0}, "at least one word"),
+        ("Repetition", {"ngram": 0}, "at least one word"),
+        ("Repetition", {"most": -1}, "a penalty is given as a positive number"),
+        ("ForbiddenWords", {"words": []}, "name at least one word"),
+        ("ForbiddenWords", {"words": ["a", ""]}, "name at least one word"),
+        ("ForbiddenWords", {"penalty": -1}, "a penalty is given as a positive number"),
+        ("ForbiddenWords", {"worst": -1}, "a penalty is given as a positive number"),
+        ("SoftLengthLimit", {"start": 10}, "lies below limit"),
+        ("SoftLengthLimit", {"start": -1}, "lies below limit"),
+        ("SoftLengthLimit", {"unit": "bytes"}, "unit is one of tokens, words, characters"),
+        ("TargetLength", {"target": 0}, "a target is above 0"),
+        ("TargetLength", {"slack": -1}, "a slack not below it"),
+        ("TargetLength", {"slack": 3, "reach": 3}, "lies beyond slack"),
+        ("Clip", {"low": None}, "a clip needs low, high or both"),
+        ("Clip", {"high": 0}, "lies below high"),
+        ("ScheduledWeight", {"points": []}, "points are"),
+        ("ScheduledWeight", {"points": [[0, 1], [2]]}, "points are"),
+        ("ScheduledWeight", {"points": [[0, 1], [0, 2]]}, "a step has two weights"),
+        ("AdaptiveWeight", {"low": 0.8}, "low the lower one"),
+        ("AdaptiveWeight", {"high": 1.1}, "low the lower one"),
+        ("AdaptiveWeight", {"up": 0.9}, "is at least 1"),
+        ("AdaptiveWeight", {"down": 0}, "above 0"),
+        ("AdaptiveWeight", {"initial": 9}, "lies between minimum and maximum"),
+        ("PassesTests", {"code_in": "file"}, "code_in is fence, tag or whole"),
+        ("PassesTests", {"timeout_s": 0}, "too small to run anything"),
+        ("PassesTests", {"memory_mib": 63}, "too small to run anything"),
+        ("PassesTests", {"workers": 0}, "too small to run anything"),
     ],
 )
-def test_parameters_that_make_no_sense_are_refused(make: Any) -> None:
-    with pytest.raises(ValueError):
-        make()
+def test_parameters_that_make_no_sense_are_refused(name: str, wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        getattr(lib, name)(**{**SENSIBLE.get(name, {}), **wrong})
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [
+        ("AdaptiveWeight", {"low": 0, "high": 1, "up": 1, "down": 1, "minimum": 1, "maximum": 1}),
+        ("Clip", {"low": 0, "high": 0.1}),
+        ("ForbiddenWords", {"penalty": 0, "worst": 0}),
+        ("GroupDiversity", {"ngram": 1}),
+        ("IncrementalTags", {"trailing": 0, "most_trailing": 0}),
+        ("MultipleChoice", {"letters": "AB"}),
+        ("NumericAnswer", {"tolerance": 0}),
+        ("PassesTests", {"timeout_s": 0.1, "memory_mib": 64, "workers": 1}),
+        ("Repetition", {"ngram": 1, "most": 0}),
+        ("SoftLengthLimit", {"limit": 1, "start": 0}),
+        ("TargetLength", {"target": 1, "slack": 0, "reach": 1}),
+    ],
+)
+def test_the_least_that_makes_sense_is_taken(name: str, least: dict[str, Any]) -> None:
+    getattr(lib, name)(**{**SENSIBLE.get(name, {}), **least})
 
 
 def test_the_library_brings_in_nothing_of_the_ml_stack() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,10 @@ def test_trls_parquet_rows_get_their_columns_from_the_dataset() -> None:
     assert samples[0].recorded == {"total": None, "advantage": 0.7}
     data = [{"prompt": "1+2?", "columns": {"answer": "3"}}, {"prompt": "2+2?", "columns": {"answer": "4"}}]
     assert [s.columns["answer"] for s in with_columns_of(samples, data)] == ["4", "3"]
+    chat = Sample([{"role": "user", "content": "1+2?"}], "4", {"answer": "own"})
+    assert with_columns_of([chat, replace(chat, columns={}), Sample("9?", "x")], data) == [
+        chat, replace(chat, columns={"answer": "3"}), Sample("9?", "x"),
+    ]  # fmt: skip
     with pytest.raises(SampleError, match="has no columns prompt and completion; it has text"):
         from_parquet_rows([{"text": "x"}], [], "other.parquet")
 

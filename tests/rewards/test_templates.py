@@ -223,13 +223,24 @@ def test_the_command_begins_adds_and_says_what_to_mend(
     assert "stays as it is" in capsys.readouterr().err
     assert file.read_text() == before
     assert main(["new", "rewards", "rewards.py", "--next"]) == 0
-    assert "strict_format added" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "strict_format added, worth 0.5" in said
+    for name, weight in (("correctness", 2.0), ("strict_format", 0.5)):
+        assert f"{{name: {name}, source: rewards.py:{name}, weight: {weight}}}" in said
+    words = "rewards.py:correctness rewards.py:strict_format"
+    assert said.splitlines()[-3:] == [
+        f"Try to fool them:   grpo-tui probe {words}",
+        f"See what they give: grpo-tui rewards {words}",
+        "Add the next:       grpo-tui new rewards rewards.py --next",
+    ]
     assert reward_names(file.read_text()) == ["correctness", "strict_format"]
     assert file.read_text().startswith(before.rstrip())
     fooled = file.read_text().replace("plain(answer) == plain(right)", "str(right) in answer")
     file.write_text(fooled)
     assert main(["new", "rewards", "rewards.py", "--next"]) == 1
-    assert "correctness is fooled by “list of candidates”" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "correctness is fooled by “list of candidates”" in said
+    assert f"The completions: grpo-tui probe {words} --show" in said
     assert file.read_text() == fooled
     assert main(["new", "rewards", "rewards.py", "--next", "style"]) == 0
     assert reward_names(file.read_text())[-1] == "no_repetition"
@@ -258,7 +269,9 @@ def test_a_file_for_a_config_has_its_form_its_column_and_its_length_and_is_named
     )
     for words in ([], ["--next"], ["--next", "length"]):
         assert main(["new", "rewards", "r.py", "--config", "my.yaml", "--write", *words]) == 0
-    assert "my.yaml names it now." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said.count("my.yaml names it now.") == 3
+    assert said.endswith("grpo-tui new rewards r.py --next --config my.yaml\n")
     text = (tmp_path / "r.py").read_text()
     assert "gold: list[str]" in text
     assert "<result>(.*?)</result>" in text

@@ -249,6 +249,11 @@ def test_the_command(run: RecordedRun, tmp_path: Path, capsys: pytest.CaptureFix
     assert main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["changed"], found["completions"], found["groups"]) == (0, 8, [])
+    for count, completions, changed in (("1", 4, 2), ("2", 8, 2)):  # in the second group none is right
+        recorded = [*words[:2], "--recorded", "--weights=-1,0.5", "--groups", count, "--json"]
+        assert main(recorded) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["completions"], found["changed"]) == (completions, changed)
     assert main([*words, "--where", "step>900"]) == 2
     assert "no completion is found" in capsys.readouterr().err
     assert main([*words, "--recorded"]) == 2
