@@ -482,6 +482,7 @@ def test_a_part_of_a_later_block_waits_for_those_before_it(
     assert list(search.find("", sort, on_part=parts.append).ids) == list(whole.ids)
     assert len(held) == 1
     assert held[0] < 2
+    assert parts
     assert all(list(part.ids) == list(whole.ids)[: part.count] for part in parts)
 
 

@@ -134,7 +134,7 @@ async def test_of_a_run_that_has_ended_no_machine_is_shown(tmp_path: Path) -> No
     run.close()
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
+        await until(pilot, lambda: "ended ── finished" in shown(app))
         assert "GPU" not in shown(app)
         await pilot.press("u")
         await until(pilot, lambda: "The run has ended" in shown(app))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.ui.conftest import app_on, filled, opened, shown, until
+from tests.ui.conftest import app_on, filled, shown, until
 from tests.ui.recorded_run import NOW, RecordedRun, recorded
 
 SIZES = [(80, 24), (120, 40)]
@@ -79,7 +79,11 @@ async def test_a_loading_run_takes_no_key_for_more_than_it_is(tmp_path: Path) ->
     run = recorded(Path("runs") / "demo-add", "loading")
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
-        await opened(pilot)
-        await pilot.press("right_square_bracket", "v", "v", "l", "l")
+        await until(pilot, lambda: "Loading the model" in shown(app))
+        await pilot.press("right_square_bracket")
+        for key, word in (("v", "view held"), ("l", "The process has printed nothing yet")):
+            for there in (True, False):
+                await pilot.press(key)
+                await until(pilot, lambda word=word, there=there: (word in shown(app)) == there)  # type: ignore[misc]
         assert "Loading the model" in shown(app)
     run.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -92,18 +93,17 @@ async def test_hostile_completions_are_painted_and_not_obeyed(tmp_path: Path) ->
     app = app_on(None)
     async with app.run_test(size=(120, 40)) as pilot:
         await posted(message(made_report()), "down", "down", "v")(pilot)
-        text = shown(app)
-        assert "\x1b" not in text
-        assert "[@click=app.quit]" in text
+        await until(pilot, lambda: "I think 7 [/INST] [@click=app.quit]x[/] ␛]52;c;x␇" in shown(app))
+        assert "\x1b" not in shown(app)
 
 
 async def test_what_fits_not_stays_reachable_on_a_narrow_screen() -> None:
     app = app_on(None)
     async with app.run_test(size=(60, 16)) as pilot:
         await posted(message(made_report()))(pilot)
-        assert "hidden" in shown(app) or "incremental" in shown(app)
-        await pilot.press("right", "right")
-        await pilot.pause()
-        assert "incremental" in shown(app)
-        assert "total" in shown(app)
+        for reward, hidden in itertools.pairwise(["correctness", "format", "incremental"]):
+            await until(pilot, lambda name=reward: f" {name} ── total ─── adv" in shown(app))  # type: ignore[misc]
+            assert f" {hidden} ── total" not in shown(app)
+            await pilot.press("right")
+        await until(pilot, lambda: " incremental ── total ─── adv" in shown(app))
         assert "leave" in shown(app)
