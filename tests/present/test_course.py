@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import fmean
 
@@ -31,6 +31,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedRun]:
     made.advance(30)
     yield made
     made.close()
+
+
+def said(lines: Iterable[Iterable[tuple[str, str]]]) -> list[str]:
+    return ["".join(text for text, _ in line) for line in lines]
 
 
 @pytest.fixture
@@ -71,9 +75,12 @@ def test_kinds_of_groups_are_told_apart_step_by_step(tmp_path: Path) -> None:
         writer.write([r.GenerationBatch(1, step, 0, "train", step, step, float(step), tuple(groups))])
     writer.close()
     reader = RunReader(tmp_path / "run.db")
-    found = [(s.right, s.wrong, s.flat, s.mixed) for s in course(reader, [1.0])]
+    stretches = course(reader, [1.0])
     reader.close()
+    found = [(s.right, s.wrong, s.flat, s.mixed) for s in stretches]
     assert found == [(0.25, 0.25, 0.25, 0.25), (0.5, 0.0, 0.0, 0.5)]
+    bars = [said([line])[0][7:] for line in course_lines(stretches, ["x"], 80)[1 : 1 + HEIGHT]]
+    assert ["".join(bar[at] for bar in bars) for at in (0, 3)] == ["▲▲░░··▼▼", "▲▲▲▲░░░░"]
 
 
 def test_a_long_run_is_looked_through_in_few_stretches_and_can_be_given_up(reader: RunReader) -> None:
@@ -103,7 +110,9 @@ def test_a_prompt_is_followed_through_its_visits(reader: RunReader) -> None:
     assert [visit.group for visit in visits] == ids
     best = max(reader.groups_by_id([ids[0]])[0].completions, key=lambda c: (c.total, -c.index))
     assert (visits[0].best, visits[0].best_total) == (best.text, best.total)
-    assert len(visit_lines(visits, ids[0], 80)) == 1 + len(ids)
+    lines = said(visit_lines(visits, ids[0], 80)[1:])
+    assert [line.startswith("  ❙") for line in lines] == [group == ids[0] for group in reversed(ids)]
+    assert not any(line.endswith(" train") for line in lines)
     assert len(reader.visits(key, limit=1)) == 1
 
 
@@ -132,7 +141,9 @@ def test_probe_prompts_are_followed_from_before_training_on(tmp_path: Path) -> N
     assert [p.step for p in probe_course(reader, 3, most=2)] == [0, 100]
     text = "\n".join("".join(part for part, _ in line) for line in probe_lines(steps, NAMES, 80))
     assert "4 answers at each of 3 steps, 0 to 100" in text
-    assert [visit.mode for visit in reader.visits(reader.groups(mode="probe")[0].prompt_key)] == ["probe"] * 3
+    visits = reader.visits(reader.groups(mode="probe")[0].prompt_key)
+    assert [line[4:11].strip() for line in said(visit_lines(visits, 0, 80)[1:])] == ["100", "50", "0"]
+    assert all(line.endswith("  x probe") for line in said(visit_lines(visits, 0, 80)[1:]))
     reader.close()
     run.close()
 

@@ -34,7 +34,8 @@ def card(index: int = 0, *, ours: bool = True, **changes: Any) -> Gpu:
 
 
 def seen(*gpus: Gpu, ranks: tuple[RankNow, ...] = (), phase: str = "update", **figures: Any) -> HardwareView:
-    sample = Hardware(at=NOW, cpu_percent=92.0, run_rss_bytes=int(1.1 * GIB), gpus=gpus, **figures)
+    figures = {"run_rss_bytes": int(1.1 * GIB), **figures}
+    sample = Hardware(at=NOW, cpu_percent=92.0, gpus=gpus, **figures)
     view = hardware_view(Status("training", phase=phase, ranks=ranks, hardware=sample))
     assert view is not None
     return view
@@ -61,6 +62,22 @@ def test_figures_that_nobody_gives_are_dashes_or_left_out() -> None:
     assert bare.figures[0] == "GPU –"
     assert bare.warnings == ()
     assert gpu_line(bare.gpus[0]) == "GPU 0  MIG  –  –  –  –"
+
+
+def test_every_figure_of_the_machine_is_given_in_its_unit() -> None:
+    machine = {"ram_used_bytes": 61 * GIB, "ram_total_bytes": 512 * GIB, "disk_free_bytes": 7}
+    view = seen(
+        card(), host="box", run_cpu_percent=250.0, cores_percent=(50.0, 100.0), load=(1.0, 2.25),
+        gpus_at=NOW - 9, **machine,
+    )  # fmt: skip
+    assert (view.host, view.cpu, view.cores, view.load) == ("box", 0.92, (0.5, 1.0), "1.0  2.2")
+    assert (view.run_cpu, view.run_ram, view.disk_free_bytes) == ("2.5 cores", "1.1 GB", 7)
+    assert (view.ram, view.ram_text) == (61 / 512, "61 of 512 GB")
+    assert (view.gpu_age_s, view.no_gpu) == (9.0, "")
+    bare = seen(run_rss_bytes=None, gpu_trouble="no driver", **machine)
+    assert bare.figures[0] == "CPU 92 %   RAM 61 GB   GPU none", "the machine's, as the run's is not known"
+    assert (bare.run_cpu, bare.run_ram, bare.no_gpu, bare.gpu_age_s) == ("–", "–", "no driver", 0.0)
+    assert (seen().ram, seen().ram_text, seen().load) == (None, "–", "")
 
 
 def test_nothing_is_shown_of_a_run_that_has_ended() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from grpo_tui.present.charts import axis_end, chart_keys, chart_view
 from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
 from grpo_tui.present.plot import Sketch, plot, scale_of
-from grpo_tui.present.series import MOST_BUCKETS, Series
+from grpo_tui.present.series import KEPT_OPENING, MOST_BUCKETS, Series
 from grpo_tui.present.step_fold import SPREAD
 from grpo_tui.present.train_view import ChartView, Mark
+from grpo_tui.store.stretches import SeriesBucket
 
 
 def series_of(*values: float | None) -> Series:
@@ -44,6 +46,25 @@ def test_a_long_run_keeps_few_buckets_and_every_extreme() -> None:
     assert max(b.high for b in series.buckets if b.high is not None) == 100.0
     assert sum(b.count for b in series.buckets) == 20_000
     assert (series.buckets[0].first, series.buckets[-1].last) == (1, 20_000)
+
+
+def test_a_past_known_in_stretches_goes_on_in_stretches_of_the_same_length() -> None:
+    past = [
+        SeriesBucket(first, first + 15, first * 1.0, first + 15.0, 0.0, 4.0, 2.0, 16, known)
+        for first, known in ((16, 16), (32, 16), (48, 0))
+    ]
+    series = Series()
+    series.begin(range(99), [*past[:2], replace(past[2], low=None, high=None, mean=None)])
+    assert (series.rows, series.count, series.gap, series.last_step) == (48, 32, 16, 63)
+    assert series.opening == list(range(KEPT_OPENING))
+    for step in range(64, 96):
+        series.append(step, 2.0, step * 1.0)
+    assert [(b.first, b.last, b.low, b.count) for b in series.buckets] == [
+        (16, 31, 0.0, 16), (32, 47, 0.0, 16), (48, 63, None, 16), (64, 79, 2.0, 16), (80, 95, 2.0, 16),
+    ]  # fmt: skip
+    assert [(b.first_at, b.last_at) for b in series.buckets[1::2]] == [(32.0, 47.0), (64.0, 79.0)]
+    assert series.recent[-1].smooth == pytest.approx(2.0), "the past counts in the average"
+    assert (series.rows, series.gap, series.last_step) == (80, 0, 95)
 
 
 def test_the_change_is_that_of_the_smoothed_value_over_so_many_steps() -> None:

@@ -74,6 +74,7 @@ def test_the_smoothed_value_is_the_same_however_far_one_zooms(run: RecordedRun) 
 def test_marks_are_checkpoints_settings_and_resumes(run: RecordedRun) -> None:
     at = run.at(57) + 3600
     run.write(r.AttemptStarted(2, at, "here", run.pid, resumed_from=40, total_steps=120))
+    run.write(r.AttemptStarted(3, at, "here", run.pid, total_steps=120))  # from the beginning: no resume
     found = {(h.kind, h.step): h for h in load(run).happenings}
     assert set(found) == {("checkpoint", 40), ("setting", 50), ("resume", 40)}
     assert found[("setting", 50)].text == "learning_rate 5e-4 → 2e-4"
@@ -106,6 +107,38 @@ def test_what_is_computed_here_is_read_like_what_was_logged(run: RecordedRun) ->
     (line,) = load(run, "grpo_tui/spread").lines
     assert line.newest is not None
     assert len(line.stretches) == 57
+
+
+def test_the_axis_goes_on_while_the_run_lives_and_ends_with_it(run: RecordedRun, tmp_path: Path) -> None:
+    steps, seconds = load(run).extent, load(run, window=Window(x="time")).extent
+    assert (steps.first, steps.newest) == (1, 57)
+    assert 57 < steps.end <= 120
+    assert seconds.newest == pytest.approx(run.at(57) - run.began_at, abs=0.01)
+    assert seconds.end > seconds.newest
+    ended = recorded(tmp_path / "ended", "failed")
+    steps, seconds = load(ended).extent, load(ended, window=Window(x="time")).extent
+    ended.close()
+    assert (steps.newest, steps.end) == (57, 57)
+    assert seconds.end == seconds.newest
+
+
+def test_a_file_that_breaks_while_it_is_shown_is_said_once_and_read_again(tmp_path: Path) -> None:
+    made = recorded(tmp_path / "demo-add")
+    made.close()
+    file = made.folder.database
+    whole = file.read_bytes()
+    source = RunSource(made.folder.root)
+    assert source.look()
+    source.close()
+    file.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    assert source.look()
+    assert "run.db" in source.trouble
+    assert source.reader is None
+    assert not source.look()
+    file.write_bytes(whole)
+    assert source.look(), "that it can be read again is news"
+    assert source.trouble == ""
+    source.close()
 
 
 def test_a_metric_that_was_never_logged_is_empty(run: RecordedRun) -> None:

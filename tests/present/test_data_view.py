@@ -1,0 +1,70 @@
+"""Rows of a dataset in figures, as the command prints and the screen paints them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from grpo_tui.core.findings import Finding, Fix
+from grpo_tui.preflight.facts import ColumnFacts, DataFacts, KindCount, Lengths
+from grpo_tui.present.data_view import BAR, Block, statistics_blocks, summary
+
+FACTS = DataFacts(
+    "rows.jsonl",
+    columns=(
+        ColumnFacts("prompt", "question", (KindCount("text", 30, (1,)),), distinct=28),
+        ColumnFacts(
+            "answer", "answer", (KindCount("text", 27, (1,)), KindCount("number", 3, (2,))), 1, (8,),
+            distinct=2, top=(("7", 24), ("", 6)),
+        ),
+    ),
+    total=40, looked_at=30, train_rows=28, held=2, answer_column="answer",
+    prompt_tokens=Lengths(30, 5, 7.0, 7, 9, 9, 1200, ((4, 1200), (2, 9)), ((5, 6, 10), (7, 7, 20)), ()),
+)  # fmt: skip
+
+
+def block(blocks: list[Block], title: str) -> Block:
+    return next(block for block in blocks if block.title == title)
+
+
+def test_columns_lengths_and_answers_in_figures() -> None:
+    blocks = statistics_blocks(FACTS, [])
+    assert [b.title for b in blocks] == ["columns", "prompt, in tokens", "answers"]
+    assert block(blocks, "columns").notes == ("30 rows looked at",)
+    assert [(row.label, row.text) for row in block(blocks, "columns").rows] == [
+        ("prompt", "text, from question, 28 different"),
+        ("answer", "text 27, number 3, 1 null, 2 different"),
+    ]
+    lengths = block(blocks, "prompt, in tokens")
+    assert lengths.notes == ("median 7", "95 % 9", "99 % 9", "most 1,200")
+    assert [(row.label.strip(), row.text) for row in lengths.rows] == [
+        ("5 to     6", "▇" * (BAR // 2) + " 10"),
+        ("7", "▇" * BAR + " 20"),
+        ("longest", "row 4 (1,200), row 2 (9)"),
+    ]
+    answers = block(blocks, "answers")
+    assert answers.notes == ("2 different",)
+    assert [(row.label, row.text.split("▇")[-1]) for row in answers.rows] == [
+        ("7", " 24  80 %"),
+        ("(blank)", " 6  20 %"),
+    ]
+
+
+def test_answers_that_come_once_each_are_not_drawn_as_bars() -> None:
+    answer = replace(FACTS.columns[1], top=(("7", 1), ("8", 1)))
+    once = statistics_blocks(replace(FACTS, columns=(answer,)), [])
+    assert (block(once, "answers").notes, block(once, "answers").rows) == (("2 different", "each once"), ())
+
+
+def test_one_line_says_what_is_trained_on_and_what_is_wrong() -> None:
+    found = Finding("data.null", "warning", None, None, "a null", Fix("grpo_tui.filters.drop_null", True))
+    told = [(rank, text) for rank, text, _ in summary(FACTS, [found])]
+    assert (4, "28 trained on") in told
+    assert (5, "2 held out") in told
+    assert (1, "⚠ 1 warning") in told
+    assert not any("sound" in text for _, text in told)
+    assert (3, "✓ sound", "good") in summary(FACTS, [])
+    sampled = [text for _, text, _ in summary(replace(FACTS, sampled="the first 30"), [])]
+    assert "the first 30" in sampled
+    assert "2 held out" not in sampled
+    told_first = statistics_blocks(FACTS, [found])[0].rows[0].text
+    assert told_first == "a null\nfix: grpo_tui.filters.drop_null: true"
