@@ -414,6 +414,30 @@ async def test_a_check_that_was_ended_is_not_said_to_have_looked_at_everything(
         assert "checked at" not in shown(app)
 
 
+async def test_a_check_that_fails_says_why_and_can_be_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def check(source: Any, start: Any, *, memory: Any, **more: Any) -> Preflight:
+        calls.append((source.path, source.text, memory))
+        if len(calls) == 1:
+            raise RuntimeError("the checker ended\x1b[2J")
+        return Preflight(None, ())
+
+    monkeypatch.setattr("grpo_tui.preflight.run.check", check)
+    path = config_file()
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        await pilot.press("c")
+        await until(pilot, lambda: "the checker ended␛[2J" in told(app))
+        assert not screen.busy_line()
+        assert "checked at" not in shown(app)
+        await pilot.press("c")
+        await until(pilot, lambda: isinstance(app.screen, CheckScreen))
+    assert [call[:2] for call in calls] == [(path, CONFIG)] * 2
+    assert calls[0][2] is calls[1][2] is not None, "what was found stays known"
+
+
 async def test_a_check_that_ends_after_another_config_was_opened_tells_nothing_of_that_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -95,6 +95,17 @@ def test_a_marked_token_is_found_in_its_row() -> None:
     assert ["selected" in role for _, role in rows[1].lines(3)[0]][:2] == [True, False]
 
 
+def test_the_most_surprising_tokens_are_listed_first_with_their_figures() -> None:
+    head, *lines = surprising_lines(ODD, 100, 3, chosen=2)
+    rows = ["".join(text for text, _ in line) for line in lines]
+    assert head[0][0].split() == ["at", "token", "p", "log", "p", "rank", "entropy", "KL", "likelier", "was"]
+    assert [row.split()[:2] for row in rows][1:] == [["❙", "3"], ["6", "日本"]]
+    assert rows[0].split()[0] == "4"
+    assert rows[0].rstrip().endswith("the 90.5 %"), "its rank is not the first"
+    assert ["selected" in line[0][1] for line in lines] == [False, True, False]
+    assert rows[2].split()[2:] == ["5", "%", "-3.00", "1", "0.50", "0.25"]
+
+
 def test_figures_travel_whole() -> None:
     assert TokenScores.from_wire(json.loads(json.dumps(ODD.to_wire()))) == ODD
     with pytest.raises(ValueError, match="something else"):
@@ -127,7 +138,7 @@ async def test_the_live_policy_is_asked_and_its_tokens_shown(run: RecordedRun, s
     app = app_on(run.folder.root)
     async with app.run_test(size=size) as pilot:
         box = await asked(pilot, run)
-        assert "waiting for the end of the step" in shown(app)
+        await until(pilot, lambda: "waiting for the end of the step" in shown(app))
         kind, args = sent(run)[0]
         card = next(s for s in app.screen_stack if isinstance(s, GenerationsScreen)).card
         assert card is not None
@@ -147,13 +158,13 @@ async def test_the_live_policy_is_asked_and_its_tokens_shown(run: RecordedRun, s
         assert listed.place == 3, "the least likely first"
         assert "KL" in body
         await pilot.press("down")
-        assert app.screen.query_one(TokensHeat).chosen == listed.place == 2
+        await until(pilot, lambda: app.screen.query_one(TokensHeat).chosen == listed.place == 2)
         await pilot.press("i")
-        await pilot.pause()
-        assert "<|user|>What is 3 + 4?<|end|>" in shown(app)
+        await until(pilot, lambda: "<|user|>What is 3 + 4?<|end|>" in shown(app))
         await pilot.press("right")
         await until(pilot, lambda: len(sent(run)) == 2)
         assert sent(run)[1][1]["index"] == 1
+        await until(pilot, lambda: "completion 2 of 8" in head_of(app))
         decide(box, Outcome(False, 58, "the prompt has images, which the run does not record"))
         await until(pilot, lambda: "which the run does not record" in shown(app))
         await pilot.press("escape")

@@ -10,6 +10,7 @@ from grpo_tui.core import records as r
 from grpo_tui.present.train_view import CompletionRow
 from grpo_tui.store.reader import RunReader
 from grpo_tui.ui.screens.text import TextScreen
+from grpo_tui.ui.widgets.event_list import EventList
 from grpo_tui.ui.widgets.group_lines import Look, completion_lines
 from grpo_tui.ui.widgets.groups import MOST_GROUPS, GroupList
 from tests.ui.conftest import app_on, opened, shown, until
@@ -139,6 +140,25 @@ async def test_all_events_with_both_kinds_of_time(run: RecordedRun) -> None:
         assert "02 Feb " in lines[0]
         await pilot.press("down", "down", "y")
         await until(pilot, lambda: app.clipboard.startswith("checkpoint-40 saved"))
+
+
+async def test_a_click_chooses_an_event_and_two_at_once_open_it(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("e")
+        await until(pilot, lambda: "3 events, newest first" in shown(app))
+        events = app.screen.query_one(EventList)
+        for _ in range(2):
+            await pilot.click(EventList, offset=(5, 2))
+            await until(pilot, lambda: events.cursor == 2)
+        await pilot.click(EventList, offset=(5, 9))  # below the last one
+        await pilot.press("y")
+        await until(pilot, lambda: app.clipboard.startswith("checkpoint-40 saved"))
+        assert app.screen.query(EventList), "nothing was opened"
+        await pilot.click(EventList, offset=(5, 1), times=2)
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await until(pilot, lambda: "event, 02 Feb" in shown(app) and "5e-4 → 2e-4" in shown(app))
 
 
 async def test_a_new_event_comes_in_at_the_top_and_moves_nothing_below(run: RecordedRun) -> None:

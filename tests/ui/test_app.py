@@ -1,0 +1,49 @@
+"""What the app does whatever pane is shown: leaving, the list behind an open run, workers that fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.ui.app import GrpoApp
+from tests.ui.conftest import app_on, opened, until
+from tests.ui.recorded_run import RecordedRun, recorded
+
+
+def told(app: GrpoApp) -> list[str]:
+    return [notice.message for notice in app._notifications]
+
+
+async def test_ctrl_c_names_the_key_that_leaves_and_ctrl_q_leaves_like_it(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: "q leaves; a run goes on without the screen." in told(app))
+        await pilot.press("ctrl+q")
+    assert app.return_value == "training goes on; `grpo-tui attach runs/demo-add`"
+
+
+async def test_the_open_run_is_listed_wherever_it_lies(run: RecordedRun) -> None:
+    recorded(Path("elsewhere") / "mine", "finished").close()
+    recorded(Path("elsewhere") / "other", "finished").close()
+    app = app_on(Path("elsewhere") / "mine")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.rows_complete)
+        assert sorted(row.name for row in app.rows) == ["demo-add", "mine"]
+
+
+async def test_a_worker_that_fails_is_named_with_its_reason(run: RecordedRun) -> None:
+    def fail() -> Any:
+        raise ValueError("no more\x1b[2J")
+
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.run_worker(fail, thread=True, group="pages", exit_on_error=False)
+        await until(pilot, lambda: bool(told(app)))
+        assert told(app) == [r"pages ended: ValueError('no more\x1b[2J')"]
+
+
+def test_folders_are_named_as_short_as_a_person_would() -> None:
+    app = GrpoApp([Path("."), Path.home() / "runs", Path("/data"), Path(f"{Path.home()}s")])
+    assert app.places == f"this folder, ~/runs, /data, {Path.home()}s"
