@@ -21,6 +21,7 @@ from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile, write_heartbeat
+from grpo_tui.store.read_series import last_training_row
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.writer import Writer
 
@@ -117,7 +118,7 @@ def go_on(root: Path, every_s: float) -> None:
     """Log a step at every so many seconds, with a group of completions, and be taken for a live run."""
     folder = RunFolder(root)
     reader = RunReader(folder.database)
-    extent = reader.last_training_row()
+    extent = last_training_row(reader)
     reader.close()
     step, metrics = (0, len(NAMED)) if extent is None else (extent[0], len(extent[1]))
     writer, numbers = Writer(open_writer(folder.database)), random.Random(11)

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from _completions_folder import make
 
-from grpo_tui.store.found import Found
-from grpo_tui.store.search import Search
+from grpo_tui.store.rollouts import rollouts_of
+from grpo_tui.store.search import Found, Search
 
 PAGE = 50
 QUESTIONS = (
@@ -66,7 +66,7 @@ def opening(path: Path, rounds: int) -> None:
         began = time.perf_counter()
         search = Search(path)
         found = search.find("", limit=PAGE)
-        assert len(search.rows(found.ids[:PAGE])) == PAGE
+        assert len(rollouts_of(search.run, found.ids[:PAGE])) == PAGE
         taken.append(time.perf_counter() - began)
         search.close()
     print(f"opened, first {PAGE} rows: {1000 * statistics.median(taken):.0f} ms")
@@ -79,7 +79,7 @@ def paging(search: Search, rounds: int) -> None:
     for number in range(20 * rounds):
         first = number * 7_919 % max(1, len(ids) - PAGE)
         began = time.perf_counter()
-        search.rows(ids[first : first + PAGE])
+        rollouts_of(search.run, ids[first : first + PAGE])
         taken.append(time.perf_counter() - began)
     print(f"a page of {PAGE} rows: {1000 * statistics.median(taken):.1f} ms")
 
@@ -128,12 +128,12 @@ def memory_of(path: str) -> str:
     """Measure this process, which must be fresh."""
     bare = resident_mb()
     search = Search(Path(path))
-    search.rows(search.find("", limit=PAGE).ids[:PAGE])
+    rollouts_of(search.run, search.find("", limit=PAGE).ids[:PAGE])
     opened = resident_mb()
     search.find('"hundred"')
     search.find("", "-reward,tokens")
     found = search.find('"zebra"')
-    search.rows(found.ids[:PAGE])
+    rollouts_of(search.run, found.ids[:PAGE])
     searched = resident_mb()
     search.close()
     return (

@@ -30,8 +30,7 @@ from _long_run_folder import batch, make, metric_row
 from _terminal import Key, Terminal
 
 from grpo_tui.core import records as r
-from grpo_tui.present.delta import DeltaReader
-from grpo_tui.present.run_state import RunState
+from grpo_tui.present.run_state import DeltaReader, RunState
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader

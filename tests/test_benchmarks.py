@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.store.read_series import last_training_row
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 
@@ -37,5 +38,5 @@ def test_a_played_run_is_live_and_goes_on_until_its_player_is_ended(
         assert status.step >= 7
     assert read_status(root).state == "crashed"  # ended from outside, as a killed trainer
     reader = RunReader(root / "run.db")
-    assert reader.last_training_row() is not None
+    assert last_training_row(reader) is not None
     reader.close()

@@ -17,6 +17,7 @@ from program import Run
 from report import CheckFailed, Report
 from setups import Setup, gpus_of
 
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import StoredGroup
 
 STEP_S = 90.0
@@ -154,7 +155,7 @@ def _continue(run: Run, report: Report, setup: Setup, last: int) -> None:
             raise CheckFailed(f"settings that came back: {again}")
         detail.append(f"steps {last + 1} and {last + 2}; {' and '.join(again)} came back")
     with report.check("every step and completion is kept") as detail:
-        rows = [(s, v) for _, s, v in run.reader().metric_rows(limit=100_000) if "reward" in v]
+        rows = [(s, v) for _, s, v in metric_rows(run.reader(), limit=100_000) if "reward" in v]
         if [step for step, _ in rows] != list(range(1, last + 3)):
             raise CheckFailed(f"steps {[step for step, _ in rows]}")
         kept, dropped = run.reader().completion_count(), run.reader().dropped()
@@ -183,7 +184,7 @@ def _ranks_recorded(groups: list[StoredGroup], ranks: int) -> str:
 
 def _compare_temperatures(run: Run, held: int, *, vllm: bool) -> list[str]:
     """What generation (texts) and the log-prob head (entropy) did before and after step `held`."""
-    rows = [(step, values) for _, step, values in run.reader().metric_rows(limit=100_000)]
+    rows = [(step, values) for _, step, values in metric_rows(run.reader(), limit=100_000)]
     groups = _groups(run)
 
     def metric(name: str, *, after: bool) -> float:

@@ -27,6 +27,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.store.read_series import metric_rows
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import yaml
@@ -137,7 +139,7 @@ class Trust:
 
     def _rows(self) -> dict[int, dict[str, float]]:
         reader = self.run.reader()
-        rows = reader.metric_rows(limit=10_000)
+        rows = metric_rows(reader, limit=10_000)
         reader.close()
         return {step: values for _, step, values in rows if "entropy" in values}
 

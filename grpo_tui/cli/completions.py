@@ -20,12 +20,11 @@ from grpo_tui.present.formatting import plural
 from grpo_tui.present.glyphs import ascii_locale, to_ascii
 from grpo_tui.present.rollout_export import write_rows, write_steps
 from grpo_tui.store.connection import RunDatabaseError
-from grpo_tui.store.found import OLDEST, Found, SortKey, read_sort
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.query_ast import And, Between, Field, Has, Matches, Query, QueryError
-from grpo_tui.store.query_text import read_query
+from grpo_tui.store.query import And, Between, Field, Has, Matches, Query, QueryError, read_query
+from grpo_tui.store.rollouts import all_function_names, import_notes, iter_rollouts
 from grpo_tui.store.saved_views import SavedView, SavedViews
-from grpo_tui.store.search import Search
+from grpo_tui.store.search import OLDEST, Found, Search, SortKey, read_sort
 
 COMPLETION = Field("completion")
 LONGEST_S = 600.0
@@ -50,7 +49,7 @@ def completions(parsed: Any) -> int:
     except RunDatabaseError as error:
         raise CommandError(str(error)) from error
     with closing(search):
-        query, sort = _asked(parsed, views, search.all_function_names())
+        query, sort = _asked(parsed, views, all_function_names(search.run))
         if parsed.save_view:
             trouble = views.save(SavedView(parsed.save_view, parsed.where, parsed.sort or ""))
             if trouble:
@@ -65,7 +64,7 @@ def completions(parsed: Any) -> int:
             )
         except QueryError as error:
             raise CommandError(f"--where: {one_line(str(error), 300)}") from error
-        for note in (*search.notes(), *filter(None, [found.hint])):
+        for note in (*import_notes(search.run), *filter(None, [found.hint])):
             print(f"grpo-tui: {one_line(note)}", file=sys.stderr)
         _print(parsed, search, found)
     if found.trouble:
@@ -165,8 +164,8 @@ def _print(parsed: Any, search: Search, found: Found) -> None:
         return
     if not found.ids and found.of and found.complete:
         print(f"grpo-tui: none of {found.of:,} completions is found", file=sys.stderr)
-    rows = search.iter_rows(found.ids[: parsed.limit])
-    names = search.all_function_names()
+    rows = iter_rollouts(search.run, found.ids[: parsed.limit])
+    names = all_function_names(search.run)
     write_rows(sys.stdout, rows, names, parsed.format or "jsonl", everything=parsed.all)
 
 

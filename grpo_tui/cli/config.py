@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
+
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.plain import terminal_width
 from grpo_tui.cli.saved_run import saved_run
@@ -31,7 +33,7 @@ from grpo_tui.config.trl_fields import FieldsUnavailableError
 from grpo_tui.config.yaml_edit import EditError
 from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.findings import errors_of
-from grpo_tui.core.text import cells_of, filled, one_line, safe
+from grpo_tui.core.text import filled, one_line, safe
 from grpo_tui.present.formatting import plural
 
 _PRESET = "preset:"
@@ -70,7 +72,7 @@ def diff_lines(found: Diff) -> Iterator[str]:
         return
     differ = "differs" if len(found.rows) == 1 else "differ"
     yield f"{plural(len(found.rows), 'value')} of {here} {differ} from {there}"
-    width = max(cells_of(safe(row.field)) for row in found.rows)
+    width = max(cell_len(safe(row.field)) for row in found.rows)
     for row in found.rows:
         mine, theirs = _shown(row.here), _shown(row.there)
         note = {"added": "  (default there)", "removed": "  (default here)", "changed": ""}[row.kind]

@@ -15,8 +15,7 @@ from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import print_lines, terminal_width
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.text import one_line, prompt_text
-from grpo_tui.present.course import course, probe_course
-from grpo_tui.present.course_lines import course_lines, probe_lines, visit_lines
+from grpo_tui.present.course import course, course_lines, probe_course, probe_lines, visit_lines
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader

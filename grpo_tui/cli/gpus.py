@@ -15,8 +15,8 @@ from grpo_tui.cli.launcher import spans_machines, world_size
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
-from grpo_tui.present.gpu_list import gpu_json, gpu_lines
-from grpo_tui.store.hardware import Gpu
+from grpo_tui.present.hardware_view import gpu_json, gpu_lines
+from grpo_tui.store.live import Gpu
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.supervisor.placing import (
     NoGpus,

@@ -16,15 +16,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
+
 from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
 from grpo_tui.cli.streams import drop_output
-from grpo_tui.core.text import cells_of, filled, one_line, shorten
-from grpo_tui.present.before_after import read_before_after
+from grpo_tui.core.text import filled, one_line, shorten
+from grpo_tui.present.charts import way_on
 from grpo_tui.present.formatting import LARGE, compact
-from grpo_tui.present.health_line import way_on
+from grpo_tui.present.run_state import read_before_after
 from grpo_tui.store.connection import RunDatabaseError
-from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.place import hold, where
+from grpo_tui.store.layout import RunFolder, hold, where
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import ENDED, Status, read_status
 
@@ -107,7 +109,7 @@ def _follow(root: Path, after_row: int, after_attempt: int) -> int:
         state = look.state  # before the rows, so that none is missed at the end
         if not told and (told := _resumed_notes(reader, after_attempt)):
             print("\n".join(f"note: {one_line(str(note))}" for note in told), flush=True)
-        for number, step, values in reader.metric_rows(after_row=row):
+        for number, step, values in metric_rows(reader, after_row=row):
             row = number
             line = describe_row(step, values)
             if line:
@@ -195,7 +197,7 @@ def _summary(root: Path, reader: RunReader, state: str, rewards: list[tuple[int,
     for pair in answers.pairs if answers else ():
         asked = f"  {filled(shorten(pair.prompt, 24), 24)} gold {pair.gold}   "
         print(f"{asked}before {shorten(pair.before, 60)}")
-        print(f"{filled('', cells_of(asked))}after  {shorten(pair.after, 60)}")
+        print(f"{filled('', cell_len(asked))}after  {shorten(pair.after, 60)}")
     look = read_status(root, reader)
     print(f"{state} at step {look.step}; {one_line(str(root))}")
     if look.error:

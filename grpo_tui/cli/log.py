@@ -19,7 +19,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import clock, date
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.log_reader import LogReader, StoredLine
+from grpo_tui.store.log_lines import LogReader, StoredLine
 from grpo_tui.store.status import ENDED, read_status
 
 POLL_S = 0.3

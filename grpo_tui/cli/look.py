@@ -21,10 +21,9 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import from_here, plural
 from grpo_tui.present.runs_filter import RunsFilter, read_filter
 from grpo_tui.present.runs_view import read_run, run_names
-from grpo_tui.store.catalog import find_runs
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.importers import source_at
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, find_runs
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import Status, read_status
@@ -180,8 +179,7 @@ def describe(look: Status) -> list[str]:
 
 def _machine_lines(look: Status) -> list[str]:
     """The machine, a line per GPU and per rank; nothing of a run that nobody samples."""
-    from grpo_tui.present.hardware_view import gpu_line, hardware_view
-    from grpo_tui.present.rank_rows import rank_rows
+    from grpo_tui.present.hardware_view import gpu_line, hardware_view, rank_rows
 
     machine = hardware_view(look)
     ranks = rank_rows(look, time.time())

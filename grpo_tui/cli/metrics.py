@@ -13,18 +13,20 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+from rich.cells import cell_len
+
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.metrics import METRICS, Metric, describe
-from grpo_tui.core.text import cells_of, filled, one_line, wrapped
+from grpo_tui.core.text import filled, one_line, wrapped
 from grpo_tui.present.formatting import compact, plural, told_apart
 from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
-from grpo_tui.present.metric_figures import MetricFigures, figures, keys_of, matching
-from grpo_tui.present.metric_rows import in_groups
+from grpo_tui.present.metric_rows import MetricFigures, figures, in_groups, keys_matching, keys_of
 from grpo_tui.present.runs_view import run_names
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import metric_keys
 from grpo_tui.store.reader import RunReader
 
 CURVE = 20
@@ -71,11 +73,11 @@ def _chosen(readers: dict[str, RunReader], patterns: Sequence[str], *, computed:
         CommandError: A pattern names none of them.
     """
     known = list(dict.fromkeys(k for r in readers.values() for k in keys_of(r, computed=computed)))
-    logged = any(reader.metric_keys() for reader in readers.values())
+    logged = any(metric_keys(reader) for reader in readers.values())
     for pattern in patterns:
-        if logged and not matching(known, [pattern]):
+        if logged and not keys_matching(known, [pattern]):
             raise CommandError(f"--keys: no metric is named {one_line(pattern, 60)}{_near(pattern, known)}")
-    return matching(known, patterns)
+    return keys_matching(known, patterns)
 
 
 def _near(word: str, known: Sequence[str]) -> str:
@@ -105,7 +107,7 @@ def _table(
     head = ["metric", *(["run"] if several else []), "newest", "change", "lowest", "highest", "curve", ""]
     lines = [head, *(_cells(name, row, several=several) for name, row in found)]
     numbers = range(2 if several else 1, 6 if several else 5)
-    widths = [max(cells_of(cells[i]) for cells in lines) for i in range(len(head))]
+    widths = [max(cell_len(cells[i]) for cells in lines) for i in range(len(head))]
     plain = ascii_locale(os.environ)
     for cells in lines:
         padded = [filled(c, widths[i], right=i in numbers) for i, c in enumerate(cells)]
@@ -146,7 +148,7 @@ def _spelled(*values: float | None) -> list[str]:
 def _explain(key: str, readers: dict[str, RunReader]) -> int:
     catalogue = [metric.key for metric in METRICS]
     known = list(dict.fromkeys(k for r in readers.values() for k in keys_of(r, computed=True))) + catalogue
-    keys = list(dict.fromkeys(matching(known, [key])))
+    keys = list(dict.fromkeys(keys_matching(known, [key])))
     if not keys and describe(key).group != "other":
         keys = [key]
     if not keys:

@@ -12,8 +12,8 @@ from typing import Any, TextIO
 
 from grpo_tui.core.metrics import is_computed
 from grpo_tui.core.text import csv_text
+from grpo_tui.store.read_series import TOKENS_PER_SECOND, last_metric_row_id, new_points, series_window
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.series import TOKENS_PER_SECOND
 from grpo_tui.store.values import finite_json
 
 Steps = tuple[int | None, int | None]
@@ -76,9 +76,9 @@ def rows(reader: RunReader, keys: Sequence[str], steps: Steps, every: int) -> It
 
 def _logged(reader: RunReader, keys: Sequence[str]) -> Iterator[Row]:
     """Logged rows as they were logged, superseded ones left out."""
-    after, last = 0, reader.last_metric_row_id()
+    after, last = 0, last_metric_row_id(reader)
     while after < last:
-        after, points = reader.new_points(after, keys=keys)
+        after, points = new_points(reader, after, keys=keys)
         page: dict[int, Row] = {}
         for key in keys:
             for point in points.get(key, ()):
@@ -91,7 +91,7 @@ def _by_step(reader: RunReader, keys: Sequence[str], steps: Steps) -> Iterator[R
     first, last = steps
     found: dict[int, Row] = {}
     for key in keys:
-        for bucket in reader.series_window(key, first, last, buckets=1 << 40):
+        for bucket in series_window(reader, key, first, last, buckets=1 << 40):
             found.setdefault(bucket.first, (bucket.first, bucket.first_at, {}))[2][key] = bucket.mean
     for step in sorted(found):
         yield found[step]

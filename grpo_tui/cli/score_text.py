@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len
+
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import signal_of
-from grpo_tui.core.text import cells_of, filled, one_line, prompt_text, wrapped
+from grpo_tui.core.text import filled, one_line, prompt_text, wrapped
 from grpo_tui.present.formatting import MISSING, compact, duration, fixed, percent
 from grpo_tui.rewards.samples import sample_words
 from grpo_tui.rewards.score_report import FunctionScore, GroupScore
@@ -74,7 +76,7 @@ def _score(result: FunctionScore, index: int) -> str:
 
 def _functions(found: Report) -> Iterator[str]:
     names = [one_line(f.info.name, 24) for f in found.scored.functions]
-    widest = max(map(cells_of, names), default=8)
+    widest = max(map(cell_len, names), default=8)
     yield f"{'function':{widest}}   weight  scored    share     time"
     for position, result in enumerate(found.scored.functions):
         share = found.shares[position]

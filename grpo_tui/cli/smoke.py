@@ -31,6 +31,7 @@ from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.status import ENDED, Status, is_live, read_status
@@ -210,7 +211,7 @@ def _end(folder: RunFolder) -> None:
 def _read(folder: RunFolder) -> Seen:
     reader = RunReader(folder.database)
     try:
-        rows = tuple((step, values) for _, step, values in reader.metric_rows())
+        rows = tuple((step, values) for _, step, values in metric_rows(reader))
         memory, trial = reader.fact(PEAK_FACT), reader.fact(SMOKE_FACT)
     finally:
         reader.close()

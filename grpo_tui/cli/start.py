@@ -31,6 +31,7 @@ from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, judge, newest_usa
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
 from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import last_metric_row_id
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.store.status import ENDED, read_status
@@ -411,7 +412,7 @@ def _known(folder: RunFolder) -> tuple[int, int]:
         return 0, 0
     try:
         newest = max((attempt.attempt for attempt in reader.attempts()), default=0)
-        return reader.last_metric_row_id(), newest
+        return last_metric_row_id(reader), newest
     except DamagedError as error:
         raise CommandError(_put_aside(folder, error)) from error
     finally:

@@ -15,10 +15,9 @@ from grpo_tui.cli.errors import OK, REFUSED, TIMED_OUT, USAGE, CommandError
 from grpo_tui.cli.look import run_folder
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.text import safe
-from grpo_tui.present.health_line import way_on
+from grpo_tui.present.charts import way_on
 from grpo_tui.store.connection import RunDatabaseError
-from grpo_tui.store.known import is_known
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, is_known
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.status import Status, read_status
 from grpo_tui.store.values import finite_json

@@ -21,7 +21,7 @@ from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.rewards.what_if import what_if_of_run
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.query_ast import QueryError
+from grpo_tui.store.query import QueryError
 from grpo_tui.store.search import Search
 from grpo_tui.store.values import finite_json
 

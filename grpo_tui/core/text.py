@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from rich.cells import cell_len, chop_cells
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
 _TABLE: dict[int, str] = {code: chr(0x2400 + code) for code in range(0x20) if code not in (0x09, 0x0A)}
@@ -95,30 +96,15 @@ def shell_word(path: object) -> str:
 
 def filled(text: str, width: int, *, right: bool = False) -> str:
     """Fill `text` with blanks to `width` terminal cells, before it when it goes to the `right`."""
-    blanks = " " * (width - cells_of(text))
+    blanks = " " * (width - cell_len(text))
     return blanks + text if right else text + blanks
-
-
-def cells_of(text: str) -> int:
-    """Return how many terminal cells a line takes."""
-    return len(text) if text.isascii() else sum(map(_cells, text))
 
 
 def shorten(text: str, width: int) -> str:
     """Cut `text` to at most `width` terminal cells, ending in `…` when something was cut."""
-    if width <= 0:
-        return ""
-    used = 0
-    for position, char in enumerate(text):
-        cells = _cells(char)
-        if used + cells > width:
-            kept = text[:position]
-            while kept and used + 1 > width:
-                used -= _cells(kept[-1])
-                kept = kept[:-1]
-            return kept + "\u2026"
-        used += cells
-    return text
+    if width <= 0 or cell_len(text) <= width:
+        return text if width > 0 else ""
+    return (chop_cells(text, width - 1)[0] if width > 1 else "") + "\u2026"
 
 
 def told_apart(names: Sequence[str], width: int) -> tuple[str, ...]:
@@ -133,7 +119,7 @@ def told_apart(names: Sequence[str], width: int) -> tuple[str, ...]:
 def ending(text: str, width: int) -> str:
     """Return the end of `text` in at most `width` cells, with `…` before it."""
     kept = text[-width:]
-    while kept and cells_of(kept) + 1 > width:
+    while kept and cell_len(kept) + 1 > width:
         kept = kept[1:]
     return "\u2026" + kept
 
@@ -143,37 +129,16 @@ def wrapped(text: str, width: int) -> list[str]:
     width = max(2, width)
     rows, used = [""], 0
     for word in text.split():
-        cells = cells_of(word)
+        cells = cell_len(word)
         if used and used + 1 + cells <= width:
             rows[-1] += f" {word}"
             used += 1 + cells
             continue
         if used:
             rows.append("")
-        rows[-1], used = word, cells
-        while used > width:
-            rows[-1], rest = _split(rows[-1], width)
-            rows.append(rest)
-            used = cells_of(rest)
+        rows[-1:] = chop_cells(word, width) or [word]
+        used = cell_len(rows[-1])
     return rows
-
-
-def _split(word: str, width: int) -> tuple[str, str]:
-    """The part of a word that fits into `width` cells, and the rest."""
-    used = 0
-    for position, char in enumerate(word):
-        used += _cells(char)
-        if used > width:
-            return word[:position], word[position:]
-    return word, ""
-
-
-def _cells(char: str) -> int:
-    if char < "\u0300":
-        return 1
-    if unicodedata.category(char) in ("Mn", "Me", "Mc", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 
 
 def message_text(content: Any) -> str:

@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.store.hardware import Gpu
+from grpo_tui.store.live import Gpu
 from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
 from grpo_tui.supervisor.ports import free_port, port_holder, port_in_use
 from grpo_tui.supervisor.run_processes import RunProcesses

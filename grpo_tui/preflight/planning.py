@@ -23,7 +23,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts, ModelFacts
 from grpo_tui.preflight.machine import Machine
 from grpo_tui.present.formatting import plural, size
-from grpo_tui.present.gpu_list import free_bytes
+from grpo_tui.present.hardware_view import free_bytes
 from grpo_tui.present.known_rates import known_rates, measured
 from grpo_tui.supervisor.placing import held_by_others
 

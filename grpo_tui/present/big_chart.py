@@ -1,15 +1,137 @@
-"""A full-screen chart as frozen data: lines of stretches, what happened along them, where the cursor stands.
+"""A full-screen chart as frozen data: its window, lines of stretches, what happened, and all that in words.
 
-All names and texts are safe to show here. Knows numbers and words, neither files nor cells.
+The axis is in steps or in seconds since the start; both are plain numbers here. All names and texts are safe
+to show. Pieces of a reading are (text, role) pairs, most important first, for the widget to fit into a line.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from grpo_tui.present.zoom import Extent
+from grpo_tui.core.metrics import describe
+from grpo_tui.core.text import one_line
+from grpo_tui.present.formatting import MISSING, compact, decimals, fixed, step_label, time_label
+from grpo_tui.present.series import Average
+from grpo_tui.present.train_view import MARKS, Span
+
+ZOOM = 0.5
+"""What one press leaves of the width."""
+PAN = 0.25
+"""What one press moves, as a share of the width."""
+NARROWEST = 8.0
+"""The least width, in steps or seconds."""
+
+SMOOTHINGS: dict[str, tuple[int, float]] = {"off": (1, 0.0), "light": (7, 0.01), "strong": (39, 0.1)}
+"""Span of the moving average in values: at least so many, and at least so large a share of those shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a person asked to see."""
+
+    x: str = "step"
+    """`step`, or `time` for seconds since the start."""
+    span: tuple[float, float] | None = None
+    """First and last place on the axis; None for the whole run."""
+    following: bool = True
+    """True while the right edge goes along with the newest value; only the width of `span` counts then."""
+    smoothing: str = "light"
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far the data goes, in the unit of the axis."""
+
+    first: float
+    newest: float
+    """Where the newest value stands."""
+    end: float
+    """Right edge of the whole run; a little ahead of the newest value while it trains."""
+
+
+def shown_range(window: Window, extent: Extent) -> tuple[float, float]:
+    """First and last place of the axis."""
+    if window.span is None:
+        return extent.first, max(extent.end, extent.first + 1)
+    first, last = window.span
+    if not window.following:
+        return first, last
+    width = last - first
+    # The edge moves on in leaps: a chart that shifted with every step would be restless to look at.
+    leap = width / 8
+    ahead = (math.floor(extent.newest / leap) + 1) * leap if extent.end > extent.newest else extent.newest
+    edge = min(extent.end, ahead)
+    return max(extent.first, edge - width), edge
+
+
+def zoomed(window: Window, extent: Extent, factor: float, centre: float | None = None) -> Window:
+    """The window `factor` as wide around `centre`; a window as wide as the run shows all of it.
+
+    Without a centre the right edge stays while the window follows, else the middle.
+    """
+    first, last = shown_range(window, extent)
+    width = max(NARROWEST, (last - first) * factor)
+    if width >= extent.end - extent.first:
+        return whole(window)
+    if centre is None:
+        centre = last if window.following else (first + last) / 2
+    share = min(1.0, max(0.0, (centre - first) / (last - first)))
+    return _placed(window, extent, centre - share * width, width)
+
+
+def panned(window: Window, extent: Extent, share: float) -> Window:
+    """The window moved by a share of its width, at most to the ends of the run."""
+    if window.span is None:
+        return window
+    first, last = shown_range(window, extent)
+    width = last - first
+    if window.following and share < 0:
+        first = min(first, extent.newest - width)  # the empty stretch ahead is no part of the way back
+    return _placed(window, extent, first + share * width, width)
+
+
+def whole(window: Window) -> Window:
+    """The whole run, followed."""
+    return replace(window, span=None, following=True)
+
+
+def newest(window: Window) -> Window:
+    """The same width at the newest value, followed."""
+    return replace(window, following=True)
+
+
+def showing(window: Window, extent: Extent, place: float) -> Window:
+    """The window moved so far that it shows a place."""
+    first, last = shown_range(window, extent)
+    if first <= place <= last:
+        return window
+    width = last - first
+    return _placed(window, extent, place - width / 2, width)
+
+
+def _placed(window: Window, extent: Extent, first: float, width: float) -> Window:
+    first = max(extent.first, min(first, extent.end - width))
+    last = first + width
+    # Held against rounding: a window whose edge stands on the newest value follows it.
+    following = last >= extent.newest - 1e-9 * max(1.0, abs(extent.newest))
+    return replace(window, span=(first, last), following=following)
+
+
+def average_span(smoothing: str, values: int) -> int:
+    """Span of the moving average, in values.
+
+    It grows by doubling with what is shown, for the line to stay quiet over a long run and to keep its shape
+    from one step to the next.
+    """
+    least, share = SMOOTHINGS[smoothing]
+    span = least
+    while span < share * values:
+        span = 2 * span + 1
+    return span
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,25 +252,12 @@ def _apart(xs: Sequence[float], index: int) -> float:
 
 
 def moving_average(values: Iterable[tuple[float | None, int]], span: int) -> list[float | None]:
-    """Bias-corrected exponential moving average of stretches given as (mean, number of values).
+    """Moving average, with `a = 2 / (span + 1)`, of stretches given as (mean, number of values).
 
-    With `a = 2 / (span + 1)`, each value x turns the sum s into `(1 - a) s + a x`, and the average is
-    `s / (1 - (1 - a) ** n)` after n values, so that it does not start near zero (Kingma and Ba 2015,
-    section 3). A stretch counts as that many values equal to its mean. A missing value leaves a gap and
-    changes nothing.
+    A missing value leaves a gap and changes nothing.
     """
-    keep = 1 - 2 / (span + 1)
-    total = weight = 0.0
-    averages: list[float | None] = []
-    for mean, count in values:
-        if mean is None or count < 1:
-            averages.append(None)
-            continue
-        kept = keep**count
-        total = kept * total + (1 - kept) * mean
-        weight = kept * weight + (1 - kept)
-        averages.append(total / weight)
-    return averages
+    average = Average(1 - 2 / (span + 1))
+    return [None if mean is None or count < 1 else average.add(mean, count) for mean, count in values]
 
 
 def converted(line: ChartLine, x: float, *, to_time: bool) -> float:
@@ -165,3 +274,104 @@ def converted(line: ChartLine, x: float, *, to_time: bool) -> float:
     at = min(max(at, 1), len(pairs) - 1)
     (a0, b0), (a1, b1) = pairs[at - 1], pairs[at]
     return b0 if a1 == a0 else b0 + (x - a0) * (b1 - b0) / (a1 - a0)
+
+
+RUN_SIGN = "▸"
+
+
+def number(value: float | None, like: tuple[float | None, ...] = ()) -> str:
+    """A value at the cursor, a digit more exact than on a small chart."""
+    if value is None:
+        return MISSING
+    if value != 0 and (abs(value) < 0.001 or abs(value) >= 1e7):
+        return compact(value)
+    return fixed(value, decimals([value, *like]))
+
+
+def title_of(key: str) -> str:
+    """The metric's title, safe."""
+    return one_line(describe(key).title, 60)
+
+
+def smoothing_words(span: int) -> str:
+    """How the line is smoothed."""
+    return "not smoothed" if span <= 1 else f"moving average of {span:,} values"
+
+
+def range_words(view: BigChartView) -> str:
+    """What part of the run is shown."""
+    label = time_label if view.x == "time" else step_label
+    last = min(view.last, view.extent.newest) if view.last >= view.extent.newest else view.last
+    unit = "" if view.x == "time" else "steps "
+    words = f"{unit}{label(view.first)} to {label(last)}"
+    if view.first > view.extent.first or view.last < view.extent.newest:
+        words += f" of {label(view.extent.newest)}"
+    return words
+
+
+def cursor_place(view: BigChartView, cursor: float | None) -> float | None:
+    """Where the cursor stands: the stretch nearest to it, the newest one without a cursor."""
+    places = view.places
+    if not places:
+        return None
+    if cursor is None:
+        return places[-1]
+    index = nearest(places, cursor)
+    return None if index is None else places[index]
+
+
+def where_words(view: BigChartView, stretch: Stretch, line: ChartLine) -> list[Span]:
+    """Step and time of a stretch."""
+    steps = f"step {stretch.first:,}"
+    if stretch.last > stretch.first:
+        steps = f"steps {stretch.first:,} to {stretch.last:,}"
+    moment = time_label(max(0.0, stretch.at - line.started_at))
+    clock = time.strftime("%H:%M:%S", time.localtime(stretch.at))
+    return [(steps, "strong"), (f"{moment} after the start, {clock}", "dim")]
+
+
+def place_words(view: BigChartView, place: float) -> str:
+    """A place that several lines share; each run has a clock of its own."""
+    return f"{time_label(place)} after the start" if view.x == "time" else f"step {place:,.0f}"
+
+
+def value_words(stretch: Stretch | None) -> list[Span]:
+    """The values of a stretch: mean or raw, smoothed, and its extremes."""
+    if stretch is None:
+        return [(MISSING, "dim")]
+    if stretch.mean is None:
+        return [("missing" if stretch.missing <= 1 else f"{stretch.missing} missing", "attention")]
+    raw = number(stretch.mean)
+    if stretch.count == 1:
+        words: list[Span] = [(f"value {raw}", "strong")]
+    else:
+        words = [(f"mean {raw}", "strong")]
+        words.append((f"{number(stretch.low)} to {number(stretch.high)} in {stretch.count:,} values", "text"))
+    if stretch.smooth is not None:
+        words.insert(1, (f"smoothed {number(stretch.smooth)}", "text"))
+    if stretch.spread is not None:
+        words.append((f"spread in a group {number(stretch.spread)}", "text"))
+    if stretch.missing:
+        words.append((f"{stretch.missing} missing", "attention"))
+    return words
+
+
+def short_value(stretch: Stretch | None) -> str:
+    """One value of a stretch, where several lines share the reading."""
+    if stretch is None:
+        return MISSING
+    if stretch.mean is None:
+        return "missing"
+    return number(stretch.smooth if stretch.smooth is not None else stretch.mean)
+
+
+def happened_words(view: BigChartView, place: float) -> list[Span]:
+    """What happened at the cursor."""
+    for line in view.lines:
+        stretch = stretch_at(line, place)
+        if stretch is not None:
+            return [
+                (f"{MARKS.get(h.kind, '▴')} step {h.step:,}  {h.text}", "attention")
+                for h in view.happened_at(stretch)
+            ]
+    return []

@@ -1,7 +1,7 @@
-"""From the text of an open config to what the pane says of it: fields, findings, the plan.
+"""From the text of an open config to what the pane says of it, and how a value is asked for and shown.
 
-A pure function of a snapshot, so that a thread can make it while a person types on. Knows the config package;
-knows no widget, and loads neither model nor data.
+A pure function of a snapshot, so that a thread can make it while the user types on. It loads neither model
+nor data. The pane itself imports only `config_view`: all of `config` would hold up its first paint.
 """
 
 from __future__ import annotations
@@ -12,23 +12,97 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from grpo_tui.config.accelerate_file import AccelerateFileError, ranks_of
+from grpo_tui.config.coerce import CoerceError, kinds_of
 from grpo_tui.config.document import UnreadableError, parse_document
 from grpo_tui.config.draft import Draft
+from grpo_tui.config.draft_words import value_of_words
 from grpo_tui.config.field_groups import GROUPS, grouped
 from grpo_tui.config.origins import FieldValue, all_fields, top_field
 from grpo_tui.config.plan import Plan, PlanSettings, Surroundings, plan
 from grpo_tui.config.resolve import Inspected
 from grpo_tui.config.section_fields import SECTION
-from grpo_tui.config.trl_fields import FieldsUnavailableError
+from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault
 from grpo_tui.config.yaml_edit import get_value, split_key
-from grpo_tui.config.yaml_edit_values import inline
+from grpo_tui.config.yaml_edit_values import block_lines, inline
 from grpo_tui.core.findings import Finding, errors_first
+from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
-from grpo_tui.present.config_values import as_written
+
+if TYPE_CHECKING:
+    from grpo_tui.config.origins import FieldValue
+    from grpo_tui.core.findings import Finding
+
 from grpo_tui.present.config_view import NO_FIELD, ConfigView, FieldRow, Origin, worst
+
+Kind = Literal["toggle", "choose", "line", "text", "yaml"]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How one field is edited.
+
+    Attributes:
+        kind: in which form it is asked for: at once, from a list, on one line, as a text of several lines, as
+            YAML.
+        text: what to begin with.
+        choices: what can be chosen.
+    """
+
+    kind: Kind
+    text: str
+    choices: tuple[str, ...] = ()
+
+
+def as_written(value: FieldValue) -> Any:
+    """A field's value as a person would write it: as it stands, but for a text that is read as a number."""
+    if value.origin == "default" or (isinstance(value.written, str) and not isinstance(value.value, str)):
+        return value.value
+    return value.written  # a path, say, which a start would use in full
+
+
+def way_of(value: FieldValue) -> Way:
+    """How a field is edited, now."""
+    kinds = kinds_of(value.info.annotation)
+    now = as_written(value)
+    if kinds == {"bool"}:
+        return Way("toggle", words_of(now))
+    several = "dict" in kinds or any(kind.startswith("list") for kind in kinds)
+    if value.choices and not several:
+        return Way("choose", words_of(now), value.choices)
+    if several or isinstance(now, list | dict):
+        block = isinstance(now, list | dict) and now
+        return Way("yaml", "\n".join(block_lines(now, 0, 2)) if block else words_of(now))
+    long = isinstance(now, str) and "\n" in now
+    if long or value.name == "grpo_tui.system_prompt":
+        return Way("text", now if isinstance(now, str) else "")
+    return Way("line", words_of(now))
+
+
+def words_of(value: Any) -> str:
+    """A value as a person would type it; nothing for none."""
+    if value is None or isinstance(value, NoDefault):
+        return ""
+    return value if isinstance(value, str) else inline(value)
+
+
+def in_lines(text: str) -> str:
+    """YAML that was typed over lines as words of a field: set in, as it would stand below the key."""
+    return "\n".join(f"  {line}" if line.strip() else "" for line in text.split("\n")) + "\n"
+
+
+def refusal(name: str, words: str, kind: Kind = "line") -> str:
+    """Why words do not fit a field, empty when they do; no words are the default."""
+    if not words.strip():
+        return ""
+    try:
+        value_of_words(name, in_lines(words) if kind == "yaml" else words)
+    except CoerceError as error:
+        return str(error)
+    return ""
+
 
 MOST_VALUE = 400
 """Characters of a value that the form holds; no form is wider."""
@@ -208,17 +282,13 @@ def _rows(
                     name=name,
                     group=titles[group],
                     value=shown(as_written(value)) if written else value.default,
-                    number=_is_number(as_written(value)) if written else _is_number(value.info.default),
+                    number=is_number(as_written(value)) if written else is_number(value.info.default),
                     origin=_origin(value, inspected, saved, known=known),
                     severity=worst(said.get(name, [])),
                     leading=value.matters,
                 )
             )
     return tuple(rows)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _unknown(values: Mapping[str, Any], known: Mapping[str, FieldValue]) -> list[tuple[str, Any]]:

@@ -1,21 +1,37 @@
-"""What the pane Config says of an open config, as plain data: rows of the form, findings, what is going on.
-
-Made anew after every change, whole. Knows fields and findings; knows no widget, and reads no file.
-"""
+"""What the pane Config says of an open config: rows of the form, findings, notes, a field in words."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from grpo_tui.core.findings import SEVERITIES
+from grpo_tui.core.findings import SEVERITIES, Finding
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from grpo_tui.config.draft import Problem
     from grpo_tui.core.findings import Finding, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class FieldHelp:
+    """What is said of one field.
+
+    Attributes:
+        name: the field.
+        facts: type, choices and default, each a few words.
+        findings: what was found of it, errors first.
+        advice: what we would do, and why.
+        help: TRL's own text.
+    """
+
+    name: str
+    facts: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    advice: tuple[str, ...] = ()
+    help: str = ""
+
 
 Origin = Literal["file", "preset", "default", "set", "edited"]
 """Where a value comes from; `edited` is one that differs from the saved file."""
@@ -96,14 +112,14 @@ def form_rows(
         found: names that a search has found; only these show, all groups open.
     """
     rows: list[FormRow] = []
-    for title in dict.fromkeys(field.group for field in fields):
-        whole = [field for field in fields if field.group == title]
+    for title in dict.fromkeys(row.group for row in fields):
+        whole = [row for row in fields if row.group == title]
         if found is not None:
-            kept = [field for field in whole if field.name in found]
+            kept = [row for row in whole if row.name in found]
         elif title in opened:
             kept = whole
         else:
-            kept = [field for field in whole if shows(field)]
+            kept = [row for row in whole if shows(row)]
         if kept or found is None:
             rows.append(GroupRow(title, len(kept), len(whole), title in opened))
             rows += kept

@@ -1,7 +1,6 @@
-"""YAML as a person reads it: what of a line is key, comment, number or sign; and text made safe to edit.
+"""YAML for reading: what of a line is key, comment, number or sign; and text made safe to edit.
 
 A light look at lines, not a parser: a broken file is coloured as far as it goes, and nothing is refused.
-Knows characters and roles of colours; knows no field.
 """
 
 from __future__ import annotations

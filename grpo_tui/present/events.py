@@ -1,7 +1,4 @@
-"""What happened to a run, in words: commands and outcomes, checkpoints, changed settings.
-
-Knows the records; knows nothing of who asked on which screen.
-"""
+"""What happened to a run, in words: commands and outcomes, checkpoints, changed settings."""
 
 from __future__ import annotations
 

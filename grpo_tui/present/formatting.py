@@ -1,7 +1,4 @@
-"""Numbers, durations and times as a person reads them.
-
-Knows how values are spelled; knows nothing of where they come from or stand on screen.
-"""
+"""Numbers, durations and times as they are shown."""
 
 from __future__ import annotations
 
@@ -155,6 +152,35 @@ def moment(at: float | None, now: float) -> str:
 def clock(at: float) -> str:
     """The local time of day, to the second."""
     return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def step_label(step: float) -> str:
+    """A step on the axis."""
+    return f"{step:,.0f}"
+
+
+def time_label(seconds: float) -> str:
+    """Time since the start, as short as it is exact: `45s`, `12m`, `1h30m`, `2d6h`."""
+    whole = round(seconds)
+    parts = [(whole // 86_400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "m"), (whole % 60, "s")]
+    known = [index for index, (count, _) in enumerate(parts) if count]
+    if not known:
+        return "0"
+    shown = parts[known[0] : min(known[-1], known[0] + 1) + 1]
+    return "".join(
+        f"{count:02d}{unit}" if place and unit in "ms" else f"{count}{unit}"
+        for place, (count, unit) in enumerate(shown)
+    )
+
+
+def clock_label(at: float, span_s: float) -> str:
+    """A moment by the local clock, with its day when the axis spans most of one."""
+    return time.strftime("%d %b %H:%M" if span_s >= 72_000 else "%H:%M", time.localtime(at))
+
+
+def decimals(values: Sequence[float | None]) -> int:
+    """Decimals that tell the values of one reading apart."""
+    return min(6, digits_for(values) + 1)
 
 
 def date(at: float) -> str:

@@ -1,6 +1,6 @@
 """The few signs of the interface, small curves made of blocks, and plain letters where a locale has no more.
 
-Knows characters only. Everything above speaks in these signs; `to_ascii` is applied last, by who paints.
+Everything else speaks in these signs; `to_ascii` is applied last, where it is painted.
 """
 
 from __future__ import annotations

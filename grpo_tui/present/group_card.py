@@ -1,21 +1,126 @@
-"""One group as a person debugs it: prompt, right answer, columns, and every completion with its parts.
+"""One group as it is debugged: prompt, right answer, columns, every completion with its parts; or as a line.
 
-Knows stored groups. Texts leave here as the run has them, for places in them count: whoever paints them makes
-them safe.
+Texts of a card are as the run has them, for places in them count: whoever paints them makes them safe.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from grpo_tui.core.repetition import distinct_share
-from grpo_tui.core.statistics import GroupKind, kind_of_group, scored
-from grpo_tui.core.text import message_text, prompt_text, transcript
-from grpo_tui.present.group_fold import gold_of
+from grpo_tui.core.statistics import GroupKind, group_covariances, kind_of_group, mean, scored, shares_of
+from grpo_tui.core.text import message_text, one_line, prompt_text, safe, transcript
+from grpo_tui.present.glyphs import spark
+from grpo_tui.present.train_view import CompletionRow, GroupView
 from grpo_tui.store.reader import StoredGroup
+
+KEPT_GROUPS = 64
+SHOWN_GROUPS = 12
+MOST_TEXT = 6_000
+"""Characters of a completion that are shown in a group."""
+GOLD_COLUMNS = ("answer", "solution", "ground_truth", "target", "gold", "label")
+
+
+class GroupFold:
+    """Groups of the training batches, folded in order of recording."""
+
+    def __init__(self) -> None:
+        self._newest: deque[StoredGroup] = deque(maxlen=KEPT_GROUPS)
+        self._views: dict[int, GroupView] = {}
+        self._weights: list[float] = []
+        self._covariances: dict[int, list[float]] = {}
+
+    def add(self, groups: Iterable[StoredGroup]) -> None:
+        """Take in groups that came after all others."""
+        for group in groups:
+            if group.mode == "train":
+                self._newest.append(group)
+
+    @property
+    def newest_prompt(self) -> Any:
+        """The prompt of the newest group, as the dataset gave it."""
+        return self._newest[-1].prompt if self._newest else None
+
+    def newest_step(self) -> list[StoredGroup]:
+        """The groups of the newest step."""
+        if not self._newest:
+            return []
+        return [group for group in self._newest if group.step == self._newest[-1].step]
+
+    def spread_now(self) -> float | None:
+        """Mean spread inside a group at the newest step."""
+        return mean(group.std for group in self.newest_step())
+
+    def flat_share(self) -> float | None:
+        """Share of the newest step's groups that teach nothing."""
+        return mean(group.signal != "some" for group in self.newest_step())
+
+    def masked_share(self) -> float | None:
+        """Share of the newest step's completions that the loss leaves out."""
+        return mean(c.masked for group in self.newest_step() for c in group.completions)
+
+    def function_means(self, count: int) -> list[float | None]:
+        """Per reward function, the mean over the completions of the newest step."""
+        rows = [c.rewards for group in self.newest_step() for c in group.completions]
+        return [mean(row[k] for row in rows if k < len(row)) for k in range(count)]
+
+    def shares(self, weights: list[float], *, normalized: bool = False) -> list[float | None]:
+        """Per reward function, its share of the within-group variance over the newest groups."""
+        width = len(weights)
+        # Another start of the run may have had fewer functions than this one.
+        blank = (None,) * width
+        if weights != self._weights:
+            self._weights, self._covariances = list(weights), {}
+        known = self._covariances
+        self._covariances = {
+            group.id: known.get(group.id)
+            or group_covariances(
+                [(*c.rewards, *blank)[:width] for c in group.completions], weights, normalized=normalized
+            )
+            for group in self._newest
+        }
+        return shares_of(list(self._covariances.values()), width)
+
+    def views(self) -> tuple[GroupView, ...]:
+        """The newest groups, newest first; those of one step in the order of its batch."""
+        ordered = sorted(self._newest, key=lambda g: (-g.attempt, -g.batch, g.rank, g.index))
+        known, shown = self._views, ordered[:SHOWN_GROUPS]
+        self._views = {group.id: known.get(group.id) or group_view(group) for group in shown}
+        return tuple(self._views.values())
+
+
+def gold_of(columns: Mapping[str, Any]) -> str | None:
+    """The right answer a dataset row carries, as one safe line, None when no column is known to hold it."""
+    for name in GOLD_COLUMNS:
+        value = columns.get(name)
+        if value is not None and value != "":
+            return one_line(value if isinstance(value, str) else str(value), 60)
+    return None
+
+
+def group_view(group: StoredGroup) -> GroupView:
+    """A group as it is shown, its texts safe."""
+    return GroupView(
+        id=group.id,
+        step=group.step,
+        mode=group.mode,
+        prompt=one_line(prompt_text(group.prompt).strip(), 160),
+        gold=gold_of(group.columns or {}),
+        mean=group.mean,
+        spread=group.std,
+        signal=group.signal,
+        completions=tuple(
+            CompletionRow(
+                safe(c.text[:MOST_TEXT]), c.total, c.advantage, c.tokens, c.truncated, c.rewards, c.masked
+            )
+            for c in group.completions
+        ),
+    )
+
 
 MOST_COLUMN = 20_000
 """Characters of a dataset column that are shown."""
@@ -148,3 +253,69 @@ def spelled(value: Any) -> str:
     """A value of a column as text: a string as it is, the rest as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MOST_COLUMN else text[: MOST_COLUMN - 1] + "…"
+
+
+KINDS: Mapping[GroupKind, tuple[str, str]] = {
+    "mixed": ("mixed", "text"),
+    "all right": ("✓ all right", "good"),
+    "all wrong": ("✗ all wrong", "bad"),
+    "flat": ("● flat", "attention"),
+    "unscored": ("⚠ unscored", "attention"),
+    "masked": ("✂ masked", "attention"),
+}
+"""A group's kind in words and the role of its colour."""
+SHORT: Mapping[GroupKind, str] = {
+    "mixed": "mixed",
+    "all right": "✓ all",
+    "all wrong": "✗ none",
+    "flat": "● flat",
+    "unscored": "⚠ no score",
+    "masked": "✂ mask",
+}
+"""The same where there is little room."""
+MEANINGS: Mapping[GroupKind, str] = {
+    "mixed": "its advantages differ, so it teaches",
+    "all right": "every completion has the highest total of the run: it teaches nothing",
+    "all wrong": "every completion has the lowest total of the run: it teaches nothing",
+    "flat": "every advantage is 0: it teaches nothing",
+    "unscored": "no completion has a finite total: it teaches nothing",
+    "masked": "every completion was truncated and is masked, so the loss leaves it out: it teaches nothing",
+}
+MOST_BARS = 16
+LEAST_SHARED = 24
+"""Characters from which on what all prompts begin with is left out of a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBeginning:
+    """What every prompt seen so far begins with: instructions, which do not tell one prompt from another."""
+
+    words: str | None = None
+    several: bool = False
+    """Whether two prompts that differ were seen."""
+
+    def seen(self, prompt: str) -> SharedBeginning:
+        """With one prompt more; what is shared only grows shorter, so that lines keep what they say."""
+        if self.words is None:
+            return SharedBeginning(prompt)
+        if prompt == self.words or (self.several and prompt.startswith(self.words)):
+            return self
+        pairs = enumerate(zip(self.words, prompt, strict=False))
+        differ = next((at for at, (a, b) in pairs if a != b), min(len(self.words), len(prompt)))
+        return SharedBeginning(prompt[:differ], several=True)
+
+    def left_out(self, prompt: str) -> str:
+        """The prompt from the word on in which prompts differ; whole where they share little."""
+        words = self.words
+        if words is None or not self.several or len(words) < LEAST_SHARED or not prompt.startswith(words):
+            return prompt
+        cut = max(words.rfind(" "), words.rfind("\n")) + 1
+        return f"…{prompt[cut:]}" if cut and prompt[cut:].strip() else prompt
+
+
+def bars(card: GroupCard, totals: tuple[float, float] | None, width: int = MOST_BARS) -> str:
+    """The totals as blocks, best first, on the scale of the run; where there are many, some share one."""
+    values = sorted(scored(row.total for row in card.rows), reverse=True)
+    if totals is None:
+        return "▄" * min(len(values), width)
+    return spark(values, width, *totals)

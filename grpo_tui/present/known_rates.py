@@ -20,8 +20,8 @@ from grpo_tui.config.plan.batch import read_batches
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
-from grpo_tui.store.catalog import find_runs, last_written_at
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, find_runs, last_written_at
+from grpo_tui.store.read_series import last_metric_row_id, read_points
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.trials import TrialFigures, read_trials
@@ -137,7 +137,9 @@ def _read(reader: RunReader, folder: RunFolder, config: RunConfig) -> Rate | Non
     attempts = reader.attempts()
     if not attempts or attempts[-1].host != socket.gethostname():
         return None
-    times = [p.value for p in reader.series("step_time", max(0, reader.last_metric_row_id() - NEWEST_STEPS))]
+    times = [
+        p.value for p in read_points(reader, "step_time", max(0, last_metric_row_id(reader) - NEWEST_STEPS))
+    ]
     known = [value for value in times if value is not None and is_number(value) and value > 0]
     if not known:
         return None

@@ -1,14 +1,11 @@
-"""The part of a run's output that is on the screen: a window on all stored lines that moves and stays small.
-
-Knows stored lines and questions to their reader; knows no widget and no file.
-"""
+"""The part of a run's output that is on the screen: a small window that moves over all stored lines."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from grpo_tui.store.log_reader import LogReader, StoredLine
+from grpo_tui.store.log_lines import LogReader, StoredLine
 
 PAGE = 400
 MOST = 2_400

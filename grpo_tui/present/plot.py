@@ -1,40 +1,247 @@
-"""Draw a chart into a grid of characters: ticks, a smoothed line over a faint band, gaps, marks on the axis.
+"""Draw a chart into a grid of characters: ticks, lines over a faint band, gaps, marks on the axis, a cursor.
 
-Lines are braille, two by four dots to a cell; where only ASCII is to be had, one character to a cell. Knows
-numbers and cells; which colour a role has is the widget's concern.
+A cell is two by four braille dots; where only ASCII is to be had, it is one character. Which colour a role
+has is the widget's concern.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
-from grpo_tui.present.dots import Cell, Dots
-from grpo_tui.present.formatting import fixed, told_apart
-from grpo_tui.present.train_view import ChartView
+from grpo_tui.present.big_chart import BigChartView, ChartLine, Stretch
+from grpo_tui.present.formatting import clock_label, fixed, step_label, time_label, told_apart
+from grpo_tui.present.train_view import MARKS, ChartView
+
+Cell = tuple[str, str]
+"""A character and its role."""
+
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+
+_Masks = tuple[tuple[int, ...], ...]
+
+
+def _masks(across: int, *, shaded: bool) -> _Masks:
+    """The dots of a cell's left or right half, by first and last row."""
+    kept = [_DOTS[y][across] if not shaded or (across + y) % 2 == 0 else 0 for y in range(4)]
+    return tuple(tuple(sum(kept[low : high + 1]) for high in range(4)) for low in range(4))
+
+
+_FULL = (_masks(0, shaded=False), _masks(1, shaded=False))
+_SHADED = (_masks(0, shaded=True), _masks(1, shaded=True))
+
+PATTERNS: tuple[tuple[int, ...], ...] = (
+    (1,),
+    (1, 1, 1, 1, 0, 0, 0),
+    (1, 0, 0),
+    (1, 1, 1, 1, 1, 1, 0, 0, 1, 0, 0),
+)
+"""Which dots along a line are set, to tell lines apart without colour: solid, dashed, dotted, dash-dot."""
+
+
+class Dots:
+    """Layers of dots; in a cell that several layers cross, the first of them is shown.
+
+    Args:
+        width, height: In cells.
+        braille: False for one ASCII character to a cell.
+        layers: Name of each layer, topmost first, and its ASCII character.
+    """
+
+    def __init__(self, width: int, height: int, braille: bool, layers: Mapping[str, str]) -> None:
+        self._braille = braille
+        self._across, self._down = (2, 4) if braille else (1, 1)
+        self.columns, self.dots = width * self._across, height * self._down
+        self._width = width
+        self._plain = dict(layers)
+        self._layers: dict[str, dict[tuple[int, int], int]] = {name: {} for name in layers}
+
+    def copy(self) -> Dots:
+        """The same dots, to be added to without changing these."""
+        twin = copy(self)
+        twin._layers = {name: dict(cells) for name, cells in self._layers.items()}
+        return twin
+
+    def dot(self, layer: str, x: int, y: int) -> None:
+        """Set one dot; one outside the grid is left out."""
+        if not (0 <= x < self.columns and 0 <= y < self.dots):
+            return
+        cell = (x // self._across, y // self._down)
+        bit = _DOTS[y % 4][x % 2] if self._braille else 1
+        self._layers[layer][cell] = self._layers[layer].get(cell, 0) | bit
+
+    def column(self, layer: str, x: int, top: int, bottom: int) -> None:
+        """A full column of dots."""
+        self._fill(layer, x, top, bottom, _FULL)
+
+    def shade(self, layer: str, x: int, top: int, bottom: int) -> None:
+        """A faint column: every second dot, so that an area reads as grey."""
+        self._fill(layer, x, top, bottom, _SHADED)
+
+    def _fill(self, layer: str, x: int, top: int, bottom: int, masks: Sequence[_Masks]) -> None:
+        """The dots of a mask between two rows, a cell at a time."""
+        top, bottom = max(0, top), min(self.dots - 1, bottom)
+        if not 0 <= x < self.columns or top > bottom:
+            return
+        cells, across, down = self._layers[layer], x // self._across, self._down
+        for y in range(top // down, bottom // down + 1):
+            bits = 1
+            if self._braille:
+                bits = masks[x % 2][max(top - y * 4, 0)][min(bottom - y * 4, 3)]
+            if bits:
+                cells[(across, y)] = cells.get((across, y), 0) | bits
+
+    def line(
+        self, layer: str, x0: int, y0: int, x1: int, y1: int, pattern: Sequence[int] = PATTERNS[0]
+    ) -> None:
+        """A straight line of dots (Bresenham), with gaps where the pattern has them.
+
+        The pattern runs along the axis the line mostly follows, so a line that grows does not change before.
+        """
+        dx, dy = abs(x1 - x0), -abs(y1 - y0)
+        sx, sy = (1 if x0 < x1 else -1), (1 if y0 < y1 else -1)
+        steep = -dy > dx
+        error = dx + dy
+        if not self._braille:
+            pattern = PATTERNS[0]
+        while True:
+            if pattern[(y0 if steep else x0) % len(pattern)]:
+                self.dot(layer, x0, y0)
+            if x0 == x1 and y0 == y1:
+                return
+            doubled = 2 * error
+            if doubled >= dy:
+                error += dy
+                x0 += sx
+            if doubled <= dx:
+                error += dx
+                y0 += sy
+
+    def rows(self) -> list[list[Cell]]:
+        """The cells row by row, a blank of role `text` where nothing is set."""
+        blank = (" ", "text")
+        lines = [[blank] * self._width for _ in range(self.dots // self._down)]
+        for layer, cells in reversed(self._layers.items()):
+            for (x, y), bits in cells.items():
+                lines[y][x] = (chr(0x2800 + bits) if self._braille else self._plain[layer], layer)
+        return lines
+
+
+_FACTORS = (1, 2, 2.5, 5, 10)
+_SECONDS = (
+    1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800,
+    432_000, 864_000,
+)  # fmt: skip
+_TINY = 1e-12
+_LARGEST = 4e307
+"""Beyond it the distance of two values is no number any more; such values stand at the edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueAxis:
+    """The range of values a plot spans, with round ticks; `logarithmic` only above zero."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    labels: tuple[str, ...]
+    logarithmic: bool = False
+
+    def share(self, value: float) -> float:
+        """Where a value stands, 0 at the bottom and 1 at the top, clamped to the plot."""
+        if self.logarithmic:
+            low, high = math.log10(self.low), math.log10(self.high)
+            at = (math.log10(max(value, self.low)) - low) / (high - low)
+        else:
+            at = (value - self.low) / (self.high - self.low)
+        return min(1.0, max(0.0, at))
+
+    def row(self, value: float, rows: int) -> int:
+        """Row of a value, 0 at the top."""
+        # A value just between two rows must not flicker with its last digit.
+        return min(rows - 1, max(0, math.floor((1 - self.share(value)) * (rows - 1) + 0.5 - 1e-6)))
+
+
+def value_axis(low: float, high: float, most: int, *, logarithmic: bool = False) -> ValueAxis:
+    """An axis around `low` to `high` with at most `most` (at least two) round ticks, ends included."""
+    low, high = max(low, -_LARGEST), min(high, _LARGEST)
+    if logarithmic and low > 0:
+        return _logarithmic(low, high, most)
+    if 0 < low < 0.5 * high:
+        low = 0.0
+    if high - low < _TINY:
+        pad = abs(high) * 0.1 or 1.0
+        low, high = (0.0 if low == 0 else low - pad), high + pad
+    size = 10.0 ** math.floor(math.log10((high - low) / max(1, most - 1)))
+    for factor in (*_FACTORS, 20, 25, 50, 100):
+        step = factor * size
+        bottom, top = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        if top - bottom + 1 <= max(2, most):
+            ticks = tuple(k * step for k in range(bottom, max(top, bottom + 1) + 1))
+            return ValueAxis(ticks[0], ticks[-1], ticks, _linear_labels(ticks))
+    return ValueAxis(low, high, (low, high), _linear_labels((low, high)))
+
+
+def _linear_labels(ticks: Sequence[float]) -> tuple[str, ...]:
+    largest = max(abs(v) for v in ticks)
+    if largest < 0.001 or largest >= 1e6:
+        return told_apart([v if abs(v) > _TINY * largest else 0.0 for v in ticks])
+    near = 1e-6 * (max(ticks) - min(ticks))
+    digits = next((d for d in range(9) if all(abs(round(v, d) - v) < near for v in ticks)), 4)
+    return tuple(fixed(v, digits) for v in ticks)
+
+
+def _logarithmic(low: float, high: float, most: int) -> ValueAxis:
+    """Whole powers of ten where they are enough, else with 2 and 5 between them."""
+    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    last = max(last, first + 1)
+    steps = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
+    bottom = max(v for v in steps if v <= low * (1 + 1e-9))
+    top = min((v for v in steps if v >= high * (1 - 1e-9)), default=10.0**last)
+    if top <= bottom:
+        top = next(v for v in steps if v > bottom)
+    fine = [v for v in steps if bottom * (1 - 1e-9) <= v <= top * (1 + 1e-9)]
+    if len(fine) > most:
+        bottom, top = 10.0**first, 10.0**last
+        every = math.ceil((last - first) / max(1, most - 1))
+        fine = [10.0**e for e in range(first, last + 1, every)]
+    return ValueAxis(bottom, top, tuple(fine), tuple(_power(v) for v in fine), logarithmic=True)
+
+
+def _power(value: float) -> str:
+    if 0.001 <= value < 1e6:
+        return f"{value:g}" if value < 1000 else f"{value:,.0f}"
+    mantissa, _, exponent = f"{value:.0e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def step_ticks(first: float, last: float, most: int) -> list[float]:
+    """Round steps inside the range, at most `most` of them."""
+    span = last - first
+    if span <= 0 or most < 1:
+        return []
+    size = 10.0 ** math.floor(math.log10(max(span / most, 1)))
+    step = next(f * size for f in (1, 2, 5, 10, 20) if span / (f * size) <= most)
+    return [k * step for k in range(math.ceil(first / step - 1e-9), math.floor(last / step + 1e-9) + 1)]
+
+
+def time_ticks(first: float, last: float, most: int) -> list[float]:
+    """Round moments, in seconds since the start, inside the range."""
+    span = last - first
+    if span <= 0 or most < 1:
+        return []
+    step = next((s for s in _SECONDS if span / s <= most), math.ceil(span / most / 864_000) * 864_000)
+    return [float(k * step) for k in range(math.ceil(first / step), math.floor(last / step) + 1)]
+
 
 Reach = tuple[float, float]
 LAYERS = {"line": "*", "band": "."}
 """Layers of a small chart, topmost first; its other roles are `axis`, `tick`, `mark`, `text`."""
-MARKS = {"checkpoint": "◆", "setting": "▴", "resume": "↻"}
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """The range of values that the plot spans, with round ends."""
-
-    low: float
-    high: float
-
-    def row(self, value: float, dots: int) -> int:
-        """Dot row of a value, 0 at the top, clamped into the plot."""
-        share = (value - self.low) / (self.high - self.low)
-        # A value just between two rows must not flicker with its last digit.
-        return min(dots - 1, max(0, math.floor((1 - share) * (dots - 1) + 0.5 - 1e-6)))
 
 
 class Stroke(NamedTuple):
@@ -56,20 +263,22 @@ class Sketch:
         self._dots: Dots | None = None
         self._drawn: list[list[Stroke]] = []
 
-    def dots(self, layers: list[list[Stroke]], scale: Scale, frame: tuple[object, ...], blank: Dots) -> Dots:
+    def dots(
+        self, layers: list[list[Stroke]], axis: ValueAxis, frame: tuple[object, ...], blank: Dots
+    ) -> Dots:
         """All strokes drawn into `blank`, which is equal for an equal `frame`."""
-        known = self._frame == (scale, frame) and len(layers) == len(self._drawn)
+        known = self._frame == (axis, frame) and len(layers) == len(self._drawn)
         if not known or any(new[: len(old)] != old for new, old in zip(layers, self._drawn, strict=True)):
-            self._frame, self._dots, self._drawn = (scale, frame), blank, [[] for _ in layers]
+            self._frame, self._dots, self._drawn = (axis, frame), blank, [[] for _ in layers]
         assert self._dots is not None
         for strokes, drawn in zip(layers, self._drawn, strict=True):
             for stroke in strokes[len(drawn) : -1]:  # the newest one changes until its stretch is full
-                _stroke(self._dots, stroke, scale)
+                _stroke(self._dots, stroke, axis)
                 drawn.append(stroke)
         whole = self._dots.copy()
         for strokes in layers:
             for stroke in strokes[-1:]:
-                _stroke(whole, stroke, scale)
+                _stroke(whole, stroke, axis)
         return whole
 
 
@@ -86,29 +295,29 @@ def plot(
         return blank
     with_steps = height >= 5
     rows = height - (2 if with_steps else 1)
-    scale = scale_of(chart)
-    labels = _tick_labels(scale)
-    gutter = 1 + max(len(label) for label in labels)
+    axis = scale_of(chart)
+    gutter = 1 + max(len(label) for label in axis.labels)
     inner = width - gutter - 1
     if inner < 6 or rows < 1:
         return blank
     first = chart.buckets[0].first
     last = max(chart.buckets[-1].last, chart.end, first + 1)
+    frame = Frame(gutter + 1, inner, first, last)
     blank_grid = Dots(inner, rows, braille, LAYERS)
-    strokes = _strokes(chart, first, last, blank_grid.columns)
-    grid = (sketch or Sketch()).dots(strokes, scale, (inner, rows, braille, first, last), blank_grid)
-    lines: list[list[Cell]] = []
-    cells = grid.rows()
-    for row in range(rows):
-        label = labels[2] if row == 0 else labels[1] if rows >= 5 and row == rows // 2 else ""
-        lines.append([*_cells(label.rjust(gutter), "tick"), ("│", "axis"), *cells[row]])
-    lines.append([*_cells(labels[0].rjust(gutter), "tick"), *_axis(chart, inner, first, last)])
+    grid = (sketch or Sketch()).dots(
+        _strokes(chart, frame, blank_grid.columns), axis, (rows, braille, frame), blank_grid
+    )
+    bottom, middle, top = axis.labels
+    labels = {rows // 2: middle, 0: top} if rows >= 5 else {0: top}
+    lines = _rows(grid, labels, gutter)
+    marks = [(mark.step, mark.kind) for mark in chart.marks]
+    lines.append([*_cells(bottom.rjust(gutter), "tick"), *_bottom(frame, marks)])
     if with_steps:
         lines.append([*_cells(" " * (gutter + 1), "tick"), *_step_labels(inner, first, last)])
     return lines
 
 
-def scale_of(chart: ChartView) -> Scale:
+def scale_of(chart: ChartView) -> ValueAxis:
     """Round ends around all that is drawn; zero is one of them when it is near."""
     lows = [b.low for b in chart.buckets if b.low is not None] + [r[0] for r in chart.band if r is not None]
     highs = [b.high for b in chart.buckets if b.high is not None] + [
@@ -131,29 +340,27 @@ def scale_of(chart: ChartView) -> Scale:
         grain = step / 2 if low < 0 < high else step
         bottom = math.floor(low / grain + 1e-9) * grain
         if bottom + 2 * step >= high - 1e-9 * step:
-            return Scale(bottom, bottom + 2 * step)
-    return Scale(low, high)
+            low, high = bottom, bottom + 2 * step
+            break
+    ticks = (low, (low + high) / 2, high)
+    return ValueAxis(low, high, ticks, _linear_labels(ticks))
 
 
-def _tick_labels(scale: Scale) -> tuple[str, str, str]:
-    values = (scale.low, (scale.low + scale.high) / 2, scale.high)
-    largest = max(abs(v) for v in values)
-    if largest < 0.001 or largest >= 1e6:
-        return told_apart(values)  # type: ignore[return-value]
-    near = 1e-6 * (scale.high - scale.low)
-    digits = next((d for d in range(9) if all(abs(round(v, d) - v) < near for v in values)), 4)
-    return tuple(fixed(v, digits) for v in values)  # type: ignore[return-value]
-
-
-def _strokes(chart: ChartView, first: int, last: int, across: int) -> list[list[Stroke]]:
+def _strokes(chart: ChartView, frame: Frame, across: int) -> list[list[Stroke]]:
     """What is to be drawn: the band or the raw values, and the line; `across` is in dots."""
-    columns = [round((b.middle - first) / (last - first) * (across - 1)) for b in chart.buckets]
+    columns = [frame.column(b.middle, across // frame.width) for b in chart.buckets]
     dense = len(columns) > across
     found: list[list[Stroke]] = []
 
     def add(kind: str, values: Sequence[Reach | None], join: Callable[[list[Reach]], Reach]) -> None:
         places, known = _gathered(columns, values, join) if dense else (columns, values)
-        found.append([Stroke(kind, *stretch) for stretch in _stretches(places, known)])
+        strokes = []
+        for i, j in _neighbours([value is not None for value in known]):
+            a, b = known[i], known[j]
+            assert a is not None
+            assert b is not None
+            strokes.append(Stroke(kind, places[i], places[j], a, b))
+        found.append(strokes)
 
     if chart.band:
         add("band", chart.band, _middle)
@@ -164,20 +371,28 @@ def _strokes(chart: ChartView, first: int, last: int, across: int) -> list[list[
     return found
 
 
-def _stroke(grid: Dots, stroke: Stroke, scale: Scale) -> None:
+def _stroke(grid: Dots, stroke: Stroke, axis: ValueAxis) -> None:
     left, right, a, b = stroke.left, stroke.right, stroke.a, stroke.b
     if stroke.kind == "band":
-        for x in range(left, right + 1):
-            t = (x - left) / max(1, right - left)
-            low, high = a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])
-            grid.shade("band", x, scale.row(high, grid.dots), scale.row(low, grid.dots))
+        _area(grid, axis, left, right, a, b)
     elif stroke.kind == "reach":
-        grid.column("band", left, scale.row(a[1], grid.dots), scale.row(a[0], grid.dots))
-        middle_a, middle_b = (a[0] + a[1]) / 2, (b[0] + b[1]) / 2
-        grid.line("band", left, scale.row(middle_a, grid.dots), right, scale.row(middle_b, grid.dots))
-        grid.column("band", right, scale.row(b[1], grid.dots), scale.row(b[0], grid.dots))
+        _extremes(grid, axis, left, right, a, b, (sum(a) / 2, sum(b) / 2))
     else:
-        grid.line("line", left, scale.row(a[0], grid.dots), right, scale.row(b[0], grid.dots))
+        grid.line("line", left, axis.row(a[0], grid.dots), right, axis.row(b[0], grid.dots))
+
+
+def _area(grid: Dots, axis: ValueAxis, left: int, right: int, a: Reach, b: Reach) -> None:
+    for x in range(left, right + 1):
+        t = (x - left) / max(1, right - left)
+        low, high = a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])
+        grid.shade("band", x, axis.row(high, grid.dots), axis.row(low, grid.dots))
+
+
+def _extremes(grid: Dots, axis: ValueAxis, left: int, right: int, a: Reach, b: Reach, through: Reach) -> None:
+    """A faint line through two values, and the reach of the values around each."""
+    for x, (low, high) in ((left, a), (right, b)):
+        grid.column("band", x, axis.row(high, grid.dots), axis.row(low, grid.dots))
+    grid.line("band", left, axis.row(through[0], grid.dots), right, axis.row(through[1], grid.dots))
 
 
 def _gathered(
@@ -201,26 +416,40 @@ def _middle(values: list[Reach]) -> Reach:
     return sum(low for low, _ in values) / len(values), sum(high for _, high in values) / len(values)
 
 
-def _stretches(
-    places: Sequence[int], values: Sequence[tuple[float, float] | None]
-) -> Iterator[tuple[int, int, tuple[float, float], tuple[float, float]]]:
-    """Pairs of neighbours to be joined; a missing value joins nothing, a value alone joins itself."""
-    for i, value in enumerate(values):
-        if value is None:
-            continue
-        following = values[i + 1] if i + 1 < len(values) else None
-        if following is not None:
-            yield places[i], places[i + 1], value, following
-        elif i == 0 or values[i - 1] is None:
-            yield places[i], places[i], value, value
+def _neighbours(
+    known: Sequence[bool], near: Callable[[int], bool] | None = None
+) -> Iterator[tuple[int, int]]:
+    """Pairs of places to be joined; a missing value joins nothing, a value alone joins itself.
+
+    Args:
+        known: Whether there is a value in each place.
+        near: Whether a place is near enough to the next one; by default all are.
+    """
+    alone = True
+    for i, here in enumerate(known):
+        joins = here and i + 1 < len(known) and known[i + 1] and (near is None or near(i))
+        if joins or (here and alone):
+            yield i, i + joins
+        alone = not joins
 
 
-def _axis(chart: ChartView, inner: int, first: int, last: int) -> list[Cell]:
-    cells: list[Cell] = [("└", "axis"), *[("─", "axis")] * inner]
-    for mark in chart.marks:
-        if first <= mark.step <= last:
-            place = 1 + round((mark.step - first) / (last - first) * (inner - 1))
-            cells[place] = (MARKS.get(mark.kind, "▴"), "mark")
+def _rows(grid: Dots, labels: Mapping[int, str], gutter: int, edge: str = "│") -> list[list[Cell]]:
+    """The rows of a grid behind their labels; `edge` is the axis beside one."""
+    lines: list[list[Cell]] = []
+    for row, cells in enumerate(grid.rows()):
+        label = labels.get(row, "")
+        lines.append([*_cells(label.rjust(gutter), "tick"), (edge if label else "│", "axis"), *cells])
+    return lines
+
+
+def _bottom(frame: Frame, marks: Iterable[tuple[float, str]], ticks: Sequence[int] = ()) -> list[Cell]:
+    """The axis below a plot, with its ticks and what happened along it."""
+    cells: list[Cell] = [("└", "axis"), *[("─", "axis")] * frame.width]
+    for column in ticks:
+        cells[1 + column] = ("┴", "axis")
+    for x, kind in marks:
+        if frame.first <= x <= frame.last:
+            cells[1 + frame.column(x)] = (MARKS.get(kind, "▴"), "mark")
     return cells
 
 
@@ -234,6 +463,198 @@ def _step_labels(inner: int, first: int, last: int) -> list[Cell]:
     if last - first > 3 and start > len(left) + 3 and start + len(middle) < inner - len(right) - 3:
         text[start : start + len(middle)] = middle
     return _cells("".join(text[:inner]), "tick")
+
+
+LINE_ROLES = ("line", "line2", "line3", "line4", "line5", "line6")
+ASCII_LINES = "*o+x#%"
+SIGNS = ("━━", "╍╍", "┈┈", "╍┈", "━━", "╍╍")
+"""How a line's pattern is written in a title."""
+LONG_S = 6 * 3600.0
+"""From so long a span on, the axis of time has the wall clock at its ends."""
+MOST_LINES = len(LINE_ROLES)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where the plot stands within its cells, for turning a column into a place and back."""
+
+    left: int
+    """First column of the plot."""
+    width: int
+    first: float
+    last: float
+
+    def place(self, column: int) -> float:
+        """The place on the axis in the middle of a column."""
+        share = (column - self.left + 0.5) / max(1, self.width)
+        return self.first + min(1.0, max(0.0, share)) * (self.last - self.first)
+
+    def column(self, x: float, across: int = 1) -> int:
+        """Column within the plot, in cells, or in dots with two of them `across` a cell."""
+        share = (x - self.first) / (self.last - self.first)
+        return round(share * (self.width * across - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Rows of cells, and where the plot stands in them."""
+
+    rows: list[list[Cell]]
+    frame: Frame
+    axis: ValueAxis
+
+
+def line_sign(index: int, *, ascii_only: bool) -> str:
+    """How a line looks, in two characters."""
+    return ASCII_LINES[index % MOST_LINES] * 2 if ascii_only else SIGNS[index % MOST_LINES]
+
+
+def draw(
+    view: BigChartView,
+    width: int,
+    height: int,
+    *,
+    braille: bool = True,
+    logarithmic: bool = False,
+) -> Drawing | None:
+    """The chart in `height` rows of `width` cells, None without room or values.
+
+    Args:
+        view: What to draw.
+        width, height: In cells.
+        braille: False for one ASCII character to a cell.
+        logarithmic: The axis of values; only where all of them are positive.
+    """
+    rows = height - 2
+    if width < 24 or rows < 2 or not view.known:
+        return None
+    axis = _value_axis(view, rows, logarithmic=logarithmic and view.positive)
+    gutter = 1 + max(len(label) for label in axis.labels)
+    frame = Frame(gutter + 1, width - gutter - 1, view.first, max(view.last, view.first + 1e-9))
+    grid = _grid(view, frame, axis, rows, braille)
+    places = {axis.row(v, rows): label for v, label in zip(axis.ticks, axis.labels, strict=True)}
+    lines = _rows(grid, places, gutter, "┤")
+    ticks = _ticks(view, frame)
+    marks = [(happening.x, happening.kind) for happening in view.happenings]
+    lines.append([*_cells(" " * gutter, "tick"), *_bottom(frame, marks, [column for column, _ in ticks])])
+    lines.append([*_cells(" " * (gutter + 1), "tick"), *_labels(view, frame, ticks)])
+    return Drawing(lines, frame, axis)
+
+
+def with_cursor(drawing: Drawing, place: float | None) -> list[list[Cell]]:
+    """The rows with the column of a place marked; as they are without one, or with one outside."""
+    frame = drawing.frame
+    if place is None or not frame.first <= place <= frame.last:
+        return drawing.rows
+    at = frame.left + frame.column(place)
+    rows = []
+    for row in drawing.rows[:-1]:  # the labels below keep their words
+        char, role = row[at]
+        if role == "axis":
+            cell = ("┼", "cursor")
+        else:
+            cell = ("┊", "cursor") if char == " " else (char, f"{role} cursor")
+        rows.append([*row[:at], cell, *row[at + 1 :]])
+    return [*rows, drawing.rows[-1]]
+
+
+def _value_axis(view: BigChartView, rows: int, *, logarithmic: bool) -> ValueAxis:
+    lows: list[float] = []
+    highs: list[float] = []
+    for line in view.lines:
+        for s in line.stretches:
+            # The lead-in of the average, left of the window, must not stretch the axis.
+            if s.low is None or s.high is None or s.mean is None or not view.first <= s.x <= view.last:
+                continue
+            lows.append(s.low)
+            highs.append(s.high)
+            if s.spread is not None:
+                highs.append(s.mean + s.spread)
+                if not logarithmic:  # a band that reaches zero has no lower end there
+                    lows.append(max(0.0, s.mean - s.spread) if s.low >= 0 else s.mean - s.spread)
+    if not lows:
+        lows, highs = [0.0], [1.0]
+    most = 7 if rows >= 24 else 6 if rows >= 14 else 5 if rows >= 9 else 3 if rows >= 4 else 2
+    return value_axis(min(lows), max(highs), most, logarithmic=logarithmic)
+
+
+def _grid(view: BigChartView, frame: Frame, axis: ValueAxis, rows: int, braille: bool) -> Dots:
+    shown = view.lines[:MOST_LINES]
+    layers = {LINE_ROLES[i]: ASCII_LINES[i] for i in range(len(shown))}
+    grid = Dots(frame.width, rows, braille, {**layers, "band": "."})
+    across = 2 if braille else 1
+    for index, line in enumerate(shown):
+        for a, b in _joined(view, line):
+            left, right = frame.column(a.x, across), frame.column(b.x, across)
+            if len(shown) == 1:
+                _band(grid, axis, a, b, left, right)
+            if a.smooth is not None and b.smooth is not None:
+                y0, y1 = axis.row(a.smooth, grid.dots), axis.row(b.smooth, grid.dots)
+                grid.line(LINE_ROLES[index], left, y0, right, y1, PATTERNS[index % len(PATTERNS)])
+    return grid
+
+
+def _band(grid: Dots, axis: ValueAxis, a: Stretch, b: Stretch, left: int, right: int) -> None:
+    """The spread inside the groups as an area, else the raw values as a faint line through their extremes."""
+    if a.mean is None or b.mean is None or a.low is None or a.high is None or b.low is None or b.high is None:
+        return
+    if a.spread is not None and b.spread is not None:
+        around_a, around_b = (a.mean - a.spread, a.mean + a.spread), (b.mean - b.spread, b.mean + b.spread)
+        _area(grid, axis, left, right, around_a, around_b)
+    else:
+        _extremes(grid, axis, left, right, (a.low, a.high), (b.low, b.high), (a.mean, b.mean))
+
+
+def _joined(view: BigChartView, line: ChartLine) -> list[tuple[Stretch, Stretch]]:
+    """Neighbours to be joined.
+
+    On the axis of time, neighbours many times farther apart than usual stay apart: the run stood still there.
+    """
+    inside = [s for s in line.stretches if view.first <= s.x <= view.last]
+    apart = [b.x - a.x for a, b in pairwise(inside)]
+    most = 20 * sorted(apart)[len(apart) // 2] if apart and view.x == "time" else math.inf
+    known = [s.mean is not None for s in inside]
+    return [(inside[i], inside[j]) for i, j in _neighbours(known, lambda i: apart[i] <= most)]
+
+
+def _ticks(view: BigChartView, frame: Frame) -> list[tuple[int, str]]:
+    """Columns and labels of the round places along the axis."""
+    most = max(1, frame.width // 14)
+    if view.x == "time":
+        return [(frame.column(t), time_label(t)) for t in time_ticks(view.first, view.last, most)]
+    return [(frame.column(t), step_label(t)) for t in step_ticks(view.first, view.last, most)]
+
+
+def _labels(view: BigChartView, frame: Frame, ticks: Sequence[tuple[int, str]]) -> list[Cell]:
+    text = [" "] * frame.width
+    taken = -2
+
+    def put(start: int, label: str) -> None:
+        nonlocal taken
+        text[start : start + len(label)] = label
+        taken = start + len(label)
+
+    ends = _clock_ends(view, frame)
+    right = frame.width
+    if ends:
+        put(0, ends[0])
+        right = frame.width - len(ends[1])
+        text[right:] = ends[1]
+    for column, label in ticks:
+        start = min(max(0, column - len(label) // 2), frame.width - len(label))
+        if start >= taken + 2 and start + len(label) <= (right - 2 if ends else right):
+            put(start, label)
+    return _cells("".join(text[: frame.width]), "tick")
+
+
+def _clock_ends(view: BigChartView, frame: Frame) -> tuple[str, str] | None:
+    """The wall clock at both ends, for one run and a long stretch of time."""
+    span = view.last - view.first
+    starts = {line.started_at for line in view.lines if line.started_at}
+    if view.x != "time" or span < LONG_S or len(starts) != 1 or frame.width < 40:
+        return None
+    start = starts.pop()
+    return clock_label(start + view.first, span), clock_label(start + view.last, span)
 
 
 def _cells(text: str, role: str) -> list[Cell]:

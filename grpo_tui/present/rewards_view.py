@@ -1,25 +1,28 @@
 """What the pane Rewards says: samples by group, what each function gave, totals, advantages, findings.
 
-Folded from a report of the lab; `before` are the scores that an earlier version of the rewards gave. It knows
-no widget, and calls no reward.
+Folded from a report of the lab; `before` are the scores that an earlier version of the rewards gave.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from rich.cells import cell_len
 
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import signal_of, within_groups
-from grpo_tui.core.text import completion_text, one_line, prompt_text
-from grpo_tui.present.formatting import digits_for
+from grpo_tui.core.text import completion_text, one_line, prompt_text, safe, shorten
+from grpo_tui.present.formatting import MISSING, compact, digits_for, fixed
 from grpo_tui.present.glyphs import BLOCKS
-from grpo_tui.present.reward_cells import CUT, changed_text
 from grpo_tui.rewards.answer_format import short_answer
-from grpo_tui.rewards.samples import sample_words
+from grpo_tui.rewards.samples import Sample, sample_words
 from grpo_tui.rewards.score_report import FunctionScore
 from grpo_tui.rewards.scoring import Report
 
@@ -336,3 +339,227 @@ def _row_text(text: str) -> str:
 
 def _ends(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most // 2] + CUT + text[-most // 2 :]
+
+
+TOTAL, ADVANTAGE = "total", "advantage"
+CUT = " … "
+
+# -- order ---------------------------------------------------------------------------------------
+
+
+def ordered(
+    view: RewardsView, by: str | int | None, *, low_first: bool = False, words: str = ""
+) -> list[tuple[int, int]]:
+    """Lines of the table as (group, row): by group with a heading (row -1) each, or sorted without.
+
+    Args:
+        view: the samples.
+        by: `total`, `advantage`, a function's place, or None for groups in their order.
+        low_first: lowest on top; what has no score comes last either way.
+        words: only samples in which each of these stands; `#hard` is a tag.
+    """
+    kept = [row for row in view.rows if holds(view, row, words)] if words else view.rows
+    if by is None and not words:
+        return [(g, row) for g, group in enumerate(view.groups) for row in (-1, *group.rows)]
+    if by is None:
+        seen = {row.index for row in kept}
+        groups = ((g, [i for i in group.rows if i in seen]) for g, group in enumerate(view.groups))
+        return [(g, row) for g, rows in groups if rows for row in (-1, *rows)]
+
+    def key(row: SampleRow) -> tuple[bool, float]:
+        value = row.total if by == TOTAL else row.advantage if by == ADVANTAGE else row.scores[int(by)]
+        if value is None or math.isnan(value):
+            return True, 0.0
+        return False, value if low_first else -value
+
+    return [(row.group, row.index) for row in sorted(kept, key=key)]
+
+
+def holds(view: RewardsView, row: SampleRow, words: str) -> bool:
+    """Whether a sample has each of the words: a tag for one with #, else in completion, kind or prompt."""
+    text = f"{row.text}\n{row.kind}\n{view.groups[row.group].prompt}".casefold()
+    return all(
+        word[1:] in row.tags if len(word) > 1 and word.startswith("#") else word.casefold() in text
+        for word in words.split()
+    )
+
+
+def fitted(text: str, room: int) -> str:
+    """A completion in so many cells: the beginning and, where they tell samples apart, the last words."""
+    if cell_len(text) <= room or room < 12:
+        return shorten(text, room)
+    head = (room - len(CUT)) // 3 if room >= 40 else 0
+    cut = CUT if head else "… "
+    tail = room - head - len(cut)
+    kept = text[-tail:]
+    while cell_len(kept) > tail:
+        kept = kept[1:]
+    return (shorten(text, head).removesuffix("…") if head else "") + cut + kept
+
+
+def next_order(view: RewardsView, by: str | int | None) -> str | int | None:
+    """The order after this one: groups, total, advantage, then each function."""
+    orders: list[str | int | None] = [None, TOTAL, ADVANTAGE, *range(len(view.columns))]
+    return orders[(orders.index(by) + 1) % len(orders)] if by in orders else None
+
+
+# -- cells ---------------------------------------------------------------------------------------
+
+
+def cell(view: RewardsView, row: SampleRow, k: int) -> tuple[str, str]:
+    """Text and colour role of what a function gave a sample."""
+    column, score = view.columns[k], row.scores[k]
+    if column.failure:
+        return ("✗ here", "bad") if k in row.broke else ("failed", "bad" if not row.broke else "dim")
+    text = shown(score, column.digits)
+    if row.before is not None and k in row.before:
+        return changed_text(row.before[k], score, column.digits), "accent"
+    if score is None:
+        return text, "dim"
+    return text, "text" if math.isfinite(score) else "attention"
+
+
+def changed_text(was: float | None, now: float | None, digits: int) -> str:
+    """A score and what it was."""
+    return f"{shown(was, digits)}→{shown(now, digits)}"
+
+
+def shown(score: float | None, digits: int) -> str:
+    """A score; None is an abstention."""
+    return "none" if score is None else fixed(score, digits)
+
+
+def file_name(path: str) -> str:
+    """The name of a file, safe to show."""
+    return one_line(Path(path).name, 60) if path else ""
+
+
+MOST_PRINTED = 20
+"""Lines of a function's output that are kept, the last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saw:
+    """One function and one sample.
+
+    Attributes:
+        name: the function.
+        score: what it gave, as text.
+        worth: the score times the weight, as text.
+        compared: what it said about the sample with `log_extra`, as (column, value).
+        failure: why it gave nothing, with file and line; empty when it did.
+        blamed: whether it fails because of this sample.
+        printed: the last lines it printed, for all samples together.
+    """
+
+    name: str
+    score: str
+    worth: str
+    compared: tuple[tuple[str, str], ...] = ()
+    failure: str = ""
+    blamed: bool = False
+    printed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SampleDetail:
+    """A sample in full.
+
+    Attributes:
+        number: counted from 1.
+        kind: what is known of it, and its tags.
+        prompt: its last user message.
+        completion: the whole text, safe, line breaks kept.
+        total, advantage: as text.
+        recorded: what the run gave it, as text; empty when it is from no run.
+        saw: the functions.
+        columns: the row's dataset columns, as (name, value).
+    """
+
+    number: int
+    kind: str
+    prompt: str
+    completion: str
+    total: str
+    advantage: str
+    recorded: str
+    saw: tuple[Saw, ...]
+    columns: tuple[tuple[str, str], ...]
+
+    def text(self) -> str:
+        """All of it as plain text, to be read or copied whole."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"prompt: {self.prompt}"
+        for name, value in self.columns:
+            yield f"{name}: {value}"
+        yield ""
+        yield self.completion
+        yield ""
+        yield f"total {self.total}   advantage {self.advantage}" + (
+            f"   in the run {self.recorded}" if self.recorded else ""
+        )
+        for saw in self.saw:
+            yield f"{saw.name}: {saw.failure or f'{saw.score} (weighted {saw.worth})'}"
+            for name, value in saw.compared:
+                yield f"    {name}: {value}"
+            for line in saw.printed:
+                yield f"    printed: {line}"
+
+
+def sample_detail(report: Report, index: int) -> SampleDetail:
+    """Return one sample of a report in full."""
+    sample = report.scored.samples[index]
+    return SampleDetail(
+        number=index + 1,
+        kind=one_line(sample_words(sample), 60),
+        prompt=safe(prompt_text(sample.prompt)),
+        completion=safe(sample.text),
+        total=compact(report.aggregate.totals[index]),
+        advantage=fixed(report.aggregate.advantages()[index]),
+        recorded=_recorded(sample),
+        saw=tuple(_saw(r, report.weights[k], index) for k, r in enumerate(report.scored.functions)),
+        columns=tuple((one_line(name, 40), _value(value)) for name, value in sample.columns.items()),
+    )
+
+
+def editable_text(sample: Sample) -> str:
+    """The completion as a person edits it."""
+    return completion_text(sample.completion)
+
+
+def _saw(result: FunctionScore, weight: float, index: int) -> Saw:
+    score = result.scores[index]
+    worth = score * weight if score is not None and math.isfinite(score) else None
+    failure = result.failure
+    return Saw(
+        name=one_line(result.info.name, 60),
+        score="none" if score is None else compact(score),
+        worth=MISSING if worth is None else compact(worth),
+        compared=tuple(
+            (one_line(str(name), 40), _value(values[index]))
+            for name, values in result.log_extra.items()
+            if _has(values, index)
+        ),
+        failure="" if failure is None else one_line(failure.text, 500),
+        blamed=failure is not None and failure.sample == index,
+        printed=tuple(one_line(line, 300) for line in result.output.strip().splitlines()[-MOST_PRINTED:]),
+    )
+
+
+def _has(values: Sequence[Any], index: int) -> bool:
+    return not isinstance(values, str) and index < len(values)
+
+
+def _recorded(sample: Sample) -> str:
+    if sample.recorded is None:
+        return ""
+    total, advantage = sample.recorded.get("total"), sample.recorded.get("advantage")
+    parts = [f"total {compact(total)}"] if total is not None else []
+    return ", ".join([*parts, f"advantage {fixed(advantage)}"])
+
+
+def _value(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return one_line(text, 400)

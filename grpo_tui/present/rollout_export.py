@@ -1,7 +1,6 @@
 """Write completions as JSON lines, CSV or Markdown, one after another, so that their number costs no memory.
 
 JSON lines lose nothing. CSV and Markdown make control characters visible, and no cell of CSV is a formula.
-Knows rows and formats; which rows was decided before.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import Any, TextIO
 
 from grpo_tui.core.text import csv_text, one_line, safe
 from grpo_tui.present.formatting import compact, plural
-from grpo_tui.store.found import Found
-from grpo_tui.store.query_values import as_text
+from grpo_tui.store.query_functions import as_text
 from grpo_tui.store.rollouts import Rollout, keys_of
+from grpo_tui.store.search import Found
 from grpo_tui.store.values import finite_json
 
 _TICKS = re.compile("`+")

@@ -1,29 +1,36 @@
-"""The state of one run, folded from what is new in it, and the frozen view of it.
+"""The state of one run, folded from what is new in it since the last look, and the frozen view of it.
 
-Knows the store's records and what they mean for a person who watches; knows no widget and reads no file.
+What is new is fetched in bounded pages, each going on where the last one ended (a row per metric, a group);
+figures of groups for the whole run at the first look, then only for its newest steps. When the run was
+started again, steps may have been superseded: it then begins again and says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from grpo_tui.core.commands import Command, Outcome
-from grpo_tui.core.statistics import is_number
-from grpo_tui.core.text import one_line
-from grpo_tui.present.before_after import read_before_after
-from grpo_tui.present.charts import CHANGE_STEPS, axis_end, chart_keys, chart_view
-from grpo_tui.present.delta import RunDelta
+from grpo_tui.core.records import CheckpointSaved, RewardFunctionInfo, SettingChanged
+from grpo_tui.core.statistics import is_number, scored
+from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.present.charts import (
+    CHANGE_STEPS,
+    axis_end,
+    chart_keys,
+    chart_view,
+    health_spans,
+    trend,
+    way_on,
+)
 from grpo_tui.present.events import alert_rows, event_rows
-from grpo_tui.present.group_fold import GroupFold
-from grpo_tui.present.hardware_view import hardware_view
-from grpo_tui.present.health_line import health_spans, trend, way_on
-from grpo_tui.present.rank_rows import rank_rows
-from grpo_tui.present.series import Series
-from grpo_tui.present.step_fold import FLAT_BOTTOM, FLAT_TOP, StepFold
-from grpo_tui.present.step_looks import StepLook
+from grpo_tui.present.group_card import GroupFold
+from grpo_tui.present.hardware_view import hardware_view, rank_rows
+from grpo_tui.present.series import FLAT_BOTTOM, FLAT_TOP, Series, StepFold
 from grpo_tui.present.train_view import (
+    AnswerPair,
     BeforeAfter,
     ChartView,
     EventRow,
@@ -33,8 +40,276 @@ from grpo_tui.present.train_view import (
     TrainView,
 )
 from grpo_tui.store.live import RankState
-from grpo_tui.store.series import TOKENS_PER_SECOND
+from grpo_tui.store.read_series import (
+    TOKENS_PER_SECOND,
+    Point,
+    SeriesBucket,
+    SeriesStart,
+    StepStat,
+    last_metric_row_id,
+    metric_keys,
+    new_points,
+    series_start,
+    step_stats,
+    step_stretches,
+    total_range,
+)
+from grpo_tui.store.reader import Attempt, RunReader, StoredGroup
 from grpo_tui.store.status import Status
+
+LATE = 32
+"""Steps that a rank may hand its groups over late."""
+ASKED_AGAIN = 48
+LONG = 4_096
+"""From so many steps on, the past is fetched in stretches."""
+STRETCHES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class StepLook:
+    """Figures of the groups by step, as one look found them."""
+
+    stats: tuple[StepStat, ...]
+    """All steps after those settled before."""
+    settled: int
+    """Steps up to this one will not be given again."""
+    anew: bool = False
+    """True when what was settled before must be forgotten."""
+    past: Mapping[str, Sequence[SeriesBucket]] = field(default_factory=dict)
+    """With `anew`: the beginning of a long run, in stretches."""
+
+
+class StepLooks:
+    """Follows the training groups of a run through its reader."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+        self._totals: tuple[float, float] | None = None
+        self._seen: tuple[float, float] | None = None
+        self._settled = -1
+
+    def look(self, groups: Iterable[StoredGroup], *, fresh: bool) -> StepLook | None:
+        """What the groups come to by step.
+
+        Args:
+            groups: Those that are new.
+            fresh: True for the first look at a run.
+        """
+        new = [group for group in groups if group.mode == "train"]
+        if not fresh and not new:
+            return None
+        anew = self._widen(new) or fresh
+        if fresh:
+            self._totals = self._seen = total_range(self._reader)
+        if not anew:
+            return self._newest(step_stats(self._reader, self._settled + 1, totals=self._totals))
+        self._settled = -1
+        last = max((group.step for group in new), default=0)
+        past: Mapping[str, Sequence[SeriesBucket]] = {}
+        if last > LONG:
+            self._settled = last - ASKED_AGAIN
+            width = -(-self._settled // STRETCHES)
+            past = step_stretches(self._reader, width, last_step=self._settled, totals=self._totals)
+        found = self._newest(step_stats(self._reader, self._settled + 1, totals=self._totals))
+        return StepLook(found.stats, found.settled, anew=True, past=past)
+
+    def _newest(self, stats: list[StepStat]) -> StepLook:
+        if stats and stats[-1].step - self._settled > ASKED_AGAIN:
+            self._settled = stats[-1].step - LATE
+        return StepLook(tuple(stats), self._settled)
+
+    def _widen(self, groups: Iterable[StoredGroup]) -> bool:
+        """Take in new totals; True when the range of the run grew, by which flat groups are told apart."""
+        totals = scored(c.total for group in groups for c in group.completions)
+        if self._seen is not None:
+            totals += self._seen
+        if not totals:
+            return False
+        self._seen = (min(totals), max(totals))
+        if self._seen[0] == self._seen[1] or self._seen == self._totals:
+            return False
+        self._totals = self._seen
+        return True
+
+
+NEWEST_GROUPS = 64
+NEW_PAGE = 256
+FIRST_KEYS = (
+    "reward", "completions/mean_length", "completions/clipped_ratio", "entropy", "kl", "grad_norm",
+    "step_time", "learning_rate", "loss", "num_tokens", TOKENS_PER_SECOND,
+)  # fmt: skip
+"""What the first look brings, with the means of the reward functions; the other metrics follow in pages."""
+KEYS_PAGE = 8
+FACTS = ("config", "before_after")
+
+
+@dataclass(frozen=True, slots=True)
+class RunDelta:
+    """One look at a run. Lists that are short by nature are whole; the others hold what is new."""
+
+    fresh: bool
+    """True when what was folded before must be forgotten."""
+    attempts: tuple[Attempt, ...] = ()
+    functions: tuple[RewardFunctionInfo, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    starts: Mapping[str, SeriesStart] = field(default_factory=dict)
+    """Metrics that this look brings for the first time, whole."""
+    points: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+    """New values of the metrics known before."""
+    groups: tuple[StoredGroup, ...] = ()
+    """New groups, in order of recording."""
+    steps: StepLook | None = None
+    """Figures of the groups by step, None when no group is new."""
+    commands: tuple[tuple[Command, Outcome | None], ...] = ()
+    settings: tuple[SettingChanged, ...] = ()
+    checkpoints: tuple[CheckpointSaved, ...] = ()
+    phase_shares: Mapping[str, float] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    more: bool = False
+    """True when another page is still to come."""
+
+
+class DeltaReader:
+    """Follows one run through a reader; use it from one thread."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
+        self._attempt: int | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._row: int | None = None
+        self._covered: dict[str, int] = {}
+        self._waiting: list[str] = []
+        self._newest_group: int | None = None
+        self._steps = StepLooks(self._reader)
+        self._fresh = True
+
+    def read(self) -> RunDelta:
+        """What came since the last call."""
+        reader = self._reader
+        attempts = tuple(reader.attempts())
+        newest = attempts[-1].attempt if attempts else None
+        if newest != self._attempt:
+            self._begin()
+            self._attempt = newest
+        fresh, self._fresh = self._fresh, False
+        groups = self._groups()
+        points, whole = self._points()
+        return RunDelta(
+            fresh=fresh,
+            attempts=attempts,
+            functions=tuple(reader.reward_functions()),
+            facts={key: value for key in FACTS if (value := reader.fact(key)) is not None},
+            starts=self._starts(fresh),
+            points=points,
+            groups=groups,
+            steps=self._steps.look(groups, fresh=fresh),
+            commands=tuple(reader.commands(50)),
+            settings=tuple(reader.settings()),
+            checkpoints=tuple(reader.checkpoints()),
+            phase_shares=reader.phase_shares(),
+            dropped=reader.dropped(),
+            more=bool(self._waiting) or not whole or len(groups) >= NEW_PAGE,
+        )
+
+    def _points(self) -> tuple[dict[str, tuple[Point, ...]], bool]:
+        """New values of the metrics that are known, and whether there are no more of them."""
+        if self._row is None:
+            self._row = last_metric_row_id(self._reader)
+            keys = metric_keys(self._reader)
+            if "num_tokens" in keys:
+                keys.append(TOKENS_PER_SECOND)
+            self._waiting = sorted(keys, key=lambda key: not _comes_first(key))
+            return {}, True
+        before = self._row
+        self._row, found = new_points(self._reader, before)
+        for key in found:
+            if key not in self._covered and key not in self._waiting:
+                self._covered[key] = 0
+        points = {
+            key: tuple(p for p in values if p.row > self._covered[key])
+            for key, values in found.items()
+            if key in self._covered
+        }
+        return {key: values for key, values in points.items() if values}, len(found) == 0 or self._caught_up()
+
+    def _caught_up(self) -> bool:
+        return self._row == last_metric_row_id(self._reader)
+
+    def _starts(self, fresh: bool) -> dict[str, SeriesStart]:
+        """A page of the metrics that no look has brought yet."""
+        page = sum(map(_comes_first, self._waiting)) if fresh else KEYS_PAGE
+        now, self._waiting = self._waiting[:page], self._waiting[page:]
+        found = {key: series_start(self._reader, key) for key in now}
+        self._covered |= {key: start.row for key, start in found.items()}
+        return found
+
+    def _groups(self) -> tuple[StoredGroup, ...]:
+        if self._newest_group is None:
+            found = self._reader.groups(newest_first=True, limit=NEWEST_GROUPS)[::-1]
+        else:
+            found = self._reader.groups(after_id=self._newest_group, limit=NEW_PAGE)
+        if found:
+            self._newest_group = found[-1].id
+        elif self._newest_group is None:
+            self._newest_group = 0
+        return tuple(found)
+
+
+def _comes_first(key: str) -> bool:
+    return key in FIRST_KEYS or (key.startswith("rewards/") and key.endswith("/mean"))
+
+
+def read_before_after(value: Any, training_gain: float | None = None) -> BeforeAfter | None:
+    """The fact as rows, None when it is absent or of another shape.
+
+    Args:
+        value: The fact `before_after`.
+        training_gain: Gain in reward over the training steps, used when the fact names none.
+    """
+    body: Mapping[str, Any] = value if isinstance(value, Mapping) else {"rows": value}
+    rows = body.get("rows")
+    if not isinstance(rows, list):
+        return None
+    pairs = tuple(_pair(row) for row in rows if isinstance(row, Mapping))
+    if not pairs:
+        return None
+    before, after = _number(body.get("before_reward")), _number(body.get("after_reward"))
+    gain = _number(body.get("gain"))
+    if gain is None and before is not None and after is not None:
+        gain = after - before
+    return BeforeAfter(pairs, training_gain if gain is None else gain, before, after)
+
+
+def _pair(row: Mapping[str, Any]) -> AnswerPair:
+    gold = row.get("gold")
+    gold_text = "" if gold is None else one_line(str(gold))
+    before, after = str(row.get("before", "")), str(row.get("after", ""))
+    return AnswerPair(
+        prompt=one_line(prompt_text(row.get("prompt", ""))),
+        gold=gold_text,
+        before=one_line(before),
+        after=one_line(after),
+        before_right=_right(row.get("before_right"), before, gold),
+        after_right=_right(row.get("after_right"), after, gold),
+        before_reward=_number(row.get("before_reward")),
+        after_reward=_number(row.get("after_reward")),
+    )
+
+
+FORMS = ("<answer>{}</answer>", ">{}<", "\\boxed{{{}}}", "#### {}")
+"""How an answer is usually asked for; a right number said in passing earns no reward and is not counted."""
+
+
+def _right(told: Any, text: str, gold: Any) -> bool | None:
+    if isinstance(told, bool):
+        return told
+    if gold is None or gold == "":
+        return None
+    asked = str(gold).strip()
+    return text.strip() == asked or any(form.format(asked) in text for form in FORMS)
+
 
 PHASE_ORDER = ("generate", "reward", "update", "save", "eval")
 TRL_TEMPERATURE = 1.0

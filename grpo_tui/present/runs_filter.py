@@ -1,12 +1,10 @@
-"""Which runs a person wants to see: words, fields and comparisons, read from one line.
+"""Which runs of the list are wanted: words, fields and comparisons, read from one line.
 
-Knows the rows of the list and the small language; knows nothing of where the line was typed. The language:
-
-    gsm8k -old            holds the first word, not the second
-    state:failed,crashed  the field holds one of the words; also name: model: config: path:
-    state:live            live runs, state:ended those that are over
-    reward>1  step>=100   numbers; `age<2h` for the last sign of life, in s m h d
-    "two words"           with the blank in it
+gsm8k -old            holds the first word, not the second
+state:failed,crashed  the field holds one of the words; also name: model: config: path:
+state:live            live runs, state:ended those that are over
+reward>1  step>=100   numbers; `age<2h` for the last heartbeat, in s m h d
+"two words"           with the blank in it
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Rows of the list of runs: one look at each folder, kept small.
-
-Knows how a run is summed up; knows nothing of lists on screen.
-"""
+"""Rows of the list of runs, one look at each folder, and what resuming an ended one would do."""
 
 from __future__ import annotations
 
@@ -12,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.statistics import is_number
-from grpo_tui.core.text import one_line
-from grpo_tui.store.catalog import last_written_at
+from grpo_tui.core.text import one_line, shell_word
+from grpo_tui.present.formatting import moment
+from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.connection import DamagedError, RunDatabaseError
-from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.outline import outline
+from grpo_tui.store.layout import RunFolder, last_written_at
+from grpo_tui.store.read_series import outline
 from grpo_tui.store.reader import RunReader, wrong_types
 from grpo_tui.store.status import ENDED, Status, read_status
 
@@ -183,3 +181,54 @@ def _short_model(model: str) -> str:
     """A model id, or the last part of a folder's path."""
     is_folder = model.startswith(("/", "~", "."))
     return one_line(Path(model).name if is_folder else model, 40)
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeOffer:
+    """A resume that can be asked for; `refusal` says why it cannot, and what to do instead."""
+
+    path: Path
+    name: str
+    checkpoint: str = ""
+    """Name of the checkpoint's folder."""
+    lines: tuple[str, ...] = ()
+    """What will happen, a sentence each."""
+    refusal: str = ""
+
+
+def read_offer(row: RunRow) -> ResumeOffer:
+    """Look for the checkpoint from which a run would go on."""
+    best, passed = newest_usable(RunFolder(row.path))
+    if best is None:
+        torn = "; ".join(f"{v.path.name}: {v.reason}" for v in passed[:2])
+        why = f" ({torn})" if torn else ""
+        return ResumeOffer(
+            row.path, row.name,
+            refusal=one_line(f"{row.name} has no complete checkpoint to resume from{why}.", 300),
+        )  # fmt: skip
+    total = f" of {row.total_steps:,}" if row.total_steps else ""
+    saved = moment(_written_at(best.path), time.time())
+    lines = [f"Goes on from {best.path.name}, saved {saved}: the next step is {best.step + 1:,}{total}."]
+    again = row.step - best.step
+    if again == 1:
+        lines.append(f"Step {row.step:,} is done again; what it recorded stays, marked superseded.")
+    elif again > 1:
+        lines.append(
+            f"Steps {best.step + 1:,} to {row.step:,} are done again; what they recorded stays, superseded."
+        )
+    if best.reason:
+        lines.append(f"Not exact: {best.reason}.")
+    lines += [f"Passed over: {v.path.name}, {v.reason}." for v in passed[:2]]
+    return ResumeOffer(row.path, row.name, best.path.name, tuple(one_line(line, 200) for line in lines))
+
+
+def _written_at(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
+
+
+def resume_command(path: Path | str) -> str:
+    """The command that resumes a run, to copy."""
+    return f"grpo-tui train {shell_word(path)} --resume"

@@ -1,22 +1,23 @@
 """A metric's values over the steps, kept small however long the run is.
 
 Values are gathered into at most `MOST_BUCKETS` stretches of steps with their lowest, highest and smoothed
-value, so adding a value costs the same at step 10 and at step 100,000. Knows numbers, not what they measure.
+value, so adding a value costs the same at step 10 and at step 100,000. The series computed here from groups
+are folded step by step: the newest steps may still get groups of ranks that are late, so they are asked for
+again at every look and kept apart from those that are settled.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 from grpo_tui.core.statistics import is_number
-
-if TYPE_CHECKING:
-    from grpo_tui.store.reader import SeriesBucket
+from grpo_tui.store.read_series import SeriesBucket, StepStat, joined
 
 MOST_BUCKETS = 512
 SMOOTHING = 0.25
@@ -26,35 +27,33 @@ KEPT_OPENING = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
-    """The values of one stretch of steps."""
-
-    first: int
-    last: int
-    low: float | None
-    """Lowest raw value; None when the stretch holds only missing values, which a chart shows as a gap."""
-    high: float | None
-    smooth: float | None
-    """Mean of the moving average over the stretch."""
-    mean: float | None
-    count: int
-    first_at: float = 0.0
-    """When its first value was logged, seconds since the epoch; 0 when that is not known."""
-    last_at: float = 0.0
-
-    @property
-    def middle(self) -> float:
-        """Where the stretch stands on the axis of steps."""
-        return (self.first + self.last) / 2
-
-
-@dataclass(frozen=True, slots=True)
 class Recent:
     """One of the newest values, raw and smoothed."""
 
     step: int
     value: float
     smooth: float
+
+
+class Average:
+    """Bias-corrected exponential moving average.
+
+    With `a = 1 - keep`, each value x turns the sum s into `(1 - a) s + a x`, and the average is
+    `s / (1 - (1 - a) ** n)` after n values, so that it does not start near zero (Kingma and Ba 2015,
+    section 3).
+    """
+
+    __slots__ = ("_keep", "_total", "_weight")
+
+    def __init__(self, keep: float) -> None:
+        self._keep, self._total, self._weight = keep, 0.0, 0.0
+
+    def add(self, mean: float, count: int = 1) -> float:
+        """Take as many values equal to a mean, and return the average up to now."""
+        kept = self._keep**count
+        self._total = kept * self._total + (1 - kept) * mean
+        self._weight = kept * self._weight + (1 - kept)
+        return self._total / self._weight
 
 
 class _Open:
@@ -82,22 +81,23 @@ class _Open:
         self.values += number
         self.known += 1
 
-    def bucket(self) -> Bucket:
+    def bucket(self) -> SeriesBucket:
         smooth = self.smooths / self.known if self.known else None
         mean = self.values / self.known if self.known else None
-        ends = (self.first_at, self.last_at)
-        return Bucket(self.first, self.last, self.low, self.high, smooth, mean, self.count, *ends)
+        return SeriesBucket(
+            self.first, self.last, self.first_at, self.last_at, self.low, self.high, mean, self.count,
+            self.known, smooth,
+        )  # fmt: skip
 
 
 class Series:
     """One metric, folded value by value."""
 
     def __init__(self) -> None:
-        self._closed: list[Bucket] = []
+        self._closed: list[SeriesBucket] = []
         self._open: _Open | None = None
         self._width = 1
-        self._average = 0.0
-        self._weight = 0.0
+        self._average = Average(1 - SMOOTHING)
         self.recent: deque[Recent] = deque(maxlen=KEPT_RECENT)
         """The newest values that are numbers, oldest first."""
         self.opening: list[float] = []
@@ -122,17 +122,12 @@ class Series:
         self.opening = list(opening)[:KEPT_OPENING]
         for stretch in past:
             if stretch.mean is not None:
-                kept = (1 - SMOOTHING) ** stretch.known
-                self._average = kept * self._average + (1 - kept) * stretch.mean
-                self._weight = kept * self._weight + (1 - kept)
+                self._average.add(stretch.mean, stretch.known)
             self.rows += stretch.count
             self.count += stretch.known
             self.gap = 0 if stretch.known else self.gap + stretch.count
             self.last_step = stretch.last
-            self._closed.append(
-                Bucket(stretch.first, stretch.last, stretch.low, stretch.high, stretch.mean, stretch.mean,
-                       stretch.count, stretch.first_at, stretch.last_at)
-            )  # fmt: skip
+            self._closed.append(replace(stretch, smooth=stretch.mean))
         if self._closed:
             # What follows is gathered as coarsely, or the newest rows would stand in one column of a chart.
             usual = sorted(b.last - b.first + 1 for b in self._closed)[len(self._closed) // 2]
@@ -143,7 +138,7 @@ class Series:
         """The same series, to be added to without changing this one."""
         twin = copy(self)
         twin._closed = list(self._closed)
-        twin._open = copy(self._open)
+        twin._open, twin._average = copy(self._open), copy(self._average)
         twin.recent = deque(self.recent, maxlen=KEPT_RECENT)
         twin.opening = list(self.opening)
         return twin
@@ -156,10 +151,7 @@ class Series:
         self.gap = 0 if number is not None else self.gap + 1
         self.infinite = isinstance(value, float) and math.isinf(value)
         if number is not None:
-            self._average += SMOOTHING * (number - self._average)
-            self._weight += SMOOTHING * (1 - self._weight)
-            # Divided by the weight so far: an average that starts at zero would start too low.
-            smooth = self._average / self._weight
+            smooth = self._average.add(number)
             self.recent.append(Recent(step, number, smooth))
             self.count += 1
             if len(self.opening) < KEPT_OPENING:
@@ -168,7 +160,7 @@ class Series:
         self._gather(step, at, number, smooth)
 
     @property
-    def buckets(self) -> tuple[Bucket, ...]:
+    def buckets(self) -> tuple[SeriesBucket, ...]:
         """The stretches, by step."""
         return (*self._closed, self._open.bucket()) if self._open is not None else tuple(self._closed)
 
@@ -215,35 +207,90 @@ class Series:
         self._gather_closed()
 
     def _gather_closed(self) -> None:
-        joined: list[Bucket] = []
+        kept: list[SeriesBucket] = []
         for bucket in self._closed:
-            if joined and joined[-1].first // self._width == bucket.first // self._width:
-                joined[-1] = _merged(joined[-1], bucket)
+            if kept and kept[-1].first // self._width == bucket.first // self._width:
+                kept[-1] = joined((kept[-1], bucket))
             else:
-                joined.append(bucket)
-        self._closed = joined
-        if len(joined) >= MOST_BUCKETS:
+                kept.append(bucket)
+        self._closed = kept
+        if len(kept) >= MOST_BUCKETS:
             self._widen()
 
 
-def _merged(a: Bucket, b: Bucket) -> Bucket:
-    lows = [x for x in (a.low, b.low) if x is not None]
-    highs = [x for x in (a.high, b.high) if x is not None]
-    count = a.count + b.count
-    return Bucket(
-        first=min(a.first, b.first),
-        last=max(a.last, b.last),
-        low=min(lows, default=None),
-        high=max(highs, default=None),
-        smooth=_weighted(a.smooth, a.count, b.smooth, b.count),
-        mean=_weighted(a.mean, a.count, b.mean, b.count),
-        count=count,
-        first_at=min(a.first_at, b.first_at),
-        last_at=max(a.last_at, b.last_at),
-    )
+SPREAD = "grpo_tui/spread"
+FLAT = "grpo_tui/flat_share"
+FLAT_TOP = "grpo_tui/flat_top"
+FLAT_BOTTOM = "grpo_tui/flat_bottom"
+MASKED = "grpo_tui/masked_share"
+_FIELDS = {SPREAD: "spread", FLAT: "flat", MASKED: "masked", FLAT_TOP: "top", FLAT_BOTTOM: "bottom"}
 
 
-def _weighted(a: float | None, a_count: int, b: float | None, b_count: int) -> float | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return (a * a_count + b * b_count) / (a_count + b_count)
+class StepFold:
+    """The computed series of a run's training groups."""
+
+    def __init__(self) -> None:
+        self._settled = {key: Series() for key in _FIELDS}
+        self._whole = {key: Series() for key in _FIELDS}
+        self._newest: tuple[StepStat, ...] = ()
+
+    def begin(self, past: Mapping[str, Sequence[SeriesBucket]]) -> None:
+        """Start over with the settled part of the run in stretches."""
+        self._settled = {key: Series() for key in _FIELDS}
+        self._whole = {key: Series() for key in _FIELDS}
+        self._newest = ()
+        for key, stretches in past.items():
+            self._settled[key].begin((), stretches)
+            self._whole[key].begin((), stretches)
+
+    def take(self, stats: Sequence[StepStat], settled: int) -> None:
+        """Take the steps after those settled before; those up to `settled` will not be given again."""
+        known = len(self._newest)
+        if tuple(stats[:known]) == self._newest:
+            _append(self._whole, stats[known:])
+        else:
+            self._whole = {key: series.copy() for key, series in self._settled.items()}
+            _append(self._whole, stats)
+        _append(self._settled, [stat for stat in stats if stat.step <= settled])
+        self._newest = tuple(stat for stat in stats if stat.step > settled)
+
+    def series(self) -> dict[str, Series]:
+        """The series up to now, by key; one that never had a number is left out."""
+        return {key: series for key, series in self._whole.items() if series.count}
+
+
+def _append(series: Mapping[str, Series], stats: Iterable[StepStat]) -> None:
+    for stat in stats:
+        for key, name in _FIELDS.items():
+            series[key].append(stat.step, getattr(stat, name), stat.at)
+
+
+def band_around(
+    buckets: Sequence[SeriesBucket], spread: Sequence[SeriesBucket]
+) -> tuple[tuple[float, float] | None, ...]:
+    """Mean ± the mean spread inside a group, per bucket; None where no group is known.
+
+    A batch that is used for several steps has its groups at the first of them; they stand for the others too.
+    """
+    if not spread:
+        return ()
+    apart = sorted(b.first - a.last for a, b in pairwise(spread))
+    usual = apart[len(apart) // 2] if apart else 1
+    held, until = 0.0, -1
+    band: list[tuple[float, float] | None] = []
+    start = 0
+    for bucket in buckets:
+        while start < len(spread) and spread[start].last < bucket.first:
+            start += 1
+        total, count, at = 0.0, 0, start
+        while at < len(spread) and spread[at].first <= bucket.last:
+            width = spread[at].mean
+            if width is not None:
+                total += width * spread[at].count
+                count += spread[at].count
+            at += 1
+        if count:
+            held, until = total / count, spread[at - 1].last + usual - 1
+        known = bucket.mean is not None and (count > 0 or bucket.first <= until)
+        band.append((bucket.mean - held, bucket.mean + held) if known and bucket.mean is not None else None)
+    return tuple(band)

@@ -1,7 +1,7 @@
 """A completion token by token, in lines: how surprising each was, and which were most of all.
 
 A token stands between two `│`, below it its surprise −log p in whole nats, so that colours are not needed.
-Knows figures and cells; computes none. What leaves here is safe to show.
+What leaves here is safe to show.
 """
 
 from __future__ import annotations

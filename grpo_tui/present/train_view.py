@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 from grpo_tui.core.statistics import Signal
 
 if TYPE_CHECKING:
-    from grpo_tui.present.hardware_view import HardwareView
-    from grpo_tui.present.rank_rows import RankRow
-    from grpo_tui.present.series import Bucket
+    from grpo_tui.present.hardware_view import HardwareView, RankRow
+    from grpo_tui.store.read_series import SeriesBucket
 
 Span = tuple[str, str]
 """A piece of text and the role of its colour: `text dim strong accent good bad attention`."""
+
+
+MARKS = {"checkpoint": "◆", "setting": "▴", "resume": "↻"}
+"""How what happens along a run is marked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class ChartView:
     note: str = ""
     note_short: str = ""
     """The note in a word or two, for a narrow title line."""
-    buckets: tuple[Bucket, ...] = ()
+    buckets: tuple[SeriesBucket, ...] = ()
     band: tuple[tuple[float, float] | None, ...] = ()
     """Per bucket, the spread inside a group around the mean; empty when the raw values make the band."""
     raw: bool = True

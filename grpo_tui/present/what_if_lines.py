@@ -1,4 +1,4 @@
-"""What would turn with other rewards, in lines. Knows the comparison; scores nothing."""
+"""What would turn with other rewards, in lines."""
 
 from __future__ import annotations
 

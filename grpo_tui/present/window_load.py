@@ -1,25 +1,35 @@
-"""Read what a full-screen chart shows from the `run.db` of one run or of several.
+"""Read what a full-screen chart shows from the `run.db` of one run or several, and how these differ.
 
 Asks for as many stretches as there are columns of dots, whatever the length of the run. Their edges are
-multiples of a few lengths, so that they stay where they are while a run goes on. Knows no widget, no thread.
+multiples of a few lengths, so that they stay where they are while a run goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
-from grpo_tui.present.big_chart import BigChartView, ChartLine, Happening, Stretch, moving_average
-from grpo_tui.present.charts import axis_end
-from grpo_tui.present.formatting import setting
-from grpo_tui.present.zoom import Extent, Window, average_span, shown_range
+from grpo_tui.present.big_chart import (
+    BigChartView,
+    ChartLine,
+    Extent,
+    Happening,
+    Stretch,
+    Window,
+    average_span,
+    moving_average,
+    shown_range,
+)
+from grpo_tui.present.charts import axis_end, chart_keys
+from grpo_tui.present.formatting import MISSING, setting
 from grpo_tui.store.connection import RunDatabaseError
-from grpo_tui.store.extent import RunExtent, newest_value, run_extent
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import RunExtent, metric_keys, newest_value, run_extent, series_window
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import Status, read_status
 
@@ -144,7 +154,7 @@ class RunSource:
         if first <= 0 and last >= self.extent.newest_at - start:
             return low, high
         assert self._reader is not None
-        for bucket in self._reader.series_window(key, buckets=COARSE):
+        for bucket in series_window(self._reader, key, buckets=COARSE):
             if bucket.last_at - start < first:
                 low = bucket.last
             if bucket.first_at - start > last:
@@ -155,8 +165,8 @@ class RunSource:
         assert self._reader is not None
         begin = max(0, low - lead) // width * width
         count = (high - begin) // width + 1
-        found = self._reader.series_window(
-            key, first_step=begin, last_step=begin + count * width - 1, buckets=count
+        found = series_window(
+            self._reader, key, first_step=begin, last_step=begin + count * width - 1, buckets=count
         )
         spreads = self._spreads(begin, count, width) if key == "reward" and self.band else {}
         start = self.started_at
@@ -185,8 +195,12 @@ class RunSource:
         again = min(newest, self.extent.newest_step) // width
         last = begin + count * width - 1
         if newest < last:
-            found = self._reader.series_window(
-                SPREAD, first_step=again * width, last_step=last, buckets=begin // width + count - again
+            found = series_window(
+                self._reader,
+                SPREAD,
+                first_step=again * width,
+                last_step=last,
+                buckets=begin // width + count - again,
             )
             known |= {b.first // width: b.mean for b in found if b.mean is not None}
         if len(self._read_spreads) >= KEPT:
@@ -270,3 +284,89 @@ def load_window(
         smoothing_span=average_span(window.smoothing, values),
         live=any(source.status is not None and source.status.live for source in sources),
     )
+
+
+FIRST = ("model", "learning_rate", "beta", "num_generations", "temperature", "rewards", "dataset")
+"""Settings that a person looks at first."""
+_PLACES = frozenset({"output_dir", "run_name", "logging_dir"})
+"""Differ for every run and say nothing about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting with its value in each run."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayFacts:
+    """The metrics of the runs and the settings in which they differ."""
+
+    keys: tuple[str, ...]
+    """Metrics of any of the runs, those that all of them have first."""
+    settings: tuple[SettingRow, ...]
+    same: int = 0
+    """How many settings are the same in all."""
+
+
+def read_overlay(folders: Sequence[Path]) -> OverlayFacts:
+    """Look into each run once; one that cannot be read has no settings and no metrics."""
+    keys: list[list[str]] = []
+    configs: list[dict[str, str]] = []
+    for folder in folders:
+        found, config = _one(folder)
+        keys.append(chart_keys(found))
+        configs.append(_flat(config))
+    every = [key for mine in keys for key in mine]
+    ordered = chart_keys(dict.fromkeys(every))
+    shared = {key for key in ordered if all(key in mine for mine in keys if mine)}
+    rows, same = _different(configs)
+    return OverlayFacts(tuple(sorted(ordered, key=lambda k: k not in shared)), rows, same)
+
+
+def _one(folder: Path) -> tuple[list[str], Any]:
+    try:
+        reader = RunReader(RunFolder(folder).database)
+    except (RunDatabaseError, OSError):
+        return [], None
+    try:
+        return metric_keys(reader), reader.fact("config")
+    except Exception:  # what cannot be read is shown as unknown
+        return [], None
+    finally:
+        reader.close()
+
+
+def _flat(config: Any) -> dict[str, str]:
+    """The settings of a recorded config, spelled: TRL's own, the model's, and what the section says."""
+    if not isinstance(config, Mapping):
+        return {}
+    values: dict[str, Any] = {}
+    for part in ("model_args", "script", "grpo"):
+        if isinstance(config.get(part), Mapping):
+            values |= config[part]
+    section = config.get("section")
+    if isinstance(section, Mapping):
+        values |= {k: v for k, v in section.items() if k != "rewards"}
+        rewards = section.get("rewards")
+        if isinstance(rewards, list):
+            values["rewards"] = ", ".join(
+                f"{r.get('name')} × {setting(r.get('weight'))}" for r in rewards if isinstance(r, Mapping)
+            )
+    values["model"] = config.get("model")
+    values.pop("model_name_or_path", None)
+    return {str(k): one_line(setting(v), 80) for k, v in values.items() if k not in _PLACES and v is not None}
+
+
+def _different(configs: Sequence[Mapping[str, str]]) -> tuple[tuple[SettingRow, ...], int]:
+    names = list(dict.fromkeys([*FIRST, *(name for config in configs for name in config)]))
+    rows, same = [], 0
+    for name in names:
+        values = [config.get(name, MISSING) for config in configs]
+        if len(set(values)) > 1:
+            rows.append(SettingRow(one_line(name, 40), tuple(values)))
+        elif values and values[0] != MISSING:
+            same += 1
+    return tuple(rows), same

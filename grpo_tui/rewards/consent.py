@@ -25,8 +25,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_rewards import TRL_NAMES
 from grpo_tui.core.text import one_line
 from grpo_tui.store.json_file import write_json
-from grpo_tui.store.known import is_known, state_folder
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, is_known, state_folder
 from grpo_tui.store.spec import read_spec
 
 Need = Literal["rewards", "data", "model"]

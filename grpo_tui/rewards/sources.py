@@ -28,8 +28,9 @@ from grpo_tui.rewards.samples import (
 )
 from grpo_tui.rewards.scoring import MOST_GOLD_ROWS, Dataset, gold_column_of
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.query_ast import QueryError
+from grpo_tui.store.query import QueryError
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.rollouts import iter_rollouts
 from grpo_tui.store.search import Search
 
 MOST_JOINED_ROWS = 20_000
@@ -216,9 +217,11 @@ def found_samples(run: Path, where: str) -> tuple[list[Sample], int]:
             raise SampleError(found.trouble or f"no completion is found by: {one_line(where, 200)}")
         wanted = set(newest)
         ids = [one for one, group in zip(found.ids, found.group_of, strict=True) if group in wanted]
-        hits = {(row.attempt, row.batch, row.group_index, row.index) for row in search.iter_rows(ids)}
+        hits = {
+            (row.attempt, row.batch, row.group_index, row.index) for row in iter_rollouts(search.run, ids)
+        }
         samples = []
-        for group in search.whole_groups(newest):
+        for group in search.run.whole_groups(newest):
             for completion, sample in zip(group.completions, samples_of_groups([group]), strict=True):
                 hit = (group.attempt, group.batch, group.index, completion.index) in hits
                 samples.append(replace(sample, tags=(FOUND,)) if hit else sample)

@@ -21,7 +21,7 @@ from grpo_tui.rewards.model_child import CancelledError, GenerateError, ModelChi
 from grpo_tui.store.checkpoints import judge
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.rollouts import Rollout
+from grpo_tui.store.rollouts import Rollout, rollouts_of
 from grpo_tui.store.search import Search
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import read_status
@@ -108,7 +108,7 @@ def completion_of(root: Path, group: int, index: int) -> Rollout:
         RunDatabaseError: the run cannot be read.
     """
     with closing(Search(RunFolder(root).database)) as search:
-        rows = search.rows(search.find(f"group=={group}", "index", superseded=True).ids)
+        rows = rollouts_of(search.run, search.find(f"group=={group}", "index", superseded=True).ids)
     if not rows:
         raise LookupError(f"there is no group {group}; `grpo-tui completions RUN` numbers them")
     row = next((row for row in rows if row.index == index), None)

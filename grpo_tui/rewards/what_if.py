@@ -19,8 +19,8 @@ from grpo_tui.rewards.lab import Aggregation, Lab, LabError, Scored
 from grpo_tui.rewards.samples import SampleError, samples_of_groups
 from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.reader import StoredGroup
-from grpo_tui.store.rollouts import RolloutQueries, distinct_names
+from grpo_tui.store.reader import RunReader, StoredGroup
+from grpo_tui.store.rollouts import distinct_names, function_names
 
 SAME = 1e-6
 """Scores that differ by less are one: TRL keeps them in float32."""
@@ -127,8 +127,8 @@ def what_if_of_run(
         LabError: nothing can be scored, or the weights do not fit.
         RunDatabaseError: the run cannot be read.
     """
-    with closing(RolloutQueries(RunFolder(root).database)) as run:
-        whole, names = run.whole_groups(groups), run.function_names()
+    with closing(RunReader(RunFolder(root).database)) as run:
+        whole, names = run.whole_groups(groups), function_names(run)
         own = [function.weight for function in run.reward_functions()]
     return what_if(lab, whole, names, weights=weights, recorded_weights=own if recorded else None, tell=tell)
 
@@ -140,14 +140,14 @@ def recorded_scores(root: Path, group: int | None = None) -> Scored:
         SampleError: it has none there.
         RunDatabaseError: it cannot be read.
     """
-    with closing(RolloutQueries(RunFolder(root).database)) as run:
+    with closing(RunReader(RunFolder(root).database)) as run:
         if group is not None:
             groups = run.groups(after_id=group - 1, superseded=True, limit=1)
         else:
             newest = run.groups(mode="train", newest_first=True, limit=1)
             at = newest[0].step if newest else 0
             groups = run.groups(mode="train", first_step=at, last_step=at, limit=1000)
-        names = run.function_names()
+        names = function_names(run)
         weights = [function.weight for function in run.reward_functions()]
     if not groups:
         raise SampleError("it has recorded no completions yet")

@@ -1,7 +1,4 @@
-"""Judge checkpoint folders without loading them: which can a run be resumed from, and which not, and why.
-
-Knows the files transformers writes into a checkpoint; knows nothing of torch.
-"""
+"""Judge checkpoint folders without loading them: which can a run be resumed from, and which not, and why."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from typing import Any
 from grpo_tui.core.commands import OF_THE_MOMENT, Command, Outcome
 from grpo_tui.core.statistics import is_number
 from grpo_tui.store.json_file import LARGEST_BYTES, open_regular, read_object, write_json
-from grpo_tui.store.known import is_known
+from grpo_tui.store.layout import is_known
 
 
 class Mailbox:

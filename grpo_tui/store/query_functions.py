@@ -1,20 +1,101 @@
-"""The functions that a condition of `query_sql` calls, put into a connection.
+"""Compare and order what rows hold, as the functions that a condition of `query_sql` calls.
 
-Knows values and JSON; the pattern of `matches` is run by whom it is given to, because Python's `re` can take
-for ever and lets no other thread work meanwhile.
+None and NaN compare as false with everything. The pattern of `matches` is run by whom it is given to, because
+Python's `re` can take for ever and lets no other thread work meanwhile. A child of the search imports only
+this part of the query language.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import operator
+import re
 import sqlite3
 from collections.abc import Callable
+from json import dumps
 from typing import Any
 
 from grpo_tui.core.text import whole_text
-from grpo_tui.store.query_values import as_text, compare, holds, part
-from grpo_tui.store.values import prompt_from, to_column, to_json
+from grpo_tui.store.values import from_json, prompt_from, to_column, to_json
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
+}  # fmt: skip
+
+
+def as_text(value: Any) -> str:
+    """A JSON value as a query compares it with a text: itself, or as JSON spells it."""
+    if isinstance(value, str):
+        return value
+    return dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def as_number(value: Any) -> float | None:
+    """A JSON value as a number: itself, true as 1, a text that spells one; None for all else and NaN."""
+    if not isinstance(value, str | int | float):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return None if math.isnan(number) else number
+
+
+def compare(value: Any, op: str, wanted: float | str) -> bool:
+    """Whether a JSON value compares so; with a text as text, with a number as number."""
+    if value is None:
+        return False
+    if isinstance(wanted, str):
+        return _COMPARE[op](as_text(value), wanted)
+    number = as_number(value)
+    return number is not None and _COMPARE[op](number, wanted)
+
+
+def holds(text: str, wanted: str) -> bool:
+    """Whether a text holds another, in any case; beyond ASCII as `re.IGNORECASE` has it."""
+    return _any_case(wanted).search(text) is not None
+
+
+@functools.lru_cache(maxsize=64)
+def _any_case(wanted: str) -> re.Pattern[str]:
+    return re.compile(re.escape(wanted), re.IGNORECASE | (re.ASCII if wanted.isascii() else 0))
+
+
+@functools.lru_cache(maxsize=4)
+def parsed(text: str | None) -> Any:
+    """The value of a JSON column; that of a group is asked for once per completion."""
+    return from_json(text)
+
+
+def part(text: str | None, key: str) -> Any:
+    """The value under a key of a JSON object, None without it."""
+    found = parsed(text)
+    return found.get(key) if isinstance(found, dict) else None
+
+
+def ordered(rows: list[Any], key: Callable[[Any], Any], *, descending: bool) -> list[Any]:
+    """Rows by a key, numbers before texts, those without a value last; equal ones stay in order."""
+    values = list(map(key, rows))
+    if set(map(type, values)) <= {int, float, bool} and not any(map(operator.ne, values, values)):
+        return sorted(
+            rows, key=key, reverse=descending
+        )  # as most often; the rest costs more than the sorting
+    numbers: list[Any] = []
+    texts: list[Any] = []
+    without: list[Any] = []
+    for row in rows:
+        value = key(row)
+        if isinstance(value, bool | int | float):
+            (without if value != value else numbers).append(row)
+        elif value is None or value == "nan":
+            without.append(row)
+        else:
+            texts.append(row)
+    numbers.sort(key=key, reverse=descending)
+    texts.sort(key=lambda row: as_text(key(row)), reverse=descending)
+    return numbers + texts + without
 
 
 def register(

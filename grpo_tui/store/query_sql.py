@@ -1,7 +1,7 @@
 """Turn a query over completions into a condition of SQL and the values bound in it.
 
 Every question becomes 0 or 1, never NULL, so that `not` means what it says. A completion is `c`, its group
-`g`. Knows tables and the language; runs nothing. Its functions are in `query_functions`.
+`g`. The functions that a condition calls are in `query_functions`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_tui.core.statistics import SAME
-from grpo_tui.store.group_stats import signal_sql
-from grpo_tui.store.query_ast import (
+from grpo_tui.store.query import (
     And,
     Between,
     Comparison,
@@ -31,6 +30,7 @@ from grpo_tui.store.query_ast import (
     fields,
 )
 from grpo_tui.store.query_regex import demanded
+from grpo_tui.store.read_series import signal_sql
 
 LONGEST_TEXT = 5_000
 """Characters of a text that is looked for; SQLite takes no LIKE of more than 50,000 bytes."""

@@ -24,19 +24,11 @@ from grpo_tui.core.records import (
     SettingChanged,
 )
 from grpo_tui.core.statistics import Signal, mean, signal_of, std
-from grpo_tui.store.connection import DamagedError, RunDatabaseError
-from grpo_tui.store.group_stats import StepStat
+from grpo_tui.store.connection import DamagedError, RunDatabaseError, RunFile
 from grpo_tui.store.schema import JSON_COLUMNS, TABLES
-from grpo_tui.store.series import Point, SeriesStart
-from grpo_tui.store.stretches import SeriesBucket
 from grpo_tui.store.values import from_column, from_json, messages_from, object_from, prompt_from
-from grpo_tui.store.visits import Visit, VisitQueries
 
-__all__ = [
-    "Attempt", "Point", "RunReader", "SeriesBucket", "SeriesStart", "StepStat", "StoredGroup", "Visit",
-]  # fmt: skip
-
-
+MOST_VISITS = 2_000
 _NOTHING = object()
 _JSON_VALUES = " UNION ALL ".join(
     f"SELECT * FROM (SELECT '{table}{' ' if table == 'fact' else f'.{column}'}' || {name} AS place,"
@@ -99,8 +91,31 @@ class StoredGroup:
         return signal_of([c.total for c in members], given, [c.masked for c in members])
 
 
-class RunReader(VisitQueries):
-    """Reads one run: metrics and figures of groups, as inherited, completions, and what happened.
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One time that a prompt was answered.
+
+    Attributes:
+        group: number of the group.
+        mean, std: of its totals; None when no completion was scored.
+        best: text of the completion with the highest total, None when none was scored.
+        best_total: its total.
+    """
+
+    group: int
+    step: int
+    attempt: int
+    mode: str
+    mean: float | None
+    std: float | None
+    best: str | None
+    best_total: float | None
+
+
+class RunReader(RunFile):
+    """Reads one run: its attempts and functions, groups and completions, and what happened.
+
+    Metrics are read by `store.read_series`, completions one by one by `store.rollouts`.
 
     Raises:
         RunDatabaseError: From the constructor, when there is no readable `run.db`.
@@ -110,12 +125,12 @@ class RunReader(VisitQueries):
 
     def attempts(self) -> list[Attempt]:
         """Every start of the run, oldest first."""
-        rows = self._all("SELECT * FROM attempt ORDER BY attempt")
+        rows = self.all("SELECT * FROM attempt ORDER BY attempt")
         return [Attempt(**{**dict(row), "error": from_json(row["error"], dict)}) for row in rows]
 
     def fact(self, key: str) -> Any:
         """A named value such as `config` or `reproduction`, None when it was not recorded."""
-        row = self._one("SELECT value FROM fact WHERE key = ?", key)
+        row = self.one("SELECT value FROM fact WHERE key = ?", key)
         return None if row is None else from_json(row["value"])
 
     def unreadable(self, newest: int = 64) -> dict[str, int]:
@@ -124,7 +139,7 @@ class RunReader(VisitQueries):
         Args:
             newest: Rows of each table that are looked at.
         """
-        rows = self._all(
+        rows = self.all(
             "SELECT place, value, kind FROM (SELECT *, CASE WHEN json_valid(value) THEN json_type(value) END"
             f" AS kind FROM ({_JSON_VALUES})) WHERE value IS NOT NULL"
             " AND (kind IS NULL OR (kinds <> '' AND instr(kinds || 'null', kind) = 0))",
@@ -143,13 +158,13 @@ class RunReader(VisitQueries):
             f"{table}.{column}"
             for table, column, wrong in _wrong_values()
             if (not tables or table in tables)
-            and self._has(table, column)
-            and self._one(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1")
+            and self.has(table, column)
+            and self.one(f"SELECT 1 FROM {table} WHERE {wrong} LIMIT 1")
         ]
 
     def reward_functions(self) -> list[RewardFunctionInfo]:
         """The reward functions of the newest attempt, in TRL's order."""
-        rows = self._all(
+        rows = self.all(
             "SELECT * FROM reward_function WHERE attempt = (SELECT max(attempt) FROM reward_function)"
             " ORDER BY idx"
         )
@@ -169,7 +184,7 @@ class RunReader(VisitQueries):
     def dropped(self) -> dict[str, int]:
         """What could not be kept, by kind."""
         return {
-            r["kind"]: r["n"] for r in self._all("SELECT kind, sum(count) AS n FROM dropped GROUP BY kind")
+            r["kind"]: r["n"] for r in self.all("SELECT kind, sum(count) AS n FROM dropped GROUP BY kind")
         }
 
     # -- generations -----------------------------------------------------------------------------
@@ -204,13 +219,12 @@ class RunReader(VisitQueries):
         if not superseded:
             where.append("+superseded = 0")
         order = "DESC" if newest_first else "ASC"
-        rows = self._all(
+        rows = self.all(
             f"SELECT * FROM generation_group WHERE {' AND '.join(where)} ORDER BY id {order} LIMIT ?",
             *values,
             limit,
         )
-        completions = self._completions([row["id"] for row in rows])
-        return [_group(row, completions.get(row["id"], [])) for row in rows]
+        return self._groups_of(rows)
 
     def groups_by_id(self, ids: Sequence[int]) -> list[StoredGroup]:
         """The groups of these numbers, in their order; one that is not there is left out."""
@@ -218,9 +232,8 @@ class RunReader(VisitQueries):
         for start in range(0, len(ids), 500):
             page = ids[start : start + 500]
             marks = ",".join("?" * len(page))
-            rows = self._all(f"SELECT * FROM generation_group WHERE id IN ({marks})", *page)
-            completions = self._completions(page)
-            found |= {row["id"]: _group(row, completions.get(row["id"], [])) for row in rows}
+            rows = self.all(f"SELECT * FROM generation_group WHERE id IN ({marks})", *page)
+            found |= {group.id: group for group in self._groups_of(rows)}
         return [found[one] for one in ids if one in found]
 
     def whole_groups(self, ids: Sequence[int]) -> list[StoredGroup]:
@@ -233,7 +246,7 @@ class RunReader(VisitQueries):
         for start in range(0, len(ids), 500):
             page = ids[start : start + 500]
             marks = ",".join("?" * len(page))
-            rows = self._all(
+            rows = self.all(
                 "SELECT g.id, p.id FROM generation_group g CROSS JOIN generation_group p"
                 " ON p.attempt = g.attempt AND p.batch = g.batch AND p.idx = g.idx"
                 f" WHERE g.id IN ({marks}) ORDER BY p.rank",
@@ -252,10 +265,10 @@ class RunReader(VisitQueries):
             group: Id of a group.
             limit: Size of the page.
         """
-        key = self._one("SELECT attempt, batch, rank, idx FROM generation_group WHERE id = ?", group)
+        key = self.one("SELECT attempt, batch, rank, idx FROM generation_group WHERE id = ?", group)
         if key is None:
             return []
-        rows = self._all(
+        rows = self.all(
             # The signs keep SQLite to the index that is in this order, however long the run is.
             "SELECT * FROM generation_group WHERE +mode = 'train' AND +superseded = 0"
             " AND (attempt, batch) <= (?, ?)"
@@ -265,13 +278,12 @@ class RunReader(VisitQueries):
             *key,
             limit,
         )
-        completions = self._completions([row["id"] for row in rows])
-        return [_group(row, completions.get(row["id"], [])) for row in rows]
+        return self._groups_of(rows)
 
     def newer_groups(self, group: int) -> int:
         """How many training groups belong to later batches than this one."""
         return int(
-            self._one(
+            self.one(
                 "SELECT count(*) FROM generation_group g, (SELECT * FROM generation_group WHERE id = ?) k"
                 " WHERE g.mode = 'train' AND g.superseded = 0"
                 " AND (g.attempt, g.batch) > (k.attempt, k.batch)",
@@ -279,11 +291,52 @@ class RunReader(VisitQueries):
             )[0]
         )
 
+    def visits(self, prompt_key: str, *, limit: int = MOST_VISITS) -> list[Visit]:
+        """The times that a prompt was answered, oldest first, without steps that a resume has done again.
+
+        Args:
+            prompt_key: as recorded with its groups.
+            limit: the newest so many.
+        """
+        rows = self.all(
+            "SELECT g.id, g.step, g.attempt, g.mode, g.mean, g.std, b.text, b.total FROM"
+            " (SELECT * FROM generation_group WHERE prompt_key = ? AND superseded = 0"
+            "  ORDER BY step DESC, id DESC LIMIT ?) g"
+            " LEFT JOIN completion b ON b.id = (SELECT c.id FROM completion c WHERE c.group_id = g.id"
+            "  AND typeof(c.total) IN ('real', 'integer') ORDER BY c.total DESC, c.idx LIMIT 1)"
+            " ORDER BY g.step, g.id",
+            prompt_key,
+            limit,
+        )
+        return [Visit(*tuple(row)) for row in rows]
+
+    def groups_in_turn(self, group: int) -> tuple[int | None, int | None]:
+        """Numbers of the first groups of the step before and of the step after that of a group.
+
+        Of steps that a resume has done again only the newest count.
+        """
+        here = self.one("SELECT step, mode FROM generation_group WHERE id = ?", group)
+        if here is None:
+            return None, None
+        step, mode = here
+        found = []
+        for compared, end in (("<", "max"), (">", "min")):
+            row = self.one(
+                f"SELECT min(id) FROM generation_group WHERE mode = ? AND superseded = 0 AND step ="
+                f" (SELECT {end}(step) FROM generation_group"
+                f"  WHERE step {compared} ? AND mode = ? AND superseded = 0)",
+                mode,
+                step,
+                mode,
+            )
+            found.append(row[0])
+        return found[0], found[1]
+
     def completion_count(self, *, superseded: bool = False) -> int:
         """Number of completions recorded."""
         clause = "" if superseded else " WHERE g.superseded = 0"
         return int(
-            self._one(
+            self.one(
                 f"SELECT count(*) FROM completion c JOIN generation_group g ON g.id = c.group_id{clause}"
             )[0]
         )
@@ -295,21 +348,25 @@ class RunReader(VisitQueries):
             yield from found
             last = found[-1].id
 
+    def _groups_of(self, rows: Sequence[sqlite3.Row]) -> list[StoredGroup]:
+        completions = self._completions([row["id"] for row in rows])
+        return [_group(row, completions.get(row["id"], [])) for row in rows]
+
     def _completions(self, group_ids: Sequence[int]) -> dict[int, list[Completion]]:
         found: dict[int, list[Completion]] = {}
-        known = self._has("completion", "masked")
+        known = self.has("completion", "masked")
         for start in range(0, len(group_ids), 500):
             chunk = group_ids[start : start + 500]
             marks = ",".join("?" * len(chunk))
             rewards: dict[int, list[Any]] = {}
-            for row in self._all(
+            for row in self.all(
                 "SELECT w.completion_id, w.value FROM completion c"
                 " CROSS JOIN reward w ON w.completion_id = c.id"
                 f" WHERE c.group_id IN ({marks}) ORDER BY w.completion_id, w.function",
                 *chunk,
             ):
                 rewards.setdefault(row["completion_id"], []).append(from_column(row["value"]))
-            for row in self._all(
+            for row in self.all(
                 f"SELECT * FROM completion WHERE group_id IN ({marks}) ORDER BY group_id, idx", *chunk
             ):
                 found.setdefault(row["group_id"], []).append(
@@ -321,12 +378,12 @@ class RunReader(VisitQueries):
 
     def commands(self, limit: int = 200) -> list[tuple[Command, Outcome | None]]:
         """Commands with their outcome (None while it waits), newest last."""
-        rows = self._all("SELECT * FROM (SELECT * FROM command ORDER BY id DESC LIMIT ?) ORDER BY id", limit)
+        rows = self.all("SELECT * FROM (SELECT * FROM command ORDER BY id DESC LIMIT ?) ORDER BY id", limit)
         return [_command(row) for row in rows]
 
     def settings(self) -> list[SettingChanged]:
         """Settings changed in mid-run, oldest first."""
-        rows = self._all("SELECT * FROM setting ORDER BY id")
+        rows = self.all("SELECT * FROM setting ORDER BY id")
         return [
             SettingChanged(
                 r["attempt"], r["step"], r["at"], r["name"], from_json(r["old"]), from_json(r["new"]), r["by"]
@@ -346,12 +403,12 @@ class RunReader(VisitQueries):
                 bool(r["requested"]),
                 r["size_bytes"],
             )
-            for r in self._all("SELECT * FROM checkpoint ORDER BY step")
+            for r in self.all("SELECT * FROM checkpoint ORDER BY step")
         ]
 
     def phase_shares(self, spans: int = 60) -> dict[str, float]:
         """Share of time per phase over the newest spans, loading left out; shares sum to 1."""
-        rows = self._all(
+        rows = self.all(
             "SELECT phase, sum(duration_s) AS total FROM (SELECT phase, duration_s FROM phase"
             " WHERE phase NOT IN ('load', 'wait') ORDER BY id DESC LIMIT ?) GROUP BY phase",
             spans,
@@ -361,7 +418,7 @@ class RunReader(VisitQueries):
 
     def log(self, limit: int = 500) -> list[LogLine]:
         """The newest lines of output, oldest first."""
-        rows = self._all("SELECT * FROM (SELECT * FROM log ORDER BY id DESC LIMIT ?) ORDER BY id", limit)
+        rows = self.all("SELECT * FROM (SELECT * FROM log ORDER BY id DESC LIMIT ?) ORDER BY id", limit)
         return [LogLine(at=r["at"], text=r["text"], level=r["level"]) for r in rows]
 
 

@@ -1,7 +1,4 @@
-"""Completions one by one, with their group, rewards and all that was recorded of them, by their numbers.
-
-Knows rows; knows nothing of how they were found.
-"""
+"""Completions one by one, with their group, rewards and all that was recorded of them, by their numbers."""
 
 from __future__ import annotations
 
@@ -79,85 +76,92 @@ class Rollout:
         }
 
 
-class RolloutQueries(RunReader):
-    """The part of the reader that knows single completions."""
+def function_names(reader: RunReader) -> dict[int, tuple[str, ...]]:
+    """Names of the reward functions by attempt, each once: a second one of a name is `name#2`."""
+    found: dict[int, list[str]] = {}
+    for row in reader.all("SELECT attempt, idx, name FROM reward_function ORDER BY attempt, idx"):
+        found.setdefault(row["attempt"], []).append(row["name"])
+    return {attempt: distinct_names(names) for attempt, names in found.items()}
 
-    def function_names(self) -> dict[int, tuple[str, ...]]:
-        """Names of the reward functions by attempt, each once: a second one of a name is `name#2`."""
-        found: dict[int, list[str]] = {}
-        for row in self._all("SELECT attempt, idx, name FROM reward_function ORDER BY attempt, idx"):
-            found.setdefault(row["attempt"], []).append(row["name"])
-        return {attempt: distinct_names(names) for attempt, names in found.items()}
 
-    def all_function_names(self) -> tuple[str, ...]:
-        """Names of the reward functions over all attempts, for the columns of a table."""
-        return tuple(dict.fromkeys(name for names in self.function_names().values() for name in names))
+def all_function_names(reader: RunReader) -> tuple[str, ...]:
+    """Names of the reward functions over all attempts, for the columns of a table."""
+    return tuple(dict.fromkeys(name for names in function_names(reader).values() for name in names))
 
-    def rows(self, ids: Sequence[int]) -> list[Rollout]:
-        """The completions of these numbers, in their order; one that is not there is left out.
 
-        Args:
-            ids: At most `PAGE` of them make one page; more are fetched page by page.
-        """
-        return list(self.iter_rows(ids))
+def rollouts_of(reader: RunReader, ids: Sequence[int]) -> list[Rollout]:
+    """The completions of these numbers, in their order; one that is not there is left out.
 
-    def iter_rows(self, ids: Sequence[int]) -> Iterator[Rollout]:
-        """As `rows`, a page at a time, so that a long list takes no memory."""
-        names, absent, masks = self.function_names(), self.absent(), self.masks()
-        for start in range(0, len(ids), PAGE):
-            page = ids[start : start + PAGE]
-            found = self._page(page, names, absent, masks=masks)
-            yield from (found[one] for one in page if one in found)
+    Args:
+        ids: At most `PAGE` of them make one page; more are fetched page by page.
+    """
+    return list(iter_rollouts(reader, ids))
 
-    def masks(self) -> bool:
-        """Whether the run's config takes truncated completions out of the loss."""
-        config = self.fact("config")
-        grpo = config.get("grpo") if isinstance(config, Mapping) else None
-        asked = isinstance(grpo, Mapping) and bool(grpo.get("mask_truncated_completions"))
-        return asked and self._has("completion", "masked")
 
-    def absent(self) -> frozenset[str]:
-        """Fields that somebody else's logs do not have; none in a run of ours."""
-        found = self.fact(IMPORTED)
-        return frozenset(found.get("absent", ())) if isinstance(found, dict) else frozenset()
+def iter_rollouts(reader: RunReader, ids: Sequence[int]) -> Iterator[Rollout]:
+    """As `rows`, a page at a time, so that a long list takes no memory."""
+    names, absent, masks = function_names(reader), absent_fields(reader), masks_truncated(reader)
+    for start in range(0, len(ids), PAGE):
+        page = ids[start : start + PAGE]
+        found = _page(reader, page, names, absent, masks=masks)
+        yield from (found[one] for one in page if one in found)
 
-    def notes(self) -> tuple[str, ...]:
-        """What a reader of somebody else's logs should know."""
-        found = self.fact(IMPORTED)
-        if not isinstance(found, dict):
-            return ()
-        unread, broken = list(found.get("unread", {}).values()), list(found.get("broken", {}).values())
-        notes = [*found.get("notes", ()), *unread[:MOST_NOTES]]
-        if len(unread) > MOST_NOTES:
-            notes.append(f"{len(unread) - MOST_NOTES} more files cannot be read")
-        if broken:
-            more = f", and in {len(broken) - 1} more files" if len(broken) > 1 else ""
-            notes.append(f"left out, for it is no row with input and output: {broken[0]}{more}")
-        return tuple(notes)
 
-    def _page(
-        self, ids: Sequence[int], names: Mapping[int, Sequence[str]], absent: frozenset[str], *, masks: bool
-    ) -> dict[int, Rollout]:
-        marks = ",".join("?" * len(ids))
-        rewards: dict[int, list[Any]] = {}
-        for row in self._all(
-            f"SELECT completion_id, value FROM reward WHERE completion_id IN ({marks})"
-            " ORDER BY completion_id, function",
-            *ids,
-        ):
-            rewards.setdefault(row[0], []).append(from_column(row[1]))
-        rows = self._all(
-            "SELECT c.*, c.idx AS place, g.attempt, g.batch, g.rank, g.idx AS group_index, g.mode, g.step,"
-            " g.last_step, g.at, g.prompt, g.prompt_key, g.columns, g.mean, g.std, g.superseded"
-            f" FROM completion c CROSS JOIN generation_group g ON g.id = c.group_id WHERE c.id IN ({marks})",
-            *ids,
-        )
-        found = {row["id"]: _rollout(row, rewards.get(row["id"], []), names, absent) for row in rows}
-        return (
-            {row["id"]: replace(found[row["id"]], masked=bool(row["masked"])) for row in rows}
-            if masks
-            else found
-        )
+def masks_truncated(reader: RunReader) -> bool:
+    """Whether the run's config takes truncated completions out of the loss."""
+    config = reader.fact("config")
+    grpo = config.get("grpo") if isinstance(config, Mapping) else None
+    asked = isinstance(grpo, Mapping) and bool(grpo.get("mask_truncated_completions"))
+    return asked and reader.has("completion", "masked")
+
+
+def absent_fields(reader: RunReader) -> frozenset[str]:
+    """Fields that somebody else's logs do not have; none in a run of ours."""
+    found = reader.fact(IMPORTED)
+    return frozenset(found.get("absent", ())) if isinstance(found, dict) else frozenset()
+
+
+def import_notes(reader: RunReader) -> tuple[str, ...]:
+    """What a reader of somebody else's logs should know."""
+    found = reader.fact(IMPORTED)
+    if not isinstance(found, dict):
+        return ()
+    unread, broken = list(found.get("unread", {}).values()), list(found.get("broken", {}).values())
+    notes = [*found.get("notes", ()), *unread[:MOST_NOTES]]
+    if len(unread) > MOST_NOTES:
+        notes.append(f"{len(unread) - MOST_NOTES} more files cannot be read")
+    if broken:
+        more = f", and in {len(broken) - 1} more files" if len(broken) > 1 else ""
+        notes.append(f"left out, for it is no row with input and output: {broken[0]}{more}")
+    return tuple(notes)
+
+
+def _page(
+    reader: RunReader,
+    ids: Sequence[int],
+    names: Mapping[int, Sequence[str]],
+    absent: frozenset[str],
+    *,
+    masks: bool,
+) -> dict[int, Rollout]:
+    marks = ",".join("?" * len(ids))
+    rewards: dict[int, list[Any]] = {}
+    for row in reader.all(
+        f"SELECT completion_id, value FROM reward WHERE completion_id IN ({marks})"
+        " ORDER BY completion_id, function",
+        *ids,
+    ):
+        rewards.setdefault(row[0], []).append(from_column(row[1]))
+    rows = reader.all(
+        "SELECT c.*, c.idx AS place, g.attempt, g.batch, g.rank, g.idx AS group_index, g.mode, g.step,"
+        " g.last_step, g.at, g.prompt, g.prompt_key, g.columns, g.mean, g.std, g.superseded"
+        f" FROM completion c CROSS JOIN generation_group g ON g.id = c.group_id WHERE c.id IN ({marks})",
+        *ids,
+    )
+    found = {row["id"]: _rollout(row, rewards.get(row["id"], []), names, absent) for row in rows}
+    return (
+        {row["id"]: replace(found[row["id"]], masked=bool(row["masked"])) for row in rows} if masks else found
+    )
 
 
 def distinct_names(names: Iterable[str]) -> tuple[str, ...]:

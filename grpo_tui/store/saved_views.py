@@ -1,16 +1,15 @@
-"""Queries that a person gave a name: one small JSON file, replaced whole at a change.
+"""Queries that were given a name: one small JSON file, replaced whole at a change.
 
-A file that cannot be read gives no views and a word about it, never an error. Knows a file and plain values;
-which folder it lies in is the caller's to say.
+A file that cannot be read gives no views and a word about it, never an error.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from grpo_tui.store.json_file import write_json
 
 FILE = "views.json"
 
@@ -72,13 +71,9 @@ class SavedViews:
         kept = {one.name: {"query": one.query, "sort": one.sort} for one in views if one.name != name}
         if view is not None:
             kept[name] = {"query": view.query, "sort": view.sort}
-        part = self.path.with_name(f"{FILE}.{os.getpid()}.part")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-            part.replace(self.path)
+            write_json(self.path, dict(sorted(kept.items())), indent=1)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                part.unlink()
             return f"not saved: {self.path} cannot be written ({error.strerror or error})"
         return ""

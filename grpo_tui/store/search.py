@@ -4,7 +4,7 @@ How it is called:
 
     search = Search(RunFolder(root).database)          # in the thread that will use it
     found = search.find('reward<0.2 and text ~ "wait"', "-advantage")
-    page = search.rows(found.ids[0:50])                # bounded; no cursor stays open; at last search.close()
+    page = rollouts_of(search.run, found.ids[0:50])    # bounded; no cursor stays open; at last search.close()
 
 `find` blocks: call it in a thread of its own (one call at a time; a `Search` belongs to that thread, as a
 reader does). Give it `on_part` to be told what was found so far, in that thread: while the order is by step,
@@ -16,33 +16,268 @@ without a run.
 
 Nothing of a run is kept but the numbers of what was found (eight bytes each). A run that goes on is searched
 as it is now: `Found.newest_group` says up to where, and `find(after_group=…)` searches only what came later.
-Knows queries and runs; knows no screen.
+A search that found nothing gets a hint when its query can find nothing in this run.
 """
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import os
 import queue
+import re
 import threading
 import time
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.store.found import NEWEST, Found, SortKey, over_steps, packed, read_sort
-from grpo_tui.store.query_ast import Query
-from grpo_tui.store.query_hint import hint
+from grpo_tui.store.query import (
+    EVERYTHING,
+    NUMBERS,
+    Between,
+    Comparison,
+    Field,
+    Query,
+    QueryError,
+    fields,
+    leaves,
+    read_field,
+    read_query,
+)
+from grpo_tui.store.query_functions import ordered, parsed
 from grpo_tui.store.query_sql import Condition, RunNames, condition, sort_key
-from grpo_tui.store.query_text import read_query
-from grpo_tui.store.query_values import ordered
-from grpo_tui.store.rollouts import IMPORTED, RolloutQueries
+from grpo_tui.store.read_series import total_range
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.rollouts import IMPORTED, absent_fields, all_function_names, function_names, import_notes
 from grpo_tui.store.search_child import MOST_SLOW
 from grpo_tui.store.search_scan import ChildScan, DirectScan, Scan, ScanFailed, ScanStopped
+
+BUCKETS = 40
+"""Most buckets of the distribution over steps, where nobody asks for another number."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A field to sort by; those without a value come last either way."""
+
+    field: Field
+    descending: bool = False
+
+    def __str__(self) -> str:
+        return f"-{self.field}" if self.descending else str(self.field)
+
+
+NEWEST = (SortKey(Field("step"), descending=True),)
+OLDEST = (SortKey(Field("step")),)
+
+
+_KEY = re.compile(
+    r"""\s*(?P<sign>[-+−]?)(?P<field>(?:"[^"]*"|'[^']*'|[^,"'])*?)(?:[\s:]+(?P<way>asc|desc))?\s*,""",
+    re.IGNORECASE,
+)
+
+
+def read_sort(text: str, functions: Collection[str] = ()) -> tuple[SortKey, ...]:
+    """Keys as typed: `reward`, `-advantage`, `step,-rewards.format`, `reward desc`; empty: the newest first.
+
+    Args:
+        text: as typed.
+        functions: names of the run's reward functions, which may stand without `rewards.` before them.
+
+    Raises:
+        QueryError: A key is no field.
+    """
+    if not text.strip():
+        return NEWEST
+    keys = []
+    at = 0
+    while at <= len(text):
+        key = _KEY.match(f"{text},", at)
+        if key is None:
+            raise QueryError("a quote in it is not closed", text, at)
+        at = key.end()
+        word = key["field"].strip()
+        try:
+            field = read_field(word, functions)
+        except QueryError as error:
+            place = key.start("field") + key["field"].index(word)
+            raise QueryError(str(error), text, place + error.at) from None
+        turned = bool(key["sign"].strip("+")) != ((key["way"] or "").lower() == "desc")
+        keys.append(SortKey(field, turned))
+    return tuple(keys)
+
+
+@dataclass(frozen=True, slots=True)
+class StepHits:
+    """How many completions of some steps were found; both ends belong to it."""
+
+    first_step: int
+    last_step: int
+    hits: int
+    of: int
+    """Completions in these steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found, whole or as far as it has come.
+
+    Attributes:
+        line: The query as typed.
+        query: The query.
+        sort: By what `ids` are ordered; equal ones stand in order of recording.
+        ids: Numbers of the completions found, for `Search.rows`.
+        groups: In how many groups they are.
+        searched: How many completions were looked at.
+        of: How many there are to look at.
+        over_steps: Their distribution over the steps, first step first, without steps that have no
+            completion.
+        complete: False while the search goes on, and when it was ended before its end.
+        trouble: Why it was ended, or what could not be searched: a sentence for a person; empty when all was
+            well.
+        hint: What may be wrong with a query that found nothing: a sentence, mostly empty.
+        notes: What is to be known of somebody else's logs, as a file that cannot be read.
+        seconds: How long it took.
+        newest_group: The newest group that there was; what came later was not searched.
+    """
+
+    line: str = ""
+    query: Query = EVERYTHING
+    sort: tuple[SortKey, ...] = NEWEST
+    ids: Sequence[int] = ()
+    group_of: Sequence[int] = ()
+    """The group of each of `ids`."""
+    groups: int = 0
+    searched: int = 0
+    of: int = 0
+    over_steps: tuple[StepHits, ...] = ()
+    complete: bool = True
+    trouble: str = ""
+    hint: str = ""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    newest_group: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many completions were found."""
+        return len(self.ids)
+
+    @property
+    def began(self) -> StepHits | None:
+        """The first bucket with a hit: when did this begin?"""
+        return next((bucket for bucket in self.over_steps if bucket.hits), None)
+
+
+def packed(ids: Iterable[int]) -> array[int]:
+    """Numbers in eight bytes each."""
+    return array("q", ids)
+
+
+def over_steps(hits: Counter[int], of: Mapping[int, int], buckets: int = BUCKETS) -> tuple[StepHits, ...]:
+    """Hits by step in at most so many buckets of equal width: 1, 2 or 5 steps, or such a number with zeros.
+
+    Args:
+        hits: Completions found, by step.
+        of: Completions there are, by step.
+        buckets: The most there may be.
+    """
+    of = {step: count for step, count in of.items() if isinstance(step, int)}  # a file may hold anything
+    if not of:
+        return ()
+    width = bucket_width(min(of), max(of), buckets)
+    found: dict[int, list[int]] = {}
+    for step, count in of.items():
+        sums = found.setdefault(step // width, [0, 0])
+        sums[0] += hits.get(step, 0)
+        sums[1] += count
+    return tuple(
+        StepHits(number * width, number * width + width - 1, *sums) for number, sums in sorted(found.items())
+    )
+
+
+def bucket_width(first: int, last: int, buckets: int) -> int:
+    """The narrowest round width by which the steps fall into at most so many buckets."""
+    scale = 1
+    while True:
+        for digit in (1, 2, 5):
+            width = digit * scale
+            if last // width - first // width + 1 <= max(1, buckets):
+                return width
+        scale *= 10
+
+
+LOOKED_AT = 60
+"""Groups, or completions, that are looked at, spread over the run."""
+_PLACES = {"column": ("columns", "generation_group"), "extra": ("extra", "completion")}
+_STANDING = "generation_group g JOIN completion c ON c.group_id = g.id WHERE NOT g.superseded"
+
+
+def hint(reader: RunReader, query: Query, names: RunNames) -> str:
+    """A sentence about the first part of a query that no completion answers; empty when there is none.
+
+    Args:
+        reader: the run.
+        query: what found nothing.
+        names: what it is understood by.
+    """
+    for field in fields(query):
+        if field.name not in _PLACES or field.key is None:
+            continue
+        known = _keys(reader, *_PLACES[field.name])
+        if known and field.key not in known:
+            near = difflib.get_close_matches(field.key, known, 1, 0.5) or sorted(known)[:5]
+            keys = ", ".join(str(Field(field.name, name)) for name in near)
+            return f"no completion that was looked at has {field}; there is {keys}"
+    for leaf in leaves(query):
+        if isinstance(leaf, Comparison | Between) and leaf.field.name in (*NUMBERS, "rewards"):
+            told = _outside(reader, leaf, names)
+            if told:
+                return told
+    return ""
+
+
+def _outside(reader: RunReader, leaf: Comparison | Between, names: RunNames) -> str:
+    """That a field has no value, or goes through others than those asked for."""
+    text, values = sort_key(leaf.field, names)
+    # NaN is kept as a text, and every text is more than every number.
+    number = f"CASE WHEN {text} < '' THEN {text} END"
+    low, high = reader.one(f"SELECT min({number}), max({number}) FROM {_PAIRS}", *(values * 4))
+    if low is None:
+        return f"no completion has a {leaf.field}"
+    if isinstance(leaf, Between):
+        missed = (leaf.low is not None and leaf.low > high) or (leaf.high is not None and leaf.high < low)
+    elif isinstance(leaf.value, str):
+        return ""
+    else:
+        missed = {
+            "<": low >= leaf.value,
+            "<=": low > leaf.value,
+            ">": high <= leaf.value,
+            ">=": high < leaf.value,
+            "==": not low <= leaf.value <= high,
+            "!=": low == high == leaf.value,
+        }[leaf.op]
+    through = f"is {low:g} everywhere" if low == high else f"goes from {low:g} to {high:g}"
+    return f"{leaf.field} {through} in this run" if missed else ""
+
+
+def _keys(reader: RunReader, column: str, table: str) -> set[str]:
+    last = reader.one(f"SELECT max(id) FROM {table}")[0] or 0
+    found: set[str] = set()
+    for place in sorted({1 + last * number // LOOKED_AT for number in range(LOOKED_AT)}):
+        row = reader.one(f"SELECT {column} FROM {table} WHERE id >= ? ORDER BY id LIMIT 1", place)
+        value = None if row is None else parsed(row[0])
+        if isinstance(value, dict):
+            found.update(value)
+    return found
+
 
 LIMIT_S = 20.0
 """A search ends after so long, with what it has."""
@@ -83,8 +318,8 @@ class _Job:
     """How many groups there are to look at."""
 
 
-class Search(RolloutQueries):
-    """Finds completions and fetches their rows. Use it from one thread at a time.
+class Search:
+    """Finds completions of a run. Use it from one thread at a time.
 
     Args:
         path: `run.db`.
@@ -95,7 +330,8 @@ class Search(RolloutQueries):
     """
 
     def __init__(self, path: Path, scans: int | None = None) -> None:
-        super().__init__(path)
+        self.run = RunReader(path)
+        self._path = path
         cores = os.cpu_count() or 1
         count = min(SCANS, cores) if scans is None else scans
         children = min(CHILDREN, max(count, cores // 2)) if scans is None else scans
@@ -113,7 +349,7 @@ class Search(RolloutQueries):
         for scan in scans:
             scan.close()
         self._direct, self._children = [], []
-        super().close()
+        self.run.close()
 
     def find(
         self,
@@ -153,32 +389,32 @@ class Search(RolloutQueries):
         for child in [child for child in self._children if child.ended]:
             self._children.remove(child)
             child.close()
-        found = replace(state.result(trouble), notes=self.notes())
+        found = replace(state.result(trouble), notes=import_notes(self.run))
         asked = not found.ids and found.complete
-        return replace(found, hint=hint(self, found.query, self.run_names())) if asked else found
+        return replace(found, hint=hint(self.run, found.query, self.run_names())) if asked else found
 
     # -- before ----------------------------------------------------------------------------------
 
     def run_names(self) -> RunNames:
         """What a query is understood by in this run."""
-        modes = [row[0] for row in self._all("SELECT DISTINCT mode FROM generation_group")]
-        totals = {mode: ends for mode in modes if (ends := self.total_range(mode)) is not None}
+        modes = [row[0] for row in self.run.all("SELECT DISTINCT mode FROM generation_group")]
+        totals = {mode: ends for mode in modes if (ends := total_range(self.run, mode)) is not None}
         return RunNames(
-            self.function_names(),
+            function_names(self.run),
             totals,
-            self._has("generation_group", "high"),
+            self.run.has("generation_group", "high"),
             self._frequencies(),
-            self.absent(),
-            self._has("generation_group", "signal"),
-            self._has("completion", "masked"),
+            absent_fields(self.run),
+            self.run.has("generation_group", "signal"),
+            self.run.has("completion", "masked"),
             self._has_nul(),
         )
 
     def _has_nul(self) -> bool:
         """Whether a text holds a NUL; in a file without the index that knows, it is taken for none."""
-        if self._one("SELECT 1 FROM sqlite_master WHERE name = 'completion_nul'") is None:
+        if self.run.one("SELECT 1 FROM sqlite_master WHERE name = 'completion_nul'") is None:
             return False
-        found = self._one(
+        found = self.run.one(
             "SELECT 1 FROM completion INDEXED BY completion_nul WHERE instr(text, char(0)) > 0 LIMIT 1"
         )
         return found is not None
@@ -186,9 +422,9 @@ class Search(RolloutQueries):
     def _frequencies(self) -> Counter[str]:
         if not self._frequent:
             self._frequent = Counter()
-            last = self._one("SELECT max(id) FROM completion")[0] or 0
+            last = self.run.one("SELECT max(id) FROM completion")[0] or 0
             for number in range(min(SAMPLE, last)):
-                row = self._one(
+                row = self.run.one(
                     "SELECT substr(text, 1, 4000) FROM completion WHERE id >= ?", 1 + last * number // SAMPLE
                 )
                 self._frequent.update("" if row is None else row[0].lower())
@@ -198,7 +434,7 @@ class Search(RolloutQueries):
         self, query: str | Query, sort: str | Sequence[SortKey], superseded: bool, after_group: int
     ) -> tuple[_Job, Counter[int]]:
         line = query if isinstance(query, str) else ""
-        known = self.all_function_names()
+        known = all_function_names(self.run)
         asked = read_query(query, known) if isinstance(query, str) else query
         keys = tuple(read_sort(sort, known) if isinstance(sort, str) else sort)
         names = self.run_names()
@@ -210,7 +446,7 @@ class Search(RolloutQueries):
                 text, values = sort_key(key.field, names, sort if isinstance(sort, str) else "")
                 columns.append(text)
                 head += values
-        newest = self._one("SELECT max(id) FROM generation_group")[0] or 0
+        newest = self.run.one("SELECT max(id) FROM generation_group")[0] or 0
         counts = self._counts(after_group, newest, everything=wanted.everything)
         found = Found(line, asked, keys, of=sum(counts.values()), newest_group=newest, complete=False)
         sql = f"SELECT {', '.join(columns)} FROM {_PAIRS} WHERE g.id BETWEEN ? AND ? AND {wanted.where}"
@@ -223,9 +459,9 @@ class Search(RolloutQueries):
 
         What was counted once is only added to: groups do not change, but by a resume, a new attempt.
         """
-        if after_group or self.fact(IMPORTED) is not None:  # a copy may replace groups
+        if after_group or self.run.fact(IMPORTED) is not None:  # a copy may replace groups
             return self._counted(after_group, newest, everything=everything)
-        key = everything, self._one("SELECT max(attempt) FROM attempt")[0]
+        key = everything, self.run.one("SELECT max(attempt) FROM attempt")[0]
         upto, counts = self._known_counts.get(key, (0, Counter()))
         if upto < newest:
             counts = counts + self._counted(upto, newest, everything=everything)
@@ -233,7 +469,7 @@ class Search(RolloutQueries):
         return counts
 
     def _counted(self, after_group: int, newest: int, *, everything: bool) -> Counter[int]:
-        rows = self._all(
+        rows = self.run.all(
             f"SELECT g.step, count(*) FROM {_PAIRS} WHERE g.id > ? AND g.id <= ?"
             f" AND {'1' if everything else 'g.superseded = 0'} GROUP BY g.step",
             after_group,
@@ -264,11 +500,11 @@ class Search(RolloutQueries):
         if in_children:
             count = max(1, min(self._most_children, blocks))
             while len(self._children) < count:
-                self._children.append(ChildScan(self.path))
+                self._children.append(ChildScan(self._path))
             return list(self._children[:count])
         count = max(1, min(self._count, blocks))
         while len(self._direct) < count:
-            self._direct.append(DirectScan(self.path))
+            self._direct.append(DirectScan(self._path))
         return list(self._direct[:count])
 
 

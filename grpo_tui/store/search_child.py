@@ -2,7 +2,7 @@
 
 A line of JSON on the input asks, a line of JSON on the output answers. A pattern that takes too long in a
 text is given up for that text: `re` looks for signals while it matches, but only in a main thread, and this
-is one. Knows statements and patterns; knows no query.
+is one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from grpo_tui.store.connection import RunDatabaseError, open_reader
 from grpo_tui.store.query_functions import register
-from grpo_tui.store.query_sieve import Sieve, sieve
+from grpo_tui.store.query_regex import Sieve, sieve
 from grpo_tui.store.search_scan import stand_back
 
 MATCH_LIMIT_S = 0.2

@@ -2,7 +2,7 @@
 
 Looking for characters is done here: SQLite lets other threads work meanwhile and can be interrupted. Python
 does neither (`re` in one match, JSON row after row), so what needs it for very many rows is done in a child
-process (`search_child`), which can be killed. Knows statements and pipes; knows no query.
+process (`search_child`), which can be killed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Scan(Protocol):
 
 
 class DirectScan:
-    """A connection of its own in this process; it knows no `matches`."""
+    """A connection of its own in this process, without `matches`."""
 
     def __init__(self, path: Path) -> None:
         self._db = open_reader(path)

@@ -1,7 +1,4 @@
-"""`run.json`: what a run folder starts from, written by whoever starts it, read by the training process.
-
-Knows the file's shape; the config inside is opaque here.
-"""
+"""`run.json`: what a run folder starts from, written by whoever starts it, read by the training process."""
 
 from __future__ import annotations
 

@@ -14,9 +14,17 @@ from typing import Any
 
 from grpo_tui.store.checkpoints import judge
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
-from grpo_tui.store.hardware import Hardware, read_hardware
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import Heartbeat, RankState, process_alive, read_heartbeat, read_rank
+from grpo_tui.store.live import (
+    Hardware,
+    Heartbeat,
+    RankState,
+    process_alive,
+    read_hardware,
+    read_heartbeat,
+    read_rank,
+)
+from grpo_tui.store.read_series import last_training_row, newest_signals
 from grpo_tui.store.reader import Attempt, RunReader
 
 ENDED = frozenset({"finished", "stopped", "failed", "crashed"})
@@ -194,7 +202,7 @@ def _from_database(
     attempt = attempts[-1] if attempts else None
     if rank is not None and attempt is not None and rank.attempt not in (0, attempt.attempt):
         rank = None
-    newest = reader.last_training_row()
+    newest = last_training_row(reader)
     state = _state(attempt, heartbeat, rank)
     supervisor_alive = heartbeat is not None and heartbeat.supervisor_alive
     shown_rank = rank if state not in ENDED else None
@@ -304,7 +312,7 @@ def _alerts(rank: RankState | None, step: int) -> tuple[Mapping[str, Any], ...]:
 
 def _signals(reader: RunReader) -> tuple[tuple[Mapping[str, Any], ...], dict[str, float]]:
     """Return an alert when the loss leaves out the whole newest step, and the share of groups without use."""
-    step, signals = reader.newest_signals()
+    step, signals = newest_signals(reader)
     if not signals:
         return (), {}
     flat = {"grpo_tui/flat_share": sum(signal != "some" for signal in signals) / len(signals)}

@@ -1,19 +1,19 @@
 """What trial runs on this machine measured, in one small file of the cache, for the next plan.
 
-Knows the file and its shape; what is planned from it is for others. A file that cannot be read counts as
-empty.
+A file that cannot be read counts as empty.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.statistics import is_number
 from grpo_tui.store.importers.copies import cache_folder
+from grpo_tui.store.json_file import write_json
 
 FILE = "trials.json"
 MOST_KEPT = 200
@@ -86,29 +86,15 @@ def keep_trial(trial: TrialFigures, folder: Path | None = None) -> Path:
     kept.pop(trial.key, None)
     kept[trial.key] = trial
     newest = dict(list(kept.items())[-MOST_KEPT:])
-    beside = place.with_name(f"{place.name}.{os.getpid()}")
-    beside.write_text(
-        json.dumps({key: asdict(value) for key, value in newest.items()}, indent=1), encoding="utf-8"
-    )
-    os.replace(beside, place)
+    write_json(place, {key: asdict(value) for key, value in newest.items()}, indent=1)
     return place
 
 
 def _read(entry: Any) -> TrialFigures | None:
     """One trial of the file, None when it is none."""
-    if not isinstance(entry, dict):
-        return None
-    known: dict[str, Any] = {}
-    for field in fields(TrialFigures):
-        if field.name not in entry:
-            continue
-        value = entry[field.name]
-        if str(field.type) in ("int", "float") and not is_number(value):
-            return None
-        if str(field.type) == "str" and not isinstance(value, str):
-            return None
-        known[field.name] = value
     try:
-        return TrialFigures(**known)
-    except TypeError:
+        trial = rebuilt(TrialFigures, entry)
+    except ValueError:
         return None
+    numbers = [value for value in asdict(trial).values() if not isinstance(value, str | bool)]
+    return trial if all(map(is_number, numbers)) else None

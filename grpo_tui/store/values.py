@@ -1,7 +1,4 @@
-"""How values become columns and come back: NaN, infinities, JSON with anything inside.
-
-Knows encodings only.
-"""
+"""How values become columns and come back: NaN, infinities, JSON with anything inside."""
 
 from __future__ import annotations
 

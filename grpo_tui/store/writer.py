@@ -1,7 +1,4 @@
-"""Turn records into rows. One writer per run, ever.
-
-Knows the tables and the records; knows nothing of queues, threads or training.
-"""
+"""Turn records into rows. One writer per run, ever."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from typing import Any
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.statistics import mean, scored, signal_of, std
-from grpo_tui.store import spans
+from grpo_tui.store.schema import row_written, rows_superseded
 from grpo_tui.store.values import clean, from_json, to_column, to_json
 
 LOG_POSITION = "log_position"
@@ -152,7 +149,7 @@ class Writer:
         for table in ("metric_row", "generation_group"):
             self._db.execute(f"UPDATE {table} SET superseded = 1 WHERE {again}", bounds)
         if rows[0] is not None:
-            spans.rows_superseded(self._db, *rows)
+            rows_superseded(self._db, *rows)
 
     def _attempt_ended(self, record: r.AttemptEnded) -> None:
         self._db.execute(
@@ -198,7 +195,7 @@ class Writer:
             "INSERT INTO metric (key, row, value) VALUES (?, ?, ?)",
             [(self._key(key), row, to_column(value)) for key, value in record.values.items()],
         )
-        spans.row_written(self._db, row or 0)
+        row_written(self._db, row or 0)
 
     def _key(self, key: str) -> int:
         number = self._keys.get(key)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from grpo_tui.store.hardware import Gpu, GpuProcess
+from grpo_tui.store.live import Gpu, GpuProcess
 
 AT_WORK_PERCENT = 5.0
 """From this use on a GPU counts as at work."""

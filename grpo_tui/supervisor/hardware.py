@@ -16,9 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from grpo_tui.store.hardware import Gpu, Hardware, remove_hardware, write_hardware
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import read_rank
+from grpo_tui.store.live import Gpu, Hardware, read_rank, remove_hardware, write_hardware
 from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
 from grpo_tui.supervisor.run_processes import RunProcesses
 

@@ -13,16 +13,13 @@ from typing import Any
 
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Dropped, Fact
 from grpo_tui.store.connection import RunDatabaseError, open_writer
-from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import RankState, read_rank
-from grpo_tui.store.logtail import LogTail
+from grpo_tui.store.layout import RunFolder, where
+from grpo_tui.store.live import RankState, read_errors, read_rank
+from grpo_tui.store.log_lines import LogTail
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.place import where
-from grpo_tui.store.rank_errors import read_errors
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.recorder import may_pass
+from grpo_tui.store.recorder import may_pass, remove, take_spooled
 from grpo_tui.store.spec import RESTORED, settle_earlier
-from grpo_tui.store.spool import remove, take_spooled
 from grpo_tui.store.writer import LOG_POSITION, Writer
 from grpo_tui.supervisor.ports import port_trouble
 from grpo_tui.supervisor.verdict import Death, verdict

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grpo_tui.store.hardware import Gpu, GpuProcess
+from grpo_tui.store.live import Gpu, GpuProcess
 from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
 from grpo_tui.supervisor.run_processes import RunProcesses
 

@@ -14,8 +14,7 @@ import time
 
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.json_file import append_regular
-from grpo_tui.store.known import is_known, remember, state_folder
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, is_known, remember, state_folder
 from grpo_tui.store.live import process_alive, read_heartbeat, write_heartbeat
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec, keep_earlier, settle_earlier

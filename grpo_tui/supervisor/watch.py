@@ -19,7 +19,7 @@ from typing import Any
 from grpo_tui.core.commands import CONTROLLER_KINDS, SUPERVISOR_KINDS, Command, Outcome
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.json_file import append_regular, write_bytes
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, hold, where
 from grpo_tui.store.live import (
     RankState,
     process_alive,
@@ -28,7 +28,6 @@ from grpo_tui.store.live import (
     write_heartbeat,
 )
 from grpo_tui.store.mailbox import Mailbox, Outbox
-from grpo_tui.store.place import hold, where
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.supervisor.hardware import HardwareWatch
 from grpo_tui.supervisor.last_word import Ended, conclude

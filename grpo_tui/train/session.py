@@ -21,19 +21,18 @@ from typing import Any
 
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, RewardFunctionInfo
 from grpo_tui.store.checkpoints import newest_usable
-from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import RankFile, read_rank
-from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.place import hold, where
-from grpo_tui.store.rank_errors import (
+from grpo_tui.store.layout import RunFolder, hold, where
+from grpo_tui.store.live import (
+    RankFile,
     await_error,
     forget_errors,
     lost_ranks,
     read_errors,
+    read_rank,
     write_error,
 )
-from grpo_tui.store.recorder import Recorder
-from grpo_tui.store.spool import SpoolRecorder
+from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.recorder import Recorder, SpoolRecorder
 from grpo_tui.store.status import REPLACED
 from grpo_tui.supervisor.verdict import doing_of
 from grpo_tui.train import own

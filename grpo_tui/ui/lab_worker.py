@@ -22,8 +22,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.stamps import GONE, Stamp, stamp
 from grpo_tui.core.text import one_line
 from grpo_tui.present.baseline_text import progress
-from grpo_tui.present.reward_cells import file_name
-from grpo_tui.present.rewards_view import Circumstances, rewards_view
+from grpo_tui.present.rewards_view import Circumstances, file_name, rewards_view
 from grpo_tui.rewards.baseline import SCORING, BaselineWish, ask_baseline, group_size
 from grpo_tui.rewards.cases import CaseFileError, cases_file, keep_case
 from grpo_tui.rewards.consent import ConsentError

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from grpo_tui.preflight.report import Preflight
     from grpo_tui.present.big_chart import BigChartView
     from grpo_tui.present.config_evaluate import Evaluation, Snapshot
-    from grpo_tui.present.resume_offer import ResumeOffer
     from grpo_tui.present.rewards_view import RewardsView
-    from grpo_tui.present.runs_view import RunRow
+    from grpo_tui.present.runs_view import ResumeOffer, RunRow
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.rewards.baseline import Baseline
     from grpo_tui.rewards.consent import Code

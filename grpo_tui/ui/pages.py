@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo_tui.core.text import one_line
-from grpo_tui.store.log_reader import LogReader
+from grpo_tui.store.log_lines import LogReader
 from grpo_tui.store.reader import RunReader
 from grpo_tui.ui.kit.jobs import Jobs
 

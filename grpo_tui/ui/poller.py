@@ -14,8 +14,7 @@ from textual.message import Message
 
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.core.text import one_line
-from grpo_tui.present.delta import DeltaReader
-from grpo_tui.present.run_state import RunState
+from grpo_tui.present.run_state import DeltaReader, RunState
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankState, read_rank

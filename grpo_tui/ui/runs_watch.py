@@ -14,8 +14,7 @@ from typing import Any
 from textual.message import Message
 
 from grpo_tui.present.runs_view import RunRow, fingerprint, ordered, read_run_row, run_names
-from grpo_tui.store.catalog import find_runs
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, find_runs
 from grpo_tui.ui.messages import RunsListed
 
 LOOK_S = 2.0

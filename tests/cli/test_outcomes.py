@@ -20,9 +20,9 @@ from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.checkpoints import MARKER
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.json_file import write_json
-from grpo_tui.store.known import remember
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, remember
 from grpo_tui.store.live import RankFile
+from grpo_tui.store.read_series import last_metric_row_id
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.writer import Writer
@@ -59,7 +59,7 @@ def test_rows_are_printed_once_each_after_a_resume_and_an_evaluation(
     )
     reader = RunReader(RunFolder(tmp_path).database)
     row, attempt = start._known(RunFolder(tmp_path))
-    assert (row, attempt) == (reader.last_metric_row_id(), 1)
+    assert (row, attempt) == (last_metric_row_id(reader), 1)
     assert headless._resumed_notes(reader, attempt) == (), "before the new attempt is recorded"
     assert headless._resumed_notes(reader, 0) == ["said of an earlier resume"]
     file = RankFile(RunFolder(tmp_path).rank(0), os.getpid())

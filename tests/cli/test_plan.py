@@ -27,7 +27,7 @@ from grpo_tui.preflight.planning import plan_findings, plan_of
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.present.known_rates import machine_name, measured
 from grpo_tui.present.plan_text import plan_list
-from grpo_tui.store.hardware import Gpu, GpuProcess
+from grpo_tui.store.live import Gpu, GpuProcess
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.store.trials import TrialFigures, keep_trial, read_trials
 from grpo_tui.supervisor.gpus import NoGpus

@@ -11,8 +11,8 @@ import pytest
 from grpo_tui.cli import look
 from grpo_tui.cli.look import describe
 from grpo_tui.cli.main import main
-from grpo_tui.store.hardware import Gpu, GpuProcess, Hardware
-from grpo_tui.store.known import remember
+from grpo_tui.store.layout import remember
+from grpo_tui.store.live import Gpu, GpuProcess, Hardware
 from grpo_tui.store.status import CheckpointNow, RankNow, Status
 from tests.processes.hostile import HostileRun, Weaver
 

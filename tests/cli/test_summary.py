@@ -11,8 +11,7 @@ from grpo_tui.cli.start import Start
 from grpo_tui.cli.summary import summary
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
-from grpo_tui.store.known import remember
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, remember
 
 
 def test_the_summary_names_model_rewards_batch_and_folder(tmp_path: Path) -> None:

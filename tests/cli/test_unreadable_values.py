@@ -16,10 +16,9 @@ from grpo_tui.cli.main import main
 from grpo_tui.config.resolve import load_config
 from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_CONFIG
-from grpo_tui.present.delta import DeltaReader
 from grpo_tui.present.known_rates import known_rates
-from grpo_tui.store.known import remember
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.present.run_state import DeltaReader
+from grpo_tui.store.layout import RunFolder, remember
 from grpo_tui.store.reader import RunReader, wrong_types
 from grpo_tui.store.schema import JSON_COLUMNS
 from grpo_tui.store.spec import RunSpec

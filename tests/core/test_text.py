@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from rich.cells import cell_len
 
 from grpo_tui.core.text import (
-    cells_of,
     completion_text,
     csv_text,
     ending,
@@ -119,9 +119,9 @@ def test_no_cell_of_csv_is_a_formula(text: str, cell: str) -> None:
 
 
 def test_cells_count_and_not_characters() -> None:
-    assert (cells_of("abc"), cells_of("漢字"), cells_of("e\u0301")) == (3, 4, 1)
+    assert (cell_len("abc"), cell_len("漢字"), cell_len("e\u0301")) == (3, 4, 1)
     assert filled("漢字", 6) == "漢字  "
     assert filled("漢字", 6, right=True) == "  漢字"
     assert filled("漢字漢字", 6) == "漢字漢字"
     assert ending("一二三四五", 5) == "\u2026四五"
-    assert all(cells_of(row) <= 7 for row in wrapped("漢字漢字漢字 abc 漢字漢字漢", 7))
+    assert all(cell_len(row) <= 7 for row in wrapped("漢字漢字漢字 abc 漢字漢字漢", 7))

@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from grpo_tui.present.axes import step_ticks, time_label, time_ticks, value_axis
 from grpo_tui.present.big_chart import (
     BigChartView,
     ChartLine,
+    Extent,
     Happening,
     Stretch,
     converted,
@@ -19,9 +19,9 @@ from grpo_tui.present.big_chart import (
     nearest,
     stretch_at,
 )
-from grpo_tui.present.big_plot import draw, with_cursor
+from grpo_tui.present.formatting import time_label
 from grpo_tui.present.glyphs import to_ascii
-from grpo_tui.present.zoom import Extent
+from grpo_tui.present.plot import draw, step_ticks, time_ticks, value_axis, with_cursor
 
 
 def line_of(*values: float | None, key: str = "x", name: str = "", every_s: float = 1.0) -> ChartLine:

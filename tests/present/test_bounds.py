@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from grpo_tui.core.records import Completion
-from grpo_tui.present.delta import RunDelta
-from grpo_tui.present.group_fold import KEPT_GROUPS, SHOWN_GROUPS
-from grpo_tui.present.run_state import RunState
+from grpo_tui.present.group_card import KEPT_GROUPS, SHOWN_GROUPS
+from grpo_tui.present.run_state import ASKED_AGAIN, LATE, RunDelta, RunState, StepLook
 from grpo_tui.present.series import KEPT_OPENING, KEPT_RECENT, MOST_BUCKETS
-from grpo_tui.present.step_looks import ASKED_AGAIN, LATE, StepLook
-from grpo_tui.store.reader import Point, StepStat, StoredGroup
+from grpo_tui.store.read_series import Point, StepStat
+from grpo_tui.store.reader import StoredGroup
 from grpo_tui.store.status import Status
 
 STEPS = 5_000

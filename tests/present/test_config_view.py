@@ -9,10 +9,9 @@ import pytest
 
 from grpo_tui.config.plan import Device, MemoryPart, MemoryPlan
 from grpo_tui.core.findings import Finding, Fix
-from grpo_tui.present.config_evaluate import Evaluation, Snapshot, evaluate
-from grpo_tui.present.config_plan import plan_lines
-from grpo_tui.present.config_values import refusal, way_of
+from grpo_tui.present.config_evaluate import Evaluation, Snapshot, evaluate, refusal, way_of
 from grpo_tui.present.config_view import NO_FIELD, FieldRow, GroupRow, field_of, form_rows, notes
+from grpo_tui.present.plan_text import plan_lines
 
 TEXT = """\
 model_name_or_path: acme/toy

@@ -13,10 +13,10 @@ from grpo_tui.cli.main import main
 from grpo_tui.core import records as r
 from grpo_tui.core.repetition import repeated_share
 from grpo_tui.core.statistics import kind_of_group
-from grpo_tui.present.course import course, probe_course
-from grpo_tui.present.course_lines import HEIGHT, course_lines, probe_lines, visit_lines
+from grpo_tui.present.course import HEIGHT, course, course_lines, probe_course, probe_lines, visit_lines
 from grpo_tui.store.connection import open_writer
-from grpo_tui.store.importers.grouping import advantages
+from grpo_tui.store.importers.formats import advantages
+from grpo_tui.store.read_series import total_range
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.writer import Writer
 from tests.ui.recorded_run import FUNCTIONS, GROUPS, RecordedRun
@@ -46,7 +46,7 @@ def reader(run: RecordedRun) -> Iterator[RunReader]:
 
 def test_every_stretch_tells_what_its_groups_are(reader: RunReader) -> None:
     stretches = course(reader, WEIGHTS, stretches=100)
-    totals = reader.total_range()
+    totals = total_range(reader)
     assert [s.first_step for s in stretches] == list(range(1, 31))
     for stretch in stretches:
         groups = reader.groups(first_step=stretch.first_step, last_step=stretch.last_step)

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.present.gpu_rows import GIB
-from grpo_tui.present.hardware_view import HardwareView, gpu_line, hardware_view
-from grpo_tui.present.rank_rows import rank_rows
-from grpo_tui.store.hardware import Gpu, GpuProcess, Hardware
+from grpo_tui.present.hardware_view import GIB, HardwareView, gpu_line, hardware_view, rank_rows
+from grpo_tui.store.live import Gpu, GpuProcess, Hardware
 from grpo_tui.store.status import RankNow, Status
 
 NOW = 1000.0

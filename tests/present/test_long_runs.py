@@ -10,14 +10,11 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.present.charts import chart_keys
-from grpo_tui.present.delta import DeltaReader
-from grpo_tui.present.run_state import RunState
-from grpo_tui.present.series import MOST_BUCKETS, Series
-from grpo_tui.present.step_fold import FLAT, FLAT_TOP, SPREAD, StepFold, band_around
-from grpo_tui.present.step_looks import ASKED_AGAIN, LATE, StepLooks
+from grpo_tui.present.run_state import ASKED_AGAIN, LATE, DeltaReader, RunState, StepLooks
+from grpo_tui.present.series import FLAT, FLAT_TOP, MOST_BUCKETS, SPREAD, Series, StepFold, band_around
 from grpo_tui.store.connection import open_writer
-from grpo_tui.store.reader import RunReader, SeriesStart
-from grpo_tui.store.series import RAW_ROWS
+from grpo_tui.store.read_series import RAW_ROWS, SeriesStart, last_metric_row_id, series_start
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import Status
 from grpo_tui.store.writer import Writer
 
@@ -206,7 +203,9 @@ def test_metrics_that_are_computed_here_stand_among_the_charts() -> None:
     ]  # fmt: skip
 
 
-def test_a_row_that_comes_in_the_middle_of_a_look_is_counted_once(database: Path, tmp_path: Path) -> None:
+def test_a_row_that_comes_in_the_middle_of_a_look_is_counted_once(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy = tmp_path / "run.db"
     copy.write_bytes(database.read_bytes())
     writer, steps = Writer(open_writer(copy)), iter(range(STEPS + 1, STEPS + 1000))
@@ -215,16 +214,15 @@ def test_a_row_that_comes_in_the_middle_of_a_look_is_counted_once(database: Path
     def log() -> None:
         writer.write([r.MetricRow(1, next(steps), 0.0, {"reward": 1.0, **own})])
 
-    class Busy(RunReader):
+    def busy(reader: RunReader, key: str) -> SeriesStart:
         """A run that logs a row whenever a metric was read whole."""
+        found = series_start(reader, key)
+        log()
+        return found
 
-        def series_start(self, key: str) -> SeriesStart:
-            found = super().series_start(key)
-            log()
-            return found
-
+    monkeypatch.setattr("grpo_tui.present.run_state.series_start", busy)
     log()
-    reader = Busy(copy)
+    reader = RunReader(copy)
     state, deltas = RunState("x", "/x"), DeltaReader(reader)
     while True:
         delta = deltas.read()
@@ -232,7 +230,7 @@ def test_a_row_that_comes_in_the_middle_of_a_look_is_counted_once(database: Path
         if not delta.more:
             break
     state.fold(deltas.read())  # the poller looks again, for the file has changed meanwhile
-    logged = reader.last_metric_row_id() - STEPS
+    logged = last_metric_row_id(reader) - STEPS
     assert logged > 20
     charts = {chart.key: chart for chart in state.view(Status("finished", step=STEPS), 0.0).charts}
     assert {sum(b.count for b in charts[key].buckets) for key in own} == {logged}

@@ -8,9 +8,18 @@ from dataclasses import replace
 import pytest
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.present.reward_cells import ADVANTAGE, TOTAL, cell, fitted, next_order, ordered
-from grpo_tui.present.reward_detail import sample_detail
-from grpo_tui.present.rewards_view import Circumstances, histogram, rewards_view
+from grpo_tui.present.rewards_view import (
+    ADVANTAGE,
+    TOTAL,
+    Circumstances,
+    cell,
+    fitted,
+    histogram,
+    next_order,
+    ordered,
+    rewards_view,
+    sample_detail,
+)
 from grpo_tui.rewards.score_report import Failure
 from tests.rewards.reports import made_report, samples, scores_of
 

@@ -10,10 +10,8 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
-from grpo_tui.present.before_after import read_before_after
-from grpo_tui.present.delta import DeltaReader
-from grpo_tui.present.health_line import health_spans, way_on
-from grpo_tui.present.run_state import RunState
+from grpo_tui.present.charts import health_spans, way_on
+from grpo_tui.present.run_state import DeltaReader, RunState, read_before_after
 from grpo_tui.present.runs_view import RunRow, ordered, read_run_row, run_names
 from grpo_tui.present.series import Series
 from grpo_tui.present.train_view import TrainView

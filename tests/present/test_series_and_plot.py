@@ -10,10 +10,9 @@ import pytest
 from grpo_tui.present.charts import axis_end, chart_keys, chart_view
 from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
 from grpo_tui.present.plot import Sketch, plot, scale_of
-from grpo_tui.present.series import KEPT_OPENING, MOST_BUCKETS, Series
-from grpo_tui.present.step_fold import SPREAD
+from grpo_tui.present.series import KEPT_OPENING, MOST_BUCKETS, SPREAD, Series
 from grpo_tui.present.train_view import ChartView, Mark
-from grpo_tui.store.stretches import SeriesBucket
+from grpo_tui.store.read_series import SeriesBucket
 
 
 def series_of(*values: float | None) -> Series:

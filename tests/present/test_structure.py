@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from grpo_tui.present.structure import blocks, marks
+from grpo_tui.present.reading import blocks, marks
 
 
 def _told(text: str) -> list[tuple[str, str, str, bool]]:

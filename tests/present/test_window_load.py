@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.core import records as r
-from grpo_tui.present.big_chart import BigChartView
-from grpo_tui.present.overlay_facts import read_overlay
-from grpo_tui.present.window_load import RunSource, load_window
-from grpo_tui.present.zoom import Window, zoomed
+from grpo_tui.present.big_chart import BigChartView, Window, zoomed
+from grpo_tui.present.window_load import RunSource, load_window, read_overlay
 from tests.ui.recorded_run import RecordedRun, recorded
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from grpo_tui.present.word_diff import MOST_LINES, MOST_WORDS, Piece, word_diff
+from grpo_tui.present.reading import MOST_LINES, MOST_WORDS, Piece, word_diff
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from grpo_tui.present.zoom import (
+from grpo_tui.present.big_chart import (
     NARROWEST,
     Extent,
     Window,

@@ -12,6 +12,7 @@ import pytest
 
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_heartbeat, read_rank
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests.processes.runs import SMALL, at_step, command, grpo_tui, start, state, until
@@ -111,7 +112,7 @@ def test_a_killed_training_process_is_crashed_with_its_cause(run: Path) -> None:
     done = grpo_tui("train", run, "--resume", "--headless", "--set", "max_steps=12")
     until(lambda: not RunFolder(run).earlier_spec.exists(), "the end of what was kept for a failure", 20)
     assert "finished at step 12" in done.stdout
-    rows = RunReader(RunFolder(run).database).metric_rows(limit=100_000)
+    rows = metric_rows(RunReader(RunFolder(run).database), limit=100_000)
     assert [s for _, s, v in rows if "reward" in v] == list(range(1, 13)), (
         "redone steps supersede the lost ones"
     )
@@ -163,7 +164,7 @@ def test_a_run_without_its_supervisor_goes_on_and_the_next_look_gives_it_a_new_o
     assert grpo_tui("status", run).stderr == ""
     assert command(run, "stop", "--now")["applied"]
     assert state(run, "stopped").error is None
-    steps = [s for _, s, v in RunReader(folder.database).metric_rows(limit=100_000) if "reward" in v]
+    steps = [s for _, s, v in metric_rows(RunReader(folder.database), limit=100_000) if "reward" in v]
     assert steps == list(range(1, len(steps) + 1))
 
 

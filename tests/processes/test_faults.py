@@ -10,6 +10,7 @@ import pytest
 from grpo_tui.demo.faults import CRASH_AT, HANG_AT
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from tests.processes.runs import command, grpo_tui, state, until
 
@@ -27,7 +28,7 @@ def demo(run: Path, fault: str, steps: int, check: int) -> str:
 def rows(run: Path) -> list[dict[str, Any]]:
     reader = RunReader(RunFolder(run).database)
     try:
-        return [values for _, _, values in reader.metric_rows() if "reward" in values]
+        return [values for _, _, values in metric_rows(reader) if "reward" in values]
     finally:
         reader.close()
 

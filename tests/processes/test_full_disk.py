@@ -17,6 +17,7 @@ import pytest
 from grpo_tui.store.checkpoints import judge
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
+from grpo_tui.store.read_series import last_metric_row_id, metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from grpo_tui.train.checkpoints import DiskFull, cannot_write, first_line, readable
@@ -70,13 +71,13 @@ def test_recording_waits_for_room_and_loses_nothing_that_memory_holds(run: Path)
     )
     assert waiting.state == "training", "training goes on"
     at_step(run, waiting.step + 5)
-    written = RunReader(database).last_metric_row_id()
+    written = last_metric_row_id(RunReader(database))
     _limit(run, None)
     until(lambda: not read_status(run).alerts, "the end of the alert")
-    until(lambda: RunReader(database).last_metric_row_id() > written + 5, "the rows that waited")
+    until(lambda: last_metric_row_id(RunReader(database)) > written + 5, "the rows that waited")
     assert command(run, "stop", "--now")["applied"]
     reader = RunReader(database)
-    steps = [s for _, s, v in reader.metric_rows(limit=100_000) if "reward" in v]
+    steps = [s for _, s, v in metric_rows(reader, limit=100_000) if "reward" in v]
     assert steps == list(range(1, len(steps) + 1))
     assert {g.step for g in reader.iter_groups()} >= set(steps)
     assert reader.dropped() == {}

@@ -98,7 +98,7 @@ def test_a_look_at_a_folder_of_somebody_else_does_nothing(
 def test_a_run_of_this_user_whose_files_were_replaced_harms_nobody(
     donor: Path, victim: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from grpo_tui.store.known import remember
+    from grpo_tui.store.layout import remember
 
     monkeypatch.chdir(tmp_path)
     folder = RunFolder(tmp_path / "run")

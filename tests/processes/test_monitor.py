@@ -12,6 +12,7 @@ import pytest
 
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_heartbeat
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests.processes.runs import at_step, command, state, until
@@ -64,7 +65,7 @@ def test_a_script_with_one_line_more_is_recorded_and_steered(run: Path, tmp_path
     assert "the script goes on" in output
     ended = state(run, "stopped")
     reader = RunReader(RunFolder(run).database)
-    assert [s for _, s, v in reader.metric_rows(limit=5000) if "reward" in v] == list(
+    assert [s for _, s, v in metric_rows(reader, limit=5000) if "reward" in v] == list(
         range(1, ended.step + 1)
     )
     assert reader.reward_functions()[0].name == "shorter"
@@ -129,7 +130,7 @@ def test_a_script_trains_twice_in_one_folder_and_goes_on_without_a_sidecar(run: 
     assert "trained again, unrecorded, in 3" in output
     reader = RunReader(RunFolder(run).database)
     assert [(a.state, a.step) for a in reader.attempts()] == [("finished", 2), ("finished", 4)]
-    assert [s for _, s, v in reader.metric_rows(limit=5000) if "reward" in v] == [1, 2, 3, 4]
+    assert [s for _, s, v in metric_rows(reader, limit=5000) if "reward" in v] == [1, 2, 3, 4]
 
 
 def test_sigterm_saves_and_then_ends_a_script_as_its_sender_meant(run: Path, tmp_path: Path) -> None:

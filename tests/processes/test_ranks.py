@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
-from grpo_tui.present.rank_rows import rank_rows
+from grpo_tui.present.hardware_view import rank_rows
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests.processes.runs import at_step, command, grpo_tui, state, until
@@ -151,7 +152,7 @@ def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(run: P
     plain = json.loads((tmp_path / "rows.json").read_text())
 
     reader = RunReader(RunFolder(run).database)
-    stored = [(step, values) for _, step, values in reader.metric_rows()]
+    stored = [(step, values) for _, step, values in metric_rows(reader)]
     assert repr(_comparable(stored)) == repr(_comparable(plain))
     groups = list(reader.iter_groups())
     assert {(g.rank, g.step) for g in groups} == {(rank, step) for rank in (0, 1) for step in (1, 2, 3, 4)}
@@ -195,7 +196,7 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume(run: 
     assert "ChildFailedError" not in (run / "train.log").read_text(), "a launcher took the stop for a failure"
     grpo_tui("train", run, "--resume", "--detach", "--set", f"max_steps={last + 2}")
     assert state(run, "finished", timeout_s=150).step == last + 2
-    steps = [s for _, s, v in RunReader(RunFolder(run).database).metric_rows(limit=10_000) if "reward" in v]
+    steps = [s for _, s, v in metric_rows(RunReader(RunFolder(run).database), limit=10_000) if "reward" in v]
     assert steps == list(range(1, last + 3))
 
 

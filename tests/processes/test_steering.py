@@ -11,6 +11,7 @@ import pytest
 
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_heartbeat, read_rank
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests.processes.runs import at_step, command, grpo_tui, start, state, until
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def _steps(run: Path) -> list[int]:
-    rows = RunReader(RunFolder(run).database).metric_rows(limit=100_000)
+    rows = metric_rows(RunReader(RunFolder(run).database), limit=100_000)
     return [step for _, step, values in rows if "reward" in values]
 
 

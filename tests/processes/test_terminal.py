@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from tests.processes.runs import Screen, at_step, grpo_tui, start, state
 
@@ -37,7 +38,7 @@ def test_hang_up_and_kill_of_the_screen_leave_the_run_whole(run: Path) -> None:
 
     assert state(run, "finished").step == 120
     reader = RunReader(RunFolder(run).database)
-    assert [s for _, s, v in reader.metric_rows(limit=10_000) if "reward" in v] == list(range(1, 121))
+    assert [s for _, s, v in metric_rows(reader, limit=10_000) if "reward" in v] == list(range(1, 121))
     assert sorted({g.step for g in reader.iter_groups()}) == list(range(1, 121))
     assert reader.completion_count() == 120 * 16
 

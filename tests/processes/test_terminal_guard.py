@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests.processes.runs import Screen, at_step, end, start, until
@@ -121,7 +122,7 @@ def assert_goes_on(run: Path, steps: int = 3) -> None:
     at_step(run, before.step + steps, timeout_s=20)
     reader = RunReader(RunFolder(run).database)
     try:
-        logged = [step for _, step, values in reader.metric_rows(limit=100_000) if "reward" in values]
+        logged = [step for _, step, values in metric_rows(reader, limit=100_000) if "reward" in values]
         groups = [g for g in reader.iter_groups() if g.step <= logged[-1]]
     finally:
         reader.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.demo import DEMO_MODEL
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests.processes.runs import SMALL, grpo_tui
@@ -89,7 +90,7 @@ def test_a_reward_starts_processes_and_replaces_functions_and_the_record_is_whol
         assert {group.prompt} | {group.columns["solution"]} <= {v for row in rows for v in row.values()}
         for completion in group.completions:
             assert completion.rewards[1] == len(completion.text)
-    assert [step for _, step, _ in reader.metric_rows()] == [3]
+    assert [step for _, step, _ in metric_rows(reader)] == [3]
     assert [attempt.state for attempt in reader.attempts()] == ["finished"]
     assert all(a.ended_at is not None and a.ended_at > began for a in reader.attempts())
     messages = [alert["message"] for alert in read_status(run).alerts]

@@ -18,7 +18,7 @@ from grpo_tui.rewards import consent
 from grpo_tui.rewards.generating import Generator
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.scoring import config_of_functions
-from grpo_tui.store.known import remember, state_folder
+from grpo_tui.store.layout import remember, state_folder
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.ui.config_wish import config_of_run
 from tests.foreign import MARKED, ForeignRun, foreign_run

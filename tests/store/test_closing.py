@@ -13,9 +13,9 @@ from grpo_tui.core.records import AttemptEnded, AttemptStarted
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.read_series import last_metric_row_id, metric_rows
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.recorder import Recorder
-from grpo_tui.store.spool import SpoolRecorder
+from grpo_tui.store.recorder import Recorder, SpoolRecorder
 from grpo_tui.store.status import read_status
 
 
@@ -65,7 +65,7 @@ def test_room_made_while_a_run_ends_costs_no_record(tmp_path: Path) -> None:
     assert lost == []
     reader = RunReader(tmp_path / "run.db")
     assert reader.attempts()[0].state == "finished"
-    assert [step for _, step, _ in reader.metric_rows()] == [1, 2]
+    assert [step for _, step, _ in metric_rows(reader)] == [1, 2]
     assert reader.dropped() == {"completion text": 4}
 
 
@@ -98,7 +98,7 @@ def test_a_run_that_ends_at_once_leaves_no_record_behind(tmp_path: Path) -> None
 
     def leave() -> None:
         told.append(len(put))
-        told.append(RunReader(folder.database).last_metric_row_id())
+        told.append(last_metric_row_id(RunReader(folder.database)))
         left.set()
 
     told: list[int] = []

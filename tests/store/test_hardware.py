@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.store.hardware import Gpu, GpuProcess, Hardware, read_hardware, write_hardware
+from grpo_tui.store.live import Gpu, GpuProcess, Hardware, read_hardware, write_hardware
 
 WHOLE = Hardware(
     at=1.0,

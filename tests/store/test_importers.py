@@ -12,15 +12,20 @@ from typing import Any
 import pytest
 
 from grpo_tui.store.importers import LogFolderError, find_sources, follow, opened, source_at
-from grpo_tui.store.importers.copies import copy_root
+from grpo_tui.store.importers.copies import Source, copy_root
 from grpo_tui.store.importers.copy_child import update
-from grpo_tui.store.importers.grouping import advantages, consecutive, group_size, runs_of_equal
-from grpo_tui.store.importers.sources import Source
-from grpo_tui.store.importers.trl_log import weights_differ
+from grpo_tui.store.importers.formats import (
+    advantages,
+    consecutive,
+    group_size,
+    runs_of_equal,
+    weights_differ,
+)
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.query_ast import QueryError
+from grpo_tui.store.query import QueryError
+from grpo_tui.store.read_series import read_points
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.rollouts import Rollout
+from grpo_tui.store.rollouts import Rollout, import_notes, rollouts_of
 from grpo_tui.store.search import Search
 from grpo_tui.store.status import read_status
 from tests.train.tiny import make_trainer
@@ -79,7 +84,7 @@ def parquet(source: Source, step: int) -> list[dict[str, Any]]:
 def found(root: Path, line: str = "", sort: str = "step") -> list[Rollout]:
     search = Search(RunFolder(root).database, scans=1)
     try:
-        return search.rows(search.find(line, sort).ids)
+        return rollouts_of(search.run, search.find(line, sort).ids)
     finally:
         search.close()
 
@@ -121,7 +126,7 @@ def test_its_metrics_and_how_far_it_came_are_those_of_the_trainers_state(trl_run
     state = json.loads((trl_runs / "chat" / f"checkpoint-{STEPS}" / "trainer_state.json").read_text())
     reader = RunReader(RunFolder(root).database)
     logged = [row["reward"] for row in state["log_history"] if "reward" in row]
-    assert [point.value for point in reader.series("reward")] == logged
+    assert [point.value for point in read_points(reader, "reward")] == logged
     assert reader.groups(first_step=1, last_step=1)[0].mean is not None
     reader.close()
     look = read_status(root)
@@ -137,7 +142,7 @@ def test_string_prompts_weights_that_are_not_there_and_a_batch_that_is_logged_tw
     assert all(isinstance(row.prompt, str) for row in rows)
     assert list(rows[0].rewards) == ["share_of_digits", "short"]
     search = Search(RunFolder(root).database, scans=1)
-    assert ["weights are not in these files" in note for note in search.notes()] == [True]
+    assert ["weights are not in these files" in note for note in import_notes(search.run)] == [True]
     search.close()
 
 
@@ -159,7 +164,7 @@ def test_advantages_that_are_not_logged_are_computed_as_trl_does(trl_runs: Path)
 def test_what_such_files_lack_is_absent_and_no_query_pretends_otherwise(trl_runs: Path) -> None:
     root = copy(trl_runs / "chat")
     search = Search(RunFolder(root).database, scans=1)
-    row = search.rows(search.find("").ids[:1])[0].to_json(everything=True)
+    row = rollouts_of(search.run, search.find("").ids[:1])[0].to_json(everything=True)
     assert (row["tokens"], row["truncated"], row["columns"]) == (None, None, {})
     for line in ("tokens>3", "not truncated", "column.answer is none"):
         with pytest.raises(QueryError, match="not in these logs"):
@@ -268,8 +273,8 @@ def test_lines_that_are_no_rows_are_left_out_and_told(
     (folder / "1.jsonl").write_bytes(lines)
     (folder / f"1{'0' * 30}.jsonl").write_bytes(b'{"input": "q", "output": "of no step"}\n')
     search = Search(RunFolder(copy(folder)).database)
-    assert [row.completion for row in search.rows(search.find("", "step").ids)] == completions
-    computed, *told = search.notes()
+    assert [row.completion for row in rollouts_of(search.run, search.find("", "step").ids)] == completions
+    computed, *told = import_notes(search.run)
     assert computed.startswith("These files hold no advantages: they are computed")
     assert len(told) == len(notes)
     assert all(words in note for words, note in zip(notes, told, strict=True))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.core.commands import Command, Outcome
-from grpo_tui.store.hardware import read_hardware
 from grpo_tui.store.json_file import (
     append_regular,
     open_regular,
@@ -19,9 +18,8 @@ from grpo_tui.store.json_file import (
     write_json,
 )
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import read_heartbeat, read_rank
+from grpo_tui.store.live import read_errors, read_hardware, read_heartbeat, read_rank
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.rank_errors import read_errors
 from grpo_tui.store.spec import read_spec
 
 LONE = "bad \udcff \ud800"

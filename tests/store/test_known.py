@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.store.known import is_known, remember, state_folder
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, is_known, remember, state_folder
 
 
 @pytest.fixture(autouse=True)

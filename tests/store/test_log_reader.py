@@ -9,7 +9,7 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
-from grpo_tui.store.log_reader import PIECE, LogReader
+from grpo_tui.store.log_lines import PIECE, LogReader
 from grpo_tui.store.writer import Writer
 
 

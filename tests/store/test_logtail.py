@@ -8,8 +8,7 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
-from grpo_tui.store.loglevels import Levels, level_of
-from grpo_tui.store.logtail import MAX_LINE, LogTail
+from grpo_tui.store.log_lines import MAX_LINE, Levels, LogTail, level_of
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.writer import Writer
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.store.known import remember
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, remember
 from grpo_tui.store.mailbox import Mailbox
 
 SOMEBODY = 54_321

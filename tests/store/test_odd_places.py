@@ -15,9 +15,8 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.store import connection
-from grpo_tui.store.catalog import find_runs
 from grpo_tui.store.connection import RunDatabaseError, filesystem_type, open_writer
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, find_runs
 from grpo_tui.store.live import RankFile, read_heartbeat, read_rank, write_heartbeat
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader

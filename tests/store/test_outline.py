@@ -7,7 +7,7 @@ from pathlib import Path
 
 from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
-from grpo_tui.store.outline import outline
+from grpo_tui.store.read_series import outline
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.writer import Writer
 

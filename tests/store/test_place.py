@@ -10,9 +10,9 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.store import connection
-from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.layout import RunFolder, hold, where
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.place import hold, where
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder
 
@@ -58,7 +58,7 @@ def test_recording_and_commands_go_on_in_a_renamed_folder_also_where_there_is_no
     recorder.close()
     assert not (renamed / "run.db-wal").exists(), "the log of the last writer is folded in"
     reader = RunReader(renamed / "run.db")
-    assert [step for _, step, _ in reader.metric_rows()] == [1]
+    assert [step for _, step, _ in metric_rows(reader)] == [1]
     assert [command.id for command, _ in reader.commands()] == [asked.id]
     assert [entry.text for entry in reader.log()] == ["ours"]
     assert sorted(os.listdir(root)) == ["commands", "train.log"]

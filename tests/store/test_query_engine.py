@@ -19,11 +19,10 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
-from grpo_tui.store.found import Found
-from grpo_tui.store.query_ast import QueryError
+from grpo_tui.store.query import QueryError
 from grpo_tui.store.query_sql import RARE
-from grpo_tui.store.rollouts import Rollout
-from grpo_tui.store.search import Search
+from grpo_tui.store.rollouts import Rollout, rollouts_of
+from grpo_tui.store.search import Found, Search
 from grpo_tui.store.search_scan import DirectScan
 from grpo_tui.store.writer import Writer
 
@@ -95,7 +94,7 @@ def search(database: Path) -> Iterator[Search]:
 def everything(search: Search) -> list[Rollout]:
     """All completions, superseded ones too, in order of recording."""
     found = search.find("", "step", superseded=True)
-    return sorted(search.rows(found.ids), key=lambda row: row.id)
+    return sorted(rollouts_of(search.run, found.ids), key=lambda row: row.id)
 
 
 def num(value: Any) -> float | None:
@@ -343,7 +342,7 @@ def test_rows_come_sorted_with_a_stable_end_and_without_a_value_last(
         numbers.sort(key=value, reverse=down)
         texts.sort(key=lambda row, value=value: spelled(value(row)), reverse=down)
         rows = numbers + texts + missing
-    assert [row.id for row in search.rows(search.find("", sort).ids)] == [row.id for row in rows]
+    assert [row.id for row in rollouts_of(search.run, search.find("", sort).ids)] == [row.id for row in rows]
 
 
 def spelled(value: Any) -> str:
@@ -415,7 +414,7 @@ def test_the_histogram_says_when_it_began(search: Search) -> None:
 
 def test_only_what_came_later_is_searched_when_asked(search: Search, everything: list[Rollout]) -> None:
     found = search.find("", "step", after_group=search.find("").newest_group - 2)
-    assert {row.step for row in search.rows(found.ids)} == {12}
+    assert {row.step for row in rollouts_of(search.run, found.ids)} == {12}
     assert found.of == 8
 
 
@@ -515,7 +514,7 @@ def test_a_text_with_wildcards_of_sql_is_taken_as_it_is(tmp_path: Path) -> None:
     writer.close()
     search = Search(tmp_path / "run.db")
     for line in ("4_+", "50%", "a__b", "_", "%", r"\_"):
-        found = search.rows(search.find(f'"{line}"', "step").ids)
+        found = rollouts_of(search.run, search.find(f'"{line}"', "step").ids)
         assert [row.completion for row in found] == [text for text in texts if line in text], line
     search.close()
 

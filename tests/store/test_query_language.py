@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from grpo_tui.store.found import SortKey, bucket_width, read_sort
-from grpo_tui.store.query_ast import (
+from grpo_tui.store.query import (
+    DEEPEST,
     EVERYTHING,
+    LONGEST,
     And,
     Between,
     Comparison,
@@ -20,9 +21,10 @@ from grpo_tui.store.query_ast import (
     QueryError,
     leaves,
     quoted,
+    read_query,
 )
 from grpo_tui.store.query_regex import demanded
-from grpo_tui.store.query_text import DEEPEST, LONGEST, read_query
+from grpo_tui.store.search import SortKey, bucket_width, read_sort
 
 TRUNCATED = Flag(Field("truncated"))
 REWARD = Comparison(Field("reward"), "<", 0.2)

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from grpo_tui.store.query_sieve import TRIED, sieve
+from grpo_tui.store.query_regex import TRIED, sieve
 
 PATTERNS = (
     r"[A-Z]{3}", r"\d{4,}", r"\d+\.\d+", r"\b\d{2}\b", r"^\d\d$", r"(?m)^[A-Z]\d$", r"\A\s{2}", r"\d\Z",

@@ -14,10 +14,19 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.store.connection import open_writer
-from grpo_tui.store.importers.grouping import advantages
+from grpo_tui.store.importers.formats import advantages
+from grpo_tui.store.read_series import (
+    TOKENS_PER_SECOND,
+    SeriesBucket,
+    last_metric_row_id,
+    new_points,
+    read_points,
+    series_window,
+    step_stats,
+    step_stretches,
+    total_range,
+)
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.series import TOKENS_PER_SECOND
-from grpo_tui.store.stretches import SeriesBucket
 from grpo_tui.store.writer import Writer
 
 STEPS = 700
@@ -72,7 +81,7 @@ def check(bucket: SeriesBucket) -> None:
 
 @pytest.mark.parametrize("buckets", [2, 5, 10, 40])
 def test_a_window_says_what_the_rows_say_at_every_resolution(reader: RunReader, buckets: int) -> None:
-    window = reader.series_window("x", buckets=buckets)
+    window = series_window(reader, "x", buckets=buckets)
     assert len(window) <= buckets + 1
     assert (window[0].first, window[-1].last) == (1, STEPS)
     assert sum(bucket.count for bucket in window) == STEPS
@@ -83,22 +92,22 @@ def test_a_window_says_what_the_rows_say_at_every_resolution(reader: RunReader, 
 
 
 def test_a_narrow_window_comes_step_by_step_with_its_gaps(reader: RunReader) -> None:
-    window = reader.series_window("x", 440, 463, buckets=200)
+    window = series_window(reader, "x", 440, 463, buckets=200)
     assert [bucket.first for bucket in window] == list(range(440, 464))
     assert [bucket.first for bucket in window if bucket.mean is None] == [443, 453, 463]
     assert all(bucket.missing == (bucket.mean is None) for bucket in window)
 
 
 def test_a_window_holds_only_its_steps(reader: RunReader) -> None:
-    window = reader.series_window("x", 100, 599, buckets=10)
+    window = series_window(reader, "x", 100, 599, buckets=10)
     assert (window[0].first, window[-1].last) == (100, 599)
     assert sum(bucket.count for bucket in window) == 500
-    assert reader.series_window("x", 900, 1000) == []
-    assert reader.series_window("nothing") == []
+    assert series_window(reader, "x", 900, 1000) == []
+    assert series_window(reader, "nothing") == []
 
 
 def test_a_metric_that_is_not_in_every_row_has_its_own_counts(reader: RunReader) -> None:
-    window = reader.series_window("odd", buckets=3)
+    window = series_window(reader, "odd", buckets=3)
     assert sum(bucket.count for bucket in window) == STEPS // 2
     assert window[0].low == 1.0
 
@@ -111,8 +120,8 @@ def test_the_summaries_are_used(folder: Path, tmp_path: Path) -> None:
     db.commit()
     db.close()
     changed = RunReader(copy)
-    assert max(bucket.high or 0 for bucket in changed.series_window("x", buckets=10)) == 77.0
-    assert max(bucket.high or 0 for bucket in changed.series_window("x", buckets=700)) <= 1.0
+    assert max(bucket.high or 0 for bucket in series_window(changed, "x", buckets=10)) == 77.0
+    assert max(bucket.high or 0 for bucket in series_window(changed, "x", buckets=700)) <= 1.0
 
 
 def test_a_file_without_summaries_is_read_by_rows_and_gets_them_from_its_next_writer(
@@ -126,11 +135,11 @@ def test_a_file_without_summaries_is_read_by_rows_and_gets_them_from_its_next_wr
         db.execute(f"ALTER TABLE generation_group DROP COLUMN {column}")
     db.close()
     old = RunReader(copy)
-    for bucket in old.series_window("x", buckets=10):
+    for bucket in series_window(old, "x", buckets=10):
         check(bucket)
-    assert sum(bucket.count for bucket in old.series_window("x", buckets=10)) == STEPS
-    assert old.step_stats() == []
-    assert old.series_window("grpo_tui/flat_share") == []
+    assert sum(bucket.count for bucket in series_window(old, "x", buckets=10)) == STEPS
+    assert step_stats(old) == []
+    assert series_window(old, "grpo_tui/flat_share") == []
     open_writer(copy).close()
     renewed = sqlite3.connect(copy).execute("SELECT * FROM metric_span ORDER BY 1, 2, 3").fetchall()
     kept = sqlite3.connect(folder / "run.db").execute("SELECT * FROM metric_span ORDER BY 1, 2, 3").fetchall()
@@ -138,14 +147,14 @@ def test_a_file_without_summaries_is_read_by_rows_and_gets_them_from_its_next_wr
 
 
 def test_new_points_hold_every_key_of_the_rows_after_one(reader: RunReader) -> None:
-    last = reader.last_metric_row_id()
-    upto, points = reader.new_points(last - 2)
+    last = last_metric_row_id(reader)
+    upto, points = new_points(reader, last - 2)
     assert upto == last
     assert [p.step for p in points["x"]] == [STEPS - 1, STEPS]
     assert [p.step for p in points["odd"]] == [STEPS - 1]
     assert [p.value for p in points[TOKENS_PER_SECOND]] == [pytest.approx(200.0)] * 2
-    assert reader.new_points(last) == (last, {})
-    page, some = reader.new_points(0, limit=5)
+    assert new_points(reader, last) == (last, {})
+    page, some = new_points(reader, 0, limit=5)
     assert (page, [p.step for p in some["x"]]) == (5, [1, 2, 3, 4, 5])
 
 
@@ -164,13 +173,13 @@ def test_tokens_a_second_are_the_growth_over_the_step_time(tmp_path: Path) -> No
         [r.MetricRow(1, 16, 0.0, {"num_tokens": 1800.0, "step_time": 2.0})]
     )  # logged every ten steps
     reader = RunReader(tmp_path / "run.db")
-    points = reader.series(TOKENS_PER_SECOND)
+    points = read_points(reader, TOKENS_PER_SECOND)
     assert [(p.step, p.value) for p in points] == [(2, 100.0), (4, 100.0), (5, None), (6, 25.0), (16, 50.0)]
 
 
 def test_tokens_a_second_of_a_long_window_agree_with_those_of_its_rows(reader: RunReader) -> None:
     for buckets in (2, 10, 700):
-        window = reader.series_window(TOKENS_PER_SECOND, buckets=buckets)
+        window = series_window(reader, TOKENS_PER_SECOND, buckets=buckets)
         assert {round(b.mean or 0.0, 6) for b in window} == {200.0}
 
 
@@ -195,20 +204,20 @@ def test_flat_groups_are_told_apart_by_the_totals_of_the_run(tmp_path: Path) -> 
     ]
     writer.write(batches)
     reader = RunReader(tmp_path / "run.db")
-    assert reader.total_range() == (0.0, 3.0)
-    steps = reader.step_stats()
+    assert total_range(reader) == (0.0, 3.0)
+    steps = step_stats(reader)
     assert [s.flat for s in steps] == [1, 1, 0, 1, 1, 1]
     assert [s.top for s in steps] == [0, 1, 0, 0, 0, 1]
     assert [s.bottom for s in steps] == [1, 0, 0, 0, 0, 0]
     assert [s.spread for s in steps] == [0, 0, pytest.approx(math.sqrt(4.5)), 0, None, 0]
-    (whole,) = reader.series_window("grpo_tui/flat_share", buckets=1)
+    (whole,) = series_window(reader, "grpo_tui/flat_share", buckets=1)
     assert (whole.mean, whole.first, whole.last) == (pytest.approx(5 / 6), 1, 6)
     assert (whole.first_at, whole.last_at, whole.count, whole.known) == (1001.0, 1006.0, 6, 6)
-    spread = reader.series_window("grpo_tui/spread", 2, 5, buckets=4)
+    spread = series_window(reader, "grpo_tui/spread", 2, 5, buckets=4)
     assert [(b.first, b.mean) for b in spread[:3]] == [(2, 0.0), (3, pytest.approx(math.sqrt(4.5))), (4, 0.0)]
     assert (spread[3].mean, spread[3].missing) == (None, 1)
-    assert reader.series_window("grpo_tui/spread", 5, 2) == []
-    (stretch,) = reader.step_stretches(100)["grpo_tui/flat_top"]
+    assert series_window(reader, "grpo_tui/spread", 5, 2) == []
+    (stretch,) = step_stretches(reader, 100)["grpo_tui/flat_top"]
     assert (stretch.mean, stretch.count) == (pytest.approx(2 / 6), 6)
 
 
@@ -216,6 +225,6 @@ def test_while_all_totals_are_one_no_end_is_claimed(tmp_path: Path) -> None:
     writer = Writer(open_writer(tmp_path / "run.db"))
     writer.write([group(1, 0.0, 0.0), group(2, 0.0, 0.0)])
     reader = RunReader(tmp_path / "run.db")
-    assert reader.total_range() is None
-    assert [s.flat for s in reader.step_stats()] == [1, 1]
-    assert [s.top for s in reader.step_stats()] == [None, None]
+    assert total_range(reader) is None
+    assert [s.flat for s in step_stats(reader)] == [1, 1]
+    assert [s.top for s in step_stats(reader)] == [None, None]

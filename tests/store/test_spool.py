@@ -16,7 +16,7 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.spool import SpoolRecorder, take_spooled
+from grpo_tui.store.recorder import SpoolRecorder, take_spooled
 from grpo_tui.store.values import to_json
 
 

@@ -14,9 +14,9 @@ from grpo_tui.core import records as r
 from grpo_tui.store.connection import RunDatabaseError, open_reader, open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.read_series import metric_keys, metric_row, metric_rows, read_points
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.recorder import Recorder
-from grpo_tui.store.spool import SpoolRecorder, take_spooled
+from grpo_tui.store.recorder import Recorder, SpoolRecorder, take_spooled
 from grpo_tui.store.writer import Writer
 
 
@@ -47,10 +47,10 @@ def test_none_infinity_nan_and_missing_keys_survive(tmp_path: Path) -> None:
     }
     writer.write([r.MetricRow(1, 1, 0.0, values), r.MetricRow(1, 2, 0.0, {"float": 0.2})])
     reader = RunReader(tmp_path / "run.db")
-    assert repr(reader.metric_row(1)) == repr(values)
-    assert reader.metric_row(2) == {"float": 0.2}
-    assert [p.value for p in reader.series("float")] == [0.1, 0.2]
-    assert [p.step for p in reader.series("none")] == [1]
+    assert repr(metric_row(reader, 1)) == repr(values)
+    assert metric_row(reader, 2) == {"float": 0.2}
+    assert [p.value for p in read_points(reader, "float")] == [0.1, 0.2]
+    assert [p.step for p in read_points(reader, "none")] == [1]
 
 
 def test_a_batch_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -72,9 +72,9 @@ def test_a_failed_transaction_writes_nothing_and_can_be_given_again(tmp_path: Pa
     with pytest.raises(sqlite3.IntegrityError):
         writer.write([row, r.LogLine(0.0, "no level", None)])  # type: ignore[arg-type]
     reader = RunReader(tmp_path / "run.db")
-    assert reader.metric_keys() == []
+    assert metric_keys(reader) == []
     writer.write([row])
-    assert reader.series("new key")[0].value == 1.0
+    assert read_points(reader, "new key")[0].value == 1.0
 
 
 def test_a_batch_handed_over_twice_is_stored_once(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_batch_handed_over_twice_is_stored_once(tmp_path: Path) -> None:
 def test_records_of_other_ranks_reach_the_database_once(tmp_path: Path) -> None:
     from dataclasses import replace
 
-    from grpo_tui.store.spool import SpoolRecorder
+    from grpo_tui.store.recorder import SpoolRecorder
 
     folder = RunFolder(tmp_path)
     other = SpoolRecorder(folder, 1)
@@ -106,7 +106,7 @@ def test_records_of_other_ranks_reach_the_database_once(tmp_path: Path) -> None:
     recorder.close()
     reader = RunReader(folder.database)
     assert [(g.attempt, g.rank) for g in reader.groups()] == [(1, 0), (1, 1)]
-    assert reader.metric_rows() == [], "what every rank logs, the first one records"
+    assert metric_rows(reader) == [], "what every rank logs, the first one records"
     assert not list(folder.spool.iterdir())
 
 
@@ -118,7 +118,7 @@ def test_a_resume_supersedes_the_steps_it_does_again(tmp_path: Path) -> None:
     writer.write([r.AttemptStarted(2, 0.0, "h", 2, resumed_from=2)])
     writer.write([_batch(2, 0, 3), r.MetricRow(2, 3, 0.0, {"reward": 9.0})])
     reader = RunReader(tmp_path / "run.db")
-    assert [(p.step, p.value) for p in reader.series("reward")] == [(1, 1.0), (2, 2.0), (3, 9.0)]
+    assert [(p.step, p.value) for p in read_points(reader, "reward")] == [(1, 1.0), (2, 2.0), (3, 9.0)]
     assert [(g.step, g.attempt) for g in reader.groups()] == [(1, 1), (2, 1), (3, 2)]
     assert len(reader.groups(superseded=True)) == 5
 
@@ -131,10 +131,10 @@ def test_a_training_begun_anew_in_the_same_folder_supersedes_the_earlier_one_onc
     writer.write([_batch(1, 0, 1), r.MetricRow(1, 1, 0.0, {"reward": 1.0})])
     writer.write([r.AttemptStarted(2, 0.0, "h", 2), r.AttemptEnded(2, 1.0, "crashed", None)])
     reader = RunReader(tmp_path / "run.db")
-    assert [(p.step, p.value) for p in reader.series("reward")] == [(1, 1.0)], "it died while loading"
+    assert [(p.step, p.value) for p in read_points(reader, "reward")] == [(1, 1.0)], "it died while loading"
     writer.write([r.AttemptStarted(3, 0.0, "h", 3), r.TotalSteps(3, 2)])
     writer.write([_batch(3, 0, 1), r.MetricRow(3, 1, 0.0, {"reward": 9.0})])
-    assert [(p.step, p.value) for p in reader.series("reward")] == [(1, 9.0)]
+    assert [(p.step, p.value) for p in read_points(reader, "reward")] == [(1, 9.0)]
     assert [group.attempt for group in reader.groups()] == [3]
     assert len(reader.groups(superseded=True)) == 2
 
@@ -326,7 +326,7 @@ def test_values_from_rewards_that_no_column_takes_are_kept_as_near_as_can_be(tmp
     assert stored.rewards[0] == 1e30
     assert [math.isnan(v) for v in (stored.rewards[1] or 0.0, stored.advantage)] == [True, True]
     assert math.isnan(reader.reward_functions()[0].weight)
-    assert reader.metric_row(1) == {"huge": math.inf, "large": 2.0**63, "least": -(2**63), "key?": "?"}
+    assert metric_row(reader, 1) == {"huge": math.inf, "large": 2.0**63, "least": -(2**63), "key?": "?"}
 
 
 def test_a_record_that_can_never_be_written_is_counted_and_costs_no_other(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_a_record_that_can_never_be_written_is_counted_and_costs_no_other(tmp_pa
     recorder.put(r.AttemptEnded(1, 1.0, "finished", 3))
     recorder.close()
     reader = RunReader(tmp_path / "run.db")
-    assert [p.step for p in reader.series("reward")] == [1, 2, 3]
+    assert [p.step for p in read_points(reader, "reward")] == [1, 2, 3]
     assert reader.attempts()[0].state == "finished"
     assert reader.dropped() == {"log lines": 3, "metric rows": 3}
 

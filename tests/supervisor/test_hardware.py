@@ -13,8 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from grpo_tui.store.hardware import Hardware, read_hardware
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import Hardware, read_hardware
 from grpo_tui.supervisor import hardware as watching
 from grpo_tui.supervisor.gpus import GpuProbe, NoGpus, throttle_words
 from grpo_tui.supervisor.hardware import HardwareWatch, memory_limit

@@ -10,6 +10,7 @@ import pytest
 
 from grpo_tui.demo.rewards import correctness, format_reward
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from tests.train.tiny import run_plain, run_recorded, without_times
 
@@ -54,7 +55,7 @@ def test_rows_and_final_weights_equal_plain_trl(name: str, tmp_path: Path) -> No
     assert weights == plain_weights
 
     reader = RunReader(RunFolder(tmp_path / "recorded").database)
-    stored = [(step, without_times(values)) for _, step, values in reader.metric_rows()]
+    stored = [(step, without_times(values)) for _, step, values in metric_rows(reader)]
     assert _sorted(stored) == _sorted(rows)
 
 

@@ -12,7 +12,7 @@ import pytest
 from grpo_tui.config.resolve import inspect_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.preflight.machine import GpuFacts, Machine
-from grpo_tui.store.hardware import Gpu, GpuProcess
+from grpo_tui.store.live import Gpu, GpuProcess
 from grpo_tui.train.out_of_memory import MemoryAdvice, machine_number
 
 GIB = 1 << 30

@@ -14,6 +14,7 @@ from grpo_tui.demo.rewards import correctness, format_reward
 from grpo_tui.rewards.library import AdaptiveWeight
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.train.session import Session
 from tests.train.tiny import run_plain, run_recorded
@@ -78,7 +79,7 @@ def test_pause_sample_tokens_and_checkpoint_change_no_later_number(tmp_path: Pat
     }
     assert len(outcomes["sample"].result["completions"]) == 3
     waits = RunReader(RunFolder(folder).database)
-    assert any(row["phase"] == "wait" for row in waits._all("SELECT phase FROM phase"))
+    assert any(row["phase"] == "wait" for row in waits.all("SELECT phase FROM phase"))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_steps_done_again_after_a_resume_supersede_the_first_ones(tmp_path: Path
     run_recorded(tmp_path, at_safe_point=asks)
     run_recorded(tmp_path, resume=tmp_path / "checkpoint-2", max_steps=6)
     reader = RunReader(RunFolder(tmp_path).database)
-    steps = [(step, "reward" in values) for _, step, values in reader.metric_rows()]
+    steps = [(step, "reward" in values) for _, step, values in metric_rows(reader)]
     assert [s for s, reward in steps if reward] == [1, 2, 3, 4, 5, 6]
     assert {g.attempt for g in reader.iter_groups(first_step=3)} == {2}
     assert {g.attempt for g in reader.iter_groups(first_step=3, superseded=True)} == {1, 2}

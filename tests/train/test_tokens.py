@@ -22,7 +22,7 @@ from grpo_tui.rewards.model_child import CancelledError, GenerateError
 from grpo_tui.rewards.token_asking import Policy, TokenAsker, policies
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.rollouts import Rollout
+from grpo_tui.store.rollouts import Rollout, rollouts_of
 from grpo_tui.store.search import Search
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.train.tokens import figures, live_tokens, token_texts, tokenized
@@ -88,8 +88,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     assert outcome is not None
     assert outcome.applied, outcome.reason
     with closing(Search(RunFolder(root).database)) as search:
-        rows = search.rows(search.find("step==2").ids)
-        history = search.commands()
+        rows = rollouts_of(search.run, search.find("step==2").ids)
+        history = search.run.commands()
     row = next(row for row in rows if not row.truncated)
     return Ran(root, row, seen["prompt"], TokenScores.from_wire(outcome.result), seen["of_trl"], history)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import metric_keys, read_points
 from grpo_tui.store.reader import RunReader
 from tests.train.tiny import run_recorded
 
@@ -22,7 +23,7 @@ def test_tensorboards_values_equal_the_recorded_ones(tmp_path: Path, monkeypatch
     events = EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"scalars": 0})
     events.Reload()
     reader = RunReader(RunFolder(tmp_path / "run").database)
-    recorded = {key: reader.series(key) for key in reader.metric_keys()}
+    recorded = {key: read_points(reader, key) for key in metric_keys(reader)}
     tags = [tag for tag in events.Tags()["scalars"] if tag.startswith("train/")]
     assert "train/reward" in tags
     assert "train/rewards/correctness/mean" in tags

@@ -11,6 +11,7 @@ import pytest
 from grpo_tui.core.text import transcript, written_text
 from grpo_tui.present.group_card import group_card
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader, StoredGroup
 from grpo_tui.train.session import Session
 
@@ -112,7 +113,7 @@ def _run(folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list
     session.desk.serve(trainer.train)
     session.close("finished")
     reader = RunReader(RunFolder(folder).database)
-    lengths = [v["completions/mean_length"] for _, _, v in reader.metric_rows() if "reward" in v]
+    lengths = [v["completions/mean_length"] for _, _, v in metric_rows(reader) if "reward" in v]
     groups = list(reader.iter_groups())
     reader.close()
     return groups, lengths

@@ -12,10 +12,10 @@ import pytest
 
 from grpo_tui.cli import main
 from grpo_tui.present.course import course
-from grpo_tui.present.delta import DeltaReader
-from grpo_tui.present.run_state import RunState
+from grpo_tui.present.run_state import DeltaReader, RunState
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import series_window, step_stats
 from grpo_tui.store.search import Search
 from grpo_tui.store.status import read_status
 from tests.train.tiny import run_recorded
@@ -79,7 +79,7 @@ def exported(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> s
 
 def test_equal_totals_with_advantages_teach(normalized: Path) -> None:
     search = Search(RunFolder(normalized).database)
-    groups = search.groups()
+    groups = search.run.groups()
     dead = [group for group in groups if max(abs(c.advantage) for c in group.completions) < 1e-3]
     assert len(groups) > len(dead)
     assert {c.total for group in groups for c in group.completions} == {2.0}
@@ -89,7 +89,7 @@ def test_equal_totals_with_advantages_teach(normalized: Path) -> None:
         assert search.find(line).count == 4 * wanted
     by_step = {step: [g for g in groups if g.step == step] for step in (1, 2)}
     shares = {step: sum(g in dead for g in own) / len(own) for step, own in by_step.items()}
-    assert {stat.step: stat.flat for stat in search.step_stats()} == shares
+    assert {stat.step: stat.flat for stat in step_stats(search.run)} == shares
     assert [s.mixed for s in course(search, [2.0, 1.0])] == [1 - share for share in shares.values()]
     search.close()
 
@@ -104,13 +104,13 @@ def test_what_the_loss_leaves_out_is_marked_everywhere(
     masked: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     search = Search(RunFolder(masked).database)
-    groups = search.groups()
+    groups = search.run.groups()
     assert any(c.advantage for group in groups for c in group.completions), "TRL gives them advantages"
     assert {group.signal for group in groups} == {"masked"}
     counts = {line: search.find(line).count for line in ("masked", "not masked", "zero_std", "mixed")}
     assert counts == {"masked": 32, "not masked": 0, "zero_std": 0, "mixed": 0}
-    assert [(stat.flat, stat.masked) for stat in search.step_stats()] == [(1.0, 1.0)] * 2
-    assert [b.mean for b in search.series_window(MASKED)] == [1.0, 1.0]
+    assert [(stat.flat, stat.masked) for stat in step_stats(search.run)] == [(1.0, 1.0)] * 2
+    assert [b.mean for b in series_window(search.run, MASKED)] == [1.0, 1.0]
     assert [(s.masked, s.mixed, s.flat) for s in course(search, [1.0])] == [(1.0, 0.0, 0.0)] * 2
     search.close()
 
@@ -138,5 +138,5 @@ def test_a_run_that_masks_nothing_has_no_key_for_it(
     assert {"masked" in row for row in rows} == {False}
     assert shown(normalized).masked_share == 0.0
     search = Search(RunFolder(normalized).database)
-    assert search.series_window(MASKED) == []
+    assert series_window(search.run, MASKED) == []
     search.close()

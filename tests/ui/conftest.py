@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.rewards.lab import Lab
-from grpo_tui.store.known import remember
+from grpo_tui.store.layout import remember
 from grpo_tui.ui.app import GrpoApp
 from tests.ui.recorded_run import NOW, RecordedRun, recorded
 

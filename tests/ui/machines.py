@@ -6,9 +6,8 @@ import os
 import time
 from dataclasses import replace
 
-from grpo_tui.present.gpu_rows import GIB
-from grpo_tui.store.hardware import Gpu, GpuProcess, Hardware, write_hardware
-from grpo_tui.store.live import RankFile
+from grpo_tui.present.hardware_view import GIB
+from grpo_tui.store.live import Gpu, GpuProcess, Hardware, RankFile, write_hardware
 from tests.ui.recorded_run import NOW, STEP_S, RecordedRun
 
 USES = (97.0, 99.0, 91.0, 0.0, 88.0, 93.0, 71.0, 95.0)

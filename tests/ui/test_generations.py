@@ -11,9 +11,8 @@ from textual.widgets import Input
 
 from grpo_tui.core import records as r
 from grpo_tui.rewards.scoring import config_of_functions
-from grpo_tui.store.found import Found
 from grpo_tui.store.rollouts import Rollout
-from grpo_tui.store.search import Search
+from grpo_tui.store.search import Found, Search
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.choosing import PathDialog, WordsDialog

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
 from grpo_tui.present.events import command_row
-from grpo_tui.present.group_line import SharedBeginning
+from grpo_tui.present.group_card import SharedBeginning
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.app import GrpoApp

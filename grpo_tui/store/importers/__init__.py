@@ -8,7 +8,6 @@ up to date and says where it is; `follow` keeps it so while the folder grows.
 
 from __future__ import annotations
 
-from grpo_tui.store.importers.copies import LogFolderError, follow, opened
-from grpo_tui.store.importers.sources import Source, find_sources, source_at
+from grpo_tui.store.importers.copies import LogFolderError, Source, find_sources, follow, opened, source_at
 
 __all__ = ["LogFolderError", "Source", "find_sources", "follow", "opened", "source_at"]

@@ -1,8 +1,7 @@
 """The child process that copies logged completions: `-m grpo_tui.store.importers.copy_child DIR [--follow]`.
 
 Reads what is new or changed since the last time, writes it through the store's own writer, and answers with
-a line of JSON. With `--follow` it looks again every few seconds until its input ends. Knows files and the
-database.
+a line of JSON. With `--follow` it looks again every few seconds until its input ends.
 """
 
 from __future__ import annotations
@@ -21,9 +20,21 @@ from typing import Any
 from grpo_tui.core.records import AttemptStarted, Fact, GenerationBatch, RewardFunctionInfo
 from grpo_tui.core.text import one_line
 from grpo_tui.store.connection import RunDatabaseError, open_writer
-from grpo_tui.store.importers import trl_log, verl_log
-from grpo_tui.store.importers.copies import copy_root
-from grpo_tui.store.importers.sources import Source, source_at
+from grpo_tui.store.importers.copies import Source, copy_root, source_at
+from grpo_tui.store.importers.formats import (
+    TRL_ABSENT,
+    VERL_ABSENT,
+    VERL_REWARD,
+    TrainerState,
+    read_state,
+    read_trl,
+    read_verl,
+    reward_columns,
+    size_in,
+    trl_batch,
+    verl_batch,
+    weights_differ,
+)
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.rollouts import IMPORTED
 from grpo_tui.store.search_scan import stand_back
@@ -67,7 +78,7 @@ class Copy:
         """
         unread: dict[str, str] = {}
         trl = self._source.kind == "trl"
-        state = trl_log.read_state(self._source.root) if trl else trl_log.TrainerState()
+        state = read_state(self._source.root) if trl else TrainerState()
         changed = False
         files = self._source.files()
         for step, path in files:
@@ -106,7 +117,7 @@ class Copy:
 
     def _copy_lines(self, step: int, path: Path, at: float) -> None:
         """Copy a file of verl in place of what was there of it; of a line that is not whole yet, nothing."""
-        rows, broken = verl_log.read_lines(path)
+        rows, broken = read_verl(path)
         if broken:
             several = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
             where = f"line {broken[0]}{several} of {path.name}"
@@ -114,15 +125,15 @@ class Copy:
         else:
             self._known.get("broken", {}).pop(path.name, None)
         self._note(ADVANTAGES)
-        self._functions((verl_log.REWARD,))
-        self._replace(verl_log.batch_of(step, at, rows, self._source.root.name))
+        self._functions((VERL_REWARD,))
+        self._replace(verl_batch(step, at, rows, self._source.root.name))
 
-    def _copy_parquet(self, step: int, path: Path, at: float, state: trl_log.TrainerState) -> None:
+    def _copy_parquet(self, step: int, path: Path, at: float, state: TrainerState) -> None:
         """Copy a file of TRL in place of what was there of it."""
         names = self._known["names"]
-        rows = trl_log.read_parquet(path)
-        found = trl_log.reward_columns(rows, state.reward_names())
-        size = trl_log.size_in(rows, self._known["group_size"])
+        rows = read_trl(path)
+        found = reward_columns(rows, state.reward_names())
+        size = size_in(rows, self._known["group_size"])
         if (names and list(found) != list(names)) or (self._known["group_size"] not in (0, size)):
             self._forget(size, found)
             raise _BeginsAnew
@@ -136,8 +147,8 @@ class Copy:
             self._db.execute("UPDATE generation_group SET last_step = ? WHERE batch = ?", (step, last[1]))
             return
         self._known["last"] = [digest, step]
-        self._replace(trl_log.batch_of(step, at, rows, found, size))
-        if trl_log.weights_differ(rows, found, state.row_at(step)):
+        self._replace(trl_batch(step, at, rows, found, size))
+        if weights_differ(rows, found, state.row_at(step)):
             self._note(WEIGHTS)
         if any(row.get("advantage") is None for row in rows):
             self._note(ADVANTAGES)
@@ -180,8 +191,8 @@ class Copy:
         files = self._source.files()
         began = min((path.stat().st_mtime for _, path in files), default=time.time())
         self._writer.write([AttemptStarted(1, began, "", 0)])
-        self._end(trl_log.TrainerState(), files)
-        absent = trl_log.ABSENT if self._source.kind == "trl" else verl_log.ABSENT
+        self._end(TrainerState(), files)
+        absent = TRL_ABSENT if self._source.kind == "trl" else VERL_ABSENT
         return {
             "version": VERSION,
             "kind": self._source.kind,
@@ -196,7 +207,7 @@ class Copy:
             "metric_rows": 0,
         }
 
-    def _end(self, state: trl_log.TrainerState, files: Sequence[tuple[int, Path]]) -> None:
+    def _end(self, state: TrainerState, files: Sequence[tuple[int, Path]]) -> None:
         """Say how far it has come. How a run ended is not in such files, unless it did all its steps."""
         step = max([state.step, *(number for number, _ in files)])
         finished = state.total_steps is not None and state.step >= state.total_steps

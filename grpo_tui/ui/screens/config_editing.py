@@ -139,7 +139,7 @@ class ConfigEditing(KeepsStyles, Screen[None], Shell):
 
     def edit(self, row: FieldRow) -> None:
         """Ask for a value in the way that fits the field."""
-        from grpo_tui.present.config_values import in_lines, refusal, way_of
+        from grpo_tui.present.config_evaluate import in_lines, refusal, way_of
 
         value = self.value_of(row.name)
         if value is None:  # a key that nobody knows is mended in the text
@@ -264,7 +264,7 @@ class ConfigEditing(KeepsStyles, Screen[None], Shell):
         self.show_chosen()
 
     def _refusal(self) -> str:
-        from grpo_tui.present.config_values import refusal
+        from grpo_tui.present.config_evaluate import refusal
 
         field = self.query_one(FormField)
         return refusal(field.name_edited, field.text) if field.name_edited else ""

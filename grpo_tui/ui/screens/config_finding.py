@@ -11,8 +11,7 @@ from textual.screen import ModalScreen
 
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line, wrapped
-from grpo_tui.present.config_help import FieldHelp
-from grpo_tui.present.config_view import NO_FIELD, FieldRow, field_of
+from grpo_tui.present.config_view import NO_FIELD, FieldHelp, FieldRow, field_of
 from grpo_tui.present.formatting import plural
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, Span, ruled

@@ -56,7 +56,7 @@ class ConfigStart(ConfigOpening):
         plan = self.evaluation.plan if self.evaluation is not None else None
         if plan is None:
             return []
-        from grpo_tui.present.config_plan import plan_lines
+        from grpo_tui.present.plan_text import plan_lines
 
         return [
             [(rank, [Span(text, role) for text, role in part]) for rank, part in line]
@@ -96,7 +96,7 @@ class ConfigStart(ConfigOpening):
 
     def action_config_gpu(self) -> None:
         """Choose what the run shall fit on."""
-        from grpo_tui.present.config_plan import devices
+        from grpo_tui.present.plan_text import devices
 
         worker = self.worker
         if worker is None or self.view is None:

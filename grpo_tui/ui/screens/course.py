@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.course_lines import course_lines, probe_lines, visit_lines
+from grpo_tui.present.course import course_lines, probe_lines, visit_lines
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LineScroll, Span, ruled

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import from_here, plural
 from grpo_tui.present.rollout_export import write_rows
+from grpo_tui.store.rollouts import all_function_names, iter_rollouts
 from grpo_tui.store.saved_views import SavedView, SavedViews
 from grpo_tui.ui.preferences import config_folder
 from grpo_tui.ui.screens.choosing import Choice, MenuDialog, PathDialog, WordsDialog
@@ -75,8 +76,8 @@ class Files(Finding):
                 search = stores.search
                 ids = found if query is None else search.find(query, "index", superseded=True).ids
                 with path.open("x", encoding="utf-8", newline="") as out:
-                    rows = search.iter_rows(ids)
-                    write_rows(out, rows, search.all_function_names(), kind, everything=True)
+                    rows = iter_rollouts(search.run, ids)
+                    write_rows(out, rows, all_function_names(search.run), kind, everything=True)
             except OSError as error:
                 return f"Not written: {from_here(path)}: {error.strerror or error}"
             except Exception as error:  # whatever the store says: a person waits for a word about the file

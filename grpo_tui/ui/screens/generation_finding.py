@@ -14,9 +14,10 @@ from textual.widgets import Input
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.group_card import GroupCard, group_card
-from grpo_tui.store.found import NEWEST, Found, read_sort
-from grpo_tui.store.query_ast import QueryError
-from grpo_tui.store.query_text import read_query
+from grpo_tui.store.query import QueryError, read_query
+from grpo_tui.store.read_series import total_range
+from grpo_tui.store.rollouts import absent_fields, rollouts_of
+from grpo_tui.store.search import NEWEST, Found, read_sort
 from grpo_tui.ui.paint import Span
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.widgets.card_table import CardTable
@@ -41,7 +42,7 @@ _Answer = tuple[Found | str, Sequence[int], tuple[float, float] | None]
 def _answer(found: Found | str, stores: Stores) -> _Answer:
     """In the thread that searches: of 100,000 completions the groups take some milliseconds."""
     groups = () if isinstance(found, str) else tuple(dict.fromkeys(found.group_of))
-    return found, groups, stores.search.total_range()
+    return found, groups, total_range(stores.search.run)
 
 
 class Finding(Shell):
@@ -229,8 +230,8 @@ class Finding(Shell):
 
         def look(stores: Stores) -> Sequence[GroupCard | Rollout]:
             if event.of_completions:
-                return stores.search.rows(keys)
-            absent = stores.search.absent()
+                return rollouts_of(stores.search.run, keys)
+            absent = absent_fields(stores.search.run)
             return [group_card(group, totals, absent) for group in stores.run.groups_by_id(keys)]
 
         def take(brought: Sequence[GroupCard | Rollout]) -> None:

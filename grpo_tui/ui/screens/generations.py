@@ -11,6 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from grpo_tui.present.group_card import GroupCard, group_card
+from grpo_tui.store.rollouts import absent_fields, rollouts_of
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.paint import Line, LineScroll, Span
@@ -186,7 +187,9 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
         if self.pages is not None:
             self.pages.ask(
                 "card",
-                lambda s: [group_card(g, totals, s.search.absent()) for g in s.run.groups_by_id([group])],
+                lambda s: [
+                    group_card(g, totals, absent_fields(s.search.run)) for g in s.run.groups_by_id([group])
+                ],
                 take,
                 self.cannot_read,
             )
@@ -201,7 +204,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
 
         def look(stores: Stores) -> list[Rollout]:
             pairs = zip(found.ids, found.group_of, strict=True)  # they may be a million
-            return stores.search.rows([one for one, group in pairs if group == card.id])
+            return rollouts_of(stores.search.run, [one for one, group in pairs if group == card.id])
 
         def take(rows: list[Rollout]) -> None:
             if self.card is not None and self.card.id == card.id:

@@ -157,8 +157,8 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
 
     def _read(self) -> None:
         """Find the metrics that have no chart in Train, with values and curves."""
-        from grpo_tui.store.extent import newest_value
         from grpo_tui.store.layout import RunFolder
+        from grpo_tui.store.read_series import metric_keys, newest_value, series_window
         from grpo_tui.store.reader import RunReader
 
         page: list[MetricRow] = []
@@ -169,12 +169,12 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
             except Exception:  # a run that cannot be read has no metrics to offer
                 continue
             try:
-                for key in [*reader.metric_keys(), *COMPUTED]:
+                for key in [*metric_keys(reader), *COMPUTED]:
                     if self._gone.is_set():
                         return
                     if key in self._rows:
                         continue
-                    buckets = reader.series_window(key, buckets=TREND)
+                    buckets = series_window(reader, key, buckets=TREND)
                     means = [bucket.mean for bucket in buckets]
                     if key in COMPUTED and not any(mean is not None for mean in means):
                         continue

@@ -9,9 +9,8 @@ from pathlib import Path
 from textual.app import ComposeResult
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.big_plot import LINE_ROLES, MOST_LINES, line_sign
-from grpo_tui.present.overlay_facts import OverlayFacts, read_overlay
-from grpo_tui.present.window_load import RunSource
+from grpo_tui.present.plot import LINE_ROLES, MOST_LINES, line_sign
+from grpo_tui.present.window_load import OverlayFacts, RunSource, read_overlay
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.paint import Line, LinePane, Span, pad, ruled
 from grpo_tui.ui.screens.zooming import ZoomScreen

@@ -7,7 +7,7 @@ from textual.screen import Screen
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, plural
-from grpo_tui.present.reward_cells import fitted
+from grpo_tui.present.rewards_view import fitted
 from grpo_tui.rewards.probes import TOTAL, ProbeReport, looks_at
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.opened import LeftOnce

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 
 from grpo_tui.core.text import wrapped
 from grpo_tui.present.formatting import from_here
-from grpo_tui.present.resume_offer import ResumeOffer, resume_command
+from grpo_tui.present.runs_view import ResumeOffer, resume_command
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LinePane, Span
 from grpo_tui.ui.screens.dialogs import CLOSE, DialogText, DialogTitle

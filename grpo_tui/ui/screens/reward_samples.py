@@ -226,7 +226,7 @@ class SampleEditing(Shell):
 
     def _ask_for(self, title: str, sample: Sample, index: int, then: Any) -> None:
         from grpo_tui.core.text import prompt_text
-        from grpo_tui.present.reward_detail import editable_text
+        from grpo_tui.present.rewards_view import editable_text
         from grpo_tui.ui.screens.rewards_dialogs import CompletionDialog
 
         before = editable_text(sample)

@@ -13,8 +13,7 @@ from textual.screen import Screen
 from grpo_tui.core.text import one_line
 from grpo_tui.present.baseline_text import whole
 from grpo_tui.present.formatting import duration, from_here
-from grpo_tui.present.reward_cells import next_order
-from grpo_tui.present.reward_detail import sample_detail
+from grpo_tui.present.rewards_view import next_order, sample_detail
 from grpo_tui.rewards.sources import Origin
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.editing import edit, editor_command

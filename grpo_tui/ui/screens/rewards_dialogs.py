@@ -17,8 +17,7 @@ from textual.widgets import Input, TextArea
 
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.rewards.sources import Origin
-from grpo_tui.store.query_ast import QueryError
-from grpo_tui.store.query_text import read_query
+from grpo_tui.store.query import QueryError, read_query
 from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Span
 from grpo_tui.ui.rows import CursorList

@@ -26,8 +26,7 @@ from grpo_tui.ui.widgets.run_detail import RunDetail
 from grpo_tui.ui.widgets.runs_table import RunsTable, columns_for, heading
 
 if TYPE_CHECKING:
-    from grpo_tui.present.resume_offer import ResumeOffer
-    from grpo_tui.present.runs_view import RunRow
+    from grpo_tui.present.runs_view import ResumeOffer, RunRow
     from grpo_tui.present.train_view import TrainView
 
 
@@ -299,7 +298,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         )
 
     def _look_for_checkpoint(self, row: RunRow) -> None:
-        from grpo_tui.present.resume_offer import read_offer
+        from grpo_tui.present.runs_view import read_offer
 
         self.post_message(ResumeOffered(read_offer(row)))
 

@@ -38,7 +38,7 @@ class ChartSlots(Shell):
         """Show the charts of a view; before the first step, their titles and what is waited for."""
         visible = self._visible_charts()
         if not view.charts:
-            from grpo_tui.present.big_reading import title_of
+            from grpo_tui.present.big_chart import title_of
 
             for place, widget in enumerate(visible):
                 title = title_of(FIRST_KEYS[place]) if place < len(FIRST_KEYS) else ""

@@ -8,10 +8,22 @@ from dataclasses import replace
 from textual.events import Resize
 from textual.screen import Screen
 
-from grpo_tui.present.big_chart import BigChartView, converted, nearest
-from grpo_tui.present.big_reading import cursor_place
+from grpo_tui.present.big_chart import (
+    PAN,
+    SMOOTHINGS,
+    ZOOM,
+    BigChartView,
+    Window,
+    converted,
+    cursor_place,
+    nearest,
+    newest,
+    panned,
+    showing,
+    whole,
+    zoomed,
+)
 from grpo_tui.present.window_load import RunSource
-from grpo_tui.present.zoom import PAN, SMOOTHINGS, ZOOM, Window, newest, panned, showing, whole, zoomed
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.messages import WindowLoaded
 from grpo_tui.ui.opened import LeftOnce

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from grpo_tui.core.text import cells_of, ending, one_line, shorten
+from grpo_tui.core.text import ending, one_line, shorten
 from grpo_tui.present.formatting import fixed
 from grpo_tui.present.train_view import BeforeAfter
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
@@ -68,7 +68,7 @@ def _with_end(text: str, width: int) -> str:
     if cell_len(text) <= width or width < 12:
         return one_line(text, width)
     tail = ending(text, width * 3 // 5 + 1)
-    head = shorten(text, width - cells_of(tail) + 1).removesuffix("…")
+    head = shorten(text, width - cell_len(tail) + 1).removesuffix("…")
     while head and head[-1].isdigit():
         head = head[:-1]  # half a number would be another number
     return f"{head}{tail}"

@@ -9,9 +9,10 @@ from textual.message import Message
 
 from grpo_tui.core.metrics import is_computed
 from grpo_tui.core.text import one_line, shorten
-from grpo_tui.present.big_chart import BigChartView, ChartLine, stretch_at
-from grpo_tui.present.big_plot import LINE_ROLES, MOST_LINES, Drawing, draw, line_sign, with_cursor
-from grpo_tui.present.big_reading import (
+from grpo_tui.present.big_chart import (
+    BigChartView,
+    ChartLine,
+    Window,
     cursor_place,
     happened_words,
     number,
@@ -19,11 +20,12 @@ from grpo_tui.present.big_reading import (
     range_words,
     short_value,
     smoothing_words,
+    stretch_at,
     title_of,
     value_words,
     where_words,
 )
-from grpo_tui.present.zoom import Window
+from grpo_tui.present.plot import LINE_ROLES, MOST_LINES, Drawing, draw, line_sign, with_cursor
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, ruled, width_of
 from grpo_tui.ui.widgets.plot_lines import EDGE, plot_lines
 

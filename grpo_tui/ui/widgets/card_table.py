@@ -12,8 +12,7 @@ from textual.message import Message
 
 from grpo_tui.core.text import one_line, told_apart
 from grpo_tui.present.formatting import MISSING, fixed, percent, within
-from grpo_tui.present.group_card import CardRow, GroupCard
-from grpo_tui.present.group_line import KINDS
+from grpo_tui.present.group_card import KINDS, CardRow, GroupCard
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled, width_of
 from grpo_tui.ui.rows import MOVES, CursorList, LazyLines
 from grpo_tui.ui.widgets.group_lines import advantage_sign

@@ -12,8 +12,7 @@ from grpo_tui.ui.widgets.yaml_area import SIGNS
 
 if TYPE_CHECKING:
     from grpo_tui.core.findings import Fix
-    from grpo_tui.present.config_help import FieldHelp
-    from grpo_tui.present.config_view import ConfigView
+    from grpo_tui.present.config_view import ConfigView, FieldHelp
 
 
 class ConfigSummary(LinePane):

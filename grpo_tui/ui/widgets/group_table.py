@@ -14,8 +14,7 @@ from textual.message import Message
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import fixed, within
-from grpo_tui.present.group_card import GroupCard
-from grpo_tui.present.group_line import KINDS, MOST_BARS, SHORT, SharedBeginning, bars
+from grpo_tui.present.group_card import KINDS, MOST_BARS, SHORT, GroupCard, SharedBeginning, bars
 from grpo_tui.store.rollouts import Rollout
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad
 from grpo_tui.ui.rows import MOVES, CursorList, LazyLines

@@ -15,7 +15,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from grpo_tui.present.formatting import plural
-from grpo_tui.present.group_fold import group_view
+from grpo_tui.present.group_card import group_view
 from grpo_tui.present.train_view import CompletionRow, GroupView, TrainView
 from grpo_tui.ui.paint import Line, LineScroll, Span, ruled, width_of
 from grpo_tui.ui.rows import LazyLines

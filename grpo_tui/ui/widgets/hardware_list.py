@@ -11,9 +11,7 @@ from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, width_of
 from grpo_tui.ui.widgets.now_lines import doing
 
 if TYPE_CHECKING:
-    from grpo_tui.present.gpu_rows import GpuRow, ProcessRow
-    from grpo_tui.present.hardware_view import HardwareView
-    from grpo_tui.present.rank_rows import RankRow
+    from grpo_tui.present.hardware_view import GpuRow, HardwareView, ProcessRow, RankRow
     from grpo_tui.present.train_view import TrainView
 
 FIGURES = 58

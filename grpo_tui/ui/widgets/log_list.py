@@ -13,7 +13,7 @@ from textual.message import Message
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import clock, date
 from grpo_tui.present.log_window import LogPage, LogQuestion, LogWindow
-from grpo_tui.store.log_reader import StoredLine
+from grpo_tui.store.log_lines import StoredLine
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.rows import CursorList, LazyLines
 

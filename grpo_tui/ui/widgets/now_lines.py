@@ -8,8 +8,7 @@ from grpo_tui.present.formatting import DOING, duration, moment, percent
 from grpo_tui.ui.paint import Line, LinePane, Span, pad, ruled, width_of
 
 if TYPE_CHECKING:
-    from grpo_tui.present.hardware_view import HardwareView
-    from grpo_tui.present.rank_rows import RankRow
+    from grpo_tui.present.hardware_view import HardwareView, RankRow
     from grpo_tui.present.train_view import EventRow, TrainView
 
 OPENS = "screen.hardware_open"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from grpo_tui.present.dots import Cell
+from grpo_tui.present.plot import Cell
 from grpo_tui.ui.paint import Line, Span
 
 EDGE = 1

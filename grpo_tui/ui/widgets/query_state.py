@@ -5,7 +5,7 @@ from __future__ import annotations
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.glyphs import spark
-from grpo_tui.store.found import Found
+from grpo_tui.store.search import Found
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting
 
 CURVE = 16

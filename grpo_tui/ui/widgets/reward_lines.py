@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from grpo_tui.core.text import one_line
 from grpo_tui.core.text import wrapped as words_wrapped
 from grpo_tui.present.formatting import clock, duration, plural
-from grpo_tui.present.reward_cells import fitted
+from grpo_tui.present.rewards_view import fitted
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, ruled, spread, wrapped
 
 if TYPE_CHECKING:
     from grpo_tui.core.findings import Finding
-    from grpo_tui.present.reward_detail import SampleDetail, Saw
-    from grpo_tui.present.rewards_view import RewardsView
+    from grpo_tui.present.rewards_view import RewardsView, SampleDetail, Saw
 
 FEW = 3
 """With so few lines the completion is put on one."""

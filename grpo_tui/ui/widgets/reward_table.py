@@ -14,7 +14,7 @@ from textual.message import Message
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import fixed
-from grpo_tui.present.reward_cells import ADVANTAGE, TOTAL, cell, fitted, ordered
+from grpo_tui.present.rewards_view import ADVANTAGE, TOTAL, cell, fitted, ordered
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, spread
 from grpo_tui.ui.rows import MOVES, CursorList, LazyLines
 from grpo_tui.ui.widgets.group_lines import advantage_sign

@@ -113,7 +113,7 @@ def _way_on(row: RunRow, width: int) -> Line:
             line.append(Span("; no complete checkpoint to resume from", "dim"))
             return _labelled("way on", line)
         return _labelled("way on", [*line, Span(f"   grpo-tui attach {shell_word(path)}", "dim")])
-    from grpo_tui.present.resume_offer import resume_command
+    from grpo_tui.present.runs_view import resume_command
 
     line = [Span("r", "key", "screen.runs_resume"), Span(f" resumes from checkpoint-{row.checkpoints[-1]}")]
     return _labelled("way on", [*line, Span(f"   {resume_command(path)}", "dim")])

@@ -11,42 +11,289 @@ r"""Read a query over completions from the line that a person types.
     and or not ( )                   what stands side by side is joined by `and`; also && || !
     0 < reward <= 1, tokens>1.5k     a number may stand first; k, M and % are read with it
 
-In quotes a backslash stands for itself, except before the quote. Knows the language and, when told, the names
-of a run's reward functions; whether what stands behind `rewards.` exists is asked later.
+In quotes a backslash stands for itself, except before the quote. What people write in other languages for the
+same is read too: `&&`, `||`, `!`, `<>`, `:` for `..`. Whether what stands behind `rewards.` exists is asked
+later.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Literal, cast
 
-from grpo_tui.store.query_ast import (
-    ALIASES,
-    EVERYTHING,
-    FAMILIES,
-    FLAGS,
-    NUMBERS,
-    TEXTS,
-    WORDS,
-    And,
-    Between,
-    Comparison,
-    Field,
-    Flag,
-    Has,
-    Is,
-    Matches,
-    Not,
-    Operator,
-    Or,
-    Query,
-    QueryError,
-    all_names,
-    is_known,
+Kind = Literal["number", "flag", "word", "text"]
+
+NUMBERS = (
+    "reward", "advantage", "tokens", "characters", "step", "last_step", "index", "group", "mean", "std",
+    "rank", "batch", "attempt",
+)  # fmt: skip
+"""`group` is the number under which the run keeps the group; `mean` and `std` are those of the group."""
+FLAGS = ("truncated", "masked", "zero_std", "all_right", "all_wrong", "mixed", "duplicate", "superseded")
+"""`masked`: the loss leaves it out; `zero_std`: all advantages of its group are 0; `mixed`: some are not;
+`duplicate`: another one of its group has the same text."""
+WORDS = {"mode": ("train", "eval", "probe")}
+TEXTS = ("completion", "prompt")
+FAMILIES = ("rewards", "extra", "column")
+"""Fields with a name of the run's own behind a dot: reward functions, `log_extra`, columns of the dataset."""
+ALIASES = {"text": "completion", "reward_std": "std", "columns": "column", "length": "tokens"}
+
+Operator = Literal["==", "!=", "<", "<=", ">", ">="]
+OPERATORS: tuple[Operator, ...] = ("==", "!=", "<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field as asked for; `key` is the name behind the dot, `at` where it stands in the line, from 0."""
+
+    name: str
+    key: str | None = None
+    at: int = 0
+
+    def __str__(self) -> str:
+        """As a person types it."""
+        if self.key is None:
+            return self.name
+        plain = self.key.replace("_", "").replace("-", "").isalnum()
+        return f"{self.name}.{self.key}" if plain else f"{self.name}.{quoted(self.key)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`field op value`; false where the field has no value or NaN."""
+
+    field: Field
+    op: Operator
+    value: float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """`field low..high`, both ends included; None leaves an end open."""
+
+    field: Field
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Is:
+    """`field is none` (nothing was given: a reward abstained) or `field is nan`."""
+
+    field: Field
+    what: Literal["none", "nan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A field that holds or does not."""
+
+    field: Field
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    """The field's text holds these characters, in any case."""
+
+    field: Field
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Python's `re.search` finds the pattern in the field's text; `at` is where the pattern stands."""
+
+    field: Field
+    pattern: str
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The part does not hold."""
+
+    part: Query
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All parts hold; without any, everything does."""
+
+    parts: tuple[Query, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """One of the parts holds."""
+
+    parts: tuple[Query, ...]
+
+
+Query = Comparison | Between | Is | Flag | Has | Matches | Not | And | Or
+EVERYTHING = And(())
+
+
+def quoted(text: str) -> str:
+    """A text or a name as a query holds it in quotes."""
+    if '"' not in text:
+        return f'"{text}"'
+    return f"'{text}'" if "'" not in text else '"' + text.replace('"', '\\"') + '"'
+
+
+class QueryError(ValueError):
+    """A query that is not understood: one sentence, and where in the line.
+
+    Attributes:
+        text: the line.
+        at: the place, from 0; it may be the end of the line.
+    """
+
+    def __init__(self, message: str, text: str = "", at: int = 0) -> None:
+        super().__init__(message)
+        self.text = text
+        self.at = at
+
+    @property
+    def sentence(self) -> str:
+        """The message with the column, counted from 1."""
+        return f"column {self.at + 1}: {self}"
+
+    def marked(self) -> str:
+        """The line, and below it a mark under the place."""
+        line = " ".join(self.text[: self.at].split("\n")) + " ".join(self.text[self.at :].split("\n"))
+        return f"{line}\n{' ' * self.at}^"
+
+
+def leaves(query: Query) -> Iterator[Comparison | Between | Is | Flag | Has | Matches]:
+    """Every question of a query that is not made of others, in order."""
+    if isinstance(query, And | Or):
+        for part in query.parts:
+            yield from leaves(part)
+    elif isinstance(query, Not):
+        yield from leaves(query.part)
+    else:
+        yield query
+
+
+def fields(query: Query) -> tuple[Field, ...]:
+    """The fields that a query asks about, in order."""
+    return tuple(leaf.field for leaf in leaves(query))
+
+
+def is_known(name: str) -> bool:
+    """Whether a name, as typed, is that of a field or a family of them."""
+    name = ALIASES.get(name, name)
+    return name in NUMBERS or name in FLAGS or name in WORDS or name in TEXTS or name in FAMILIES
+
+
+def all_names() -> tuple[str, ...]:
+    """Every name a person may type, families with their dot."""
+    return (*NUMBERS, *FLAGS, *WORDS, *TEXTS, "text", *(f"{name}." for name in FAMILIES))
+
+
+_TOKEN = re.compile(
+    r"\s*(?:"
+    r"(?P<range>\.\.|:)"
+    r"|(?P<join>&&?|\|\|?|!(?![=~]))"
+    r"|(?P<number>[-+−]?(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d[\d_]*)(?:\.(?!\.)\d*)?|\.\d+)"
+    r"(?:[eE][-+]?\d+)?(?:[kKmM]\b|%)?)"
+    r"|(?P<string>\"(?:\\\"|[^\"])*\"|'(?:\\'|[^'])*'|“[^”]*”)"
+    r"|(?P<op>==|!=|<=|>=|<>|≤|≥|≠|=|<|>|!~|~)"
+    r"|(?P<mark>[().])"
+    r"|(?P<name>-inf\b|[^\W\d]\w*)"
+    r"|(?P<open>[\"'“])"
+    r"|(?P<other>\S)"
+    r")"
 )
-from grpo_tui.store.query_tokens import Token, number_of, tokens_of
+_KEY = re.compile(r"[^\s.()<>=≤≥≠!~&|\"'“]+")
+_SAME = {
+    "&&": ("name", "and"),
+    "&": ("name", "and"),
+    "||": ("name", "or"),
+    "|": ("name", "or"),
+    "!": ("name", "not"),
+    "<>": ("op", "!="),
+    "=": ("op", "=="),
+    "≤": ("op", "<="),
+    "≥": ("op", ">="),
+    "≠": ("op", "!="),
+}
+_UNITS = {"k": 1e3, "m": 1e6, "%": 1e-2}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word of a line.
+
+    Attributes:
+        kind: `number`, `string`, `name`, `key` (a name behind a dot), `op`, `range`, `mark` or `end`.
+        text: as written; with its quotes.
+        at: where it begins in the line, from 0.
+        end: where it ends.
+    """
+
+    kind: str
+    text: str
+    at: int
+    end: int
+
+
+def tokens_of(line: str) -> list[Token]:
+    """The words of a line, an `end` behind them.
+
+    Raises:
+        QueryError: a sign that means nothing, or a quote that is not closed.
+    """
+    found: list[Token] = []
+    position = 0
+    while position < len(line):
+        key = _KEY.match(line, position) if _wants_key(found, position) else None
+        if key is not None:
+            token = Token("key", key[0], position, key.end())
+        elif line[position] == "." and found and (found[-1].kind, found[-1].end) == ("name", position):
+            token = Token("mark", ".", position, position + 1)  # and no number: rewards.0
+        else:
+            match = _TOKEN.match(line, position)
+            if match is None:  # blanks at the end
+                break
+            kind = match.lastgroup or "other"
+            text = match[kind]
+            if kind in ("join", "op", "range"):
+                kind, text = _SAME.get(text, (kind, text))
+            token = Token(kind, text, match.start(match.lastgroup or 0), match.end())
+        if token.kind == "open":
+            raise QueryError("this quote is not closed", line, token.at)
+        if token.kind == "other":
+            what = "write and" if token.text == "," else "text to find stands in quotes"
+            raise QueryError(f"{token.text} means nothing here; {what}", line, token.at)
+        found.append(token)
+        position = token.end
+    found.append(Token("end", "", len(line), len(line)))
+    return found
+
+
+def _wants_key(found: list[Token], position: int) -> bool:
+    """True right behind `rewards.` and the like."""
+    return (
+        len(found) > 1
+        and found[-1].text == "."
+        and found[-1].end == position
+        and found[-2].kind == "name"
+        and found[-2].end == found[-1].at
+    )
+
+
+def number_of(token: Token) -> float | None:
+    """The number that a word says, `inf` and units among them; None when it is none."""
+    if token.kind == "number":
+        text = token.text.replace("_", "").replace(",", "").replace("−", "-")
+        unit = _UNITS.get(text[-1].lower())
+        return float(text) if unit is None else float(text[:-1]) * unit
+    word = token.text.lower()
+    return float(word) if token.kind == "name" and word in ("inf", "-inf") else None
+
 
 LONGEST = 10_000
 """Characters of a line."""

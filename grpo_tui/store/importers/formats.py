@@ -1,0 +1,384 @@
+"""Read what TRL and verl log, as groups of completions.
+
+TRL writes `completions_*.parquet` and the `trainer_state.json` of its checkpoints. A row of the parquet file
+has step, prompt, completion, a column per reward function, one per `log_extra`, and the advantage. Token
+counts, truncation, columns of the dataset and the weights of the rewards are not in it; None and NaN of a
+reward are one there. pyarrow is needed for the parquet files alone.
+
+verl writes, with `trainer.rollout_data_dir`, a file `STEP.jsonl` with a line per completion: input, output,
+score, step, mostly `gts` (the gold answer), and what the reward function returned besides. verl may have
+shuffled the lines, so equal inputs of a file make a group wherever they stand. Advantages are not in it and
+are computed as verl's GRPO does; token counts and truncation are not in it either.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core.records import Completion, GenerationBatch, Group, MetricRow, Mode
+from grpo_tui.core.statistics import is_number, mean, std
+from grpo_tui.core.text import whole_text
+from grpo_tui.store.json_file import read_regular
+
+TRL_EPSILON, VERL_EPSILON = 1e-4, 1e-6
+"""What each adds to a group's deviation before dividing (TRL's `GRPOTrainer`, verl's `core_algos`)."""
+
+
+def runs_of_equal(keys: Sequence[str]) -> list[int]:
+    """How many equal keys stand one behind another, each time."""
+    lengths: list[int] = []
+    for place, key in enumerate(keys):
+        if place and key == keys[place - 1]:
+            lengths[-1] += 1
+        else:
+            lengths.append(1)
+    return lengths
+
+
+def group_size(lengths: Sequence[int]) -> int:
+    """The size of the groups, from the lengths of the runs of equal prompts.
+
+    A prompt that comes twice in a row makes one long run of two groups, so the size is what divides all of
+    them; 1 says that they have no size in common.
+    """
+    return functools.reduce(math.gcd, lengths, 0) or 1
+
+
+def consecutive(keys: Sequence[str], size: int) -> list[list[int]]:
+    """Places of the members of each group: equal keys one behind another, at most `size` unless it is 1."""
+    groups: list[list[int]] = []
+    place = 0
+    for length in runs_of_equal(keys):
+        step = length if size <= 1 else size
+        groups += [
+            list(range(start, min(start + step, place + length)))
+            for start in range(place, place + length, step)
+        ]
+        place += length
+    return groups
+
+
+def gathered(keys: Sequence[str]) -> list[list[int]]:
+    """Places of the members of each group: all equal keys, wherever they stand."""
+    groups: dict[str, list[int]] = {}
+    for place, key in enumerate(keys):
+        groups.setdefault(key, []).append(place)
+    return list(groups.values())
+
+
+def total(rewards: Sequence[float | None]) -> float | None:
+    """The unweighted sum of the rewards that were given, None when none was."""
+    given = [value for value in rewards if value is not None and not math.isnan(value)]
+    return sum(given) if given else None
+
+
+def advantages(totals: Sequence[float | None], epsilon: float) -> list[float]:
+    """Each total less the group's mean, over its deviation; 0 for a completion that was not scored."""
+    centre, spread = mean(totals), std(totals)
+    if centre is None or spread is None:
+        return [0.0] * len(totals)
+    return [
+        0.0 if value is None or math.isnan(value) else (value - centre) / (spread + epsilon)
+        for value in totals
+    ]
+
+
+def group_of(
+    index: int,
+    prompt: Any,
+    columns: Mapping[str, Any],
+    completions: Sequence[Any],
+    rewards: Sequence[Sequence[float | None]],
+    own_advantages: Sequence[float | None] | None,
+    extras: Sequence[Mapping[str, Any]],
+    epsilon: float,
+) -> Group:
+    """A group as our own recorder would have written it.
+
+    Args:
+        index: Position within the batch.
+        prompt: A text, or chat messages.
+        columns: Columns of the dataset, where the log has them.
+        completions: A text or chat messages each.
+        rewards: One entry per function, for each completion.
+        own_advantages: As logged; None to compute them.
+        extras: What else was logged of each completion.
+        epsilon: Of the trainer that wrote the log.
+    """
+    totals = [total(values) for values in rewards]
+    computed = advantages(totals, epsilon)
+    members = []
+    for place, completion in enumerate(completions):
+        text, messages = readable(completion)
+        logged = None if own_advantages is None else own_advantages[place]
+        members.append(
+            Completion(
+                index=place,
+                text=text,
+                rewards=tuple(rewards[place]),
+                total=totals[place],
+                advantage=computed[place] if logged is None else logged,
+                tokens=0,
+                truncated=False,
+                extra=dict(extras[place]),
+                messages=messages,
+            )
+        )
+    return Group(index, prompt, dict(columns), tuple(members))
+
+
+def readable(completion: Any) -> tuple[str, list[dict[str, Any]] | None]:
+    """The text of a completion, and its messages when they say more than one plain answer."""
+    if isinstance(completion, str | None):
+        return completion or "", None
+    messages = without_nothing(completion)
+    if not isinstance(messages, list):
+        return str(completion), None
+    plain = len(messages) == 1 and messages[0].keys() <= {"role", "content"}
+    return whole_text(messages), None if plain else messages
+
+
+def without_nothing(value: Any) -> Any:
+    """A value of a parquet file, where every object has every key, without those that hold nothing."""
+    if isinstance(value, list):
+        return [without_nothing(item) for item in value]
+    if isinstance(value, dict):
+        return {key: without_nothing(item) for key, item in value.items() if item is not None}
+    return value
+
+
+OWN = ("step", "prompt", "completion", "advantage")
+TRL_ABSENT = ("tokens", "truncated", "column")
+"""What these files do not say."""
+_NOT_METRICS = ("step", "epoch")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerState:
+    """What a checkpoint says of the run."""
+
+    history: tuple[Mapping[str, Any], ...] = ()
+    step: int = 0
+    total_steps: int | None = None
+    changed_at: float = 0.0
+
+    def reward_names(self) -> tuple[str, ...]:
+        """Names of the reward functions, in TRL's order."""
+        found: dict[str, None] = {}
+        for row in self.history:
+            for key in row:
+                parts = key.removeprefix("eval_").split("/")
+                if parts[0] == "rewards" and parts[-1] == "mean" and len(parts) > 2:
+                    found["/".join(parts[1:-1])] = None
+        return tuple(found)
+
+    def metric_rows(self, after: int) -> list[MetricRow]:
+        """The logged rows behind the first `after` ones, at the file's age: their own is not known."""
+        rows = []
+        for row in self.history[after:]:
+            values = {key: value for key, value in row.items() if key not in _NOT_METRICS}
+            rows.append(MetricRow(1, int(row.get("step", 0)), self.changed_at, values))
+        return rows
+
+    def row_at(self, step: int) -> Mapping[str, Any]:
+        """The row with a reward that TRL logged at a step; empty without any."""
+        rows = (row for row in self.history if row.get("step") == step and is_number(row.get("reward")))
+        return next(rows, {})
+
+
+def read_state(root: Path) -> TrainerState:
+    """The newest `trainer_state.json` of an output folder; an empty state without any that can be read."""
+    best = TrainerState()
+    for path in (root / "trainer_state.json", *root.glob("checkpoint-*/trainer_state.json")):
+        try:
+            state = json.loads(read_regular(path, below=root))
+            step = int(state["global_step"])
+            rows = tuple(row for row in state["log_history"] if isinstance(row, dict))
+            if step >= best.step:
+                best = TrainerState(
+                    rows, step, int(state.get("max_steps") or 0) or None, path.stat().st_mtime
+                )
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return best
+
+
+def read_trl(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file.
+
+    Raises:
+        ImportError: There is no pyarrow.
+        OSError, ValueError: It cannot be read, or not yet.
+    """
+    import pyarrow.parquet
+
+    try:
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+    except pyarrow.ArrowException as error:
+        raise ValueError(str(error)) from error
+    if rows and not {"prompt", "completion"} <= rows[0].keys():
+        raise ValueError(f"it has no columns prompt and completion, but {', '.join(rows[0])}")
+    return rows
+
+
+def reward_columns(rows: Sequence[Mapping[str, Any]], known: Sequence[str]) -> tuple[str, ...]:
+    """Which columns hold rewards: those that TRL logged metrics of, else all that hold numbers alone."""
+    columns = [name for name in (rows[0] if rows else ()) if name not in OWN]
+    named = tuple(name for name in columns if name in known)
+    if named:
+        return named
+    return tuple(
+        name
+        for name in columns
+        if all(isinstance(row[name], float | None) for row in rows)
+        and any(row[name] is not None for row in rows)
+    )
+
+
+def trl_batch(
+    step: int, at: float, rows: Sequence[Mapping[str, Any]], names: Sequence[str], size: int
+) -> GenerationBatch:
+    """The rows of a file as a batch of groups.
+
+    Args:
+        step: The step that the file's name says.
+        at: When it was written.
+        rows: Its rows.
+        names: Columns that hold rewards.
+        size: Of the groups; 1 when it is not known.
+    """
+    keys = [prompt_of(row) for row in rows]
+    groups = []
+    for index, places in enumerate(consecutive(keys, size)):
+        members = [rows[place] for place in places]
+        own = [row.get("advantage") for row in members]
+        extras = [
+            {
+                key: value
+                for key, value in row.items()
+                if key not in OWN and key not in names and value is not None
+            }
+            for row in members
+        ]
+        groups.append(
+            group_of(
+                index,
+                without_nothing(members[0]["prompt"]),
+                {},
+                [row["completion"] for row in members],
+                [[_reward(row.get(name)) for name in names] for row in members],
+                None if any(value is None for value in own) else own,
+                extras,
+                TRL_EPSILON,
+            )
+        )
+    return GenerationBatch(1, step, 0, "train", step, step, at, tuple(groups))
+
+
+def prompt_of(row: Mapping[str, Any]) -> str:
+    """By what two prompts are found equal."""
+    return json.dumps(row["prompt"], sort_keys=True, default=str)
+
+
+def size_in(rows: Sequence[Mapping[str, Any]], so_far: int) -> int:
+    """The size of the groups, from these rows and what was known before (0 for nothing)."""
+    return math.gcd(so_far, group_size(runs_of_equal([prompt_of(row) for row in rows])))
+
+
+def weights_differ(
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str], logged: Mapping[str, Any]
+) -> bool:
+    """Whether TRL logged another mean total than the plain sums have: its weights are not in these files.
+
+    Args:
+        rows: Of a file.
+        names: Columns that hold rewards.
+        logged: What was logged at that step. A mean over more than these rows is of no use; that it is one
+            shows in the mean of a function.
+    """
+    values = [[_reward(row.get(name)) for name in names] for row in rows]
+    for number, name in enumerate(names):
+        if not _same(mean(row[number] for row in values), logged.get(f"rewards/{name}/mean")):
+            return False
+    return bool(names) and not _same(mean(map(total, values)), logged.get("reward"))
+
+
+def _same(own: float | None, logged: Any) -> bool:
+    return own is not None and is_number(logged) and abs(own - logged) <= 1e-3 * max(1.0, abs(logged))
+
+
+def _reward(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not math.isnan(value) else None
+
+
+VERL_ABSENT = ("tokens", "truncated")
+VERL_REWARD = "score"
+_OWN = ("input", "output", "score", "step", "gts", "uid", "request_id")
+
+
+def read_verl(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
+    """The rows of a file, and the numbers of lines, from 1, that are none.
+
+    A last line without its end is still being written, and counts as neither.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    rows: list[dict[str, Any]] = []
+    broken: list[int] = []
+    lines = read_regular(path, largest=1 << 33).decode("utf-8-sig", "replace").split("\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict) and "input" in row and "output" in row:
+            rows.append(row)
+        elif number < len(lines):
+            broken.append(number)
+    return rows, broken
+
+
+def verl_batch(step: int, at: float, rows: Sequence[Mapping[str, Any]], folder: str) -> GenerationBatch:
+    """The rows of a file as a batch of groups.
+
+    Args:
+        step: The step that the file's name says.
+        at: When it was written.
+        rows: Its rows.
+        folder: The folder's name; one that begins with `val` holds validation.
+    """
+    key = "uid" if all("uid" in row for row in rows) else "input"
+    groups = []
+    for index, places in enumerate(gathered([str(row[key]) for row in rows])):
+        members = [rows[place] for place in places]
+        columns = {"gts": members[0]["gts"]} if "gts" in members[0] else {}
+        groups.append(
+            group_of(
+                index,
+                str(members[0]["input"]),
+                columns,
+                ["" if row["output"] is None else str(row["output"]) for row in members],
+                [[_score(row.get(VERL_REWARD))] for row in members],
+                None,
+                [{name: value for name, value in row.items() if name not in _OWN} for row in members],
+                VERL_EPSILON,
+            )
+        )
+    mode: Mode = "eval" if folder.lower().startswith("val") else "train"
+    return GenerationBatch(1, step, 0, mode, step, step, at, tuple(groups))
+
+
+def _score(value: Any) -> float | None:
+    try:
+        return float(value) if isinstance(value, int | float) else None
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

@@ -1,0 +1,264 @@
+"""Make lines of `train.log` as it grows, and read stored ones in pages, by level and words, from either end.
+
+A progress bar is one line that changes. Control bytes other than carriage return and newline stay in the
+text, to be made visible where it is shown. A line's level comes from its words, and from the traceback or
+warning it belongs to: a traceback's lines carry the level of its first one, so that a filter by level keeps
+it whole; so does what is indented under a warning or an error.
+
+Of a long stored line a piece is given, around the words looked for; the whole is asked for by its number.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core.records import LogLine
+from grpo_tui.store.connection import RunFile
+from grpo_tui.store.json_file import open_regular
+
+_WORD = re.compile(r"\b(ERROR|CRITICAL|FATAL|Error|Exception|Traceback|WARNING|WARN|Warning|DEBUG)\b")
+_NAMED = re.compile(r"(?:^|: )(?:[A-Za-z_]\w*\.)*[A-Z]\w*?(Error|Exception|Warning)(?::|$)")
+"""An exception or warning as Python prints it: `ValueError: no`, `file.py:3: UserWarning: hot`."""
+_LEVELS = {"warning": "warning", "warn": "warning", "debug": "debug"}
+_RANK = re.compile(r"^\[[\w .:=-]{1,40}\]:? ?")
+"""What launchers put before a rank's lines: `[rank0]: `, `[default1]:`."""
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\)|Exception Group Traceback")
+_BAR = re.compile(r"\s*\d+%\|")
+_LINKS = (
+    "During handling of the above exception",
+    "The above exception was the direct cause",
+)
+"""What Python writes between two tracebacks of one failure."""
+MOST_PREFIXES = 256
+
+
+class Levels:
+    """The level of each line of one log, in order; lines of several ranks may alternate."""
+
+    def __init__(self) -> None:
+        self._above: dict[str, tuple[str, bool]] = {}
+        """Per prefix: the level of the line above, and whether a traceback goes on there."""
+
+    def of(self, text: str) -> str:
+        """The level of the next line: `error`, `warning`, `debug` or `info`."""
+        found = _RANK.match(text)
+        prefix = found.group() if found else ""
+        level, inside = self._next(text[len(prefix) :], *self._above.get(prefix, ("info", False)))
+        if len(self._above) > MOST_PREFIXES:
+            self._above.clear()
+        self._above[prefix] = (level, inside)
+        return level
+
+    def _next(self, line: str, above: str, inside: bool) -> tuple[str, bool]:
+        if _TRACEBACK.search(line):
+            return "error", True
+        if _BAR.match(line):
+            return "info", False
+        if line[:1] in (" ", "\t"):
+            return (above if above in ("error", "warning") else level_of(line)), inside
+        if line.startswith(_LINKS):
+            return "error", True
+        if inside:  # the exception itself ends its traceback
+            return "error", False
+        return level_of(line), False
+
+
+def level_of(text: str) -> str:
+    """The level of a line by its own words."""
+    found = _WORD.search(text) or _NAMED.search(text)
+    if found is None:
+        return "info"
+    return _LEVELS.get(found.group(1).lower(), "error")
+
+
+MAX_LINE = 120_000
+"""Characters kept of one line; of a longer one the rest is counted, and stands in `train.log` alone."""
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[mKA-G]")
+
+
+class LogTail:
+    """Follows one log file from a position on."""
+
+    def __init__(self, path: Path, position: int = 0) -> None:
+        self._path = path
+        self.position = position
+        self._partial = ""
+        self._levels = Levels()
+        self._open = False  # the last line given out may still be replaced
+
+    def read(self, limit_bytes: int = 1 << 20) -> list[LogLine]:
+        """The lines that came since the last call, at most `limit_bytes` of them."""
+        try:
+            with open_regular(self._path) as file:
+                file.seek(self.position)
+                data = file.read(limit_bytes)
+        except OSError:
+            return []
+        if not data:
+            return []
+        self.position += len(data)
+        text = self._partial + data.decode("utf-8", "replace")
+        return self._lines(text.replace("\r\n", "\n"), time.time())
+
+    def flush(self) -> list[LogLine]:
+        """What is left without an end of line, as a line."""
+        rest, self._partial = self._partial, ""
+        return [self._line(rest, time.time())] if rest.strip() else []
+
+    def _lines(self, text: str, now: float) -> list[LogLine]:
+        pieces = text.split("\n")
+        self._partial = pieces.pop()
+        found = []
+        for piece in pieces:
+            # What a terminal would show of "a\rb\rc" is its last part.
+            found.append(self._line(piece.rstrip("\r").rsplit("\r", 1)[-1], now))
+            self._open = False
+        if "\r" in self._partial:
+            shown, _, self._partial = self._partial.rpartition("\r")
+            # The part after the last carriage return may still grow; the one before it is what shows now.
+            current = self._partial or shown.rsplit("\r", 1)[-1]
+            if current.strip():
+                found.append(self._line(current, now))
+                self._open = True
+        return [line for line in found if line.text.strip()]
+
+    def _line(self, text: str, now: float) -> LogLine:
+        text = _COLOUR.sub("", text)
+        level = self._levels.of(text[:MAX_LINE])
+        if len(text) > MAX_LINE:
+            text = f"{text[:MAX_LINE]}… {len(text) - MAX_LINE:,} characters more in {self._path.name}"
+        return LogLine(at=now, text=text, level=level, replaces=self._open)
+
+
+PIECE = 1_000
+"""Characters of a line that a page holds."""
+BEFORE_HIT = 40
+"""Characters of it before the words looked for, where they stand far from the line's start."""
+SHOWN_LEVELS = {"all": (), "warning": ("warning", "error"), "error": ("error",)}
+"""A choice of levels to the levels it shows; empty: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLine:
+    """A line of output, or a piece of it."""
+
+    id: int
+    at: float
+    level: str
+    text: str
+    start: int = 0
+    """Where in the whole line the text begins."""
+    length: int = 0
+    """Characters of the whole line."""
+
+
+class LogReader(RunFile):
+    """Reads the lines of one run. Use it from one thread at a time.
+
+    Raises:
+        RunDatabaseError: From the constructor, when there is no readable `run.db`.
+    """
+
+    def page(
+        self,
+        *,
+        first: int | None = None,
+        last: int | None = None,
+        level: str = "all",
+        words: str = "",
+        newest: bool = False,
+        limit: int = 500,
+        piece: int = PIECE,
+    ) -> list[StoredLine]:
+        """Lines in their order, a page of at most `limit`.
+
+        Args:
+            first, last: Inclusive bounds on the line's number.
+            level: `all`, `warning` (and errors) or `error`.
+            words: Of a long line, the piece that holds these is given; all lines are.
+            newest: Take the last lines of what is asked for, not the first ones.
+            limit: Size of the page.
+            piece: Most characters of a line.
+        """
+        where, values = _where(first, last, level)
+        order = "DESC" if newest else "ASC"
+        hit = "max(0, instr(lower(text), lower(?)) - 1)"
+        rows = self.all(
+            f"SELECT id, at, level, length(text) AS n, substr(text, start + 1, ?) AS part, start FROM"
+            f" (SELECT *, CASE WHEN {hit} > ? THEN {hit} - {BEFORE_HIT} ELSE 0 END AS start"
+            f" FROM log{where} ORDER BY id {order} LIMIT ?)",
+            piece,
+            words,
+            piece - BEFORE_HIT,
+            words,
+            *values,
+            limit,
+        )
+        found = [StoredLine(r["id"], r["at"], r["level"], r["part"], r["start"], r["n"]) for r in rows]
+        return found[::-1] if newest else found
+
+    def find(self, words: str, *, start: int, forward: bool, level: str = "all") -> int | None:
+        """Number of the nearest line that holds the words (of any case), after or before line `start`."""
+        first, last = (start + 1, None) if forward else (None, start - 1)
+        where, values = _where(first, last, level)
+        row = self.one(
+            f"SELECT id FROM log{_and(where)} instr(lower(text), lower(?)) > 0"
+            f" ORDER BY id {'ASC' if forward else 'DESC'} LIMIT 1",
+            *values,
+            words,
+        )
+        return None if row is None else int(row["id"])
+
+    def count(
+        self, words: str = "", *, level: str = "all", first: int | None = None, last: int | None = None
+    ) -> int:
+        """How many lines hold the words, from line `first` up to line `last`."""
+        where, values = _where(first, last, level)
+        if words:
+            where, values = f"{_and(where)} instr(lower(text), lower(?)) > 0", [*values, words]
+        return int(self.one(f"SELECT count(*) FROM log{where}", *values)[0])
+
+    def text(self, line: int) -> str:
+        """The whole text of a line, empty when there is none."""
+        row = self.one("SELECT text FROM log WHERE id = ?", line)
+        return "" if row is None else str(row["text"])
+
+    def lines(
+        self,
+        *,
+        after: int = 0,
+        last: int | None = None,
+        level: str = "all",
+        words: str = "",
+        pattern: re.Pattern[str] | None = None,
+    ) -> Iterator[StoredLine]:
+        """Whole lines after one, up to line `last`, that hold the words and match the pattern."""
+        words = words.lower()
+        while page := self.page(first=after + 1, last=last, level=level, limit=200, piece=1 << 30):
+            for line in page:
+                after = line.id
+                if words in line.text.lower() and (pattern is None or pattern.search(line.text)):
+                    yield line
+
+
+def _where(first: int | None, last: int | None, level: str) -> tuple[str, list[Any]]:
+    clauses: list[str] = []
+    values: list[Any] = []
+    for clause, value in (("id >= ?", first), ("id <= ?", last)):
+        if value is not None:
+            clauses.append(clause)
+            values.append(value)
+    if levels := SHOWN_LEVELS[level]:
+        clauses.append(f"level IN ({','.join('?' * len(levels))})")
+        values += levels
+    return (" WHERE " + " AND ".join(clauses) if clauses else ""), values
+
+
+def _and(where: str) -> str:
+    return f"{where} AND" if where else " WHERE"

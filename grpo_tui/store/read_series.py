@@ -1,0 +1,678 @@
+"""Read the metrics of a run: values as logged, a whole run in a bounded number of stretches, its ends.
+
+Long runs are read from the summaries that the writer keeps (`store.schema`), their ends and what has no
+summary from the rows; what is computed from groups comes without reading a completion. Steps that a resume
+has done again are left out everywhere.
+
+A group is flat when the loss gets nothing from it (`core.statistics.signal_of`). Flat at the top means that
+all of its completions got the highest total seen in the run, at the bottom the lowest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+from grpo_tui.core.metrics import is_computed
+from grpo_tui.core.statistics import ADVANTAGE_NOISE, SAME, Signal, is_number
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.schema import LEVELS
+from grpo_tui.store.values import from_column
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesBucket:
+    """The values of one metric over one stretch of steps."""
+
+    first: int
+    last: int
+    first_at: float
+    """When the first row of the stretch was logged, seconds since the epoch."""
+    last_at: float
+    low: float | None
+    """Lowest value; None when the stretch holds no number."""
+    high: float | None
+    mean: float | None
+    count: int
+    """Rows that logged the metric, whatever they held."""
+    known: int
+    """Rows whose value is a finite number."""
+    smooth: float | None = None
+    """Mean of a moving average over the stretch, where one was made."""
+
+    @property
+    def middle(self) -> float:
+        """Where the stretch stands on the axis of steps."""
+        return (self.first + self.last) / 2
+
+    @property
+    def missing(self) -> int:
+        """Rows that logged None, NaN, an infinity or a text."""
+        return self.count - self.known
+
+
+class Logged(Protocol):
+    """A value with where and when it was logged."""
+
+    @property
+    def step(self) -> int:
+        """Step it was logged at."""
+
+    @property
+    def at(self) -> float:
+        """Seconds since the epoch."""
+
+    @property
+    def value(self) -> Any:
+        """The value as logged."""
+
+
+def of_points(points: Iterable[Logged]) -> list[SeriesBucket]:
+    """Each value as a stretch of its own."""
+    found = []
+    for p in points:
+        n = float(p.value) if is_number(p.value) else None
+        found.append(SeriesBucket(p.step, p.step, p.at, p.at, n, n, n, 1, 0 if n is None else 1))
+    return found
+
+
+def gathered(
+    pieces: Sequence[SeriesBucket], first_step: int | None, last_step: int | None, buckets: int
+) -> list[SeriesBucket]:
+    """The same values in about so many stretches of equal length; values of one step always stay together."""
+    if not pieces:
+        return []
+    first = pieces[0].first if first_step is None else first_step
+    last = pieces[-1].last if last_step is None else last_step
+    width = max(1, -(-(last - first + 1) // max(1, buckets)))
+    found: list[list[SeriesBucket]] = []
+    place = None
+    for piece in pieces:
+        here = ((piece.first + piece.last) // 2 - first) // width
+        if here != place:
+            found.append([])
+            place = here
+        found[-1].append(piece)
+    return [joined(group) for group in found]
+
+
+def joined(pieces: Sequence[SeriesBucket]) -> SeriesBucket:
+    """Neighbouring stretches as one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return SeriesBucket(
+        first=min(p.first for p in pieces),
+        last=max(p.last for p in pieces),
+        first_at=min(p.first_at for p in pieces),
+        last_at=max(p.last_at for p in pieces),
+        low=min((p.low for p in pieces if p.low is not None), default=None),
+        high=max((p.high for p in pieces if p.high is not None), default=None),
+        mean=_weighted([(p.mean, p.known) for p in pieces]),
+        count=sum(p.count for p in pieces),
+        known=sum(p.known for p in pieces),
+        smooth=_weighted([(p.smooth, p.known) for p in pieces]),
+    )
+
+
+def _weighted(values: Sequence[tuple[float | None, int]]) -> float | None:
+    """Mean of means that stand for so many values each, None without any."""
+    known = [(mean, count) for mean, count in values if mean is not None]
+    count = sum(count for _, count in known)
+    return sum(mean * count for mean, count in known) / count if count else None
+
+
+def rates(counts: Sequence[SeriesBucket], times: Sequence[SeriesBucket]) -> list[SeriesBucket]:
+    """Growth of a running count per second of step time, one value for each stretch.
+
+    Args:
+        counts: Stretches of the count, which never falls: the highest value is the last one.
+        times: Stretches of the seconds per step, of the same blocks.
+    """
+    found, place = [], 0
+    for before, now in pairwise(counts):
+        while place < len(times) and times[place].last < now.first:
+            place += 1
+        time = times[place] if place < len(times) and times[place].first <= now.last else None
+        value = None
+        if time is not None and time.mean and now.high is not None and before.high is not None:
+            grown = now.high - before.high
+            value = grown / (time.mean * max(1, now.last - before.last)) if grown >= 0 else None
+        found.append(
+            SeriesBucket(now.first, now.last, now.first_at, now.last_at, value, value, value, now.count,
+                         0 if value is None else now.known)
+        )  # fmt: skip
+    return found
+
+
+TOKENS_PER_SECOND = "grpo_tui/tokens_per_second"
+RAW_ROWS = 4_096
+"""Runs of up to so many rows are read row by row."""
+FINE_ROWS = LEVELS[1] * 256
+"""Runs of up to so many rows are read by the finer summaries."""
+RECENT_ROWS = 96
+"""The newest rows are always read one by one."""
+OPENING_ROWS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of a metric's series; `row` orders values that share a step."""
+
+    row: int
+    step: int
+    at: float
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesStart:
+    """A series up to now: its long past summarised, its newest values one by one."""
+
+    row: int
+    """The newest row of the run that this covers."""
+    opening: tuple[float, ...]
+    """Its first values that are numbers; empty when `points` holds all there are."""
+    past: tuple[SeriesBucket, ...]
+    points: tuple[Point, ...]
+
+
+def metric_keys(reader: RunReader) -> list[str]:
+    """Every metric key that was ever logged, in the order of first sight."""
+    return [row["key"] for row in reader.all("SELECT key FROM metric_key ORDER BY id")]
+
+
+def last_metric_row_id(reader: RunReader) -> int:
+    """Id of the newest logged row, 0 when there is none."""
+    return int(reader.one("SELECT coalesce(max(id), 0) FROM metric_row")[0])
+
+
+def read_points(
+    reader: RunReader, key: str, after_row: int = 0, limit: int = 1_000_000, *, last_row: int = 1 << 62
+) -> list[Point]:
+    """The values of one metric after a row and up to another, superseded steps left out."""
+    if key == TOKENS_PER_SECOND:
+        return _rates(reader, after_row, last_row)[:limit]
+    rows = reader.all(
+        "SELECT m.row, r.step, r.at, m.value FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
+        " WHERE m.key = (SELECT id FROM metric_key WHERE key = ?) AND m.row > ? AND m.row <= ?"
+        " AND r.superseded = 0 ORDER BY m.row LIMIT ?",
+        key,
+        after_row,
+        last_row,
+        limit,
+    )
+    return [Point(r["row"], r["step"], r["at"], from_column(r["value"])) for r in rows]
+
+
+def new_points(
+    reader: RunReader, after_row: int, limit: int = 512, *, keys: Sequence[str] | None = None
+) -> tuple[int, dict[str, list[Point]]]:
+    """The values of metrics in the rows after one, a page of at most `limit` rows.
+
+    Args:
+        after_row: Id of the last row that is known.
+        limit: Rows to a page.
+        keys: Only these metrics; None for all.
+
+    Returns:
+        The last row of the page, and the values by key.
+    """
+    last = reader.one(
+        "SELECT max(id) FROM (SELECT id FROM metric_row WHERE id > ? ORDER BY id LIMIT ?)",
+        after_row,
+        limit,
+    )[0]
+    found: dict[str, list[Point]] = {}
+    if last is None:
+        return after_row, found
+    chosen = "" if keys is None else f" AND k.key IN ({','.join('?' * len(keys))})"
+    for r in reader.all(
+        "SELECT k.key, r.id, r.step, r.at, m.value FROM metric_row r CROSS JOIN metric_key k"
+        " CROSS JOIN metric m ON m.key = k.id AND m.row = r.id"
+        f" WHERE r.id > ? AND r.id <= ? AND r.superseded = 0{chosen} ORDER BY r.id",
+        after_row,
+        last,
+        *(keys or ()),
+    ):
+        point = Point(r["id"], r["step"], r["at"], from_column(r["value"]))
+        found.setdefault(r["key"], []).append(point)
+    if "num_tokens" in found if keys is None else TOKENS_PER_SECOND in keys:
+        found[TOKENS_PER_SECOND] = _rates(reader, after_row, last)
+    return last, found
+
+
+def metric_rows(
+    reader: RunReader, after_row: int = 0, limit: int = 1000
+) -> list[tuple[int, int, dict[str, Any]]]:
+    """Whole logged rows as (row, step, values), superseded ones left out."""
+    rows = reader.all(
+        "SELECT id, step FROM metric_row WHERE id > ? AND superseded = 0 ORDER BY id LIMIT ?",
+        after_row,
+        limit,
+    )
+    return [(row["id"], row["step"], metric_row(reader, row["id"])) for row in rows]
+
+
+def metric_row(reader: RunReader, row: int) -> dict[str, Any]:
+    """The values of one logged row."""
+    found = reader.all(
+        # CROSS keeps the order of the two: SQLite 3.45 would read all values of the run instead.
+        "SELECT k.key, m.value FROM metric_key k CROSS JOIN metric m ON m.key = k.id AND m.row = ?"
+        " ORDER BY k.id",
+        row,
+    )
+    return {r["key"]: from_column(r["value"]) for r in found}
+
+
+def last_training_row(reader: RunReader) -> tuple[int, dict[str, Any]] | None:
+    """Step and values of the newest row that holds a training reward."""
+    row = reader.one(
+        "SELECT r.id, r.step FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
+        " WHERE m.key = (SELECT id FROM metric_key WHERE key = 'reward') AND r.superseded = 0"
+        " ORDER BY m.row DESC LIMIT 1"
+    )
+    return None if row is None else (row["step"], metric_row(reader, row["id"]))
+
+
+def series_start(reader: RunReader, key: str) -> SeriesStart:
+    """Everything of one metric up to now, in a bounded number of pieces."""
+    newest = last_metric_row_id(reader)
+    level = 1 if newest <= RAW_ROWS else LEVELS[0] if newest <= FINE_ROWS else LEVELS[1]
+    past: list[SeriesBucket] = []
+    covered = 0
+    if level > 1:
+        coarse = max(0, newest - RECENT_ROWS) // level * level
+        covered = max(0, newest - RECENT_ROWS) // LEVELS[0] * LEVELS[0]
+        past = [
+            *_stretches(reader, key, level, 0, coarse),
+            *_stretches(reader, key, LEVELS[0], coarse, covered),
+        ]
+    opening: tuple[float, ...] = ()
+    if past:
+        # Rates are worked out row by row, so they are not asked for over the whole run.
+        upto = min(covered, 4 * OPENING_ROWS) if key == TOKENS_PER_SECOND else covered
+        first = read_points(reader, key, limit=OPENING_ROWS, last_row=upto)
+        opening = tuple(float(p.value) for p in first if is_number(p.value))
+    points = read_points(reader, key, covered, last_row=newest)
+    return SeriesStart(newest, opening, tuple(past), tuple(points))
+
+
+def series_window(
+    reader: RunReader,
+    key: str,
+    first_step: int | None = None,
+    last_step: int | None = None,
+    buckets: int = 200,
+) -> list[SeriesBucket]:
+    """One metric between two steps, in at most about `buckets` stretches of steps of equal length.
+
+    Args:
+        key: A metric's key, one that is computed here too.
+        first_step, last_step: Inclusive; None is where the series begins or ends.
+        buckets: Stretches wanted. A window of fewer steps comes step by step.
+
+    Returns:
+        The stretches that hold any row, by step. The first and the last of a very long window may hold a
+        few steps of their neighbours: summaries are not cut.
+    """
+    if is_computed(key) and key != TOKENS_PER_SECOND:
+        return _group_window(reader, key, first_step, last_step, buckets)
+    first_row = _row_at(reader, first_step, "ASC") if first_step is not None else 1
+    last_row = _row_at(reader, last_step, "DESC") if last_step is not None else last_metric_row_id(reader)
+    if first_row is None or last_row is None or first_row > last_row:
+        return []
+    rows = last_row - first_row + 1
+    level = next((n for n in reversed(LEVELS) if rows >= n * buckets), 1)
+    return gathered(_pieces(reader, key, level, first_row, last_row), first_step, last_step, buckets)
+
+
+def _pieces(reader: RunReader, key: str, level: int, first_row: int, last_row: int) -> list[SeriesBucket]:
+    """Summaries of the full blocks between two rows, and every row of the two ends that fill none."""
+    if level == 1:
+        return of_points(read_points(reader, key, first_row - 1, last_row=last_row))
+    start = -(-(first_row - 1) // level) * level
+    end = last_row // level * level
+    return [
+        *of_points(read_points(reader, key, first_row - 1, last_row=start)),
+        *_stretches(reader, key, level, start, end),
+        *of_points(read_points(reader, key, max(end, start), last_row=last_row)),
+    ]
+
+
+def _stretches(reader: RunReader, key: str, level: int, start: int, end: int) -> list[SeriesBucket]:
+    """Summaries of the blocks between two rows that are multiples of `level`."""
+    if key == TOKENS_PER_SECOND:
+        tokens = _stretches(reader, "num_tokens", level, max(0, start - level), end)
+        return rates(tokens, _stretches(reader, "step_time", level, start, end))
+    if not reader.has("metric_span", "block"):
+        return of_points(read_points(reader, key, start, last_row=end))
+    rows = reader.all(
+        "SELECT step, last_step, at, last_at, low, high, mean, count, known FROM metric_span"
+        " WHERE level = ? AND key = (SELECT id FROM metric_key WHERE key = ?)"
+        " AND block >= ? AND block < ? ORDER BY block",
+        level,
+        key,
+        start // level,
+        end // level,
+    )
+    return [SeriesBucket(*row) for row in rows]
+
+
+def _row_at(reader: RunReader, step: int, order: str) -> int | None:
+    """The first row from a step on (`ASC`), or the last one up to it (`DESC`)."""
+    sign = ">=" if order == "ASC" else "<="
+    row = reader.one(
+        f"SELECT id FROM metric_row WHERE step {sign} ? AND superseded = 0 ORDER BY id {order} LIMIT 1",
+        step,
+    )
+    return None if row is None else int(row["id"])
+
+
+def _rates(reader: RunReader, after_row: int, last_row: int) -> list[Point]:
+    """Tokens a second at each row after one that logged how many tokens there have been."""
+    before = reader.one(
+        "SELECT max(m.row) FROM metric m CROSS JOIN metric_row r ON r.id = m.row WHERE r.superseded = 0"
+        " AND m.key = (SELECT id FROM metric_key WHERE key = 'num_tokens') AND m.row <= ?",
+        after_row,
+    )[0]
+    start = (before or 1) - 1
+    tokens = read_points(reader, "num_tokens", start, last_row=last_row)
+    if not tokens:
+        return []
+    times = read_points(reader, "step_time", tokens[0].row, last_row=last_row)
+    return _rate_points(tokens, times)
+
+
+def _rate_points(tokens: Sequence[Point], times: Iterable[Point]) -> list[Point]:
+    """Growth of the count ÷ step time of the steps since; None where a number is missing or it fell."""
+    found: list[Point] = []
+    waiting = iter(times)
+    time = next(waiting, None)
+    before = tokens[0]
+    step = before.step
+    for token in tokens[1:]:
+        elapsed_s: float | None = 0.0
+        while time is not None and time.row <= token.row:
+            known = elapsed_s is not None and is_number(time.value)
+            elapsed_s = elapsed_s + time.value * max(1, time.step - step) if known else None
+            step = time.step
+            time = next(waiting, None)
+        value = None
+        if elapsed_s and is_number(token.value) and is_number(before.value) and token.value >= before.value:
+            value = (token.value - before.value) / elapsed_s
+        found.append(Point(token.row, token.step, token.at, value))
+        before = token
+    return found
+
+
+_COLUMNS = {
+    "grpo_tui/spread": "spread",
+    "grpo_tui/flat_share": "flat",
+    "grpo_tui/flat_top": "top",
+    "grpo_tui/flat_bottom": "bottom",
+    "grpo_tui/masked_share": "masked",
+}
+WIDE = 4
+"""Stretches of so many steps are gathered by SQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepStat:
+    """What the groups of one step come to; shares are between 0 and 1."""
+
+    step: int
+    at: float
+    groups: int
+    spread: float | None
+    """Mean of the groups' standard deviations, None when no group was scored."""
+    flat: float
+    """Share of groups that teach nothing."""
+    masked: float | None
+    """Share of groups that the loss leaves out as a whole; None in a run that has no such group."""
+    top: float | None
+    """Share of groups flat at the highest total of the run; None while all totals of the run are one."""
+    bottom: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    step: int
+    at: float
+    value: Any
+
+
+def total_range(reader: RunReader, mode: str = "train") -> tuple[float, float] | None:
+    """The lowest and the highest total of any completion, None while they are not known to differ."""
+    if not reader.has("generation_group", "high"):
+        return None
+    low, high = reader.one(
+        "SELECT min(low), max(high) FROM generation_group WHERE mode = ? AND superseded = 0", mode
+    )
+    return None if low is None or high - low < SAME else (float(low), float(high))
+
+
+def step_stats(
+    reader: RunReader,
+    first_step: int = 0,
+    last_step: int = 1 << 62,
+    *,
+    mode: str = "train",
+    totals: tuple[float, float] | None = None,
+) -> list[StepStat]:
+    """Figures of the groups of each step that has any, by step.
+
+    Args:
+        first_step, last_step: Inclusive.
+        mode: `train` or `eval`.
+        totals: Lowest and highest total of the run, when `total_range` was asked already.
+    """
+    rows = reader.all(
+        f"{_per_step(reader, totals or total_range(reader, mode))}", mode, first_step, last_step
+    )
+    return [StepStat(*row) for row in rows]
+
+
+def step_stretches(
+    reader: RunReader,
+    width: int,
+    *,
+    last_step: int = 1 << 62,
+    mode: str = "train",
+    totals: tuple[float, float] | None = None,
+) -> dict[str, list[SeriesBucket]]:
+    """The computed metrics of groups from the start, in stretches of so many steps, by key."""
+    return _stretches_by_step(reader, list(_COLUMNS), width, (0, last_step), mode, totals)
+
+
+def _stretches_by_step(
+    reader: RunReader,
+    keys: Sequence[str],
+    width: int,
+    steps: tuple[int, int],
+    mode: str,
+    totals: tuple[float, float] | None = None,
+) -> dict[str, list[SeriesBucket]]:
+    columns = [_COLUMNS[key] for key in keys]
+    figures = ", ".join(f"min({c}), max({c}), avg({c}), count(*), count({c})" for c in columns)
+    rows = reader.all(
+        f"SELECT min(step), max(step), min(at), max(at), {figures}"
+        f" FROM ({_per_step(reader, totals or total_range(reader, mode))})"
+        f" GROUP BY (step - {int(steps[0])}) / {max(1, int(width))} ORDER BY 1",
+        mode,
+        *steps,
+    )
+    return {
+        key: [SeriesBucket(*tuple(row)[:4], *tuple(row)[4 + 5 * n : 9 + 5 * n]) for row in rows]
+        for n, key in enumerate(keys)
+    }
+
+
+def newest_signals(reader: RunReader) -> tuple[int, list[Signal]]:
+    """The newest step of training that has groups, and what the loss gets from each of them."""
+    rows = reader.all(
+        f"SELECT g.step, {signal_sql(recorded=reader.has('generation_group', 'signal'))}"
+        " FROM generation_group g WHERE mode = 'train' AND superseded = 0 AND step ="
+        " (SELECT max(step) FROM generation_group WHERE mode = 'train' AND superseded = 0)"
+    )
+    return (rows[0][0], [row[1] for row in rows]) if rows else (0, [])
+
+
+def _masks(reader: RunReader) -> bool:
+    """Whether the loss left out any group of the run as a whole."""
+    if not reader.has("generation_group", "signal"):
+        return False
+    return reader.one("SELECT 1 FROM generation_group WHERE signal = 'masked' LIMIT 1") is not None
+
+
+def _group_window(
+    reader: RunReader, key: str, first_step: int | None, last_step: int | None, buckets: int
+) -> list[SeriesBucket]:
+    ends = "SELECT min(step), max(step) FROM generation_group WHERE mode = 'train' AND superseded = 0"
+    begin, end = reader.one(ends)
+    if begin is None or (_COLUMNS[key] == "masked" and not _masks(reader)):
+        return []
+    first = begin if first_step is None else first_step
+    last = end if last_step is None else last_step
+    if last < first:
+        return []
+    width = -(-(last - first + 1) // max(1, buckets))
+    if width >= WIDE:
+        return _stretches_by_step(reader, [key], width, (first, last), "train")[key]
+    values = [_Value(s.step, s.at, getattr(s, _COLUMNS[key])) for s in step_stats(reader, first, last)]
+    return gathered(of_points(values), first_step, last_step, buckets)
+
+
+def _per_step(reader: RunReader, totals: tuple[float, float] | None) -> str:
+    """SQL for the figures by step; its values are mode, first and last step."""
+    signal = signal_sql(recorded=reader.has("generation_group", "signal"))
+    masked = f"avg({signal} = 'masked')" if _masks(reader) else "NULL"
+    top = bottom = "NULL"
+    if totals is not None:
+        low, high = totals
+        top = f"avg(coalesce({signal} = 'none' AND g.low > {high!r} - {SAME}, 0))"
+        bottom = f"avg(coalesce({signal} = 'none' AND g.high < {low!r} + {SAME}, 0))"
+    return (
+        "SELECT step, min(at) AS at, count(*) AS groups, avg(std) AS spread,"
+        f" avg({signal} != 'some') AS flat, {masked} AS masked,"
+        f" {top} AS top, {bottom} AS bottom FROM generation_group g"
+        " WHERE mode = ? AND superseded = 0 AND step BETWEEN ? AND ? GROUP BY step ORDER BY step"
+    )
+
+
+def signal_sql(*, recorded: bool) -> str:
+    """Return `core.statistics.signal_of` of the group `g` as SQL; an older version did not record it."""
+    worked_out = (
+        f"CASE WHEN (g.mode = 'probe' AND g.std >= {SAME})"
+        " OR EXISTS (SELECT 1 FROM completion a WHERE a.group_id = g.id AND (abs(a.advantage) >= "
+        f"{ADVANTAGE_NOISE} OR (abs(a.advantage) > 0 AND g.std >= {SAME}))) THEN 'some' ELSE 'none' END"
+    )
+    return f"coalesce(g.signal, {worked_out})" if recorded else f"({worked_out})"
+
+
+RECENT = 63
+"""Steps that are looked back for the newest value of what is computed from the groups."""
+_END = "SELECT step, at FROM metric_row WHERE superseded = 0 ORDER BY id {} LIMIT 1"
+
+
+@dataclass(frozen=True, slots=True)
+class RunExtent:
+    """The ends of what was logged."""
+
+    started_at: float
+    """When the first attempt began."""
+    first_step: int
+    newest_step: int
+    newest_at: float
+
+
+def run_extent(reader: RunReader) -> RunExtent | None:
+    """The ends of a run, superseded rows left out; None before its first row."""
+    first, last = reader.all(_END.format("ASC")), reader.all(_END.format("DESC"))
+    if not first or not last:
+        return None
+    began = reader.all("SELECT min(started_at) FROM attempt")[0][0]
+    return RunExtent(
+        started_at=first[0]["at"] if began is None else began,
+        first_step=first[0]["step"],
+        newest_step=max(last[0]["step"], first[0]["step"]),
+        newest_at=last[0]["at"],
+    )
+
+
+def newest_value(reader: RunReader, key: str) -> tuple[float | None, int | None]:
+    """The newest value of a metric and its step; None for one that is no number, (None, None) without any."""
+    if is_computed(key):
+        newest = run_extent(reader)
+        if newest is None:
+            return None, None
+        found = series_window(reader, key, first_step=max(0, newest.newest_step - RECENT), buckets=RECENT + 1)
+        return (found[-1].mean, found[-1].last) if found else (None, None)
+    rows = reader.all(
+        "SELECT r.step, m.value FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
+        " WHERE m.key = (SELECT id FROM metric_key WHERE key = ?) AND r.superseded = 0"
+        " ORDER BY m.row DESC LIMIT 1",
+        key,
+    )
+    if not rows:
+        return None, None
+    value = from_column(rows[0]["value"])
+    return (float(value) if is_number(value) else None), rows[0]["step"]
+
+
+# One statement for all places: asked one by one, most of the time would go into asking.
+_PLACES = (
+    "WITH RECURSIVE place (number, at) AS (SELECT 0, :first UNION ALL"
+    " SELECT number + 1, :first + (number + 1) * :rows / :places FROM place WHERE number + 1 < :places)"
+    " SELECT place.number, m.value FROM place"
+    " CROSS JOIN metric m ON m.key = :key AND m.row BETWEEN place.at AND place.at + :neighbours - 1"
+    " CROSS JOIN metric_row r ON r.id = m.row AND r.superseded = 0"
+)
+_WHOLE = (
+    "SELECT m.value FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
+    " WHERE m.key = ? AND r.superseded = 0 ORDER BY m.row"
+)
+
+_NEWEST = (
+    "SELECT m.value FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
+    " WHERE m.key = ? AND m.row > ? AND m.row <= ? AND r.superseded = 0 ORDER BY m.row"
+)
+
+
+def outline(reader: RunReader, key: str, places: int = 48, neighbours: int = 6) -> list[list[Any]]:
+    """Values of a metric at so many places of the run, in the order they were logged.
+
+    Args:
+        reader: The run.
+        key: TRL's key of the metric.
+        places: How many places, spread evenly over the logged rows, the last one at the newest.
+        neighbours: How many rows are looked at in each place.
+
+    Returns:
+        A list of values per place that has any, superseded rows left out; a run of at most `places` ×
+        `neighbours` rows comes whole. Values are as logged: None, NaN and infinities among them.
+    """
+    found = reader.all("SELECT id FROM metric_key WHERE key = ?", key)
+    if not found:
+        return []
+    number = found[0][0]
+    # Two lookups at the ends of the key; asked together, SQLite would go over the whole key.
+    first = reader.all("SELECT min(row) FROM metric WHERE key = ?", number)[0][0]
+    last = reader.all("SELECT max(row) FROM metric WHERE key = ?", number)[0][0]
+    if first is None:
+        return []
+    rows = last - first + 1
+    if rows <= places * neighbours:
+        values = [from_column(row[0]) for row in reader.all(_WHOLE, number)]
+        count = min(places, len(values))
+        return [values[i * len(values) // count : (i + 1) * len(values) // count] for i in range(count)]
+    asked = {"first": first, "rows": rows, "places": places - 1, "neighbours": neighbours}
+    stretches: dict[int, list[Any]] = {}
+    for place, value in reader.all(_PLACES, **asked, key=number):
+        stretches.setdefault(place, []).append(from_column(value))
+    # The last place ends with the newest row.
+    newest = reader.all(_NEWEST, number, last - neighbours, last)
+    if newest:
+        stretches[places] = [from_column(row[0]) for row in newest]
+    return [stretches[place] for place in sorted(stretches)]
