@@ -28,7 +28,7 @@ from grpo_tui.config.presets import copy_preset, presets  # noqa: E402
 from grpo_tui.config.resolve import load_config  # noqa: E402 (the checkout's own, wherever this is run)
 from grpo_tui.demo import DEMO_CONFIG  # noqa: E402
 from grpo_tui.store.connection import RunDatabaseError  # noqa: E402
-from grpo_tui.store.hardware import GpuProcess, Hardware  # noqa: E402
+from grpo_tui.store.live import GpuProcess, Hardware  # noqa: E402
 from grpo_tui.store.status import ENDED, Status, read_status  # noqa: E402
 from grpo_tui.ui.app import GrpoApp  # noqa: E402
 from grpo_tui.ui.config_wish import ConfigWish  # noqa: E402
