@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.cli.parser import build_parser
-from grpo_tui.config.removed import REMOVED
+from grpo_tui.config.meant import REMOVED
 from grpo_tui.config.resolve import load_config
 from grpo_tui.config.section import ANSWER_KINDS, SECTION_KEYS
 from grpo_tui.config.trl_fields import load_fields

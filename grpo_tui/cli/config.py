@@ -22,11 +22,10 @@ from grpo_tui.config.coerce import CoerceError
 from grpo_tui.config.config_diff import Diff, Side, diff, unified
 from grpo_tui.config.draft import ChangedOnDiskError, Draft
 from grpo_tui.config.draft_file import DraftFileError
-from grpo_tui.config.field_groups import GROUPS, grouped, matters
 from grpo_tui.config.field_search import search_fields
-from grpo_tui.config.origins import FieldValue, all_fields, top_field
+from grpo_tui.config.fields import GROUPS, FieldValue, all_fields, grouped, matters, top_field
+from grpo_tui.config.meant import explain
 from grpo_tui.config.presets import presets
-from grpo_tui.config.removed import explain
 from grpo_tui.config.run_config import describe
 from grpo_tui.config.section import SECTION_KEYS
 from grpo_tui.config.trl_fields import FieldsUnavailableError

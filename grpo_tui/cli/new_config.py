@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.config.meant import nearest
 from grpo_tui.config.presets import PresetError, copy_preset, presets
-from grpo_tui.config.removed import nearest
 from grpo_tui.core.text import shell_word
 
 _WIDTH = 110

@@ -14,8 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from grpo_tui.config.field_groups import GROUPS
-from grpo_tui.config.origins import all_fields, default_in_words, kind_in_words
+from grpo_tui.config.fields import GROUPS, all_fields, default_in_words, kind_in_words
 
 _HEAD = """\
 # Advice on the fields

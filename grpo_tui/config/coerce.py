@@ -12,8 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_tui.config.meant_values import meant_list, meant_mapping, meant_number, meant_word, word_hint
-from grpo_tui.config.removed import nearest
+from grpo_tui.config.meant import meant_list, meant_mapping, meant_number, meant_word, nearest, word_hint
 from grpo_tui.config.trl_fields import FieldInfo, NoDefault
 
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from grpo_tui.config.draft import Draft
-from grpo_tui.config.field_groups import form_order
-from grpo_tui.config.origins import FieldValue, all_fields, field_values
+from grpo_tui.config.fields import FieldValue, all_fields, field_values, form_order
 from grpo_tui.config.resolve import inspect_saved
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import NoDefault

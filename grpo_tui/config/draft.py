@@ -23,6 +23,7 @@ Everything is computed when it is asked for and kept until the text changes: a f
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +31,11 @@ from typing import Any
 
 import yaml
 
-from grpo_tui.config import draft_file, yaml_lines
-from grpo_tui.config.draft_fixes import fixed_text
-from grpo_tui.config.draft_history import History
-from grpo_tui.config.draft_words import value_of_words
-from grpo_tui.config.field_groups import neighbours
-from grpo_tui.config.origins import FieldValue, all_fields, field_values
+from grpo_tui.config import yaml_lines
+from grpo_tui.config.coerce import CoerceError, coerce, kinds_of, numbers_in_text
+from grpo_tui.config.draft_file import DraftFileError, hash_on_disk, read_text, write_text
+from grpo_tui.config.fields import SECTION, FieldValue, all_fields, field_values, neighbours, top_field
+from grpo_tui.config.meant import meant_mapping
 from grpo_tui.config.presets import folder as presets_folder
 from grpo_tui.config.presets import preset_of
 from grpo_tui.config.resolve import Inspected, inspect_config
@@ -44,10 +44,223 @@ from grpo_tui.config.yaml_edit import (
     get_value,
     read_once,
     remove_value,
+    rename_key,
+    same,
     set_value,
     split_key,
+    values_of,
 )
 from grpo_tui.core.findings import Finding, Fix
+
+MOST_CHARACTERS = 20_000_000
+PAUSE_S = 1.5
+"""After so long without a key the next one begins a new step."""
+
+
+class History:
+    """Texts by time, with a place in them.
+
+    Args:
+        text: the first text.
+        clock: seconds; another one for tests.
+    """
+
+    def __init__(self, text: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._texts = [text]
+        self._at = 0
+        self._clock = clock
+        self._typing: tuple[int, bool, float] | None = None
+
+    @property
+    def text(self) -> str:
+        """The text now."""
+        return self._texts[self._at]
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is an earlier text."""
+        return self._at > 0
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether there is a later text."""
+        return self._at + 1 < len(self._texts)
+
+    def push(self, text: str, *, typed: bool = False) -> bool:
+        """Take a new text; returns whether it differs. Typing goes on in the step it began."""
+        if text == self.text:
+            return False
+        change = _typed_at(self.text, text) if typed else None
+        now = self._clock()
+        goes_on = (
+            change is not None
+            and self._typing is not None
+            and not self.can_redo
+            and self._typing[:2] == (change[0], change[2])
+            and now - self._typing[2] <= PAUSE_S
+        )
+        del self._texts[self._at + 1 :]
+        if goes_on:
+            self._texts[self._at] = text
+        else:
+            self._texts.append(text)
+            self._at += 1
+        self._typing = (change[1], change[2], now) if change is not None else None
+        self._forget_oldest()
+        return True
+
+    def undo(self) -> bool:
+        """Go back one step; False when there is none."""
+        self._typing = None
+        if not self.can_undo:
+            return False
+        self._at -= 1
+        return True
+
+    def redo(self) -> bool:
+        """Go forward one step; False when there is none."""
+        self._typing = None
+        if not self.can_redo:
+            return False
+        self._at += 1
+        return True
+
+    def settle(self) -> None:
+        """End the step that is being typed, as when the file is saved."""
+        self._typing = None
+
+    def _forget_oldest(self) -> None:
+        total = sum(map(len, self._texts))
+        while total > MOST_CHARACTERS and self._at > 0:
+            total -= len(self._texts.pop(0))
+            self._at -= 1
+
+
+def _typed_at(before: str, after: str) -> tuple[int, int, bool] | None:
+    """Return where one key changed a text, where the next one would, and whether it put something in.
+
+    None for anything that is no single key: a paste, a line break, a replaced word.
+    """
+    grown = len(after) - len(before)
+    if abs(grown) != 1:
+        return None
+    shorter, longer = (before, after) if grown > 0 else (after, before)
+    at = next(
+        (n for n, (one, two) in enumerate(zip(shorter, longer, strict=False)) if one != two), len(shorter)
+    )
+    if shorter[at:] != longer[at + 1 :] or longer[at] in "\r\n":
+        return None
+    return (at, at + 1, True) if grown > 0 else (at + 1, at, False)
+
+
+MOVING = frozenset(
+    {
+        "config.deprecated",
+        "config.removed-key",
+        "config.unknown-key",
+        "nested.elsewhere",
+        "nested.unknown-key",
+        "section.unknown-key",
+    }
+)
+"""Rules whose fix names the right place for a wrong key; the wrong one must not stay."""
+
+_ABSENT = object()
+
+
+def fixed_text(text: str, fix: Finding | Fix, after: Callable[[Sequence[str | int]], Sequence[str]]) -> str:
+    """Return the text with a fix made.
+
+    Args:
+        text: a readable YAML text.
+        fix: the fix, or the finding that offers one.
+        after: gives the keys behind which a new one may stand.
+
+    Raises:
+        EditError: the finding offers no fix, or it cannot be made.
+    """
+    if isinstance(fix, Finding):
+        if fix.fix is None:
+            raise EditError(f"there is no fix to apply: {fix.message}")
+        if fix.field and fix.fix.value is not None and fix.field != fix.fix.field and _moves(fix, fix.fix):
+            text = _as_mapping(text, split_key(fix.field))
+            return _moved(text, split_key(fix.field), split_key(fix.fix.field), fix.fix.value, after)
+        fix = fix.fix
+    path = split_key(fix.field)
+    text = _as_mapping(text, path)
+    if fix.value is None:
+        values = values_of(text)
+        return remove_value(text, path) if get_value(values, path, _ABSENT) is not _ABSENT else text
+    return set_value(text, path, fix.value, after(path))
+
+
+def _as_mapping(text: str, path: tuple[str | int, ...]) -> str:
+    """Write a mapping that stands in quotes (JSON) as one of YAML, where a fix is about a key inside it."""
+    written = get_value(values_of(text), path[:1])
+    meant = meant_mapping(written) if len(path) > 1 and isinstance(written, str) else None
+    return text if meant is None else set_value(text, path[:1], meant)
+
+
+def _moves(finding: Finding, fix: Fix) -> bool:
+    return finding.id in MOVING or (finding.id == "section.choice" and fix.field == "dataset_name")
+
+
+def _moved(
+    text: str,
+    wrong: tuple[str | int, ...],
+    right: tuple[str | int, ...],
+    value: Any,
+    after: Callable[[Sequence[str | int]], Sequence[str]],
+) -> str:
+    values = values_of(text)
+    old = get_value(values, wrong, _ABSENT)
+    if old is _ABSENT:
+        return set_value(text, right, value, after(right))
+    if get_value(values, right, _ABSENT) is not _ABSENT:
+        return remove_value(text, wrong)  # the right key is there and has a value of its own
+    if isinstance(old, dict) and same(old.get(str(right[-1]), _ABSENT), value):
+        wrong = (*wrong, right[-1])  # a group of TRL's keys, of which one moves to the left margin
+    elif wrong[:-1] == right[:-1]:
+        return set_value(rename_key(text, wrong, str(right[-1])), right, value)
+    return set_value(remove_value(text, wrong), right, value, after(right))
+
+
+_TEXT_PARTS = frozenset(
+    {"name", "source", "kind", "from", "to", "tag", "pattern", "user", "assistant", "path", "split"}
+)
+"""Last parts of a dotted key whose value is a text, whatever it looks like."""
+
+
+def value_of_words(key: str, words: str) -> Any:
+    """Return the value that words stand for: `5e-6` for a rate is a number, `no` for a name is a text.
+
+    Args:
+        key: the dotted key.
+        words: what was typed, not empty.
+
+    Raises:
+        CoerceError: they do not fit; it may hold a suggestion.
+    """
+    info = all_fields().get(key)
+    if info is not None and info.choices is None and kinds_of(info.annotation) <= {"str", "none"}:
+        return words if "\n" in words else words.strip()
+    below = key != top_field(key)
+    if below and key.rpartition(".")[2] in _TEXT_PARTS and key.startswith((f"{SECTION}.", "datasets.")):
+        return words if "\n" in words else words.strip()
+    try:
+        value, plain = yaml_lines.parse_value(words)
+    except yaml_lines.YamlError as error:
+        raise CoerceError(f"{key} cannot be read: {error.message}") from error
+    if info is None or info.owner == SECTION:
+        return _number_meant(value) if plain else value
+    return coerce(info, value).value
+
+
+def _number_meant(value: Any) -> Any:
+    """Read `1e-5`, which YAML 1.1 takes for text, as the number it is meant to be."""
+    number = numbers_in_text(value)
+    return value if number is None else number
+
 
 UNTITLED = "untitled.yaml"
 
@@ -133,7 +346,7 @@ class Draft:
             DraftFileError: it cannot be read as text. Text that is no YAML opens; see `problem`.
         """
         file = Path(path).expanduser().absolute()
-        text, digest = draft_file.read_text(file)
+        text, digest = read_text(file)
         return cls(
             text, file, saved=(text, digest), preset=preset, overrides=overrides, world_size=world_size
         )
@@ -276,13 +489,13 @@ class Draft:
 
     def changed_on_disk(self) -> bool:
         """Whether the file's content is another than when it was opened or saved; its time does not count."""
-        return self.path is not None and draft_file.hash_on_disk(self.path) != self._saved_hash
+        return self.path is not None and hash_on_disk(self.path) != self._saved_hash
 
     def disk_text(self) -> str | None:
         """Return what stands in the file now; None when it is gone or no text."""
         try:
-            return draft_file.read_text(self.path)[0] if self.path is not None else None
-        except draft_file.DraftFileError:
+            return read_text(self.path)[0] if self.path is not None else None
+        except DraftFileError:
             return None
 
     def save(self, *, force: bool = False) -> None:
@@ -293,7 +506,7 @@ class Draft:
             DraftFileError: it has no file, or it cannot be written.
         """
         if self.path is None:
-            raise draft_file.DraftFileError("the draft has no file yet; save it under a name")
+            raise DraftFileError("the draft has no file yet; save it under a name")
         if self.changed_on_disk() and not force:
             raise ChangedOnDiskError(self.path, self.text, self.disk_text())
         self._write(self.path)
@@ -322,12 +535,12 @@ class Draft:
             DraftFileError: the file cannot be read.
         """
         if self.path is None:
-            raise draft_file.DraftFileError("the draft has no file to read")
-        self.saved_text, self._saved_hash = draft_file.read_text(self.path)
+            raise DraftFileError("the draft has no file to read")
+        self.saved_text, self._saved_hash = read_text(self.path)
         return self._edit(self.saved_text)
 
     def _write(self, path: Path) -> None:
-        self._saved_hash = draft_file.write_text(path, self.text)
+        self._saved_hash = write_text(path, self.text)
         self.saved_text = self.text
         self._history.settle()
         self.version += 1
@@ -365,9 +578,9 @@ class Draft:
             return {}
         if self._preset_values is None or self._preset_values[0] != self.preset:
             try:
-                text = draft_file.read_text(self.preset)[0]
+                text = read_text(self.preset)[0]
                 self._preset_values = (self.preset, yaml_lines.parse_mapping(text).values)
-            except (draft_file.DraftFileError, yaml_lines.YamlError):
+            except (DraftFileError, yaml_lines.YamlError):
                 self._preset_values = (self.preset, {})
         return self._preset_values[1]
 

@@ -1,28 +1,538 @@
 """`write_script`: a config as a stand-alone `train.py` that needs TRL and no part of this package.
 
 It does what the run does: the same rows, rewards, weights, adapters and settings. What is recorded, shown
-and steered is left out. It is pure text: nothing is imported or loaded.
+and steered is left out. The steps from data to prompts and their order are those of `data.load`; a test
+compares the rows that both give. It is pure text: nothing is imported or loaded.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.metadata
+import os
+import pprint
 import shlex
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_tui.config.export_data import add_data
-from grpo_tui.config.export_rewards import add_rewards
-from grpo_tui.config.export_text import Script, arguments, literal
+from grpo_tui.config.export_sources import SourceParts, import_lines
+from grpo_tui.config.paths import DATA_SUFFIXES, split_file_source
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.rules_vllm import server_command
 from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.config.section import AnswerSpec, Section
+from grpo_tui.config.trl_fields import FACTORIES, SCRIPT_NAMES, TRL_NAMES
 from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import one_line
 
 if TYPE_CHECKING:
     from grpo_tui.config.resolve import Inspected
+
+WIDTH = 110
+
+FROM_FILE = '''
+@functools.cache
+def module_of(file):
+    """A Python file, run once; it may import what lies beside it."""
+    path = HERE / file
+    sys.path.append(str(path.parent))
+    spec = importlib.util.spec_from_file_location(f"file_{path.stem}", path)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def from_file(file, name):
+    """What a Python file calls by that name."""
+    return operator.attrgetter(name)(module_of(file))
+'''
+
+
+class Script:
+    """Gathers the parts of a script.
+
+    Args:
+        folder: where the script will lie; paths in it are written from there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.imports: set[tuple[str, str | None]] = set()
+        self.path_folders: set[str] = set()
+        self.constants: list[str] = []
+        self._functions: dict[str, None] = {}
+        self._parts = SourceParts()
+
+    def function(self, text: str) -> None:
+        """Add a function's source, once."""
+        self._functions.setdefault(text.strip("\n"))
+
+    def need(self, text: str, *modules: str) -> None:
+        """Add a function and the modules it imports."""
+        self.function(text)
+        self.imports |= {(module, None) for module in modules}
+
+    def copy(self, dotted: str) -> str:
+        """Copy a definition of this package, with all it stands on; returns its name."""
+        return self._parts.add(dotted)
+
+    def path(self, file: str | Path) -> str:
+        """Return a file's path from the script's folder, absolute where that lies far off."""
+        near = os.path.relpath(file, self.folder)
+        return near if not near.startswith(os.path.join("..", "..", "..")) else str(file)
+
+    def from_file(self, file: str, name: str) -> str:
+        """Return the expression for a name in a person's Python file."""
+        self.need(FROM_FILE, "functools", "importlib.util", "operator", "sys")
+        return f"from_file({literal(self.path(file))}, {literal(name)})"
+
+    def text(self, doc: str, before: str, main: str) -> str:
+        """Return the whole script.
+
+        Args:
+            doc: its docstring.
+            before: statements before any library is imported.
+            main: the function `main`.
+        """
+        copied = list(self._parts.texts())
+        functions = [f"{text}\n" for text in [*copied, *self._functions, main]]
+        top = [
+            f"sys.path.insert(0, str(HERE / {literal(self.path(one))}))" for one in sorted(self.path_folders)
+        ]
+        self.imports |= self._parts.imports | ({("sys", None)} if top else set())
+        if any("HERE" in text for text in [*top, *functions]):
+            self.imports.add(("pathlib", "Path"))
+            top.insert(0, "HERE = Path(__file__).resolve().parent")
+        top += self.constants
+        lines = [f'"""{doc}"""', "", "from __future__ import annotations", ""]
+        lines += [before, ""] if before else []
+        lines += [*import_lines(self.imports), "", *top, *([""] if top else []), "", ""]
+        return "\n".join(lines) + "\n\n".join(functions) + '\n\nif __name__ == "__main__":\n    main()\n'
+
+
+def call(name: str, params: Mapping[str, Any], *first: str) -> str:
+    """Return a call as text: positional expressions first, params as keywords."""
+    words = [*first, *(f"{key}={literal(value)}" for key, value in params.items() if key.isidentifier())]
+    odd = {key: value for key, value in params.items() if not key.isidentifier()}
+    return f"{name}({', '.join([*words, *([f'**{literal(odd)}'] if odd else [])])})"
+
+
+def literal(value: Any) -> str:
+    """Return a value of a config as Python writes it, texts in double quotes."""
+    if isinstance(value, float) and not (-float("inf") < value < float("inf")):
+        return f'float("{value}")'
+    if isinstance(value, str):
+        plain = repr(value)
+        return f'"{plain[1:-1]}"' if plain[0] == "'" and '"' not in plain and "\\'" not in plain else plain
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(map(literal, value))
+        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' if len(value) == 1 else ''})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
+    return repr(value)
+
+
+def arguments(params: Mapping[str, Any], indent: int) -> str:
+    """Return keyword arguments, one a line; long texts and mappings folded."""
+    space = " " * indent
+    lines = []
+    for key, value in params.items():
+        text = literal(value)
+        if len(text) + len(key) + indent > WIDTH and isinstance(value, (str, dict, list)):
+            text = textwrap.indent(
+                pprint.pformat(value, width=WIDTH - indent - 8, sort_dicts=False), space
+            ).lstrip()
+        lines.append(f"{space}{key}={text},\n")
+    return "".join(lines)
+
+
+def text_constant(name: str, value: str) -> str:
+    """Return a constant that holds a text, over lines where it has some."""
+    plain = value.replace("\n", "")
+    if "\n" not in value or '"""' in value or value.endswith('"') or "\\" in plain or not plain.isprintable():
+        return f"{name} = {literal(value)}"
+    return f'{name} = """\\\n{value}"""'
+
+
+_READERS = {".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+_EXTRACTORS = {"gsm8k": "after_hashes", "boxed": "last_boxed", "tag": "last_tag", "regex": "by_pattern"}
+_SEED = 42  # TrainingArguments.seed
+
+AS_DATASET = '''
+def as_dataset(found):
+    """Rows as a function gives them: a Dataset, one by splits, a mapping of columns, or a list of rows."""
+    if isinstance(found, (Dataset, IterableDataset)):
+        return found
+    if isinstance(found, Mapping):
+        splits = found and all(isinstance(part, (Dataset, IterableDataset)) for part in found.values())
+        return found if splits else Dataset.from_dict(dict(found))
+    return Dataset.from_list([dict(row) for row in found])
+'''
+
+SET_ASIDE = '''
+def set_aside(rows, count, seed):
+    """Rows to train on and `count` others, chosen by the seed; no prompt stands in both."""
+    chosen = set(random.Random(seed).sample(range(len(rows)), count))
+    keys = [prompt_key(prompt) for prompt in rows["prompt"]]
+    held = {keys[index] for index in chosen}
+    kept = [index for index, key in enumerate(keys) if key not in held]
+    return rows.select(kept), rows.select(sorted(chosen))
+'''
+
+FIRST_OF_EACH = '''
+def first_of_each(rows):
+    """The rows less those whose prompt stands in an earlier one."""
+    first = {}
+    for index, prompt in enumerate(rows["prompt"]):
+        first.setdefault(prompt_key(prompt), index)
+    return rows.select(list(first.values()))
+'''
+
+TOKENS = '''
+@functools.cache
+def tokenizer():
+    """The model's tokenizer, as GRPOTrainer loads it."""
+    return AutoProcessor.from_pretrained({arguments})
+
+
+def tokens(prompt):
+    """How many tokens a prompt is for the model, chat template included."""
+    if isinstance(prompt, str):
+        return len(tokenizer()(text=[prompt])["input_ids"][0])
+    ids = tokenizer().apply_chat_template(
+        conversation=[prompt], add_generation_prompt=True, tokenize=True, return_dict=True{template}
+    )
+    return len(ids["input_ids"][0])
+'''
+
+
+def add_data(script: Script, config: RunConfig) -> None:
+    """Add the function `prompts`, which gives the rows to train on and those to evaluate on."""
+    prepared = "prepare({})" if _add_prepare(script, config) else "{}"
+    section, evaluates = config.section, str(config.grpo.get("eval_strategy", "no")) != "no"
+    split = str(config.script.get("dataset_train_split", "train"))
+    test = str(config.script.get("dataset_test_split", "test"))
+    source, by_split = _source(script, config)
+    lines = [f"    found = {source}"]
+    one_of = f"found[{literal(split)}] if isinstance(found, Mapping) else found" if by_split else "found"
+    if by_split:
+        script.imports.add(("collections.abc", "Mapping"))
+    lines.append("    rows = " + prepared.format(one_of))
+    if section.holdout:
+        script.copy("grpo_tui.data.filters.prompt_key")
+        script.need(SET_ASIDE, "random")
+        held, seed = "held_out" if evaluates else "_", config.grpo.get("seed", _SEED)
+        lines.append(f"    rows, {held} = set_aside(rows, {section.holdout}, seed={seed})")
+    if not evaluates:
+        lines.append("    return rows, None")
+    elif section.eval_dataset is not None:
+        found, by_split = _named_in_section(script, section.eval_dataset)
+        lines.append(f"    found = {found}")
+        named = f"found.get({literal(test)}, found) if isinstance(found, Mapping) else found"
+        pick = named if by_split else "found"
+        if by_split:
+            script.imports.add(("collections.abc", "Mapping"))
+        lines.append(f"    return rows, {prepared.format(pick)}")
+    else:
+        other = "held_out" if section.holdout else "None"
+        if by_split:
+            lines.append(f"    test = found.get({literal(test)}) if isinstance(found, Mapping) else None")
+            lines.append(f"    return rows, {other} if test is None else {prepared.format('test')}")
+        else:
+            lines.append(f"    return rows, {other}")
+    doc = '    """The rows to train on, and those to evaluate on, None without evaluation."""\n'
+    script.function("def prompts():\n" + doc + "\n".join(lines))
+
+
+def _source(script: Script, config: RunConfig) -> tuple[str, bool]:
+    """The expression that gives the rows, and whether they may come by split."""
+    if config.section.dataset is not None:
+        return _named_in_section(script, config.section.dataset)
+    if config.mixture.get("datasets"):
+        script.imports |= {("trl", "get_dataset"), ("trl", "DatasetMixtureConfig")}
+        kept = {key: value for key, value in config.mixture.items() if value is not None}
+        return f"get_dataset(\n        DatasetMixtureConfig(\n{arguments(kept, 12)}        )\n    )", True
+    name = str(config.script.get("dataset_name"))
+    path = Path(name)
+    if path.is_file() and path.suffix.lower() in DATA_SUFFIXES:
+        return _named_in_section(script, name)
+    if path.is_dir() and any((path / mark).is_file() for mark in ("dataset_dict.json", "state.json")):
+        script.imports.add(("datasets", "load_from_disk"))
+        return f"load_from_disk({literal(name)})", True
+    script.imports.add(("datasets", "load_dataset"))
+    named = config.script.get("dataset_config")
+    words = [literal(name), *([f"name={literal(named)}"] if named else [])]
+    words += ["streaming=True"] if config.script.get("dataset_streaming") else []
+    return f"load_dataset({', '.join(words)})", True
+
+
+def _named_in_section(script: Script, source: str) -> tuple[str, bool]:
+    parts = split_file_source(source)
+    if parts is not None:
+        script.need(AS_DATASET)
+        script.imports |= {
+            ("datasets", "Dataset"),
+            ("datasets", "IterableDataset"),
+            ("collections.abc", "Mapping"),
+        }
+        return f"as_dataset({script.from_file(*parts)}())", True
+    script.imports |= {("datasets", "load_dataset"), ("glob", None)}
+    suffix = Path(source).suffix.lower()
+    file = f"glob.escape(str(HERE / {literal(script.path(source))}))"
+    tabs = ', delimiter="\\t"' if suffix == ".tsv" else ""
+    return f'load_dataset("{_READERS[suffix]}", data_files={file}, split="train"{tabs})', False
+
+
+def _add_prepare(script: Script, config: RunConfig) -> bool:
+    """The function that makes prompts of rows, as `data.mapping.map_rows` does; none without a step."""
+    section = config.section
+    lines: list[str] = []
+    if {name for name, column in section.columns.items() if name != column}:
+        script.constants.append(f"COLUMNS = {literal(section.columns)}  # name wanted: column of the dataset")
+        gone = sorted({c for c in section.columns.values() if c not in section.columns})
+        lines.append(
+            "    rows = rows.map(\n"
+            "        lambda row: {wanted: row[column] for wanted, column in COLUMNS.items()}, "
+            f"remove_columns={literal(gone)}\n    )"
+        )
+    answer = _answer(script, section)
+    if section.filters.drop_null:
+        lines += _drop_nulls(script, section, answer)
+    if section.answer is not None:
+        lines.append(f"    rows = rows.map(lambda row: {{{literal(section.answer.to)}: {answer}}})")
+    if section.filters.drop_duplicates:
+        script.copy("grpo_tui.data.filters.prompt_key")
+        script.need(FIRST_OF_EACH)
+        lines.append("    rows = first_of_each(rows)")
+    if section.wants_chat:
+        _add_messages(script, section)
+        lines.append("    rows = rows.map(to_messages)")
+    if section.filters.needs_tokens:
+        lines.append(_lengths(script, config))
+    if not lines:
+        return False
+    body = "\n".join([*lines, "    return rows"])
+    script.function(
+        f'def prepare(rows):\n    """Make prompts of rows, and columns for the rewards."""\n{body}'
+    )
+    return True
+
+
+def _answer(script: Script, section: Section) -> str:
+    """The expression that cuts the gold answer out of `row`."""
+    spec = section.answer
+    if spec is None:
+        return ""
+    name = script.copy(f"grpo_tui.core.answers.{_EXTRACTORS[spec.kind]}")
+    more = {"tag": spec.tag or "answer", "regex": spec.pattern or ""}.get(spec.kind)
+    return f"{name}(str(row[{_source_column(spec, section)!r}]){'' if more is None else f', {more!r}'})"
+
+
+def _source_column(spec: AnswerSpec, section: Section) -> str:
+    """The column an answer is cut out of, as it is called after renaming."""
+    renamed = next(
+        (wanted for wanted, column in section.columns.items() if column == spec.source), spec.source
+    )
+    return spec.source if spec.source in section.columns else renamed
+
+
+def _drop_nulls(script: Script, section: Section, answer: str) -> list[str]:
+    script.copy("grpo_tui.data.filters.is_missing")
+    looked_at = f"row[name] for name in {literal(['prompt', *section.filters.null_columns])}"
+    values = looked_at if section.filters.null_columns else "value for value in row.values()"
+    test = f"any(is_missing(value) for value in ({values}))"
+    if not section.filters.null_columns:
+        test = "any(map(is_missing, row.values()))"
+    without = f" and {answer} is not None" if answer else ""
+    return [f"    rows = rows.filter(lambda row: not {test}{without})"]
+
+
+def _add_messages(script: Script, section: Section) -> None:
+    shots = []
+    for shot in section.few_shot:
+        shots += [{"role": "user", "content": shot.user}, {"role": "assistant", "content": shot.assistant}]
+    if shots:
+        script.constants.append("EXAMPLES = [\n" + "".join(f"    {literal(shot)},\n" for shot in shots) + "]")
+    examples = "*EXAMPLES, " if shots else ""
+    if section.system_prompt is not None:
+        script.constants.append(text_constant("SYSTEM_PROMPT", section.system_prompt))
+        made = (
+            '    asked = [message for message in messages if message["role"] != "system"]\n'
+            f'    return {{"prompt": [{{"role": "system", "content": SYSTEM_PROMPT}}, {examples}*asked]}}'
+        )
+    else:
+        made = (
+            '    own = [message for message in messages[:1] if message["role"] == "system"]\n'
+            f'    return {{"prompt": [*own, {examples}*messages[len(own) :]]}}'
+        )
+    script.function(
+        "def to_messages(row):\n"
+        '    """A prompt as messages, with what stands before it."""\n'
+        '    prompt = row["prompt"]\n'
+        '    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)\n'
+        + made
+    )
+
+
+def _lengths(script: Script, config: RunConfig) -> str:
+    filters = config.section.filters
+    words: dict[str, Any] = {"truncation_side": "left", "padding_side": "left"}
+    if config.model_args.get("model_revision"):
+        words["revision"] = config.model_args["model_revision"]
+    if config.grpo.get("trust_remote_code"):
+        words["trust_remote_code"] = True
+    template = config.grpo.get("chat_template_kwargs")
+    text = TOKENS.format(
+        arguments=", ".join([literal(config.model), *(f"{k}={literal(v)}" for k, v in words.items())]),
+        template=f", **{literal(template)}" if template else "",
+    )
+    script.need(text, "functools")
+    script.imports.add(("transformers", "AutoProcessor"))
+    least = f"{filters.min_prompt_tokens} <= " if filters.min_prompt_tokens is not None else ""
+    most = f" <= {filters.max_prompt_tokens}" if filters.max_prompt_tokens is not None else ""
+    return f'    rows = rows.filter(lambda row: {least}tokens(row["prompt"]){most})'
+
+
+LIBRARY = "grpo_tui.rewards.library"
+_WRAPPERS = ("AdaptiveWeight", "Clip", "Gate", "ScheduledWeight")
+_INNER = ("reward", "when")
+
+MADE = '''
+def made(found, **params):
+    """A class is made with its parameters; a function keeps them for its calls."""
+    if inspect.isclass(found):
+        return found(**params)
+    return functools.partial(found, **params) if params else found
+'''
+
+RENAMED = '''
+def renamed(reward, name):
+    """A reward under the name that TRL is to log it by."""
+    if inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(type(reward).__call__):
+
+        async def call(**kwargs):
+            return await reward(**kwargs)
+
+    else:
+
+        def call(**kwargs):
+            return reward(**kwargs)
+
+    call.__name__ = name
+    return call
+'''
+
+
+def add_rewards(script: Script, config: RunConfig) -> None:
+    """Add the function `rewards`, and all that it needs."""
+    lines = []
+    model = config.script.get("reward_model_name_or_path")
+    if model:
+        lines.append(literal(str(model)))
+    lines += [
+        _from_script(script, str(source), config.cwd) for source in config.script.get("reward_funcs") or ()
+    ]
+    for entry in config.section.rewards:
+        lines.append(_reward(script, entry.name, entry.source, entry.params, config.cwd))
+    script.function(
+        "def rewards():\n"
+        '    """The reward functions, in TRL\'s order."""\n'
+        "    return [\n" + "".join(f"        {line},\n" for line in lines) + "    ]"
+    )
+
+
+def _from_script(script: Script, source: str, cwd: str) -> str:
+    """One name of `reward_funcs`, by the rules of TRL's own script."""
+    if source not in SCRIPT_NAMES:
+        return _imported(script, source, cwd)
+    script.imports.add(("trl.rewards", source))
+    params = SCRIPT_NAMES[source]
+    return source if params is None else call(source, params)
+
+
+def _reward(script: Script, name: str, source: str, params: Mapping[str, Any], cwd: str) -> str:
+    parts = split_file_source(source)
+    if parts is not None:
+        found, own = _from_file(script, *parts, params)
+    elif source in TRL_NAMES:
+        script.imports.add(("trl.rewards", source))
+        found, own = call(source, params) if source in FACTORIES else _with(script, source, params), source
+    elif source.replace(":", ".").startswith(LIBRARY + "."):
+        found, own = _from_library(script, source.replace(":", "."), params, cwd), None
+    elif ":" in source or ("." in source and "/" not in source):
+        script.need(MADE, "inspect", "functools")
+        found, own = call("made", params, _imported(script, source.replace(":", "."), cwd)), None
+    else:
+        return literal(source)  # a reward model, which TRL loads and names itself
+    if own == name:
+        return found
+    script.need(RENAMED, "inspect")
+    return f"renamed({found}, {literal(name)})"
+
+
+def _from_file(script: Script, file: str, name: str, params: Mapping[str, Any]) -> tuple[str, str | None]:
+    """The expression for a name of a person's file, and the name it has by itself if that can be seen."""
+    found = script.from_file(file, name)
+    kind = _kind(Path(file), name)
+    if kind is None:
+        script.need(MADE, "inspect", "functools")
+        return call("made", params, found), None
+    if kind == "class":
+        return call(found, params), name
+    return _with(script, found, params), name
+
+
+def _with(script: Script, found: str, params: Mapping[str, Any]) -> str:
+    """A function with its params bound."""
+    if not params:
+        return found
+    script.imports.add(("functools", None))
+    return call("functools.partial", params, found)
+
+
+def _from_library(script: Script, dotted: str, params: Mapping[str, Any], cwd: str) -> str:
+    name = script.copy(dotted)
+    if name not in _WRAPPERS:
+        return call(name, params)
+    written = {key: literal(value) for key, value in params.items()}
+    for key in _INNER:
+        inner = params.get(key)
+        if isinstance(inner, (str, Mapping)):
+            entry = {"source": inner} if isinstance(inner, str) else dict(inner)
+            source = str(entry["source"])
+            own = str(entry.get("name") or source.rpartition(":")[2].rpartition(".")[2])
+            given = entry.get("params")
+            inside = dict(given) if isinstance(given, Mapping) else {}
+            written[key] = _reward(script, own, source, inside, cwd)
+    return f"{name}({', '.join(f'{key}={value}' for key, value in written.items())})"
+
+
+def _imported(script: Script, dotted: str, cwd: str) -> str:
+    """An object of a module: that of the working folder, which TRL puts on the path, or an installed one."""
+    module, _, name = dotted.rpartition(".")
+    top = module.partition(".")[0]
+    if cwd and (Path(cwd, top).is_dir() or Path(cwd, f"{top}.py").is_file()):
+        script.path_folders.add(cwd)
+    script.imports.add(("importlib", None))
+    return f"importlib.import_module({literal(module)}).{name}"
+
+
+def _kind(file: Path, name: str) -> str | None:
+    """Whether a name at the top of a file is a function or a class; None when it cannot be seen."""
+    try:
+        body = ast.parse(file.read_text(encoding="utf-8")).body
+    except (OSError, ValueError, SyntaxError):
+        return None
+    kinds = {
+        node.name: "class" if isinstance(node, ast.ClassDef) else "function"
+        for node in body
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and not node.decorator_list
+    }
+    return kinds.get(name)
+
 
 _LEFT_OUT = "(not kept)"
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from grpo_tui.config.advice import ADVICE
-from grpo_tui.config.field_groups import form_order, group_of, matters
-from grpo_tui.config.origins import all_fields
-from grpo_tui.config.removed import OTHER_NAMES, REMOVED
+from grpo_tui.config.fields import all_fields, form_order, group_of, matters
+from grpo_tui.config.meant import OTHER_NAMES, REMOVED
 
 WHOLE, PREFIX, PART_PREFIX, INSIDE, OTHER_NAME, CHOICE, HELP, ADVISED = range(8)
 """Where a word was found, the best place first."""

@@ -6,11 +6,25 @@ makes of another without a word. vLLM's keys are `rules_vllm`'s, LoRA's `rules_l
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from grpo_tui.config.rules import REMOVE, Settings, yaml_said
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
+
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+
+
+def folder_bytes(model: str) -> int | None:
+    """Return the bytes of a local model's weights; None for a Hub name and a folder without any."""
+    folder = Path(model).expanduser()
+    if not model or not os.path.isdir(folder):
+        return None
+    files = [file for pattern in _WEIGHTS for file in folder.glob(pattern)]
+    return sum(file.stat().st_size for file in files) or None
+
 
 HIGH_RATE = 1e-4
 """A learning rate above this spoils a whole model within steps; GRPO's own range is 1e-7 to 1e-5."""
@@ -241,8 +255,6 @@ def _rate(s: Settings) -> Iterator[Finding]:
 
 def _small_model(s: Settings) -> bool:
     """A model of a few million parameters, as the demonstration's, bears rates that spoil a real one."""
-    from grpo_tui.config.model_size import folder_bytes
-
     size = folder_bytes(str(s.get("model_name_or_path") or ""))
     return size is not None and size < 50_000_000
 

@@ -1,24 +1,287 @@
 """Rules about the mappings inside a config: keys that were renamed, are unknown, or say what another says.
 
 `model_init_kwargs`, `generation_kwargs`, `chat_template_kwargs`, `lr_scheduler_kwargs`, the checkpointing and
-accelerator mappings, continuous batching. FSDP and DeepSpeed are `rules_sharded`'s. It reads the chat
-template of a model that is here, and loads none.
+accelerator mappings, continuous batching. FSDP and DeepSpeed are `rules_sharded`'s. A quoted "false" is true
+to whoever asks for its truth, and "0.1" cannot be multiplied, so texts are looked at too. What `generate`,
+`from_pretrained` and the schedules take is read from the installed transformers' source; one that looks
+otherwise gives no names, and then nothing is said about a key.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from typing import Any
 
-from grpo_tui.config import source_names
+from grpo_tui.config.coerce import numbers_in_text
+from grpo_tui.config.meant import meant_word, nearest
 from grpo_tui.config.plan.model import model_folder
-from grpo_tui.config.removed import nearest
 from grpo_tui.config.rules import REMOVE, Settings, yaml_said
+from grpo_tui.config.trl_fields import FieldsUnavailableError, parse_source
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
+
+
+@lru_cache(maxsize=1)
+def generation_names() -> frozenset[str]:
+    """Settings of transformers' GenerationConfig."""
+    return frozenset(_popped("generation/configuration_utils.py", "GenerationConfig", "__init__"))
+
+
+@lru_cache(maxsize=1)
+def sampling_names() -> frozenset[str]:
+    """Settings of vLLM's SamplingParams: of the installed one, else those of the releases TRL takes."""
+    try:
+        body = parse_source("vllm", "sampling_params.py").body
+    except FieldsUnavailableError:
+        return _SAMPLING
+    found = next((n for n in body if isinstance(n, ast.ClassDef) and n.name == "SamplingParams"), None)
+    fields = found.body if found is not None else []
+    names = {n.target.id for n in fields if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+    return frozenset(name for name in names if not name.startswith("_")) or _SAMPLING
+
+
+_SAMPLING = frozenset(
+    {
+        "allowed_token_ids",
+        "bad_words",
+        "detokenize",
+        "extra_args",
+        "flat_logprobs",
+        "frequency_penalty",
+        "ignore_eos",
+        "include_stop_str_in_output",
+        "logit_bias",
+        "logprobs",
+        "max_tokens",
+        "min_p",
+        "min_tokens",
+        "n",
+        "output_kind",
+        "presence_penalty",
+        "prompt_logprobs",
+        "repetition_penalty",
+        "seed",
+        "skip_special_tokens",
+        "spaces_between_special_tokens",
+        "stop",
+        "stop_token_ids",
+        "structured_outputs",
+        "temperature",
+        "top_k",
+        "top_p",
+    }
+)
+
+
+@lru_cache(maxsize=1)
+def loading_names() -> frozenset[str]:
+    """Arguments of `from_pretrained` that are not settings of the model's own config."""
+    found = set(_popped("modeling_utils.py", "PreTrainedModel", "from_pretrained"))
+    for node in _methods("modeling_utils.py", "PreTrainedModel", "from_pretrained"):
+        found |= {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
+    return frozenset(found - {"cls"}) | _LOADING if found else frozenset()
+
+
+_LOADING = frozenset(
+    {
+        "attn_implementation",
+        "cache_dir",
+        "code_revision",
+        "experts_implementation",
+        "force_download",
+        "local_files_only",
+        "proxies",
+        "quantization_config",
+        "revision",
+        "token",
+        "trust_remote_code",
+        "use_cache",
+        "use_safetensors",
+        "weights_only",
+    }
+)
+"""Those that are read elsewhere than in its own body."""
+
+
+@lru_cache(maxsize=1)
+def accelerator_names() -> frozenset[str]:
+    """Fields of transformers' AcceleratorConfig."""
+    return frozenset(_annotated("trainer_pt_utils.py", "AcceleratorConfig"))
+
+
+@lru_cache(maxsize=1)
+def continuous_batching_names() -> frozenset[str]:
+    """Fields of transformers' ContinuousBatchingConfig."""
+    return frozenset(_annotated("generation/configuration_utils.py", "ContinuousBatchingConfig"))
+
+
+@lru_cache(maxsize=1)
+def schedules() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+    """What each learning rate schedule takes and what of it has no default, by its name in a config.
+
+    Without the arguments that the trainer gives itself.
+    """
+    tree = _tree("optimization.py")
+    if tree is None:
+        return {}
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    found = {}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Assign) and _named(node.targets[0]) == "TYPE_TO_SCHEDULER_FUNCTION"):
+            continue
+        assert isinstance(node.value, ast.Dict)
+        for key, value in zip(node.value.keys, node.value.values, strict=True):
+            function = functions.get(_named(value))
+            if isinstance(key, ast.Attribute) and function is not None and function.args.kwarg is None:
+                found[key.attr.lower()] = _arguments(function)
+    return found
+
+
+_GIVEN = {"optimizer", "num_warmup_steps", "num_training_steps", "last_epoch"}
+
+
+def _arguments(function: ast.FunctionDef) -> tuple[frozenset[str], frozenset[str]]:
+    names = [argument.arg for argument in function.args.args]
+    required = names[: len(names) - len(function.args.defaults)]
+    return frozenset(set(names) - _GIVEN), frozenset(set(required) - _GIVEN)
+
+
+def _tree(relative: str) -> ast.Module | None:
+    try:
+        return parse_source("transformers", relative)
+    except FieldsUnavailableError:
+        return None
+
+
+def _class(relative: str, name: str) -> ast.ClassDef | None:
+    tree = _tree(relative)
+    nodes = tree.body if tree is not None else []
+    return next((node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name), None)
+
+
+def _methods(relative: str, owner: str, name: str) -> Iterator[ast.FunctionDef]:
+    found = _class(relative, owner)
+    for node in found.body if found is not None else ():
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            yield node
+
+
+def _popped(relative: str, owner: str, method: str) -> Iterator[str]:
+    """Names in `kwargs.pop("name", …)`."""
+    for function in _methods(relative, owner, method):
+        for node in ast.walk(function):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in ("pop", "get")
+                and _named(node.func.value) == "kwargs"
+                and node.args
+                and isinstance(node.args[0], ast.Constant)
+            ):
+                yield str(node.args[0].value)
+
+
+def _annotated(relative: str, owner: str) -> Iterator[str]:
+    found = _class(relative, owner)
+    for node in found.body if found is not None else ():
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def _named(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+_MAPPINGS = (
+    "accelerator_config",
+    "activation_checkpointing_kwargs",
+    "generation_kwargs",
+    "gradient_checkpointing_kwargs",
+    "lr_scheduler_kwargs",
+    "model_init_kwargs",
+)
+_TEXTS = frozenset(
+    {
+        "cache_dir",
+        "code_revision",
+        "device_map",
+        "prefix",
+        "revision",
+        "stop",
+        "stop_strings",
+        "subfolder",
+        "token",
+        "variant",
+    }
+)
+"""Keys of these mappings whose values are texts, whatever they look like."""
+_TRUTH = {"true": True, "false": False}
+_DTYPES = ("auto", "bfloat16", "float16", "float32")
+
+
+def value_findings(settings: Settings) -> list[Finding]:
+    """Return what is wrong with values inside mappings."""
+    found: list[Finding] = []
+    for name in _MAPPINGS:
+        found += _texts(settings, name, settings.mapping(name))
+    found += _template_texts(settings)
+    found += _model(settings)
+    return found
+
+
+def _texts(s: Settings, where: str, given: Any) -> Iterator[Finding]:
+    for key, value in given.items():
+        field = f"{where}.{key}"
+        if isinstance(value, dict):
+            yield from _texts(s, field, value)
+        elif isinstance(value, str) and key not in _TEXTS:
+            word = value.strip().lower()
+            meant = _TRUTH.get(word, numbers_in_text(word))
+            if meant is None:
+                continue
+            if isinstance(meant, float) and meant.is_integer() and word.lstrip("+-").isdigit():
+                meant = int(meant)
+            kind = "a truth value" if isinstance(meant, bool) else "a number"
+            message = f"{field} is the text '{value}', where {kind} belongs; nothing reads it as one later"
+            yield s.finding("nested.text", "error", field, message, (field, meant))
+
+
+def _template_texts(s: Settings) -> Iterator[Finding]:
+    for key, value in s.mapping("chat_template_kwargs").items():
+        if isinstance(value, str) and value.strip().lower() in _TRUTH:
+            field = f"chat_template_kwargs.{key}"
+            message = f"{field} is the text '{value}', and every text is true to a chat template"
+            yield s.finding("nested.text", "warning", field, message, (field, _TRUTH[value.strip().lower()]))
+
+
+def _model(s: Settings) -> Iterator[Finding]:
+    given = s.mapping("model_init_kwargs")
+    dtype = given.get("dtype")
+    if dtype is not None and dtype not in _DTYPES:
+        field = "model_init_kwargs.dtype"
+        word = str(dtype).lower().removeprefix("torch.")
+        meant = word if word in _DTYPES else meant_word("dtype", word, _DTYPES)
+        message = f"{field} is {dtype}, and TRL takes {', '.join(_DTYPES)} alone"
+        yield s.finding("nested.dtype", "error", field, message, (field, meant or REMOVE))
+    if isinstance(given.get("config"), dict):
+        field = "model_init_kwargs.config"
+        message = f"{field} is a mapping, and the model takes a folder or the name of one there"
+        yield s.finding("nested.model-config", "error", field, message, (field, REMOVE))
+    quantized = given.get("quantization_config")
+    if isinstance(quantized, dict) and not s.get("use_peft"):
+        on = next((n for n in ("load_in_4bit", "load_in_8bit") if quantized.get(n)), None)
+        if on is not None:
+            field = "model_init_kwargs.quantization_config"
+            message = (
+                f"{field} ({on}) makes the weights untrainable, and use_peft is false: nothing is trained"
+            )
+            yield s.finding("lora.quantized-alone", "error", field, message, (field, REMOVE))
+
 
 ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention")
 
@@ -71,10 +334,8 @@ def nested_findings(settings: Settings) -> list[Finding]:
     found += _scheduler(settings)
     for name in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
         found += _unknown(settings, name, _CHECKPOINT_NAMES | {"every_n_layers"})
-    found += _unknown(settings, "accelerator_config", source_names.accelerator_names())
-    found += _unknown(
-        settings, "transformers_continuous_batching_config", source_names.continuous_batching_names()
-    )
+    found += _unknown(settings, "accelerator_config", accelerator_names())
+    found += _unknown(settings, "transformers_continuous_batching_config", continuous_batching_names())
     found += _accelerator(settings)
     return found
 
@@ -119,7 +380,7 @@ def _model_init(s: Settings) -> Iterator[Finding]:
         elif key in ("pretrained_model_name_or_path", "architecture"):
             message = f"{field} is given by TRL itself; it takes model_name_or_path"
             yield s.finding("config.conflict", "error", field, message, (field, REMOVE))
-        elif known := source_names.loading_names():
+        elif known := loading_names():
             near = nearest(str(key), known, cutoff=0.8) if key not in known else None
             if near:
                 message = f"{field} is no argument of from_pretrained. Did you mean {near}?"
@@ -201,13 +462,13 @@ def _generation(s: Settings) -> Iterator[Finding]:
 
 def _unknown_generation(s: Settings, key: str, value: Any, vllm: bool) -> Iterator[Finding]:
     """A setting that whoever generates does not have: vLLM raises, transformers keeps it and never looks."""
-    known = source_names.sampling_names() if vllm else source_names.generation_names()
+    known = sampling_names() if vllm else generation_names()
     if not known or key in known:
         return
     field, near = f"generation_kwargs.{key}", nearest(key, known, cutoff=0.7)
     hint = f". Did you mean {near}?" if near else ""
     owner = "vLLM's SamplingParams" if vllm else "transformers' GenerationConfig, so nothing reads it"
-    if vllm and key in source_names.generation_names():
+    if vllm and key in generation_names():
         owner = "vLLM's SamplingParams; it is one of transformers"
     fix = (f"generation_kwargs.{near}", value) if near else (field, REMOVE)
     message = f"{field} is no setting of {owner}{hint}"
@@ -246,7 +507,7 @@ def chat_template(model: str) -> str | None:
 
 def _scheduler(s: Settings) -> Iterator[Finding]:
     kind, given = str(s.get("lr_scheduler_type")), s.mapping("lr_scheduler_kwargs")
-    known = source_names.schedules().get(kind)
+    known = schedules().get(kind)
     if known is None:
         return
     takes, required = known

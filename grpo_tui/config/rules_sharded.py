@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.config.removed import nearest
+from grpo_tui.config.meant import nearest
 from grpo_tui.config.rules import REMOVE, Settings, yaml_said
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line

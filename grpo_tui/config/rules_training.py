@@ -1,17 +1,174 @@
 """Rules of transformers' TrainingArguments and Trainer (5.24) that are known before anything is loaded.
 
-What they raise, what they warn of, and what they take without a word and never read. It knows nothing of
-GRPO's own keys; mappings inside the config are `rules_nested`'s.
+What they raise, what they warn of, and what they take without a word and never read. The metric that picks
+the best checkpoint must be one that an evaluation of this run logs: transformers looks for its name only
+after the first one, where an unknown name ends the run. Mappings inside the config are `rules_nested`'s.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.meant import nearest
+from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.rules import REMOVE, Settings, yaml_said
+from grpo_tui.config.trl_fields import NAMES_OF_FACTORIES, TRL_NAMES
 from grpo_tui.core.findings import Finding
+from grpo_tui.core.metrics import EVAL, METRICS, describe
 from grpo_tui.core.statistics import is_number
+
+KEY = "metric_for_best_model"
+_FOLLOWING = ("reduce_lr_on_plateau", "greedy")
+_CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
+_TRAIN_ONLY = ("grad_norm", "learning_rate", "epoch", "entropy_coef", "total_flos", "step_time")
+_TIMES = ("runtime", "samples_per_second", "steps_per_second")
+
+
+def metric_findings(settings: Settings) -> list[Finding]:
+    """Return what is wrong with the metric that picks the best checkpoint."""
+    written, evaluates = settings.get(KEY), settings.strategy("eval_strategy") != "no"
+    follows = str(settings.get("lr_scheduler_type")) in _FOLLOWING
+    picks = settings.get("load_best_model_at_end") or settings.strategy("save_strategy") == "best"
+    if not evaluates:
+        if written is not None and not picks and not follows:
+            message = f"{KEY} is not used: eval_strategy is no"
+            return [settings.finding("config.unused", "warning", KEY, message, (KEY, REMOVE))]
+        return []
+    if written is None:
+        if settings.get("load_best_model_at_end") or follows:
+            return list(_by_loss(settings))
+        return []
+    bare = str(written).removeprefix(EVAL)
+    if bare not in evaluated(settings) and not _logged_by_a_reward(settings, bare):
+        return list(_unknown(settings, str(written), bare))
+    if bare == "loss":
+        return list(_by_loss(settings))
+    return list(_direction(settings, bare))
+
+
+def evaluated(s: Settings) -> tuple[str, ...]:
+    """Return the metrics that TRL logs in an evaluation of this config, without `eval_`."""
+    loss = s.get("loss_type")
+    absent = {
+        "kl": not s.get("beta"),
+        "cispo_clip_ratio": loss != "cispo",
+        "vespo/phi_seq_mean": loss != "vespo",
+        "policy_loss": not (s.get("entropy_coef") or s.get("use_adaptive_entropy")),
+        "aux_loss": s.get("router_aux_loss_coef") in (None, 0),
+        "num_input_tokens_seen": True,
+    }
+    samples = s.get("use_vllm") and s.get("vllm_importance_sampling_correction")
+    keys = []
+    for metric in METRICS:
+        key = metric.key
+        if metric.computed or metric.group == "time" or key in _TRAIN_ONLY or key.startswith("train_"):
+            continue
+        prefix = key.partition("/")[0]
+        if absent.get(key) or (prefix == "clip_ratio" and loss not in _CLIPPED):
+            continue
+        if (prefix == "sampling" and not samples) or prefix == "tools":
+            continue
+        keys.append(key)
+    keys += [f"rewards/{name}/{what}" for name in reward_names(s) for what in ("mean", "std")]
+    return (*keys, *_TIMES)
+
+
+def reward_names(s: Settings) -> tuple[str, ...]:
+    """Return the names under which TRL logs the rewards, as far as the config says."""
+    model = s.get("reward_model_name_or_path")
+    named = [str(model).rstrip("/").rpartition("/")[2]] if model else []
+    named += [str(source).rpartition(".")[2] for source in s.get("reward_funcs") or ()]
+    named += [entry.name for entry in s.section.rewards]
+    return tuple(NAMES_OF_FACTORIES.get(name, name) for name in named)
+
+
+def _logged_by_a_reward(s: Settings, bare: str) -> bool:
+    """Whether a reward's file calls `log_metric` and has the metric's name in it."""
+    return any("log_metric" in text and bare in text for text in _reward_texts(s))
+
+
+def _reward_texts(s: Settings) -> Iterator[str]:
+    for entry in s.section.rewards:
+        parts = split_file_source(entry.source)
+        if parts is not None:
+            try:
+                yield Path(parts[0]).read_text(encoding="utf-8", errors="replace")
+            except OSError:
+                continue
+
+
+def _unseen(s: Settings) -> bool:
+    """Whether a reward may log a metric whose name is not to be seen here: in a module, or put together."""
+    sources = [*(s.get("reward_funcs") or ()), *(entry.source for entry in s.section.rewards)]
+    modules = [
+        str(name) for name in sources if name not in TRL_NAMES and split_file_source(str(name)) is None
+    ]
+    return bool(modules) or any("log_metric" in text for text in _reward_texts(s))
+
+
+def _unknown(s: Settings, written: str, bare: str) -> Iterator[Finding]:
+    known = evaluated(s)
+    near = _meant(s, bare, known)
+    sure = nearest(bare, known, cutoff=0.85) is not None or not _unseen(s)
+    log = f"no evaluation of this run logs {EVAL}{bare}, so it ends with a KeyError after the first one"
+    if not sure:
+        log = f"TRL logs no {EVAL}{bare}; unless a reward logs it, the run ends after its first evaluation"
+    hint = f". Did you mean {EVAL}{near}?" if near else f". Reward is {EVAL}reward"
+    message = f"{KEY} is {written}: {log}{hint}"
+    fix = (KEY, f"{EVAL}{near or 'reward'}")
+    yield s.finding("training.best-metric", "error" if sure else "warning", KEY, message, fix)
+
+
+def _meant(s: Settings, bare: str, known: tuple[str, ...]) -> str | None:
+    """Return the metric that a wrong name is most like; a reward's name alone means its mean."""
+    word = re.sub(r"^(train|mean|avg)[_/]|^rewards?/|[_/](mean|avg)$", "", bare)
+    by_name = {name.lower(): f"rewards/{name}/mean" for name in reward_names(s)}
+    for each in (word, bare):
+        if each.lower() in by_name:
+            return by_name[each.lower()]
+        if each in known:
+            return each
+    short = {key.rpartition("/")[2]: key for key in known}
+    near = nearest(word, by_name, cutoff=0.75) or nearest(bare, known) or nearest(word, short)
+    return by_name.get(near or "", short.get(near or "", near))
+
+
+def _by_loss(s: Settings) -> Iterator[Finding]:
+    schedule = str(s.get("lr_scheduler_type"))
+    if s.get("load_best_model_at_end"):
+        field, what = "load_best_model_at_end", "load_best_model_at_end takes the checkpoint"
+    elif schedule in _FOLLOWING:
+        field, what = "lr_scheduler_type", f"lr_scheduler_type {schedule} follows the evaluation"
+    else:
+        field, what = KEY, "the best checkpoint is the one"
+    yield s.finding(
+        "training.best-by-loss",
+        "warning",
+        KEY if s.written(KEY) else field,
+        f"{what} with the lowest eval_loss, and the loss of GRPO says nothing about progress. "
+        f"Set {KEY}: {EVAL}reward",
+        (KEY, f"{EVAL}reward"),
+    )
+
+
+def _direction(s: Settings, bare: str) -> Iterator[Finding]:
+    """Warn when the wrong end of a metric counts as best; by default the highest does."""
+    better, asked = describe(bare).better, s.get("greater_is_better")
+    greater = not bare.endswith("loss") if asked is None else bool(asked)
+    if better and greater != (better == "up"):
+        end, right = ("highest", "lower") if greater else ("lowest", "higher")
+        default = "" if asked is not None else " by default"
+        yield s.finding(
+            "training.best-direction",
+            "warning",
+            "greater_is_better" if asked is not None else KEY,
+            f"the checkpoint with the {end} {EVAL}{bare} counts as best{default}, and {right} is better",
+            ("greater_is_better", not greater),
+        )
+
 
 _STRATEGY_OF = {
     "logging_steps": "logging_strategy",

@@ -6,11 +6,16 @@ It checks forms, names and whether files are there; it reads no data and imports
 from __future__ import annotations
 
 import difflib
+import math
+import os
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.coerce import kind_of, names_in, numbers_in_text
+from grpo_tui.config.meant import meant_number
 from grpo_tui.config.paths import DATA_SUFFIXES, Places, split_file_source
 from grpo_tui.config.section import (
     ANSWER_KINDS,
@@ -21,13 +26,427 @@ from grpo_tui.config.section import (
     FewShot,
     Filters,
     ProbePrompts,
+    RewardEntry,
     Section,
 )
-from grpo_tui.config.section_rewards import read_rewards
-from grpo_tui.config.section_start import read_gpus, read_launcher
-from grpo_tui.config.section_values import ROOT, KeyPath, SectionValues, dotted
+from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.core.findings import Finding, Fix
+from grpo_tui.core.text import one_line
+
+ROOT = "grpo_tui"
+PROBE_EVERY = 50
+_COUNTS = ("holdout", "min_prompt_tokens", "max_prompt_tokens", "every", "prompts", "count")
+REWARD_ALIASES = {
+    "args": "params",
+    "callable": "source",
+    "coef": "weight",
+    "file": "source",
+    "func": "source",
+    "function": "source",
+    "import": "source",
+    "kwargs": "params",
+    "parameters": "params",
+    "path": "source",
+    "reward": "source",
+    "scale": "weight",
+}
+"""What people call the keys of a reward."""
+
+
+def section_fix(path: Sequence[str | int], value: Any) -> Fix:
+    """Return the fix for a value at a path within the section, as it was written."""
+    key = ".".join([ROOT, *(str(part) for part in path)])
+    return Fix(key, _meant([str(part) for part in path], value))
+
+
+def _meant(path: list[str], value: Any) -> Any:
+    """What can stand there instead; None leaves the key out."""
+    match path:
+        case ["rewards"]:
+            return _rewards(value)
+        case ["columns"]:
+            return _columns(value)
+        case ["few_shot"]:
+            return [value] if isinstance(value, dict) and {"user", "assistant"} <= set(value) else None
+        case ["system_prompt"]:
+            return "\n".join(map(str, value)) if isinstance(value, list) else None
+        case ["launcher"]:
+            return _launcher(value)
+        case ["gpus"]:
+            unique = list(dict.fromkeys(value)) if isinstance(value, list) else []
+            return unique if unique and all(isinstance(n, int) and n >= 0 for n in unique) else None
+        case ["filters"]:
+            return {"max_prompt_tokens": value} if _whole(value) else None
+        case ["filters", "drop_null"] if isinstance(value, str):
+            return names_in(value, spaced=True) or [value]
+        case ["probe_prompts"]:
+            return (
+                {"every": value if _whole(value) else PROBE_EVERY} if value is True or _whole(value) else None
+            )
+        case ["chat"] | ["filters", _] if value in (0, 1):
+            return bool(value) if path[-1] in ("chat", "drop_null", "drop_duplicates") else None
+    number = meant_number(value) if path and path[-1] in _COUNTS else None
+    usable = number is not None and math.isfinite(number) and number >= 1
+    return round(number) if usable and number is not None else None
+
+
+def _rewards(value: Any) -> list[Any] | None:
+    if isinstance(value, str):
+        return names_in(value, spaced=True) or [value]
+    if not isinstance(value, dict):
+        return None
+    if "source" in value or "name" in value:
+        return [value]
+    if value and all(isinstance(source, str) for source in value.values()):
+        return [{"name": name, "source": source} for name, source in value.items()]
+    return None
+
+
+def _columns(value: Any) -> dict[str, str] | None:
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, str):
+        return {"prompt": value} if value != "prompt" else None
+    if isinstance(value, dict):
+        return {str(k): str(v) for k, v in value.items() if isinstance(v, str | int)} or None
+    return None
+
+
+def _launcher(value: Any) -> str | None:
+    words = [str(word) for word in value] if isinstance(value, list) else str(value).split()
+    if words[:1] == ["accelerate"] and words[1:2] != ["launch"]:
+        words.insert(1, "launch")
+    known = words[:2] == ["accelerate", "launch"] or words[:1] == ["torchrun"]
+    return " ".join(words) if known and not any("'" in word or '"' in word for word in words) else None
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+KeyPath = Sequence[str | int]
+
+
+def dotted(path: KeyPath) -> str:
+    """Return a path within the section as a key of the file: `grpo_tui.rewards.0.weight`."""
+    return ".".join([ROOT, *(str(part) for part in path)])
+
+
+class SectionValues:
+    """Reads values of one document and gathers what is wrong with them.
+
+    Attributes:
+        document: the parsed file.
+        places: where file names are looked up.
+        findings: what was found so far.
+    """
+
+    def __init__(self, document: YamlDocument, places: Places) -> None:
+        self.document = document
+        self.places = places
+        self.findings: list[Finding] = []
+
+    def written(self, path: KeyPath) -> Any:
+        """Return what stands at a key of the section; None where nothing does."""
+        value: Any = self.document.values.get(ROOT)
+        for part in path:
+            holds = isinstance(value, dict) or (isinstance(value, list) and isinstance(part, int))
+            try:
+                value = value[part] if holds else None
+            except (KeyError, IndexError):
+                return None
+        return value
+
+    def line(self, path: KeyPath) -> int | None:
+        """Return the line of a key of the section."""
+        return self.document.line(ROOT, *path)
+
+    def error(self, rule: str, path: KeyPath, message: str, fix: Fix | None = None) -> None:
+        """Add an error; where a value does not fit and no fix is given, what was meant is offered."""
+        if fix is None and rule in ("section.type", "section.range", "section.choice"):
+            fix = section_fix(path, self.written(path))
+        self.findings.append(Finding(rule, "error", dotted(path), self.line(path), message, fix))
+
+    def info(self, path: KeyPath, message: str) -> None:
+        """Say that a value was read otherwise than it was written."""
+        self.findings.append(Finding("config.coerced", "info", dotted(path), self.line(path), message))
+
+    def refuse_unknown(
+        self,
+        path: KeyPath,
+        value: Mapping[str, Any],
+        known: Sequence[str],
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add an error for each key that is none of `known`, with the nearest, or the place of a key of TRL.
+
+        Args:
+            path: the mapping.
+            value: what stands there.
+            known: its keys.
+            aliases: what people call them.
+        """
+        for key in value:
+            if key in known:
+                continue
+            if not path and key in load_fields():
+                message = f"{key} is a key of TRL: it stands at the left margin, not under grpo_tui"
+                there = key in self.document.values
+                fix = Fix(dotted((key,)), None) if there else Fix(str(key), value[key])
+                self.error("section.unknown-key", (key,), message, fix)
+                continue
+            meant = (aliases or {}).get(str(key))
+            if meant is not None and meant not in value:
+                message = f"{dotted(path)} has no key {key}; it is called {meant}"
+                self.error(
+                    "section.unknown-key", (*path, key), message, Fix(dotted((*path, meant)), value[key])
+                )
+                continue
+            near = difflib.get_close_matches(str(key).replace("-", "_").lower(), known, n=1, cutoff=0.5)
+            hint = f"Did you mean {near[0]}?" if near else f"It knows {', '.join(known)}"
+            fix = Fix(dotted((*path, near[0])), value[key]) if near else Fix(dotted((*path, key)), None)
+            self.error("section.unknown-key", (*path, key), f"{dotted(path)} has no key {key}. {hint}", fix)
+
+    def text(self, path: KeyPath, value: Any) -> str | None:
+        """Read a text; a number or truth value is read as the text it was written as."""
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, (bool, int, float)):
+            self.info(path, f"{dotted(path)} was {value!r}; read as the text '{value}'")
+            return str(value)
+        self.error("section.type", path, f"{dotted(path)} must be text; it is a {kind_of(value)}")
+        return None
+
+    def whole_number(self, path: KeyPath, value: Any, of: str) -> int | None:
+        """Read a whole number, 0 or more.
+
+        Args:
+            path: the key.
+            value: what stands there.
+            of: what is counted, for the message.
+        """
+        if value is None:
+            return None
+        number = numbers_in_text(value)
+        if number is not None and number.is_integer():
+            self.info(path, f"{dotted(path)} was the text '{value}'; read as {int(number)}")
+            value = int(number)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+        self.error(
+            "section.type", path, f"{dotted(path)} must be a whole number of {of}, 0 or more; it is {value!r}"
+        )
+        return None
+
+    def flag(self, path: KeyPath, value: Any) -> bool | None:
+        """Read true or false, also written as yes and no."""
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in ("true", "yes", "on", "false", "no", "off"):
+            read = value.lower() in ("true", "yes", "on")
+            self.info(path, f"{dotted(path)} was the text '{value}'; read as {str(read).lower()}")
+            return read
+        self.error("section.type", path, f"{dotted(path)} must be true or false; it is {value!r}")
+        return None
+
+    def number(self, path: KeyPath, value: Any) -> float | None:
+        """Read a number."""
+        if value is None:
+            return None
+        number = numbers_in_text(value)
+        if number is not None:
+            self.info(path, f"{dotted(path)} was the text '{value}'; read as {number!r}")
+            return number
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        self.error(
+            "section.type",
+            path,
+            f"{dotted(path)} must be a number; it is {value!r}",
+            Fix(dotted(path), 1.0),
+        )
+        return None
+
+    def file(self, path: KeyPath, name: str) -> Path:
+        """Return the absolute path of a file beside the config, with an error when there is none."""
+        found = self.places.beside_config(name)
+        if not os.path.isfile(found):
+            names = sorted(os.listdir(found.parent)) if os.path.isdir(found.parent) else []
+            near = difflib.get_close_matches(found.name, names, n=1)
+            hint = f". Did you mean {near[0]}?" if near else ""
+            self.error(
+                "section.missing-file",
+                path,
+                f"{dotted(path)}: there is no file {one_line(str(found), 200)}{hint}",
+                self._near_file(path, name, near[0]) if near else None,
+            )
+        return found
+
+    def _near_file(self, path: KeyPath, name: str, near: str) -> Fix | None:
+        """The same value with the name of a file that is there."""
+        written = self.written(path)
+        if isinstance(written, str) and written.count(name) == 1:
+            return Fix(dotted(path), written.replace(name, str(Path(name).with_name(near))))
+        return None
+
+
+def read_rewards(values: SectionValues, value: Any) -> tuple[RewardEntry, ...]:
+    """Read the list of rewards; what does not fit is a finding of `values`."""
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        values.error(
+            "section.type", ("rewards",), "grpo_tui.rewards must be a list of {name, source, weight, params}"
+        )
+        return ()
+    read = [(index, _reward(values, index, item)) for index, item in enumerate(value)]
+    entries = [entry for _, entry in read if entry is not None]
+    seen: dict[str, RewardEntry] = {}
+    for index, entry in read:
+        if entry is None:
+            continue
+        if entry.name in seen:
+            line = f" (the other on line {seen[entry.name].line})" if seen[entry.name].line else ""
+            values.findings.append(
+                Finding(
+                    "section.duplicate-reward",
+                    "error",
+                    "grpo_tui.rewards",
+                    entry.line,
+                    f"two rewards are called {entry.name}{line}; their metrics would share one name. "
+                    "Rename one",
+                    _renamed(index, value[index], entry.name, [e.name for e in entries]),
+                )
+            )
+        seen[entry.name] = entry
+    return tuple(entries)
+
+
+def _renamed(index: int, item: Any, name: str, taken: list[str]) -> Fix:
+    """The second of two rewards of one name under a name of its own."""
+    free = next(f"{name}_{n}" for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
+    key = f"{ROOT}.rewards.{index}"
+    if isinstance(item, str):
+        return Fix(key, {"name": free, "source": item})
+    return Fix(f"{key}.name", free)
+
+
+def _reward(values: SectionValues, index: int, item: Any) -> RewardEntry | None:
+    path = ("rewards", index)
+    if isinstance(item, str):
+        item = {"source": item}
+    if not isinstance(item, dict):
+        values.error("section.type", path, f"{dotted(path)} must be a mapping with source; it is {item!r}")
+        return None
+    values.refuse_unknown(path, item, ("name", "source", "weight", "params"), REWARD_ALIASES)
+    name = values.text((*path, "name"), item.get("name"))
+    source = values.text((*path, "source"), item.get("source")) or name
+    if not source and any(REWARD_ALIASES.get(str(key)) == "source" for key in item):
+        return None  # told already, with its fix
+    if not source:
+        values.error(
+            "section.missing",
+            path,
+            f"{dotted(path)} needs source: a TRL name, pkg.mod:func or file.py:func",
+        )
+        return None
+    parts = split_file_source(source)
+    if parts is not None:
+        source = f"{values.file((*path, 'source'), parts[0])}:{parts[1]}"
+        name = name or parts[1].rpartition(".")[2]
+    else:
+        name = name or re.split(r"[.:/]", source.rstrip("/"))[-1]
+        source = values.places.model_path(source)
+    params = item.get("params")
+    if params is not None and not (isinstance(params, dict) and all(isinstance(k, str) for k in params)):
+        values.error(
+            "section.type", (*path, "params"), f"{dotted((*path, 'params'))} must be a mapping of arguments"
+        )
+        params = None
+    weight = values.number((*path, "weight"), item.get("weight"))
+    params = _placed(values, _numbers(values, path, params or {}))
+    return RewardEntry(name, source, weight, params, values.line(path))
+
+
+def _placed(values: SectionValues, value: Any) -> Any:
+    """A param with the `file.py:function` in it made absolute, as a reward around a reward names one."""
+    if isinstance(value, dict):
+        return {key: _placed(values, inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_placed(values, inner) for inner in value]
+    parts = split_file_source(value) if isinstance(value, str) else None
+    file = values.places.beside_config(parts[0]) if parts is not None else None
+    return f"{file}:{parts[1]}" if parts is not None and file is not None and os.path.isfile(file) else value
+
+
+def _numbers(values: SectionValues, path: KeyPath, params: dict[str, Any]) -> dict[str, Any]:
+    """Read `1e-5` written without quotes as the number it is meant to be."""
+    read = dict(params)
+    for key, value in params.items():
+        where = (*path, "params", key)
+        number = numbers_in_text(value)
+        if number is not None and (ROOT, *where) in values.document.plain:
+            values.info(where, f"{dotted(where)} was the text '{value}'; read as {number!r}")
+            params[key] = read[key] = number
+    return read
+
+
+_CONFIG_FLAGS = ("--config_file", "--config-file")
+_GPU = re.compile(r"\d+|GPU-[0-9a-fA-F-]+|MIG-[\w/-]+")
+
+
+def read_launcher(values: SectionValues, value: Any) -> str | None:
+    """Read the words that start the ranks; accelerate's config file is looked up beside this one first."""
+    path = ("launcher",)
+    text = values.text(path, value)
+    if text is None:
+        return None
+    try:
+        words = shlex.split(text)
+    except ValueError as problem:
+        values.error("section.type", path, f"grpo_tui.launcher cannot be split into words: {problem}")
+        return None
+    if words[:2] != ["accelerate", "launch"] and words[:1] != ["torchrun"]:
+        values.error(
+            "section.choice",
+            path,
+            f'grpo_tui.launcher is "{text}"; write it as "accelerate launch …" or "torchrun …"',
+        )
+        return None
+    for place, word in enumerate(words):
+        flag, equals, name = word.partition("=")
+        if flag not in _CONFIG_FLAGS:
+            continue
+        if equals:
+            words[place] = f"{flag}={values.file(path, name)}"
+        elif place + 1 < len(words):
+            words[place + 1] = str(values.file(path, words[place + 1]))
+        else:
+            values.error("section.type", path, f"grpo_tui.launcher: {flag} is not followed by a file")
+    return shlex.join(words)
+
+
+def read_gpus(values: SectionValues, value: Any) -> tuple[str, ...]:
+    """Read the GPUs a run is put on: `2`, `[2, 3]` or `"2,3"`, numbers or UUIDs of nvidia-smi."""
+    path = ("gpus",)
+    if value is None:
+        return ()
+    items = value if isinstance(value, list) else str(value).split(",")
+    found = tuple("" if isinstance(item, bool) else str(item).strip() for item in items)
+    wrong = next((item for item in found if not _GPU.fullmatch(item)), None)
+    if isinstance(value, bool) or wrong is not None or not found:
+        values.error(
+            "section.type",
+            path,
+            f"grpo_tui.gpus must be numbers of GPUs as nvidia-smi counts them, as [2, 3]; it is {value!r}",
+        )
+        return ()
+    doubled = next((item for item in found if found.count(item) > 1), None)
+    if doubled is not None:
+        values.error("section.type", path, f"grpo_tui.gpus names the GPU {doubled} twice")
+        return ()
+    return found
 
 
 def read_section(document: YamlDocument, places: Places) -> tuple[Section, list[Finding]]:

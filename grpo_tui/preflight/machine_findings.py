@@ -20,8 +20,8 @@ from grpo_tui.config.accelerate_file import (
     spans_machines,
     underscored,
 )
+from grpo_tui.config.meant import nearest
 from grpo_tui.config.packages import installed
-from grpo_tui.config.removed import nearest
 from grpo_tui.config.rules import REMOVE, Settings
 from grpo_tui.config.rules_sharded import mismatches
 from grpo_tui.config.rules_vllm import server_address, server_command

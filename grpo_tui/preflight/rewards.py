@@ -15,7 +15,7 @@ from pathlib import Path
 from grpo_tui.config.batch import LineOf
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.trl_rewards import TRL_NAMES
+from grpo_tui.config.trl_fields import TRL_NAMES
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.consent import NOT_RUN, ConsentError, not_run

@@ -18,8 +18,7 @@ from typing import Any
 
 from grpo_tui.config.plan import Plan
 from grpo_tui.config.rules import Settings
-from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.stamps import stamps_of
+from grpo_tui.config.run_config import RunConfig, stamps_of
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.preflight.advice import advice, checklist
 from grpo_tui.preflight.checker import CheckCancelledError, Checked, Checker

@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from grpo_tui.config.accelerate_file import AccelerateFileError, ranks_of
 from grpo_tui.config.coerce import CoerceError, kinds_of
 from grpo_tui.config.document import UnreadableError, parse_document
-from grpo_tui.config.draft import Draft
-from grpo_tui.config.draft_words import value_of_words
-from grpo_tui.config.field_groups import GROUPS, grouped
-from grpo_tui.config.origins import FieldValue, all_fields, top_field
+from grpo_tui.config.draft import Draft, value_of_words
+from grpo_tui.config.fields import GROUPS, SECTION, FieldValue, all_fields, grouped, top_field
 from grpo_tui.config.plan import Plan, PlanSettings, Surroundings, plan
 from grpo_tui.config.resolve import Inspected
-from grpo_tui.config.section_fields import SECTION
 from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault
 from grpo_tui.config.yaml_edit import get_value, split_key
 from grpo_tui.config.yaml_edit_values import block_lines, inline
@@ -32,7 +29,7 @@ from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 
 if TYPE_CHECKING:
-    from grpo_tui.config.origins import FieldValue
+    from grpo_tui.config.fields import FieldValue
     from grpo_tui.core.findings import Finding
 
 from grpo_tui.present.config_view import NO_FIELD, ConfigView, FieldRow, Origin, worst

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grpo_tui.core.repetition import distinct_share, repeated_share
-from grpo_tui.core.statistics import group_covariances, mean, shares_of
+from grpo_tui.core.statistics import distinct_share, group_covariances, mean, repeated_share, shares_of
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, percent, within
 from grpo_tui.present.glyphs import spark

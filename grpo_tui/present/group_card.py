@@ -11,8 +11,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_tui.core.repetition import distinct_share
-from grpo_tui.core.statistics import GroupKind, group_covariances, kind_of_group, mean, scored, shares_of
+from grpo_tui.core.statistics import (
+    GroupKind,
+    distinct_share,
+    group_covariances,
+    kind_of_group,
+    mean,
+    scored,
+    shares_of,
+)
 from grpo_tui.core.text import message_text, one_line, prompt_text, safe, transcript
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.train_view import CompletionRow, GroupView

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.meant import nearest
 from grpo_tui.config.paths import split_file_source
-from grpo_tui.config.removed import nearest
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.yaml_lines import YamlDocument, YamlError, parse_mapping
 from grpo_tui.core.statistics import is_number

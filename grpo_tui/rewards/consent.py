@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.trl_rewards import TRL_NAMES
+from grpo_tui.config.trl_fields import TRL_NAMES
 from grpo_tui.core.text import one_line
 from grpo_tui.store.json_file import write_json
 from grpo_tui.store.layout import RunFolder, is_known, state_folder

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_tui.config.removed import nearest
+from grpo_tui.config.meant import nearest
 from grpo_tui.core.text import completion_text, prompt_text, shorten
 
 ALWAYS = ("prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric")

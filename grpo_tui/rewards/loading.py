@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.meant import nearest
 from grpo_tui.config.paths import split_file_source
-from grpo_tui.config.removed import nearest
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import RewardEntry
-from grpo_tui.config.trl_rewards import FACTORIES, SCRIPT_NAMES, TRL_NAMES
+from grpo_tui.config.trl_fields import FACTORIES, SCRIPT_NAMES, TRL_NAMES
 from grpo_tui.core.user_code import UserCodeError, load_dotted, load_from_file
 
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from grpo_tui.config.paths import split_file_source
-from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.stamps import GONE, Stamp, stamp
+from grpo_tui.config.run_config import GONE, RunConfig, Stamp, stamp
 from grpo_tui.core.text import one_line
 from grpo_tui.present.baseline_text import progress
 from grpo_tui.present.rewards_view import Circumstances, file_name, rewards_view

@@ -9,9 +9,8 @@ import pytest
 
 from grpo_tui.config.advice import ADVICE, advice_on, advice_page, choice_advice
 from grpo_tui.config.coerce import coerce
-from grpo_tui.config.field_groups import GROUPS
-from grpo_tui.config.origins import all_fields
-from grpo_tui.config.removed import OTHER_NAMES, REMOVED
+from grpo_tui.config.fields import GROUPS, all_fields
+from grpo_tui.config.meant import OTHER_NAMES, REMOVED
 from grpo_tui.config.trl_fields import source_root
 
 CHOSEN = [

@@ -6,11 +6,19 @@ from collections import Counter
 
 import pytest
 
-from grpo_tui.config.field_groups import GROUPS, group_of, grouped, matters, neighbours
 from grpo_tui.config.field_search import CHOICE, OTHER_NAME, PREFIX, WHOLE, search_fields
-from grpo_tui.config.origins import all_fields, default_in_words, kind_in_words
+from grpo_tui.config.fields import (
+    GROUPS,
+    all_fields,
+    default_in_words,
+    group_of,
+    grouped,
+    kind_in_words,
+    matters,
+    neighbours,
+    section_fields,
+)
 from grpo_tui.config.section import SECTION_KEYS
-from grpo_tui.config.section_fields import section_fields
 from grpo_tui.config.trl_fields import FieldInfo
 
 NAMED = [name for group in GROUPS for name in group.names]

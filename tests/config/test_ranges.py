@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config import ConfigError, load_config
-from grpo_tui.config.limits import FILE, SIZES, limits
 from grpo_tui.config.packages import package_findings
-from grpo_tui.config.ranges import RANGES
+from grpo_tui.config.ranges import FILE, RANGES, SIZES, limits
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import parse_mapping
 from grpo_tui.core.findings import Finding

@@ -101,7 +101,7 @@ def test_a_removed_key_says_what_it_did_and_what_to_use(tmp_path, line: str, now
 
 
 def test_no_key_that_the_installed_trl_still_has_is_called_removed() -> None:
-    from grpo_tui.config.removed import LAUNCHER_KEYS, OTHER_NAMES, REMOVED
+    from grpo_tui.config.meant import LAUNCHER_KEYS, OTHER_NAMES, REMOVED
     from grpo_tui.config.trl_fields import load_fields
 
     fields = set(load_fields())

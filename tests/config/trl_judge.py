@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import Any
 
-from grpo_tui.config import limits
+from grpo_tui.config import ranges
 from grpo_tui.config.coerce import kinds_of
 from grpo_tui.config.trl_fields import FieldInfo, load_fields
 
@@ -323,10 +323,10 @@ def main() -> None:
     judge = Judge()
     assert judge.refuses(PLAIN) is None
     only = sys.argv[1:]
-    known = json.loads(limits.FILE.read_text("utf-8")) if only else {"fields": {}, "words": []}
+    known = json.loads(ranges.FILE.read_text("utf-8")) if only else {"fields": {}, "words": []}
     fields = known["fields"]
     for info in numeric_fields():
-        if (only and info.name not in only) or info.name in limits.SIZES:
+        if (only and info.name not in only) or info.name in ranges.SIZES:
             continue
         tried = [] if info.name.startswith(("vllm_", "ddp_")) else rows_of(info, judge)
         fields[info.name] = tried + list(UNTRIED.get(info.name, ()))
@@ -338,7 +338,7 @@ def main() -> None:
     }
     rows = ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in fields.items())
     text = json.dumps(found | {"fields": "ROWS"}, indent=1).replace('"ROWS"', f"{{\n{rows}\n }}")
-    limits.FILE.write_text(text + "\n", encoding="utf-8")
+    ranges.FILE.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,7 @@ import pytest
 
 from grpo_tui.cli.main import main
 from grpo_tui.core import records as r
-from grpo_tui.core.repetition import repeated_share
-from grpo_tui.core.statistics import kind_of_group
+from grpo_tui.core.statistics import kind_of_group, repeated_share
 from grpo_tui.present.course import HEIGHT, course, course_lines, probe_course, probe_lines, visit_lines
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.importers.formats import advantages

@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.stamps import stamps_of
+from grpo_tui.config.run_config import RunConfig, stamps_of
 from grpo_tui.data.filters import prompt_key
 from grpo_tui.data.load import evaluation_source
 from grpo_tui.data.mapping import as_messages, prompt_problem

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 
-from grpo_tui.config.removed import nearest
+from grpo_tui.config.meant import nearest
 from grpo_tui.core.findings import Finding, Fix, Severity
 from grpo_tui.core.statistics import correlation, scored
 from grpo_tui.core.text import completion_text, one_line, shorten

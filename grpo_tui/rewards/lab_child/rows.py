@@ -11,8 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.stamps import stamps_of
+from grpo_tui.config.run_config import RunConfig, stamps_of
 from grpo_tui.core.text import completion_text
 from grpo_tui.data.load import load_prompts
 from grpo_tui.data.mapping import as_messages

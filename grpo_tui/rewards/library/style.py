@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from grpo_tui.core.repetition import repeated_share
+from grpo_tui.core.statistics import repeated_share
 from grpo_tui.rewards.library.base import TextReward, require
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from grpo_tui.config.draft import Draft
-    from grpo_tui.config.origins import FieldValue
+    from grpo_tui.config.fields import FieldValue
     from grpo_tui.present.config_evaluate import Evaluation, Snapshot
     from grpo_tui.present.config_view import ConfigView
     from grpo_tui.ui.config_wish import ConfigWish

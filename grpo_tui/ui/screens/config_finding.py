@@ -23,7 +23,7 @@ from grpo_tui.ui.widgets.config_lines import fix_words
 from grpo_tui.ui.widgets.yaml_area import SIGNS, YamlArea
 
 if TYPE_CHECKING:
-    from grpo_tui.config.origins import FieldValue
+    from grpo_tui.config.fields import FieldValue
     from grpo_tui.preflight.report import Preflight
 
 

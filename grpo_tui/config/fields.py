@@ -1,46 +1,179 @@
-"""Every field of a config with its value now and where that value came from.
+"""Every field of a config: the group it is shown in, its value now, and where that value came from.
 
-The values are those of `inspect_config`, so they are what a start would use. It changes nothing and gives no
-advice.
+Groups and the help of the section's own keys are in `fields.toml`. Names of the section `grpo_tui:` are
+dotted and stand with TRL's own that mean the same. A field that no group names (a newer TRL's) falls into one
+by its name and its class. The values are those of `inspect_config`, so they are what a start would use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 from grpo_tui.config.coerce import kinds_of
-from grpo_tui.config.field_groups import group_of, matters
 from grpo_tui.config.resolve import Inspected
-from grpo_tui.config.section_fields import SECTION, section_fields
+from grpo_tui.config.section import SECTION_KEYS
 from grpo_tui.config.trl_fields import FieldInfo, NoDefault, load_fields
 from grpo_tui.config.yaml_edit import get_value, same
 from grpo_tui.core.findings import Finding
 
-Origin = Literal["file", "preset", "default", "--set"]
 
-FOLLOWS: Mapping[str, str] = {
-    "output_dir": "outputs/ and the name of the file",
-    "bf16": "true, unless fp16 is",
-    "num_generations_eval": "num_generations",
-    "steps_per_generation": "gradient_accumulation_steps, or what generation_batch_size leaves",
-    "generation_batch_size": "per_device_train_batch_size × processes × steps_per_generation",
-    "epsilon_high": "epsilon",
-    "reward_weights": "1.0 for every reward",
-    "data_seed": "seed",
-    "eval_steps": "logging_steps",
-    "vllm_max_model_length": "the context of the model",
-    "attn_implementation": "sdpa, where the model has it",
-    "lora_target_modules": "the attention projections PEFT knows for the model",
-    "router_aux_loss_coef": "the model's own",
-    "optim": "adamw_torch_fused, or adamw_torch for an older torch",
-    "run_name": "none",
-    "grpo_tui.chat": "true with a system prompt or an example",
-}
+@dataclass(frozen=True, slots=True)
+class FieldGroup:
+    """One heading of the form.
+
+    Attributes:
+        id: short name, stable.
+        title: the heading.
+        about: one sentence on what is decided here.
+        first: the fields that matter, in the order in which a person decides them.
+        others: the rest, in a sensible order.
+    """
+
+    id: str
+    title: str
+    about: str
+    first: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All fields named here, those that matter first."""
+        return (*self.first, *self.others)
+
+
+_DATA = tomllib.loads(Path(__file__).with_name("fields.toml").read_text(encoding="utf-8"))
+GROUPS: tuple[FieldGroup, ...] = tuple(
+    FieldGroup(**{**group, "first": tuple(group["first"].split()), "others": tuple(group["others"].split())})
+    for group in _DATA["groups"]
+)
+FOLLOWS: Mapping[str, str] = _DATA["follows"]
 """What an absent value stands for, where that is no value of its own."""
+_BY_NAME: tuple[tuple[str, str], ...] = (
+    ("vllm", r"vllm"),
+    ("lora", r"\w*lora|peft|bnb|quant(?!ile)|load_in_|\w*dora"),
+    ("rewards", r"reward"),
+    ("distributed", r"ddp|fsdp|deepspeed|ds3|tensor_parallel|parallelism|launcher|gpus?$|rank|nccl"),
+    (
+        "logging",
+        r"log|save|eval|hub|report|metric|checkpoint_(dir|format)|resume|trackio|wandb|tqdm|completions_to",
+    ),
+    ("data", r"dataset|dataloader|column|prompt|row|split|stream|shuffle|template|filter|few_shot|answer"),
+    ("generation", r"generat|completion|sampl|top_[pk]|min_p|temperature|penalty|token|tool|cache"),
+    ("optimisation", r"lr_|learning|optim|adam|grad|batch|epoch|steps|warmup|fp16|bf16|fp8|compile|kernel"),
+    ("model", r"model|dtype|attn|attention|weights|dropout|lm_head|router"),
+)
+_BY_CLASS = {
+    "GRPOConfig": "grpo",
+    "ModelConfig": "model",
+    "ScriptArguments": "data",
+    "GRPOScriptArguments": "rewards",
+    "DatasetMixtureConfig": "data",
+    "_BaseConfig": "optimisation",
+    "TrainingArguments": "optimisation",
+}
+_SECTION = "grpo_tui."
+
+
+@lru_cache(maxsize=1)
+def _placed() -> dict[str, str]:
+    return {name: group.id for group in GROUPS for name in group.names}
+
+
+@lru_cache(maxsize=1)
+def form_order() -> Mapping[str, int]:
+    """Return the place of every named field in the form, from 0; one that no group names comes last."""
+    return MappingProxyType(
+        {name: n for n, name in enumerate(name for each in GROUPS for name in each.names)}
+    )
+
+
+def group_of(name: str, info: FieldInfo | None = None) -> str:
+    """Return the id of the group a field stands in; one that no group names is placed by its name and class.
+
+    Args:
+        name: the key; one of the section is dotted (`grpo_tui.holdout`), and so is anything below a key.
+        info: the field, where it is one of TRL's.
+    """
+    placed = _placed()
+    if name in placed:
+        return placed[name]
+    top = ".".join(name.split(".")[: 2 if name.startswith(_SECTION) else 1])
+    if top in placed:
+        return placed[top]
+    word = top.removeprefix(_SECTION)
+    for group, pattern in _BY_NAME:
+        if re.search(rf"(?:^|_)(?:{pattern})", word):
+            return group
+    return _BY_CLASS.get(info.defined_in, "optimisation") if info is not None else "data"
+
+
+def grouped(names: Iterable[str], fields: dict[str, FieldInfo] | None = None) -> dict[str, tuple[str, ...]]:
+    """Sort names into groups: `{group id: names}`, every group there, each in the order of the form."""
+    order = form_order()
+    found: dict[str, list[str]] = {group.id: [] for group in GROUPS}
+    for name in names:
+        found[group_of(name, (fields or {}).get(name))].append(name)
+    return {key: tuple(sorted(each, key=lambda n: order.get(n, len(order)))) for key, each in found.items()}
+
+
+def matters(name: str) -> bool:
+    """Whether a field is among the few that a person decides first."""
+    return any(name in group.first for group in GROUPS)
+
+
+def neighbours(name: str, present: Sequence[str], info: FieldInfo | None = None) -> list[str]:
+    """Return the keys of a file behind which a new one may stand, the best first.
+
+    The nearest one before it of its own group comes first, then the others of the group, then the last ones
+    of the groups before.
+
+    Args:
+        name: the new key, at the top of the file.
+        present: the keys at the top of the file, in its order.
+        info: the field, where it is one of TRL's.
+    """
+    ids = [group.id for group in GROUPS]
+    order = form_order()
+    mine, own = ids.index(group_of(name, info)), order.get(name, len(order))
+    others = [key for key in present if key != "grpo_tui"]
+    same = [key for key in others if ids.index(group_of(key)) == mine]
+    before = sorted((k for k in same if order.get(k, len(order)) <= own), key=lambda k: -order.get(k, 0))
+    earlier = [key for key in reversed(others) if ids.index(group_of(key)) < mine]
+    earlier.sort(key=lambda key: -ids.index(group_of(key)))
+    return [*before, *reversed([key for key in same if key not in before]), *earlier, *reversed(others)]
+
+
+SECTION = "grpo_tui"
+
+
+ENV_FIELD = FieldInfo(
+    "env",
+    SECTION,
+    "dict[str, str] | None",
+    None,
+    "Environment variables of the training process, set before anything else, as {WANDB_PROJECT: maths}.",
+)
+
+
+def section_fields() -> Mapping[str, FieldInfo]:
+    """Return the keys of the section by their dotted names, and `env`, in the section's order."""
+    fields = {}
+    for key in SECTION_KEYS:
+        told = _DATA["section"][key]
+        help_text = " ".join(told["help"].split())
+        name = f"{SECTION}.{key}"
+        fields[name] = FieldInfo(name, SECTION, told["type"], told.get("default"), help_text)
+    return MappingProxyType({**fields, "env": ENV_FIELD})
+
+
+Origin = Literal["file", "preset", "default", "--set"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +183,7 @@ class FieldValue:
     Attributes:
         name: the key; one of the section is dotted.
         info: its type, default, help and choices.
-        group: id of its group in `field_groups`.
+        group: id of its group.
         matters: whether it is among the few that are decided first.
         value: the value a start would use: from the file or `--set` as it is coerced, else the default
             (None where that is computed); where it does not fit its field, as it is written.
