@@ -126,8 +126,7 @@ def _train_findings(setting: Setting, line_of: LineOf, world_size: int, group: i
                 "generation_batch_size",
                 line_of("generation_batch_size"),
                 f"generation_batch_size {batch} is no multiple of the {per_device * world_size} completions "
-                "of a step "
-                f"(per_device_train_batch_size {per_device} × {_processes(world_size)}). Nearest: "
+                f"of a step (per_device_train_batch_size {per_device} × {_processes(world_size)}). Nearest: "
                 f"{' or '.join(str(n) for n in whole)}",
                 Fix("generation_batch_size", whole[0]),
             )

@@ -160,8 +160,7 @@ def _dataset_findings(parts: Parts, section: Section, document: YamlDocument) ->
                 "dataset_name",
                 document.line("dataset_name"),
                 "no dataset: set dataset_name (Hub name or folder), datasets, or grpo_tui.dataset (a csv, "
-                "jsonl, json or "
-                "parquet file, or file.py:function)",
+                "jsonl, json or parquet file, or file.py:function)",
             )
         )
     elif name and not mixture and _is_no_file(str(name)):
@@ -250,15 +249,13 @@ def _unsupported_findings(grpo: Mapping[str, Any], document: YamlDocument) -> li
     if grpo.get("enable_jit_checkpoint"):
         message = (
             "enable_jit_checkpoint sets a signal handler, which works only in a main thread; the trainer "
-            "here runs in its "
-            "own. `grpo-tui stop` finishes the step, saves and exits, so it is not needed"
+            "here runs in its own. `grpo-tui stop` finishes the step, saves and exits, so it is not needed"
         )
         found.append(("enable_jit_checkpoint", message))
     if grpo.get("auto_find_batch_size"):
         message = (
             "auto_find_batch_size shrinks the batch when memory runs out, which breaks the groups of GRPO; "
-            "TRL refuses it. "
-            "Lower per_device_train_batch_size instead"
+            "TRL refuses it. Lower per_device_train_batch_size instead"
         )
         found.append(("auto_find_batch_size", message))
     return [
@@ -489,8 +486,7 @@ class _Resolver:
                 "error",
                 "model_init_kwargs.torch_dtype",
                 "model_init_kwargs.torch_dtype is ignored without a word, and the model is loaded in "
-                "float32; it is "
-                "called dtype now",
+                "float32; it is called dtype now",
                 Fix("model_init_kwargs.dtype", str(value["torch_dtype"]).removeprefix("torch.")),
             )
         if info.name == "datasets" and isinstance(value, list):

@@ -106,6 +106,20 @@ class Settings:
         change = Fix(first[0], first[1]) if first is not None else None
         return Finding(rule, severity, field, self.line(field), message, change)
 
+    def error(self, rule: str, field: str, message: str, *fix: tuple[str, Any] | None) -> Finding:
+        """Find that a run would fail, or train nothing."""
+        return self.finding(rule, "error", field, message, *fix)
+
+    def warning(self, rule: str, field: str, message: str, *fix: tuple[str, Any] | None) -> Finding:
+        """Find that a run does not do what the config says."""
+        return self.finding(rule, "warning", field, message, *fix)
+
+    def unused(self, field: str, why: str, *fix: tuple[str, Any]) -> Finding:
+        """Find that nothing reads a key; the fix removes it unless another is given."""
+        return self.warning(
+            "config.unused", field, f"{field} is not used: {why}", *(fix or ((field, REMOVE),))
+        )
+
 
 def _path(dotted: str) -> tuple[str | int, ...]:
     return tuple(int(part) if part.isdigit() else part for part in dotted.split("."))

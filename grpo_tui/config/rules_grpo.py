@@ -77,30 +77,26 @@ def grpo_findings(settings: Settings) -> list[Finding]:
 def _loss(s: Settings) -> Iterator[Finding]:
     loss, level = s.get("loss_type"), s.get("importance_sampling_level")
     if loss == "luspo" and level != "sequence":
-        yield s.finding(
+        yield s.warning(
             "grpo.loss-level",
-            "warning",
             "loss_type",
             f"loss_type luspo is made for whole sequences, and importance_sampling_level is {level}",
             ("importance_sampling_level", "sequence"),
         )
     elif loss == "vespo" and level != "token":
-        yield s.finding(
+        yield s.warning(
             "grpo.loss-level",
-            "warning",
             "importance_sampling_level",
             "loss_type vespo weighs sequences itself, so importance_sampling_level must stay token",
             ("importance_sampling_level", "token"),
         )
     elif level == "sequence" and loss in _SUMMED_PER_TOKEN:
         default = "" if s.written("loss_type") else ", TRL's default,"
-        yield s.finding(
+        yield s.warning(
             "grpo.loss-level",
-            "warning",
             "importance_sampling_level",
             f"importance_sampling_level sequence (GSPO) with loss_type {loss}{default} weighs each "
-            "completion by its "
-            "length; GSPO is loss_type grpo",
+            "completion by its length; GSPO is loss_type grpo",
             ("loss_type", "grpo"),
         )
 
@@ -109,19 +105,16 @@ def _clipping(s: Settings) -> Iterator[Finding]:
     loss, low, high, delta = (s.get(name) for name in ("loss_type", "epsilon", "epsilon_high", "delta"))
     if loss == "cispo" and (high is None or (is_number(high) and high < 1)):
         said = f"epsilon_high is {high:g}" if is_number(high) else f"epsilon_high is not set, so it is {low}"
-        yield s.finding(
+        yield s.warning(
             "grpo.cispo-cap",
-            "warning",
             "loss_type" if high is None else "epsilon_high",
-            f"loss_type cispo caps the ratio itself at epsilon_high, and {said}: every token counts for "
-            "that much at "
-            f"most. Its paper takes {_CISPO_HIGH:g}",
+            f"loss_type cispo caps the ratio itself at epsilon_high, and {said}: every token counts for that "
+            f"much at most. Its paper takes {_CISPO_HIGH:g}",
             ("epsilon_high", _CISPO_HIGH),
         )
     elif loss not in ("cispo", "sapo", "vespo") and is_number(high) and is_number(low) and high < low:
-        yield s.finding(
+        yield s.warning(
             "grpo.clip-order",
-            "warning",
             "epsilon_high",
             f"epsilon_high {high:g} is below epsilon {low:g}: good answers are held back more than bad ones",
             ("epsilon_high", max(0.28, low)),
@@ -129,12 +122,10 @@ def _clipping(s: Settings) -> Iterator[Finding]:
     if is_number(delta) and is_number(high if high is not None else low):
         bound = 1 + (high if high is not None else low)
         if loss in ("cispo", "sapo", "vespo"):
-            message = f"delta is not used: loss_type {loss} has no two-sided clipping"
-            yield s.finding("config.unused", "warning", "delta", message, ("delta", REMOVE))
+            yield s.unused("delta", f"loss_type {loss} has no two-sided clipping")
         elif delta <= bound:
-            yield s.finding(
+            yield s.warning(
                 "grpo.delta",
-                "warning",
                 "delta",
                 f"delta {delta:g} is not above 1 + epsilon_high = {bound:g}, so it cuts ratios that are "
                 "not clipped yet",
@@ -147,21 +138,18 @@ def _reference(s: Settings) -> Iterator[Finding]:
     if not s.get("sync_ref_model"):
         return
     if beta == 0:
-        yield s.finding(
+        yield s.error(
             "grpo.no-reference",
-            "error",
             "sync_ref_model",
             "sync_ref_model needs a reference model, and with beta 0 there is none",
             ("sync_ref_model", False),
         )
     elif s.get("use_peft"):
-        yield s.finding(
+        yield s.error(
             "grpo.no-reference",
-            "error",
             "sync_ref_model",
-            "sync_ref_model needs a reference model of its own; with LoRA the reference is the model "
-            "without its "
-            "adapter, which cannot be synchronised",
+            "sync_ref_model needs a reference model of its own; with LoRA the reference is the model without "
+            "its adapter, which cannot be synchronised",
             ("sync_ref_model", False),
         )
 
@@ -169,35 +157,30 @@ def _reference(s: Settings) -> Iterator[Finding]:
 def _entropy(s: Settings) -> Iterator[Finding]:
     least, most = s.get("entropy_coef_min"), s.get("entropy_coef_max")
     if s.get("use_adaptive_entropy") and is_number(least) and is_number(most) and least > most:
-        yield s.finding(
+        yield s.error(
             "grpo.entropy-bounds",
-            "error",
             "entropy_coef_min",
             f"entropy_coef_min {least:g} is above entropy_coef_max {most:g}",
             ("entropy_coef_min", 0.0),
         )
     threshold = s.get("off_policy_mask_threshold")
     if is_number(threshold) and threshold <= 0:
-        yield s.finding(
+        yield s.error(
             "grpo.off-policy",
-            "error",
             "off_policy_mask_threshold",
             f"off_policy_mask_threshold must be above 0; it is {threshold:g} and would mask every answer "
-            "below "
-            "the group's mean",
+            "below the group's mean",
             ("off_policy_mask_threshold", 0.5),
         )
 
 
 def _rewards(s: Settings) -> Iterator[Finding]:
     if s.get("multi_objective_aggregation") == "normalize_then_sum" and s.written("scale_rewards"):
-        yield s.finding(
+        yield s.warning(
             "config.unused",
-            "warning",
             "scale_rewards",
             f"scale_rewards {s.get('scale_rewards')} is not used: multi_objective_aggregation "
-            "normalize_then_sum scales "
-            "each reward itself",
+            "normalize_then_sum scales each reward itself",
             ("scale_rewards", REMOVE),
         )
     weights = [entry.weight for entry in s.section.rewards if entry.weight is not None]
@@ -207,9 +190,8 @@ def _rewards(s: Settings) -> Iterator[Finding]:
     )
     if count and len(weights) == count and all(weight == 0 for weight in weights):
         field = "reward_weights" if s.get("reward_weights") else "grpo_tui.rewards.0.weight"
-        yield s.finding(
+        yield s.error(
             "grpo.no-weight",
-            "error",
             field,
             "every reward has the weight 0, so every completion gets the reward 0 and nothing is learned",
             (field, [1.0] * count if s.get("reward_weights") else 1.0),
@@ -224,9 +206,8 @@ def _rate(s: Settings) -> Iterator[Finding]:
     limit, usual = (HIGH_RATE_LORA, 1e-5) if lora else (HIGH_RATE, 1e-6)
     small = _small_model(s)
     if rate > (HIGH_RATE_LORA * 5 if small else limit):
-        yield s.finding(
+        yield s.warning(
             "grpo.rate-high",
-            "warning",
             "learning_rate",
             f"learning_rate {rate:g} is far above what GRPO takes "
             f"({'1e-5 to 1e-4 for LoRA' if lora else '1e-7 to 1e-5'}"
@@ -234,21 +215,18 @@ def _rate(s: Settings) -> Iterator[Finding]:
             ("learning_rate", usual),
         )
     elif rate == 0:
-        yield s.finding(
+        yield s.warning(
             "grpo.rate-zero",
-            "warning",
             "learning_rate",
             "learning_rate is 0, so nothing is learned",
             ("learning_rate", usual),
         )
     if clip == 0:
-        yield s.finding(
+        yield s.warning(
             "grpo.no-clipping",
-            "warning",
             "max_grad_norm",
             "max_grad_norm 0 switches clipping off: one bad batch can turn the weights into no numbers, "
-            "which is seen "
-            "only in the next generation",
+            "which is seen only in the next generation",
             ("max_grad_norm", 1.0),
         )
 
@@ -263,14 +241,13 @@ def _length(s: Settings) -> Iterator[Finding]:
     key = "max_completion_length"
     if s.get(key) is None:
         message = f"{key} is empty, so a completion has the few tokens that generation takes by default"
-        yield s.finding("grpo.no-length", "warning", key, message, (key, 512))
+        yield s.warning("grpo.no-length", key, message, (key, 512))
 
 
 def _logging(s: Settings) -> Iterator[Finding]:
     if s.get("log_completions_hub_repo") is not None and not s.get("log_completions"):
-        yield s.finding(
+        yield s.error(
             "grpo.completions-not-logged",
-            "error",
             "log_completions_hub_repo",
             "log_completions_hub_repo uploads what log_completions writes, and log_completions is false",
             ("log_completions", True),
@@ -278,23 +255,21 @@ def _logging(s: Settings) -> Iterator[Finding]:
     if s.get("use_liger_kernel"):
         fused = s.mapping("liger_kernel_config").get("fused_linear_cross_entropy")
         if fused:
-            yield s.finding(
+            yield s.error(
                 "grpo.liger-fused",
-                "error",
                 "liger_kernel_config.fused_linear_cross_entropy",
                 "fused_linear_cross_entropy replaces the model's forward, which TRL patches itself",
                 ("liger_kernel_config.fused_linear_cross_entropy", False),
             )
-        yield s.finding(
+        yield s.warning(
             "config.deprecated",
-            "warning",
             "use_liger_kernel",
             "use_liger_kernel goes in TRL 2; the Hub's kernels take its place",
             ("model_init_kwargs.use_kernels", True),
         )
     for old, (new, message) in _RENAMED.items():
         if s.written(old):
-            yield s.finding("config.deprecated", "warning", old, message, (new, s.get(old)))
+            yield s.warning("config.deprecated", old, message, (new, s.get(old)))
 
 
 def _can_be(s: Settings, switch: str) -> bool:
@@ -310,19 +285,11 @@ def _conditional(s: Settings) -> Iterator[Finding]:
     for names, key, value in _ONLY_WITH:
         for name in names:
             if s.written(name) and s.get(key) != value:
-                message = f"{name} is not used: {key} is {s.get(key)}, and only {value} reads it"
-                yield s.finding("config.unused", "warning", name, message, (name, REMOVE))
+                yield s.unused(name, f"{key} is {s.get(key)}, and only {value} reads it")
     for names, key in _ONLY_WHEN:
         for name in names:
             if s.written(name) and not s.get(key):
-                message = f"{name} is not used: {key} is {yaml_said(s.get(key))}"
                 fix = (key, True) if _can_be(s, key) else (name, REMOVE)
-                yield s.finding("config.unused", "warning", name, message, fix)
+                yield s.unused(name, f"{key} is {yaml_said(s.get(key))}", fix)
     if s.written("use_bias_correction_kl") and s.get("beta") == 0:
-        yield s.finding(
-            "config.unused",
-            "warning",
-            "use_bias_correction_kl",
-            "use_bias_correction_kl is not used: beta is 0, so there is no KL term",
-            ("use_bias_correction_kl", REMOVE),
-        )
+        yield s.unused("use_bias_correction_kl", "beta is 0, so there is no KL term")

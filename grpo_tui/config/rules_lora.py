@@ -23,18 +23,16 @@ def lora_findings(settings: Settings) -> list[Finding]:
 def _quantization(s: Settings) -> Iterator[Finding]:
     quantized = next((name for name in _QUANTIZED if s.get(name)), None)
     if quantized is not None and not s.get("use_peft"):
-        yield s.finding(
+        yield s.error(
             "lora.quantized-alone",
-            "error",
             quantized,
             f"{quantized} makes the weights untrainable, and use_peft is false: there is nothing left to "
             "train",
             ("use_peft", True),
         )
     if quantized is not None and "quantization_config" in s.mapping("model_init_kwargs"):
-        yield s.finding(
+        yield s.error(
             "config.conflict",
-            "error",
             "model_init_kwargs.quantization_config",
             f"quantization is given twice: by {quantized} and in model_init_kwargs",
             ("model_init_kwargs.quantization_config", REMOVE),
@@ -42,8 +40,7 @@ def _quantization(s: Settings) -> Iterator[Finding]:
     if quantized != "load_in_4bit":
         for name in ("use_bnb_nested_quant", "bnb_4bit_quant_type", "bnb_4bit_quant_storage"):
             if s.written(name):
-                message = f"{name} is not used: load_in_4bit is false"
-                yield s.finding("config.unused", "warning", name, message, (name, REMOVE))
+                yield s.unused(name, "load_in_4bit is false")
 
 
 def _unused(s: Settings) -> Iterator[Finding]:
@@ -52,13 +49,11 @@ def _unused(s: Settings) -> Iterator[Finding]:
     ]
     if written:
         more = f" and {len(written) - 1} more of its keys" if len(written) > 1 else ""
-        yield s.finding(
+        yield s.warning(
             "config.unused",
-            "warning",
             written[0],
-            f"{written[0]}{more} {'are' if len(written) > 1 else 'is'} not used: use_peft is false, so "
-            "the whole model is "
-            "trained",
+            f"{written[0]}{more} {'are' if len(written) > 1 else 'is'} not used: use_peft is false, so the "
+            "whole model is trained",
             ("use_peft", True),
         )
 
@@ -69,9 +64,8 @@ def _adapter(s: Settings) -> Iterator[Finding]:
     for part in named:
         if str(part).rpartition(".")[2] == "lm_head":
             rest = [name for name in named if name != part]
-            yield s.finding(
+            yield s.error(
                 "lora.head",
-                "error",
                 "lora_target_modules",
                 "an adapter on lm_head would never be trained: TRL computes the probabilities from its "
                 "weight directly",
@@ -79,14 +73,11 @@ def _adapter(s: Settings) -> Iterator[Finding]:
             )
     if targets == []:
         message = "lora_target_modules is an empty list, so no module gets an adapter"
-        yield s.finding(
-            "lora.no-targets", "error", "lora_target_modules", message, ("lora_target_modules", REMOVE)
-        )
+        yield s.error("lora.no-targets", "lora_target_modules", message, ("lora_target_modules", REMOVE))
     task = s.get("lora_task_type")
     if task not in (None, "CAUSAL_LM"):
-        yield s.finding(
+        yield s.error(
             "lora.task",
-            "error",
             "lora_task_type",
             f"lora_task_type must be CAUSAL_LM, for the model writes text; it is {task}",
             ("lora_task_type", "CAUSAL_LM"),

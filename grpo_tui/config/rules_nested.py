@@ -248,7 +248,7 @@ def _texts(s: Settings, where: str, given: Any) -> Iterator[Finding]:
                 meant = int(meant)
             kind = "a truth value" if isinstance(meant, bool) else "a number"
             message = f"{field} is the text '{value}', where {kind} belongs; nothing reads it as one later"
-            yield s.finding("nested.text", "error", field, message, (field, meant))
+            yield s.error("nested.text", field, message, (field, meant))
 
 
 def _template_texts(s: Settings) -> Iterator[Finding]:
@@ -256,7 +256,7 @@ def _template_texts(s: Settings) -> Iterator[Finding]:
         if isinstance(value, str) and value.strip().lower() in _TRUTH:
             field = f"chat_template_kwargs.{key}"
             message = f"{field} is the text '{value}', and every text is true to a chat template"
-            yield s.finding("nested.text", "warning", field, message, (field, _TRUTH[value.strip().lower()]))
+            yield s.warning("nested.text", field, message, (field, _TRUTH[value.strip().lower()]))
 
 
 def _model(s: Settings) -> Iterator[Finding]:
@@ -267,11 +267,11 @@ def _model(s: Settings) -> Iterator[Finding]:
         word = str(dtype).lower().removeprefix("torch.")
         meant = word if word in _DTYPES else meant_word("dtype", word, _DTYPES)
         message = f"{field} is {dtype}, and TRL takes {', '.join(_DTYPES)} alone"
-        yield s.finding("nested.dtype", "error", field, message, (field, meant or REMOVE))
+        yield s.error("nested.dtype", field, message, (field, meant or REMOVE))
     if isinstance(given.get("config"), dict):
         field = "model_init_kwargs.config"
         message = f"{field} is a mapping, and the model takes a folder or the name of one there"
-        yield s.finding("nested.model-config", "error", field, message, (field, REMOVE))
+        yield s.error("nested.model-config", field, message, (field, REMOVE))
     quantized = given.get("quantization_config")
     if isinstance(quantized, dict) and not s.get("use_peft"):
         on = next((n for n in ("load_in_4bit", "load_in_8bit") if quantized.get(n)), None)
@@ -280,7 +280,7 @@ def _model(s: Settings) -> Iterator[Finding]:
             message = (
                 f"{field} ({on}) makes the weights untrainable, and use_peft is false: nothing is trained"
             )
-            yield s.finding("lora.quantized-alone", "error", field, message, (field, REMOVE))
+            yield s.error("lora.quantized-alone", field, message, (field, REMOVE))
 
 
 ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention")
@@ -349,9 +349,7 @@ def _unknown(s: Settings, name: str, known: Collection[str]) -> Iterator[Finding
             near = nearest(str(key), known)
             hint = f". Did you mean {near}?" if near else f"; it takes {_some(known)}"
             fix = (f"{name}.{near}", value) if near else (f"{name}.{key}", REMOVE)
-            yield s.finding(
-                "nested.unknown-key", "error", f"{name}.{key}", f"{name} has no key {key}{hint}", fix
-            )
+            yield s.error("nested.unknown-key", f"{name}.{key}", f"{name} has no key {key}{hint}", fix)
 
 
 def _some(known: Collection[str]) -> str:
@@ -366,35 +364,29 @@ def _model_init(s: Settings) -> Iterator[Finding]:
         if key in _MODEL_RENAMED:
             target, put, now = _MODEL_RENAMED[key]
             message = f"{field} is no longer understood and makes the model fail to load: {now}"
-            yield s.finding("config.removed-key", "error", field, message, (target, put))
+            yield s.error("config.removed-key", field, message, (target, put))
         elif key in _MODEL_IGNORED:
             message = f"{field} is ignored without a word: transformers 5 no longer has it"
-            yield s.finding("config.removed-key", "warning", field, message, (field, REMOVE))
+            yield s.warning("config.removed-key", field, message, (field, REMOVE))
         elif key in ("attn_implementation", "dtype", "revision") and s.written(_own_name(key)):
             own = _own_name(key)
             if value != s.get(own):
                 message = (
                     f"{field} {yaml_said(value)} wins over {own} {yaml_said(s.get(own))}; keep one of them"
                 )
-                yield s.finding("config.conflict", "warning", field, message, (field, REMOVE))
+                yield s.warning("config.conflict", field, message, (field, REMOVE))
         elif key in ("pretrained_model_name_or_path", "architecture"):
             message = f"{field} is given by TRL itself; it takes model_name_or_path"
-            yield s.finding("config.conflict", "error", field, message, (field, REMOVE))
+            yield s.error("config.conflict", field, message, (field, REMOVE))
         elif known := loading_names():
             near = nearest(str(key), known, cutoff=0.8) if key not in known else None
             if near:
                 message = f"{field} is no argument of from_pretrained. Did you mean {near}?"
-                yield s.finding(
-                    "nested.unknown-key", "error", field, message, (f"model_init_kwargs.{near}", value)
-                )
+                yield s.error("nested.unknown-key", field, message, (f"model_init_kwargs.{near}", value))
     if given.get("device_map") is not None and (s.world_size or 1) > 1:
         message = f"device_map is ignored: with {s.world_size} processes each has one GPU of its own"
-        yield s.finding(
-            "config.unused",
-            "warning",
-            "model_init_kwargs.device_map",
-            message,
-            ("model_init_kwargs.device_map", REMOVE),
+        yield s.warning(
+            "config.unused", "model_init_kwargs.device_map", message, ("model_init_kwargs.device_map", REMOVE)
         )
 
 
@@ -420,9 +412,8 @@ def _attention(s: Settings) -> Iterator[Finding]:
         hint = (
             f". Did you mean {near}?" if near else f"; it knows {', '.join(ATTENTION)} and kernels of the Hub"
         )
-        yield s.finding(
+        yield s.error(
             "nested.attention",
-            "error",
             field,
             f"{field} is {value}, which transformers does not know{hint}",
             (field, near) if near else (field, REMOVE),
@@ -439,23 +430,23 @@ def _generation(s: Settings) -> Iterator[Finding]:
                 "; the loss then uses another temperature than the sampling" if key == "temperature" else ""
             )
             message = f"{field} wins over {own} {yaml_said(s.get(own))} without a word{behind}; set {own}"
-            yield s.finding("nested.elsewhere", "warning", field, message, (own, value))
+            yield s.warning("nested.elsewhere", field, message, (own, value))
         elif key == "do_sample" and not value:
             message = (
                 f"{field} false makes all completions of a prompt the same, so no group teaches anything"
             )
-            yield s.finding("nested.greedy", "error", field, message, (field, REMOVE))
+            yield s.error("nested.greedy", field, message, (field, REMOVE))
         elif key in ("num_return_sequences", "n") and is_number(value) and value > 1:
             message = (
                 f"{field} {value} gives more completions than TRL has prompts for; the group is "
                 "num_generations"
             )
-            yield s.finding("nested.more-completions", "error", field, message, (field, REMOVE))
+            yield s.error("nested.more-completions", field, message, (field, REMOVE))
         elif key in ("num_beams", "beam_width") and is_number(value) and value > 1:
             message = (
                 f"{field} {value} searches for the likeliest text, while GRPO needs samples of the policy"
             )
-            yield s.finding("nested.beams", "warning", field, message, (field, REMOVE))
+            yield s.warning("nested.beams", field, message, (field, REMOVE))
         else:
             yield from _unknown_generation(s, str(key), value, vllm)
 
@@ -472,7 +463,7 @@ def _unknown_generation(s: Settings, key: str, value: Any, vllm: bool) -> Iterat
         owner = "vLLM's SamplingParams; it is one of transformers"
     fix = (f"generation_kwargs.{near}", value) if near else (field, REMOVE)
     message = f"{field} is no setting of {owner}{hint}"
-    yield s.finding("nested.unknown-key", "error", field, message, fix)
+    yield s.error("nested.unknown-key", field, message, fix)
 
 
 def _template(s: Settings) -> Iterator[Finding]:
@@ -482,10 +473,9 @@ def _template(s: Settings) -> Iterator[Finding]:
         field = f"chat_template_kwargs.{key}"
         if key in _TEMPLATE_TAKEN:
             message = f"{field} is given by TRL itself, so the first step fails with two values for {key}"
-            yield s.finding("nested.taken", "error", field, message, (field, REMOVE))
+            yield s.error("nested.taken", field, message, (field, REMOVE))
         elif text is not None and not re.search(rf"\b{re.escape(str(key))}\b", text):
-            message = f"{field} is not used: the chat template of this model does not name {key}"
-            yield s.finding("config.unused", "warning", field, message, (field, REMOVE))
+            yield s.unused(field, f"the chat template of this model does not name {key}")
 
 
 def chat_template(model: str) -> str | None:
@@ -512,10 +502,7 @@ def _scheduler(s: Settings) -> Iterator[Finding]:
         return
     takes, required = known
     if kind in ("constant", "constant_with_warmup") and given:
-        message = f"lr_scheduler_kwargs is not used: lr_scheduler_type {kind} has no options"
-        yield s.finding(
-            "config.unused", "warning", "lr_scheduler_kwargs", message, ("lr_scheduler_kwargs", REMOVE)
-        )
+        yield s.unused("lr_scheduler_kwargs", f"lr_scheduler_type {kind} has no options")
         return
     for key, value in given.items():
         if key not in takes:
@@ -530,14 +517,12 @@ def _scheduler(s: Settings) -> Iterator[Finding]:
             )
             fix = (f"lr_scheduler_kwargs.{near}", value) if near else (field, REMOVE)
             message = f"lr_scheduler_type {kind} has no option {key}{hint}"
-            yield s.finding("nested.unknown-key", "error", field, message, fix)
+            yield s.error("nested.unknown-key", field, message, fix)
     for key in sorted(required - set(given)):
         message = f"lr_scheduler_type {kind} needs lr_scheduler_kwargs.{key}"
         steps = s.get("max_steps")
         value = max(1, steps // 10) if is_number(steps) and steps > 0 else 100
-        yield s.finding(
-            "nested.schedule", "error", "lr_scheduler_type", message, (f"lr_scheduler_kwargs.{key}", value)
-        )
+        yield s.error("nested.schedule", "lr_scheduler_type", message, (f"lr_scheduler_kwargs.{key}", value))
     yield from _scheduler_values(s, kind, given)
 
 
@@ -548,16 +533,16 @@ def _scheduler_values(s: Settings, kind: str, given: Any) -> Iterator[Finding]:
         if not lowest:
             message = f"lr_scheduler_type {kind} needs lr_scheduler_kwargs.min_lr or min_lr_rate"
             fix = ("lr_scheduler_kwargs.min_lr_rate", 0.1)
-            yield s.finding("nested.schedule", "error", "lr_scheduler_type", message, fix)
+            yield s.error("nested.schedule", "lr_scheduler_type", message, fix)
         elif len(lowest) == 2:
             field = "lr_scheduler_kwargs.min_lr_rate"
             message = "min_lr and min_lr_rate are both set; each follows from the other"
-            yield s.finding("nested.schedule", "error", field, message, (field, REMOVE))
+            yield s.error("nested.schedule", field, message, (field, REMOVE))
     end = given.get("lr_end", 1e-7)
     if kind == "polynomial" and is_number(end) and is_number(rate) and end >= rate:
         field = "lr_scheduler_kwargs.lr_end"
         message = f"lr_scheduler_kwargs.lr_end {end:g} must be below learning_rate {rate:g}"
-        yield s.finding("nested.schedule", "error", field, message, (field, rate / 10))
+        yield s.error("nested.schedule", field, message, (field, rate / 10))
     for key in ("warmup_type", "decay_type"):
         value = given.get(key)
         if (
@@ -567,7 +552,7 @@ def _scheduler_values(s: Settings, kind: str, given: Any) -> Iterator[Finding]:
         ):
             field = f"lr_scheduler_kwargs.{key}"
             message = f"{field} is {value}; it knows linear, cosine and 1-sqrt"
-            yield s.finding("nested.schedule", "error", field, message, (field, "cosine"))
+            yield s.error("nested.schedule", field, message, (field, "cosine"))
 
 
 def _accelerator(s: Settings) -> Iterator[Finding]:
@@ -576,20 +561,20 @@ def _accelerator(s: Settings) -> Iterator[Finding]:
         message = (
             f"accelerator_config names the file {path}, and there is none; a mapping stands in the config"
         )
-        yield s.finding("nested.file", "error", "accelerator_config", message, ("accelerator_config", REMOVE))
+        yield s.error("nested.file", "accelerator_config", message, ("accelerator_config", REMOVE))
     given = s.mapping("accelerator_config")
     streams = s.get("dataset_streaming") or s.get("streaming")
     if given.get("dispatch_batches") and streams:
         field = "accelerator_config.dispatch_batches"
         message = "a stream is read by each process itself, so dispatch_batches must be false"
-        yield s.finding("nested.dispatch", "error", field, message, (field, False))
+        yield s.error("nested.dispatch", field, message, (field, False))
     if given.get("split_batches"):
         field = "accelerator_config.split_batches"
         message = (
             "split_batches divides per_device_train_batch_size among the processes, which breaks "
             "GRPO's groups"
         )
-        yield s.finding("nested.split", "warning", field, message, (field, False))
+        yield s.warning("nested.split", field, message, (field, False))
     gathered = given.get("gradient_accumulation_kwargs") or {}
     accumulation = s.get("gradient_accumulation_steps")
     if isinstance(gathered, dict) and "num_steps" in gathered and accumulation and accumulation > 1:
@@ -599,4 +584,4 @@ def _accelerator(s: Settings) -> Iterator[Finding]:
             "gradient_accumulation_steps "
         )
         message += str(accumulation)
-        yield s.finding("config.conflict", "error", field, message, (field, REMOVE))
+        yield s.error("config.conflict", field, message, (field, REMOVE))

@@ -66,30 +66,29 @@ def sharded_findings(settings: Settings) -> list[Finding]:
 
 def _fsdp_unused(s: Settings) -> Iterator[Finding]:
     if s.mapping("fsdp_config"):
-        message = "fsdp_config is not used: fsdp is not set"
         fix = ("fsdp", True) if (s.world_size or 2) > 1 else ("fsdp_config", REMOVE)
-        yield s.finding("config.unused", "warning", "fsdp_config", message, fix)
+        yield s.unused("fsdp_config", "fsdp is not set", fix)
 
 
 def _fsdp(s: Settings) -> Iterator[Finding]:
     if s.get("deepspeed"):
         message = "fsdp and deepspeed are both set; a model is sharded by one of them"
-        yield s.finding("config.conflict", "error", "fsdp", message, ("fsdp", REMOVE))
+        yield s.error("config.conflict", "fsdp", message, ("fsdp", REMOVE))
     if s.world_size == 1:
         message = "fsdp shards a model over processes, and this run has one"
-        yield s.finding("sharded.one-process", "error", "fsdp", message, ("fsdp", REMOVE))
+        yield s.error("sharded.one-process", "fsdp", message, ("fsdp", REMOVE))
     given = {str(key).removeprefix("fsdp_"): value for key, value in s.mapping("fsdp_config").items()}
     words = s.get("fsdp")
     for word in str(words).split() if isinstance(words, str) else []:
         if word not in _FSDP_WORDS and word not in ("True", "true"):
             near = nearest(word, _FSDP_WORDS)
             message = f"fsdp knows no {word}; it is one of {', '.join(_FSDP_WORDS)}, or true"
-            yield s.finding("sharded.fsdp-word", "error", "fsdp", message, ("fsdp", near or True))
+            yield s.error("sharded.fsdp-word", "fsdp", message, ("fsdp", near or True))
         elif word in ("no_shard", "hybrid_shard", "hybrid_shard_zero2") and _version(given) == 2:
             message = (
                 f"fsdp {word} is of FSDP 1, and version 2 is used; version 2 shards fully or by gradient"
             )
-            yield s.finding("sharded.fsdp-word", "error", "fsdp", message, ("fsdp", "full_shard"))
+            yield s.error("sharded.fsdp-word", "fsdp", message, ("fsdp", "full_shard"))
     yield from _fsdp_config(s, given)
 
 
@@ -108,26 +107,24 @@ def _fsdp_config(s: Settings, given: Mapping[str, Any]) -> Iterator[Finding]:
             hint = f". Did you mean {near}?" if near else ""
             fix = (f"fsdp_config.{near}", given[plain]) if near else (field, REMOVE)
             message = f"{field} is read by nothing{hint}"
-            yield s.finding("nested.unknown-key", "error", field, message, fix)
+            yield s.error("nested.unknown-key", field, message, fix)
         elif plain in _FIRST_VERSION and _version(given) == 2:
-            message = f"{field} is not used: it belongs to FSDP 1, and version 2 is used"
-            yield s.finding("config.unused", "warning", field, message, (field, REMOVE))
+            yield s.unused(field, "it belongs to FSDP 1, and version 2 is used")
     for key, known in (("auto_wrap_policy", _WRAPS), ("state_dict_type", _STATES)):
         value = given.get(key)
         if value is not None and value not in known:
             field = f"fsdp_config.{key}"
             message = f"{field} is {yaml_said(value)}; it knows {', '.join(known)}"
-            yield s.finding(
-                "sharded.fsdp-value", "error", field, message, (field, nearest(str(value), known) or known[0])
+            yield s.error(
+                "sharded.fsdp-value", field, message, (field, nearest(str(value), known) or known[0])
             )
     if given.get("activation_checkpointing") and s.checkpointing:
         message = (
             "activation checkpointing is on twice: in fsdp_config and by gradient_checkpointing, "
             "TRL's default"
         )
-        yield s.finding(
+        yield s.error(
             "config.conflict",
-            "error",
             "fsdp_config.activation_checkpointing",
             message,
             ("gradient_checkpointing", False),
@@ -143,18 +140,14 @@ def _saving(s: Settings) -> Iterator[Finding]:
             f"with {sharded} load_best_model_at_end needs the whole state, and save_only_model "
             "keeps the weights"
         )
-        yield s.finding("config.conflict", "error", "save_only_model", message, ("save_only_model", False))
+        yield s.error("config.conflict", "save_only_model", message, ("save_only_model", False))
     state = {str(k).removeprefix("fsdp_"): v for k, v in s.mapping("fsdp_config").items()}.get(
         "state_dict_type"
     )
     if sharded == "FSDP" and state == "SHARDED_STATE_DICT":
         message = "save_only_model cannot write SHARDED_STATE_DICT"
-        yield s.finding(
-            "config.conflict",
-            "error",
-            "save_only_model",
-            message,
-            ("fsdp_config.state_dict_type", "FULL_STATE_DICT"),
+        yield s.error(
+            "config.conflict", "save_only_model", message, ("fsdp_config.state_dict_type", "FULL_STATE_DICT")
         )
 
 
@@ -170,11 +163,11 @@ def _deepspeed(s: Settings) -> Iterator[Finding]:
             message = (
                 f"deepspeed names the file {one_line(value, 120)}, which cannot be read: {error.strerror}"
             )
-            yield s.finding("sharded.deepspeed-file", "error", "deepspeed", message)
+            yield s.error("sharded.deepspeed-file", "deepspeed", message)
             return
         except ValueError as error:
             message = f"deepspeed names the file {one_line(value, 120)}, which is no JSON: {error}"
-            yield s.finding("sharded.deepspeed-file", "error", "deepspeed", message)
+            yield s.error("sharded.deepspeed-file", "deepspeed", message)
             return
     if not isinstance(body, dict):
         return
@@ -185,13 +178,13 @@ def _deepspeed(s: Settings) -> Iterator[Finding]:
     if stage == 3 and s.get("use_peft") and reentrant.get("use_reentrant") is False:
         field = "gradient_checkpointing_kwargs.use_reentrant"
         message = f"{field} false is set to true: LoRA with ZeRO-3 needs it"
-        yield s.finding("config.unused", "warning", field, message, (field, True))
+        yield s.warning("config.unused", field, message, (field, True))
     if stage == 3 and (s.get("load_in_4bit") or s.get("load_in_8bit")):
         key = "load_in_4bit" if s.get("load_in_4bit") else "load_in_8bit"
         message = (
             f"{key} and ZeRO-3 do not go together: quantized weights cannot be gathered from their shards"
         )
-        yield s.finding("sharded.zero3-quantized", "warning", key, message, (key, False))
+        yield s.warning("sharded.zero3-quantized", key, message, (key, False))
 
 
 def mismatches(s: Settings, body: Mapping[str, Any]) -> Iterator[Finding]:
@@ -208,4 +201,4 @@ def mismatches(s: Settings, body: Mapping[str, Any]) -> Iterator[Finding]:
             f"{yaml_said(here)}; they must be equal"
         )
         field = name if s.written(name) else "deepspeed"
-        yield s.finding("sharded.deepspeed-value", "error", field, message, (name, there))
+        yield s.error("sharded.deepspeed-value", field, message, (name, there))

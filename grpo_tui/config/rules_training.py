@@ -34,8 +34,7 @@ def metric_findings(settings: Settings) -> list[Finding]:
     picks = settings.get("load_best_model_at_end") or settings.strategy("save_strategy") == "best"
     if not evaluates:
         if written is not None and not picks and not follows:
-            message = f"{KEY} is not used: eval_strategy is no"
-            return [settings.finding("config.unused", "warning", KEY, message, (KEY, REMOVE))]
+            return [settings.unused(KEY, "eval_strategy is no")]
         return []
     if written is None:
         if settings.get("load_best_model_at_end") or follows:
@@ -144,9 +143,8 @@ def _by_loss(s: Settings) -> Iterator[Finding]:
         field, what = "lr_scheduler_type", f"lr_scheduler_type {schedule} follows the evaluation"
     else:
         field, what = KEY, "the best checkpoint is the one"
-    yield s.finding(
+    yield s.warning(
         "training.best-by-loss",
-        "warning",
         KEY if s.written(KEY) else field,
         f"{what} with the lowest eval_loss, and the loss of GRPO says nothing about progress. "
         f"Set {KEY}: {EVAL}reward",
@@ -161,9 +159,8 @@ def _direction(s: Settings, bare: str) -> Iterator[Finding]:
     if better and greater != (better == "up"):
         end, right = ("highest", "lower") if greater else ("lowest", "higher")
         default = "" if asked is not None else " by default"
-        yield s.finding(
+        yield s.warning(
             "training.best-direction",
-            "warning",
             "greater_is_better" if asked is not None else KEY,
             f"the checkpoint with the {end} {EVAL}{bare} counts as best{default}, and {right} is better",
             ("greater_is_better", not greater),
@@ -212,17 +209,15 @@ def training_findings(settings: Settings) -> list[Finding]:
 def _best_model(s: Settings) -> Iterator[Finding]:
     save, evaluate = s.strategy("save_strategy"), s.strategy("eval_strategy")
     if save == "best" and not s.get("load_best_model_at_end") and s.get("metric_for_best_model") is None:
-        yield s.finding(
+        yield s.error(
             "training.best-metric",
-            "error",
             "save_strategy",
             "save_strategy is best, and metric_for_best_model does not say best in what",
             ("metric_for_best_model", "eval_reward"),
         )
     if save == "best" and evaluate == "no":
-        yield s.finding(
+        yield s.error(
             "training.best-without-eval",
-            "error",
             "save_strategy",
             "save_strategy is best and eval_strategy is no: without an evaluation nothing is ever saved",
             ("save_strategy", "steps"),
@@ -231,9 +226,8 @@ def _best_model(s: Settings) -> Iterator[Finding]:
         return
     if evaluate != save:
         fix = ("load_best_model_at_end", False) if evaluate == "no" else ("save_strategy", evaluate)
-        yield s.finding(
+        yield s.error(
             "training.best-model",
-            "error",
             "load_best_model_at_end",
             f"load_best_model_at_end needs a save at each evaluation, and save_strategy is {save} while "
             f"eval_strategy is {evaluate}",
@@ -256,9 +250,8 @@ def _best_steps(s: Settings) -> Iterator[Finding]:
     nearest = (
         evaluating * max(1, round(saving / evaluating)) if saving >= 1 and evaluating >= 1 else evaluating
     )
-    yield s.finding(
+    yield s.error(
         "training.best-model",
-        "error",
         "save_steps",
         f"load_best_model_at_end needs save_steps to be a multiple of eval_steps; {why}",
         ("save_steps", int(nearest) if float(nearest).is_integer() else nearest),
@@ -271,9 +264,8 @@ def _whole_steps(s: Settings) -> Iterator[Finding]:
         if s.strategy(strategy) != "steps" or not is_number(value):
             continue
         if value > 1 and value != int(value):
-            yield s.finding(
+            yield s.error(
                 "training.whole-steps",
-                "error",
                 name,
                 f"{name} is {value:g}; above 1 it counts steps and must be whole, below 1 it is a share "
                 "of the run",
@@ -284,9 +276,8 @@ def _whole_steps(s: Settings) -> Iterator[Finding]:
 def _precision(s: Settings) -> Iterator[Finding]:
     for first, second in (("fp16", "bf16"), ("fp16_full_eval", "bf16_full_eval")):
         if s.get(first) is True and s.get(second) is True:
-            yield s.finding(
+            yield s.error(
                 "training.precision",
-                "error",
                 first,
                 f"{first} and {second} are both true; training runs in one of them, and bf16 does not "
                 "overflow",
@@ -300,9 +291,8 @@ def _precision(s: Settings) -> Iterator[Finding]:
             if stored == "float16"
             else "its gradient scaler cannot take bfloat16 gradients"
         )
-        yield s.finding(
+        yield s.error(
             "training.precision",
-            "error",
             "dtype",
             f"fp16 trains weights that are kept in float32, and dtype is {stored}: {why}, so the first step "
             "fails",
@@ -313,9 +303,8 @@ def _precision(s: Settings) -> Iterator[Finding]:
 def _schedule(s: Settings) -> Iterator[Finding]:
     kind = str(s.get("lr_scheduler_type"))
     if kind in ("reduce_lr_on_plateau", "greedy") and s.strategy("eval_strategy") == "no":
-        yield s.finding(
+        yield s.error(
             "training.schedule-needs-eval",
-            "error",
             "lr_scheduler_type",
             f"lr_scheduler_type {kind} follows the evaluations, and eval_strategy is no",
             ("lr_scheduler_type", "cosine"),
@@ -324,18 +313,16 @@ def _schedule(s: Settings) -> Iterator[Finding]:
     if not is_number(warmup) or warmup <= 0:
         return
     if kind == "constant":
-        yield s.finding(
+        yield s.warning(
             "training.no-warmup",
-            "warning",
             "warmup_steps",
             f"warmup_steps is {warmup:g}, and lr_scheduler_type constant has no warm-up; it starts at "
             "the full rate",
             ("lr_scheduler_type", "constant_with_warmup"),
         )
     elif is_number(steps) and 0 < steps <= warmup:
-        yield s.finding(
+        yield s.warning(
             "training.warmup-too-long",
-            "warning",
             "warmup_steps",
             f"warmup_steps is {warmup:g} and the run has {steps} steps, so the learning rate never reaches "
             f"{s.get('learning_rate'):g}",
@@ -355,18 +342,16 @@ def _evaluation(s: Settings) -> Iterator[Finding]:
             if s.written(name):
                 rows = s.section.eval_dataset is not None or s.section.holdout
                 meant = ("eval_strategy", "steps") if name == "eval_steps" and rows else (name, REMOVE)
-                message = f"{name} is not used: eval_strategy is no"
-                yield s.finding("config.unused", "warning", name, message, meant)
+                yield s.unused(name, "eval_strategy is no", meant)
         if s.get("eval_on_start"):
             message = "eval_on_start evaluates before the first step, and eval_strategy no has no rows for it"
             fix = ("eval_on_start", False)
-            yield s.finding("training.eval-on-start", "error", "eval_on_start", message, fix)
+            yield s.error("training.eval-on-start", "eval_on_start", message, fix)
         return
     steps, every = s.get("max_steps"), s.get("eval_steps") or s.get("logging_steps")
     if evaluate == "steps" and is_number(steps) and is_number(every) and 0 < steps < every:
-        yield s.finding(
+        yield s.warning(
             "training.never-evaluates",
-            "warning",
             "eval_steps",
             f"eval_steps is {every:g} and the run has {steps} steps, so it is never evaluated",
             ("eval_steps", max(1, steps // 4)),
@@ -376,9 +361,8 @@ def _evaluation(s: Settings) -> Iterator[Finding]:
 def _optimizer(s: Settings) -> Iterator[Finding]:
     optim = str(s.get("optim") or "")
     if optim.startswith(_TARGETED) and not s.get("optim_target_modules"):
-        yield s.finding(
+        yield s.error(
             "training.optimizer-targets",
-            "error",
             "optim",
             f"optim {optim} needs optim_target_modules, the modules it works on",
             ("optim_target_modules", ["attn", "mlp"]),
@@ -387,13 +371,12 @@ def _optimizer(s: Settings) -> Iterator[Finding]:
     wrong = next((part for part in given.split(",") if given and "=" not in part), None)
     if wrong is not None:
         message = f"optim_args takes name=value pairs with commas between; '{wrong.strip()}' has no ="
-        yield s.finding("training.optim-args", "error", "optim_args", message, ("optim_args", REMOVE))
+        yield s.error("training.optim-args", "optim_args", message, ("optim_args", REMOVE))
     if optim.endswith(_LAYERWISE):
         accumulation, ranks = s.get("gradient_accumulation_steps"), s.world_size or 1
         if accumulation and accumulation > 1:
-            yield s.finding(
+            yield s.error(
                 "training.layerwise",
-                "error",
                 "optim",
                 f"optim {optim} updates a layer as soon as its gradient is there, so it cannot gather "
                 f"{accumulation} batches",
@@ -402,22 +385,20 @@ def _optimizer(s: Settings) -> Iterator[Finding]:
         if ranks > 1:
             message = f"optim {optim} cannot be used with {ranks} processes"
             fix = ("optim", optim.removesuffix("_layerwise"))
-            yield s.finding("training.layerwise", "error", "optim", message, fix)
+            yield s.error("training.layerwise", "optim", message, fix)
 
 
 def _loading(s: Settings) -> Iterator[Finding]:
     if s.get("dataloader_prefetch_factor") is not None and not s.get("dataloader_num_workers"):
-        yield s.finding(
+        yield s.error(
             "training.prefetch",
-            "error",
             "dataloader_prefetch_factor",
             "dataloader_prefetch_factor needs workers, and dataloader_num_workers is 0",
             ("dataloader_prefetch_factor", REMOVE),
         )
     if s.get("remove_unused_columns") is True:
-        yield s.finding(
+        yield s.error(
             "training.columns-removed",
-            "error",
             "remove_unused_columns",
             "remove_unused_columns: true drops every column but prompt and images, so no reward gets its "
             "answers",
@@ -425,18 +406,16 @@ def _loading(s: Settings) -> Iterator[Finding]:
         )
     streams = s.get("dataset_streaming") or s.get("streaming")
     if streams and s.get("dataloader_num_workers"):
-        yield s.finding(
+        yield s.warning(
             "training.stream-workers",
-            "warning",
             "dataloader_num_workers",
             "a stream is read by one worker, so dataloader_num_workers "
             f"{s.get('dataloader_num_workers')} is set to 0",
             ("dataloader_num_workers", 0),
         )
     if streams and s.get("max_steps") == -1:
-        yield s.finding(
+        yield s.error(
             "training.stream-without-end",
-            "error",
             "max_steps",
             "the dataset is a stream of unknown length, so max_steps must say how long to train",
             ("max_steps", 500),
@@ -448,7 +427,7 @@ def _debug(s: Settings) -> Iterator[Finding]:
     wrong = [name for name in ([named] if isinstance(named, str) else named) if name not in _DEBUG]
     if wrong:
         message = f"debug names {', '.join(wrong)}; it knows {' and '.join(_DEBUG)}"
-        yield s.finding("training.debug", "error", "debug", message, ("debug", REMOVE))
+        yield s.error("training.debug", "debug", message, ("debug", REMOVE))
 
 
 def _trackers(s: Settings) -> Iterator[Finding]:
@@ -459,7 +438,7 @@ def _trackers(s: Settings) -> Iterator[Finding]:
         if word in named:
             message = f"report_to names {word} among others; it is understood alone, and refused in a list"
             rest = [name for name in named if name not in ("none", "all")]
-            yield s.finding("training.trackers", "error", "report_to", message, ("report_to", rest or word))
+            yield s.error("training.trackers", "report_to", message, ("report_to", rest or word))
 
 
 def _checkpointing(s: Settings) -> Iterator[Finding]:
@@ -469,30 +448,22 @@ def _checkpointing(s: Settings) -> Iterator[Finding]:
         ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
     ):
         if s.get(new) is not None and s.written(old) and s.get(old) != s.get(new):
-            yield s.finding(
+            yield s.warning(
                 "config.unused",
-                "warning",
                 old,
-                f"{old} is {yaml_said(s.get(old))} and {new}, its newer name, is "
-                f"{yaml_said(s.get(new))}; the newer "
-                "one counts",
+                f"{old} is {yaml_said(s.get(old))} and {new}, its newer name, is {yaml_said(s.get(new))}; "
+                "the newer one counts",
                 (old, REMOVE),
             )
     for name in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
         if not s.checkpointing and s.mapping(name):
-            yield s.finding(
-                "config.unused",
-                "warning",
-                name,
-                f"{name} is not used: gradient checkpointing is off",
-                (name, REMOVE),
-            )
+            yield s.unused(name, "gradient checkpointing is off")
 
 
 def _ignored(s: Settings) -> Iterator[Finding]:
     for name, why in _NEVER_READ.items():
         if s.written(name):
-            yield s.finding("config.unused", "warning", name, f"{name} is never read: {why}", (name, REMOVE))
+            yield s.warning("config.unused", name, f"{name} is never read: {why}", (name, REMOVE))
     epochs, steps = s.get("num_train_epochs"), s.get("max_steps")
     if s.written("num_train_epochs") and is_number(steps) and steps > 0:
         yield s.finding(

@@ -52,14 +52,12 @@ def _unused(s: Settings) -> Iterator[Finding]:
     written = [n for n in s.fields if n.startswith("vllm_") and s.written(n)]
     if written and (s.get("use_cpu") or not installed("vllm")):
         for name in written:
-            message = f"{name} is not used: use_vllm is false"
-            yield s.finding("config.unused", "warning", name, message, (name, REMOVE))
+            yield s.unused(name, "use_vllm is false")
     elif written:
         more = f" and {len(written) - 1} more of its keys" if len(written) > 1 else ""
         verb = "are" if len(written) > 1 else "is"
-        yield s.finding(
+        yield s.warning(
             "config.unused",
-            "warning",
             written[0],
             f"{written[0]}{more} {verb} not used: use_vllm is false",
             ("use_vllm", True),
@@ -77,34 +75,29 @@ def _mode(s: Settings) -> Iterator[Finding]:
         if mode == "server":
             flag = _FLAG_OF.get(name)
             give = f"; give the server {flag}" if flag else ""
-            message = f"{name} is not used: vllm_mode is server, and the server has its own settings{give}"
-            fix = (name, REMOVE)
+            why, fix = f"vllm_mode is server, and the server has its own settings{give}", (name, REMOVE)
         else:
-            message = f"{name} is not used: vllm_mode is colocate, which needs no server"
-            fix = ("vllm_mode", "server")
-        yield s.finding("config.unused", "warning", name, message, fix)
+            why, fix = "vllm_mode is colocate, which needs no server", ("vllm_mode", "server")
+        yield s.unused(name, why, fix)
     base = s.get("vllm_server_base_url")
     if mode == "server" and base and not str(base).startswith(("http://", "https://")):
-        yield s.finding(
+        yield s.error(
             "vllm.address",
-            "error",
             "vllm_server_base_url",
             f"vllm_server_base_url must begin with http:// or https://; it is {base}",
             ("vllm_server_base_url", f"http://{base}"),
         )
     for name in ("use_transformers_continuous_batching", "cache_implementation"):
         if s.written(name):
-            message = f"{name} is not used: vLLM generates, not transformers"
-            yield s.finding("config.unused", "warning", name, message, (name, REMOVE))
+            yield s.unused(name, "vLLM generates, not transformers")
 
 
 def _clip_order(s: Settings) -> Iterator[Finding]:
     """TRL looks at these two even where vLLM is not used."""
     least, most = s.get("vllm_importance_sampling_clip_min"), s.get("vllm_importance_sampling_clip_max")
     if is_number(least) and is_number(most) and least >= most:
-        yield s.finding(
+        yield s.error(
             "vllm.clip-order",
-            "error",
             "vllm_importance_sampling_clip_min",
             f"vllm_importance_sampling_clip_min {least:g} must be below "
             f"vllm_importance_sampling_clip_max {most:g}",
@@ -116,18 +109,16 @@ def _sampling_correction(s: Settings) -> Iterator[Finding]:
     least, most = s.get("vllm_importance_sampling_clip_min"), s.get("vllm_importance_sampling_clip_max")
     mode, corrects = s.get("vllm_importance_sampling_mode"), s.get("vllm_importance_sampling_correction")
     if corrects and mode in ("token_truncate", "sequence_truncate") and least is None and most is None:
-        yield s.finding(
+        yield s.error(
             "vllm.clip-missing",
-            "error",
             "vllm_importance_sampling_clip_max",
             f"vllm_importance_sampling_mode {mode} cuts ratios at a bound, and none is set",
             ("vllm_importance_sampling_clip_max", 3.0),
         )
     if s.get("loss_type") == "vespo" and corrects and mode not in ("token_truncate", "token_mask"):
         field = "vllm_importance_sampling_mode" if s.written("vllm_importance_sampling_mode") else "loss_type"
-        yield s.finding(
+        yield s.error(
             "vllm.vespo-mode",
-            "error",
             field,
             f"loss_type vespo corrects token by token, and vllm_importance_sampling_mode is {mode}",
             ("vllm_importance_sampling_mode", "token_mask"),
@@ -148,13 +139,11 @@ def _truncation(s: Settings) -> Iterator[Finding]:
     ]
     if cut:
         name = cut[0].split()[0]
-        yield s.finding(
+        yield s.warning(
             "vllm.truncated-sampling",
-            "warning",
             name,
-            f"with {' and '.join(cut)} vLLM draws from fewer tokens than the trainer computes "
-            "probabilities over, so the "
-            "importance ratios leave 1 for no reason of the policy",
+            f"with {' and '.join(cut)} vLLM draws from fewer tokens than the trainer computes probabilities "
+            "over, so the importance ratios leave 1 for no reason of the policy",
             (name, REMOVE),
         )
 
@@ -183,7 +172,7 @@ def tensor_parallel_findings(s: Settings, heads: int, kv_heads: int) -> list[Fin
         f"{kv_heads} key-value heads, so vLLM refuses to load it"
     )
     field = "vllm_tensor_parallel_size"
-    return [s.finding("vllm.heads", "error", field, message, (field, fits))]
+    return [s.error("vllm.heads", field, message, (field, fits))]
 
 
 def _heads(s: Settings) -> list[Finding]:
@@ -199,9 +188,8 @@ def _colocate(s: Settings) -> Iterator[Finding]:
     parallel, ranks = s.get("vllm_tensor_parallel_size"), s.world_size
     if is_number(parallel) and parallel >= 1 and ranks and ranks % int(parallel):
         fits = max(n for n in range(1, ranks + 1) if ranks % n == 0 and n <= parallel)
-        yield s.finding(
+        yield s.error(
             "vllm.tensor-parallel",
-            "error",
             "vllm_tensor_parallel_size",
             f"vllm_tensor_parallel_size {parallel} must divide the {ranks} training "
             f"process{'es' * (ranks != 1)}",
@@ -209,26 +197,23 @@ def _colocate(s: Settings) -> Iterator[Finding]:
         )
     context, length = s.get("vllm_max_model_length"), s.get("max_completion_length")
     if is_number(context) and is_number(length) and context <= length:
-        yield s.finding(
+        yield s.error(
             "vllm.context",
-            "error",
             "vllm_max_model_length",
             f"vllm_max_model_length {context} leaves no room for a prompt beside max_completion_length "
             f"{length}",
             ("vllm_max_model_length", int(length) * 2),
         )
     if s.get("load_in_8bit"):
-        yield s.finding(
+        yield s.error(
             "vllm.quantized",
-            "error",
             "load_in_8bit",
             "vLLM cannot take a model that bitsandbytes has made 8-bit",
             ("load_in_8bit", False),
         )
     if s.get("use_cpu"):
-        yield s.finding(
+        yield s.error(
             "vllm.cpu",
-            "error",
             "use_cpu",
             "vLLM generates on a GPU, and use_cpu keeps the run off it",
             ("use_vllm", False),

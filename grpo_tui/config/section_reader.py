@@ -603,9 +603,8 @@ class _SectionReader(SectionValues):
             self.error(
                 "section.choice",
                 path,
-                f"{dotted(path)} must be a csv, tsv, jsonl, json or parquet file, or file.py:function; it "
-                f"is '{name}'. "
-                "A dataset of the Hub stands in dataset_name, at the left margin",
+                f"{dotted(path)} must be a csv, tsv, jsonl, json or parquet file, or file.py:function; it is "
+                f"'{name}'. A dataset of the Hub stands in dataset_name, at the left margin",
                 Fix("dataset_name", name) if not Path(name).suffix or name.count("/") == 1 else None,
             )
             return None
