@@ -1,7 +1,7 @@
 """From a TRL config file to checked settings.
 
 Fields read from the installed source, YAML with lines, the section `grpo_tui:`, and the one function
-`load_config`. Knows neither torch nor TRL at run time: it reads their source as text.
+`load_config`.
 """
 
 from __future__ import annotations

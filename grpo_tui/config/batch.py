@@ -2,7 +2,7 @@
 
 TRL's `per_device_train_batch_size` counts completions. A generation batch is per-device × processes × steps
 per generation and must hold whole groups of `num_generations`; the evaluation batch likewise. The rules are
-those of `GRPOConfig.__post_init__` in TRL 1.16. It knows nothing of memory or of the dataset's size.
+those of `GRPOConfig.__post_init__` in TRL 1.16.
 """
 
 from __future__ import annotations

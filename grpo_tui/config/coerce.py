@@ -1,7 +1,7 @@
 """One value and one field's type: the value as TRL needs it, or why it cannot be.
 
 A dataclass checks nothing, so text such as '1e-5' would reach the optimizer. Every change made here is told
-as a note; a value that is right already passes without one. It knows no file and no other field.
+as a note; a value that is right already passes without one.
 """
 
 from __future__ import annotations

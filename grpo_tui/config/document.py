@@ -1,6 +1,6 @@
 """A config file's text as a document, and `--set K=V` put into it.
 
-Says what cannot be read, with its line. It does not know which keys there are.
+Says what cannot be read, with its line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Draft`: one open config, as text and as fields, edited from either side. It knows no screen.
+"""`Draft`: one open config, as text and as fields, edited from either side.
 
 The text is the truth; the fields are what a start would make of it. How a pane uses it:
 

@@ -1,7 +1,7 @@
 """A config file's bytes read and written: nothing lost on the way, nothing overwritten by half.
 
 A text is written beside the file, brought to the disk and renamed over it, through a symbolic link to its
-target, with the file's mode. It does not know what the text means.
+target, with the file's mode.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Find a field by words of its name, of TRL's help and of our advice, best first. Knows no values.
+"""Find a field by words of its name, of TRL's help and of our advice, best first.
 
 Words may be part of a word (`grad` finds gradient_checkpointing); all of them must be found somewhere.
 """

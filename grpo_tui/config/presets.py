@@ -6,8 +6,6 @@ config is one of them. A preset says in its header, in comments, what it is for:
     # Trains   what for        # Needs    what it fetches and which files stand beside it
     # Start    the command     # Hardware which GPU
     # Expect   what is seen    # Change   what to change first
-
-It knows the files as texts and starts nothing.
 """
 
 from __future__ import annotations

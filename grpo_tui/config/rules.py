@@ -1,6 +1,6 @@
 """What a rule sees of a config: every setting with its default, where it stands, and how a finding is made.
 
-The rules themselves are in the modules `rules_*`. It loads nothing and knows no rule.
+The rules themselves are in the modules `rules_*`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One value as YAML text that YAML 1.1 (PyYAML, so TRL) and YAML 1.2 read alike.
 
 Numbers carry a dot before their exponent, texts that would be read as something else are quoted, and a text
-of several lines is a block scalar where it stands on lines of its own. It does not know where the text goes.
+of several lines is a block scalar where it stands on lines of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """YAML to plain values, with the line of every key, and without YAML's silent traps.
 
 Values are read by PyYAML's safe rules, as TRL reads them, so a file means the same here and there. A
-duplicate key and a tab are refused with their line. It does not know what a key means.
+duplicate key and a tab are refused with their line.
 """
 
 from __future__ import annotations

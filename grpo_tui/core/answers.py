@@ -1,6 +1,6 @@
 r"""Cuts the gold answer out of a longer text: after `####`, in `\boxed{}`, in a tag, or by a pattern.
 
-Pure functions on text; None means "there is none", never an empty answer. It knows no dataset.
+Pure functions on text; None means "there is none", never an empty answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What holds a process or a file until the end of a `with`. Knows neither."""
+"""What holds a process or a file until the end of a `with`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What a person can ask of a run, and what became of it.
 
-Commands are directives: idempotent, each ended by exactly one outcome. Nothing here knows how a
-command travels or who carries it out.
+Commands are directives: idempotent, each ended by exactly one outcome.
 """
 
 from __future__ import annotations

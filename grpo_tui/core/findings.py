@@ -1,7 +1,7 @@
 """What a check found: one fault, warning or notice, with its place and the smallest fix.
 
 Every check of a config, a dataset or a reward speaks in this form, so that the command line, the panes and
-other programs show the same thing. It knows no file format and no screen.
+other programs show the same thing.
 """
 
 from __future__ import annotations

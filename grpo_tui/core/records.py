@@ -1,7 +1,7 @@
 """What the training process says happened, as plain frozen values.
 
-The callback and the hooks build these from data TRL has already brought to the host, the queue
-carries them, the store writes them down. Nothing here knows SQL, torch, or that a screen exists.
+The callback and the hooks build these from data TRL has already brought to the host, the queue carries them,
+the store writes them down.
 """
 
 from __future__ import annotations

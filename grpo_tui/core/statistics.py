@@ -1,4 +1,4 @@
-"""Group statistics as GRPO sees them. Pure arithmetic; knows nothing of TRL's tensors."""
+"""Group statistics as GRPO sees them, and how much texts repeat themselves."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How sure a policy is of each token of a completion: what was computed, and how it travels.
 
-Plain data. Knows no tokenizer and no model.
+Plain data.
 """
 
 from __future__ import annotations

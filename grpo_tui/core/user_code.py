@@ -1,7 +1,6 @@
 """Loads a named object from a person's own Python file or module, with errors that say where it went wrong.
 
-Used for reward functions and dataset functions alike. It runs the file, once for each content; it does not
-know what the object is for, and calls nothing.
+Used for reward functions and dataset functions alike. It runs the file, once for each content.
 
 A file becomes a module below this one. Its name says file and content, so that another process with the same
 `sys.path` finds it by that name: a class of it can be pickled for a pool of processes.
