@@ -23,8 +23,10 @@ It loads neither data nor rewards.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
+
+from grpo_tui.core.exchange import rebuilt
 
 ANSWER_KINDS = ("gsm8k", "boxed", "tag", "regex")
 
@@ -157,40 +159,12 @@ class Section:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Section:
-        """Rebuild a section from what `to_json` gave."""
-        answer = data.get("answer")
-        filters = dict(data.get("filters") or {})
-        filters["null_columns"] = tuple(filters.get("null_columns") or ())
-        probes = data.get("probe_prompts")
-        return cls(
-            columns=dict(data.get("columns") or {}),
-            system_prompt=data.get("system_prompt"),
-            few_shot=tuple(FewShot(**shot) for shot in data.get("few_shot") or ()),
-            answer=AnswerSpec(**answer) if answer else None,
-            dataset=data.get("dataset"),
-            eval_dataset=data.get("eval_dataset"),
-            filters=Filters(**filters),
-            holdout=int(data.get("holdout") or 0),
-            probe_prompts=ProbePrompts(**{**probes, "texts": tuple(probes["texts"])}) if probes else None,
-            chat=data.get("chat"),
-            rewards=tuple(RewardEntry(**entry) for entry in data.get("rewards") or ()),
-            launcher=data.get("launcher"),
-            gpus=tuple(data.get("gpus") or ()),
-        )
+        """Rebuild a section from what `to_json` gave.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        return rebuilt(cls, data)
 
 
-SECTION_KEYS = (
-    "columns",
-    "system_prompt",
-    "few_shot",
-    "answer",
-    "dataset",
-    "eval_dataset",
-    "filters",
-    "holdout",
-    "probe_prompts",
-    "chat",
-    "rewards",
-    "launcher",
-    "gpus",
-)
+SECTION_KEYS = tuple(each.name for each in fields(Section))

@@ -74,8 +74,8 @@ def _meant(path: list[str], value: Any) -> Any:
         case ["launcher"]:
             return _launcher(value)
         case ["gpus"]:
-            unique = list(dict.fromkeys(value)) if isinstance(value, list) else []
-            return unique if unique and all(isinstance(n, int) and n >= 0 for n in unique) else None
+            numbers = isinstance(value, list) and all(isinstance(n, int) and n >= 0 for n in value)
+            return list(dict.fromkeys(value)) or None if numbers else None
         case ["filters"]:
             return {"max_prompt_tokens": value} if _whole(value) else None
         case ["filters", "drop_null"] if isinstance(value, str):

@@ -41,6 +41,7 @@ VALUES: dict[str, tuple[str, object]] = {
     "chat: maybe": ("grpo_tui.chat", None),
     "gpus: [0, 0]": ("grpo_tui.gpus", [0]),
     "gpus: all": ("grpo_tui.gpus", None),
+    "gpus: [{a: 1}]": ("grpo_tui.gpus", None),
     "launcher: [torchrun, --nproc_per_node, 2]": ("grpo_tui.launcher", "torchrun --nproc_per_node 2"),
     "launcher: accelerate --num_processes 2": (
         "grpo_tui.launcher",
