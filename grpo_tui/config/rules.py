@@ -5,8 +5,10 @@ The rules themselves are in the modules `rules_*`.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.resolve import Inspected
@@ -18,6 +20,8 @@ from grpo_tui.core.findings import Finding, Fix, Severity
 
 REMOVE = None
 """As a fix's value: remove the key."""
+NAMES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+"""Names that the rules look for."""
 
 
 @dataclass(frozen=True, slots=True)

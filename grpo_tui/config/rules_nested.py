@@ -13,14 +13,14 @@ import ast
 import json
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 from grpo_tui.config.coerce import numbers_in_text
 from grpo_tui.config.meant import meant_word, nearest
 from grpo_tui.config.plan.model import model_folder
-from grpo_tui.config.rules import REMOVE, Settings, yaml_said
+from grpo_tui.config.rules import NAMES, REMOVE, Settings, yaml_said
 from grpo_tui.config.trl_fields import FieldsUnavailableError, parse_source
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
@@ -45,37 +45,7 @@ def sampling_names() -> frozenset[str]:
     return frozenset(name for name in names if not name.startswith("_")) or _SAMPLING
 
 
-_SAMPLING = frozenset(
-    {
-        "allowed_token_ids",
-        "bad_words",
-        "detokenize",
-        "extra_args",
-        "flat_logprobs",
-        "frequency_penalty",
-        "ignore_eos",
-        "include_stop_str_in_output",
-        "logit_bias",
-        "logprobs",
-        "max_tokens",
-        "min_p",
-        "min_tokens",
-        "n",
-        "output_kind",
-        "presence_penalty",
-        "prompt_logprobs",
-        "repetition_penalty",
-        "seed",
-        "skip_special_tokens",
-        "spaces_between_special_tokens",
-        "stop",
-        "stop_token_ids",
-        "structured_outputs",
-        "temperature",
-        "top_k",
-        "top_p",
-    }
-)
+_SAMPLING = frozenset(NAMES["sampling"])
 
 
 @lru_cache(maxsize=1)
@@ -87,24 +57,7 @@ def loading_names() -> frozenset[str]:
     return frozenset(found - {"cls"}) | _LOADING if found else frozenset()
 
 
-_LOADING = frozenset(
-    {
-        "attn_implementation",
-        "cache_dir",
-        "code_revision",
-        "experts_implementation",
-        "force_download",
-        "local_files_only",
-        "proxies",
-        "quantization_config",
-        "revision",
-        "token",
-        "trust_remote_code",
-        "use_cache",
-        "use_safetensors",
-        "weights_only",
-    }
-)
+_LOADING = frozenset(NAMES["loading"])
 """Those that are read elsewhere than in its own body."""
 
 
@@ -197,28 +150,8 @@ def _named(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-_MAPPINGS = (
-    "accelerator_config",
-    "activation_checkpointing_kwargs",
-    "generation_kwargs",
-    "gradient_checkpointing_kwargs",
-    "lr_scheduler_kwargs",
-    "model_init_kwargs",
-)
-_TEXTS = frozenset(
-    {
-        "cache_dir",
-        "code_revision",
-        "device_map",
-        "prefix",
-        "revision",
-        "stop",
-        "stop_strings",
-        "subfolder",
-        "token",
-        "variant",
-    }
-)
+_MAPPINGS = tuple(NAMES["mappings"])
+_TEXTS = frozenset(NAMES["texts"])
 """Keys of these mappings whose values are texts, whatever they look like."""
 _TRUTH = {"true": True, "false": False}
 _DTYPES = ("auto", "bfloat16", "float16", "float32")
@@ -297,32 +230,12 @@ _MODEL_RENAMED: dict[str, tuple[str, Any, str]] = {
     "use_cache": ("model_init_kwargs.use_cache", REMOVE, "TRL sets it itself"),
 }
 """Keys of `model_init_kwargs` that are gone: the key to write, its value, and the sentence."""
-_MODEL_IGNORED = ("mirror", "_fast_init", "low_cpu_mem_usage", "from_tf", "from_flax", "offload_state_dict")
+_MODEL_IGNORED = tuple(NAMES["model_ignored"])
 
-_SET_BY_TRL = {
-    "max_new_tokens": "max_completion_length",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "min_p": "min_p",
-    "repetition_penalty": "repetition_penalty",
-    "cache_implementation": "cache_implementation",
-    "max_tokens": "max_completion_length",
-}
+_SET_BY_TRL: Mapping[str, str] = NAMES["set_by_trl"]
 """Generation settings that have a key of TRL's own, which the rest of the trainer reads."""
-_TEMPLATE_TAKEN = (
-    "conversation",
-    "tools",
-    "chat_template",
-    "add_generation_prompt",
-    "tokenize",
-    "return_dict",
-    "padding",
-    "continue_final_message",
-)
-_CHECKPOINT_NAMES = frozenset(
-    {"use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"}
-)
+_TEMPLATE_TAKEN = tuple(NAMES["template_taken"])
+_CHECKPOINT_NAMES = frozenset(NAMES["checkpointing"])
 
 
 def nested_findings(settings: Settings) -> list[Finding]:

@@ -12,47 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.meant import nearest
-from grpo_tui.config.rules import REMOVE, Settings, yaml_said
+from grpo_tui.config.rules import NAMES, REMOVE, Settings, yaml_said
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
 
-FSDP_NAMES = frozenset(
-    {
-        "activation_checkpointing", "auto_wrap_policy", "backward_prefetch", "cpu_offload",
-        "cpu_ram_efficient_loading", "forward_prefetch", "limit_all_gathers", "min_num_params",
-        "reshard_after_forward", "state_dict_type", "sync_module_states", "transformer_layer_cls_to_wrap",
-        "use_orig_params", "version", "xla", "xla_fsdp_grad_ckpt", "xla_fsdp_settings", "xla_fsdp_v2",
-    }
-)  # fmt: skip
+FSDP_NAMES = frozenset(NAMES["fsdp"])
 """Keys of `fsdp_config` that TrainingArguments reads; each may carry the prefix `fsdp_`."""
-_FIRST_VERSION = (
-    "backward_prefetch",
-    "forward_prefetch",
-    "limit_all_gathers",
-    "sync_module_states",
-    "use_orig_params",
-)
-_FSDP_WORDS = (
-    "full_shard",
-    "shard_grad_op",
-    "no_shard",
-    "hybrid_shard",
-    "hybrid_shard_zero2",
-    "offload",
-    "auto_wrap",
-)
+_FIRST_VERSION = tuple(NAMES["fsdp_first_version"])
+_FSDP_WORDS = tuple(NAMES["fsdp_words"])
 _WRAPS = ("TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP")
 _STATES = ("FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT")
 
-_SAME_IN_DEEPSPEED = {
-    "train_micro_batch_size_per_gpu": "per_device_train_batch_size",
-    "gradient_accumulation_steps": "gradient_accumulation_steps",
-    "gradient_clipping": "max_grad_norm",
-    "optimizer.params.lr": "learning_rate",
-    "optimizer.params.weight_decay": "weight_decay",
-    "fp16.enabled": "fp16",
-    "bf16.enabled": "bf16",
-}
+_SAME_IN_DEEPSPEED: Mapping[str, str] = NAMES["same_in_deepspeed"]
 """Values of a DeepSpeed config that must equal the training's, when they are not `auto`."""
 
 

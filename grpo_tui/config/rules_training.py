@@ -8,13 +8,13 @@ after the first one, where an unknown name ends the run. Mappings inside the con
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.paths import split_file_source
-from grpo_tui.config.rules import REMOVE, Settings, yaml_said
+from grpo_tui.config.rules import NAMES, REMOVE, Settings, yaml_said
 from grpo_tui.config.trl_fields import NAMES_OF_FACTORIES, TRL_NAMES
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.metrics import EVAL, METRICS, describe
@@ -173,16 +173,7 @@ _STRATEGY_OF = {
     "eval_steps": "eval_strategy",
 }
 
-_NEVER_READ = {
-    "do_train": "training always runs",
-    "do_predict": "there is no prediction here",
-    "label_smoothing_factor": "GRPO's loss has no labels",
-    "label_names": "GRPO's loss has no labels",
-    "include_for_metrics": "no compute_metrics is given",
-    "batch_eval_metrics": "no compute_metrics is given",
-    "train_sampling_strategy": "GRPO orders the prompts itself, so that each group stays together",
-    "length_column_name": "GRPO orders the prompts itself, so that each group stays together",
-}
+_NEVER_READ: Mapping[str, str] = NAMES["never_read"]
 """Keys that TRL's GRPO takes and never reads, and why."""
 
 _TARGETED = ("galore", "apollo")
