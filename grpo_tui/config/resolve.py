@@ -10,7 +10,7 @@ import copy
 import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def cross_findings(
     """
     grpo = parts["GRPOConfig"]
     explained = {f.field for f in refused} | {f.fix.field for f in refused if f.fix is not None}
-    found = _model_findings(parts["ModelConfig"], document)
+    found = list(_model_findings(parts["ModelConfig"], document))
     found += _dataset_findings(parts, section, document)
     found += _reward_findings(parts, section, document)
     if SECTION in explained:  # a section that is called otherwise: what is missing stands there
@@ -80,32 +80,26 @@ def cross_findings(
     return found
 
 
-def _model_findings(model_args: Mapping[str, Any], document: YamlDocument) -> list[Finding]:
-    found = []
+def _model_findings(model_args: Mapping[str, Any], document: YamlDocument) -> Iterator[Finding]:
     if not model_args.get("model_name_or_path"):
-        found.append(
-            Finding(
-                "config.missing-model",
-                "error",
-                "model_name_or_path",
-                document.line("model_name_or_path"),
-                "no model: set model_name_or_path to a Hub id or a folder",
-                Fix("model_name_or_path", "Qwen/Qwen2.5-0.5B-Instruct"),
-            )
+        yield Finding(
+            "config.missing-model",
+            "error",
+            "model_name_or_path",
+            document.line("model_name_or_path"),
+            "no model: set model_name_or_path to a Hub id or a folder",
+            Fix("model_name_or_path", "Qwen/Qwen2.5-0.5B-Instruct"),
         )
-    found += _local_model_findings(model_args, document)
+    yield from _local_model_findings(model_args, document)
     if model_args.get("load_in_8bit") and model_args.get("load_in_4bit"):
-        found.append(
-            Finding(
-                "config.conflict",
-                "error",
-                "load_in_8bit",
-                document.line("load_in_8bit"),
-                "load_in_8bit and load_in_4bit are both true; a model is loaded in one of them",
-                Fix("load_in_8bit", False),
-            )
+        yield Finding(
+            "config.conflict",
+            "error",
+            "load_in_8bit",
+            document.line("load_in_8bit"),
+            "load_in_8bit and load_in_4bit are both true; a model is loaded in one of them",
+            Fix("load_in_8bit", False),
         )
-    return found
 
 
 def _local_model_findings(model_args: Mapping[str, Any], document: YamlDocument) -> list[Finding]:
@@ -134,60 +128,50 @@ def _local_model_findings(model_args: Mapping[str, Any], document: YamlDocument)
     return [Finding("config.missing-model", "error", "model_name_or_path", line, message)]
 
 
-def _dataset_findings(parts: Parts, section: Section, document: YamlDocument) -> list[Finding]:
+def _dataset_findings(parts: Parts, section: Section, document: YamlDocument) -> Iterator[Finding]:
     name = parts["GRPOScriptArguments"].get("dataset_name")
     mixture = parts["DatasetMixtureConfig"].get("datasets")
     in_section = document.values.get("grpo_tui")
     asked = isinstance(in_section, dict) and in_section.get("dataset")
-    found = []
     if asked and (name or mixture):
         other = "dataset_name" if name else "datasets"
-        found.append(
-            Finding(
-                "config.conflict",
-                "error",
-                other,
-                document.line(other),
-                f"the dataset is given twice: in {other} and in grpo_tui.dataset",
-                Fix(other, None),
-            )
+        yield Finding(
+            "config.conflict",
+            "error",
+            other,
+            document.line(other),
+            f"the dataset is given twice: in {other} and in grpo_tui.dataset",
+            Fix(other, None),
         )
     elif not (asked or name or mixture):
-        found.append(
-            Finding(
-                "config.missing-dataset",
-                "error",
-                "dataset_name",
-                document.line("dataset_name"),
-                "no dataset: set dataset_name (Hub name or folder), datasets, or grpo_tui.dataset (a csv, "
-                "jsonl, json or parquet file, or file.py:function)",
-            )
+        yield Finding(
+            "config.missing-dataset",
+            "error",
+            "dataset_name",
+            document.line("dataset_name"),
+            "no dataset: set dataset_name (Hub name or folder), datasets, or grpo_tui.dataset (a csv, "
+            "jsonl, json or parquet file, or file.py:function)",
         )
     elif name and not mixture and _is_no_file(str(name)):
-        found.append(_no_such_file(str(name), document))
+        yield _no_such_file(str(name), document)
     elif name and mixture:
-        found.append(
-            Finding(
-                "config.unused",
-                "warning",
-                "dataset_name",
-                document.line("dataset_name"),
-                "datasets and dataset_name are both set; TRL takes datasets and ignores dataset_name",
-                Fix("dataset_name", None),
-            )
+        yield Finding(
+            "config.unused",
+            "warning",
+            "dataset_name",
+            document.line("dataset_name"),
+            "datasets and dataset_name are both set; TRL takes datasets and ignores dataset_name",
+            Fix("dataset_name", None),
         )
     if section.eval_dataset is not None and parts["GRPOConfig"].get("eval_strategy", "no") == "no":
-        found.append(
-            Finding(
-                "config.unused",
-                "warning",
-                "grpo_tui.eval_dataset",
-                document.line("grpo_tui", "eval_dataset"),
-                "grpo_tui.eval_dataset is not used: eval_strategy is no",
-                Fix("eval_strategy", "steps"),
-            )
+        yield Finding(
+            "config.unused",
+            "warning",
+            "grpo_tui.eval_dataset",
+            document.line("grpo_tui", "eval_dataset"),
+            "grpo_tui.eval_dataset is not used: eval_strategy is no",
+            Fix("eval_strategy", "steps"),
         )
-    return found
 
 
 def _is_no_file(name: str) -> bool:
