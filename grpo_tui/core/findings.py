@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from grpo_tui.core.exchange import plain
+
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 """Worst first."""
@@ -54,14 +56,7 @@ class Finding:
 
     def to_json(self) -> dict[str, Any]:
         """Return the shape that `grpo-tui check --json` prints."""
-        return {
-            "id": self.id,
-            "severity": self.severity,
-            "field": self.field,
-            "line": self.line,
-            "message": self.message,
-            "fix": self.fix.to_json() if self.fix is not None else None,
-        }
+        return plain(self)
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Finding:
