@@ -13,8 +13,7 @@ from typing import Any
 
 from grpo_tui.config.resolve import Inspected, inspect_config, inspect_saved
 from grpo_tui.config.rules import Settings
-from grpo_tui.config.rules_grpo import grpo_findings
-from grpo_tui.config.rules_lora import lora_findings
+from grpo_tui.config.rules_grpo import grpo_findings, lora_findings
 from grpo_tui.config.rules_nested import nested_findings, value_findings
 from grpo_tui.config.rules_sharded import sharded_findings
 from grpo_tui.config.rules_training import metric_findings, training_findings
