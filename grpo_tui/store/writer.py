@@ -152,7 +152,7 @@ class Writer:
             rows_superseded(self._db, *rows)
 
     def _attempt_ended(self, record: r.AttemptEnded) -> None:
-        self._db.execute(
+        first = self._db.execute(
             "UPDATE attempt SET ended_at = ?, state = ?, step = ?, exit_code = ?, error = ?"
             " WHERE attempt = ? AND state IS NULL",
             (
@@ -164,7 +164,7 @@ class Writer:
                 record.attempt,
             ),
         )
-        if record.step is not None:
+        if record.step is not None and first.rowcount:  # a later end changes nothing
             self._db.execute(
                 "UPDATE generation_group SET last_step = max(step, ?) WHERE attempt = ? AND last_step > ?",
                 (record.step, record.attempt, record.step),

@@ -325,7 +325,7 @@ READ: dict[str, Callable[[Rollout], Any]] = {
 }
 SORTS = (
     "reward", "-reward", "rewards.correct", "-advantage,tokens", "-extra.x", "column.answer", "-step",
-    "mode,-index", "completion", "truncated",
+    "mode,-index", "completion", "truncated", "-column.answer,extra.x",
 )  # fmt: skip
 
 

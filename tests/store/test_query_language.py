@@ -106,6 +106,7 @@ def test_a_line_is_read(line: str, query: object) -> None:
         ("reward <", 9, "compared with a number"),
         ("reward 3", 8, "a sign is missing"),
         ("reward < none", 10, "write reward is none"),
+        ("reward < high", 10, "reward is compared with a number, as in reward<0.5"),
         ('reward < "a"', 10, '"a" is none'),
         ("step 60..40", 6, "runs backwards"),
         ("step ..", 6, "a range has an end"),
