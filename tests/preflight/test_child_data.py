@@ -326,6 +326,13 @@ def test_a_csv_with_other_separators_is_recognised(tmp_path: Path) -> None:
     assert found.fix is None
 
 
+def test_a_header_that_names_a_column_twice_is_told(tmp_path: Path) -> None:
+    text = "prompt,answer,answer\n" + "".join(f"{n} + 1?,{n},{n + 1}\n" for n in range(9))
+    found = only(judged(session_of(tmp_path, text, name="rows.csv")), "data.header-twice")
+    assert found.severity == "warning"
+    assert "names answer twice; the second one is read as answer.1" in found.message
+
+
 def test_of_many_columns_the_first_are_named(tmp_path: Path) -> None:
     rows = [{"prompt": "x", **{f"c{n}": n for n in range(40)}}] * 8
     assert "c8, c9 and 30 more" in only(judged(session_of(tmp_path, rows)), "data.no-gold").message

@@ -69,6 +69,23 @@ def test_a_folder_that_no_file_system_takes_is_told(tmp_path: Path) -> None:
     assert {"folder.unusable", "config.type"} <= {f.id for f in found}
 
 
+def test_a_file_where_the_run_would_be_and_a_run_that_trains_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").write_text("")
+    assert ids_of(tmp_path, "max_steps: 3") == {"folder.file": None}
+    (tmp_path / "run").unlink()
+    checkpoint = with_run(tmp_path, complete=True)
+    (tmp_path / "run-2").mkdir()
+    beside = {"field": "output_dir", "value": str(tmp_path / "run-3")}
+    assert ids_of(tmp_path, "max_steps: 3")["folder.run"] == beside
+    (tmp_path / "run" / "run.json").write_text("{}")
+    monkeypatch.setattr("grpo_tui.preflight.folder.is_live", lambda root: root == tmp_path / "run")
+    assert ids_of(tmp_path, "max_steps: 3")["folder.live"] == beside
+    assert "folder.no-checkpoint" not in ids_of(tmp_path, "resume_from_checkpoint: true")
+    assert "folder.checkpoint" in ids_of(tmp_path, f"resume_from_checkpoint: {checkpoint}")
+
+
 def test_a_run_is_no_obstacle_to_a_config_that_goes_on_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,6 +138,36 @@ def test_accelerates_config_is_held_against_the_training(
     assert said in finding.message
 
 
+def test_a_config_of_the_launcher_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_findings, "installed", lambda name: True)
+    (tmp_path / "broken.yaml").write_text("[")
+    words = f"accelerate launch --config_file {tmp_path / 'broken.yaml'} --num_processes 2"
+    (finding,) = found(tmp_path, words)
+    assert (finding.id, finding.severity) == ("launch.file", "error")
+    assert "broken.yaml cannot be read" in finding.message
+    inner = {"deepspeed_config_file": str(tmp_path / "zero.json")}
+    words = accelerate_file(tmp_path, distributed_type="DEEPSPEED", deepspeed_config=inner)
+    (finding,) = found(tmp_path, words)
+    assert (finding.id, finding.severity) == ("sharded.deepspeed-file", "error")
+    assert "zero.json cannot be read" in finding.message
+    (tmp_path / "zero.json").write_text('{"gradient_accumulation_steps": 4}')
+    (finding,) = found(tmp_path, words)
+    assert finding.id == "sharded.deepspeed-value"
+
+
+def test_a_server_of_vllm_needs_a_gpu_that_does_not_train(tmp_path: Path) -> None:
+    server = {"use_vllm": True, "vllm_mode": "server"}
+
+    def told(gpus: int) -> list[Any]:
+        every = found(tmp_path, TWO, gpus, **server)
+        return [(f.severity, f.fix and f.fix.value) for f in every if f.id == "hardware.no-server-gpu"]
+
+    assert told(2) == [("warning", "colocate")]
+    assert told(3) == []
+
+
 def test_deepspeed_in_accelerates_config_has_to_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

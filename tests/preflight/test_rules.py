@@ -341,6 +341,12 @@ def test_the_base_of_the_table_is_clean(tmp_path: Path) -> None:
         ({}, machine(), "hardware.no-gpu", "error"),
         ({"use_cpu": True, "fp16": True}, machine(A100), "hardware.fp16", "error"),
         ({"use_cpu": True, "tf32": True}, machine(A100), "hardware.tf32", "error"),
+        ({"use_cpu": True, "load_in_8bit": True}, machine(A100), "hardware.quantized", "error"),
+        ({"use_cpu": True, "fp16": True}, machine(), "hardware.fp16", "error"),
+        ({"fp16": True}, machine(), "hardware.no-gpu", "error"),
+        ({"use_cpu": False, "bf16": False, "tf32": True}, machine(), "hardware.tf32", "error"),
+        ({"bf16": False, "use_vllm": True}, machine(), "hardware.no-gpu", "error"),
+        ({"fp16": True, "tf32": True}, machine(T4), "hardware.tf32", "error"),
         ({}, machine(T4), "hardware.bf16", "warning"),
         (
             {"fp16": True, "attn_implementation": "flash_attention_2"},
@@ -376,6 +382,19 @@ def test_what_the_machine_lacks_is_found(
 ) -> None:
     found = look(tmp_path, change, where)
     assert (rule, severity) in {(f.id, f.severity) for f in found.findings}, found.findings
+
+
+def test_a_disk_that_the_checkpoints_would_fill_is_told_with_what_saves_less(tmp_path: Path) -> None:
+    def told(free: int, **change: Any) -> list[Any]:
+        look(tmp_path, change)
+        where, start = replace(machine(A100), free=lambda path: free), Start(root=tmp_path / "run")
+        found = check(Source(tmp_path / "c.yaml"), start, parts=("static", "plan"), machine=where)
+        disk = [f for f in found.findings if f.id == "plan.disk"]
+        return [(f.severity, f.fix and (f.fix.field, f.fix.value)) for f in disk]
+
+    assert told(1 << 20) == [("error", ("save_total_limit", 2))]
+    assert told(1 << 20, save_total_limit=2) == [("error", ("save_only_model", True))]
+    assert told(1 << 40) == []
 
 
 def test_the_window_of_vllm_is_the_installed_trls() -> None:
