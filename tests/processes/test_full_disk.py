@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.store.checkpoints import judge
+from grpo_tui.store.checkpoints import MARKER, judge
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.read_series import last_metric_row_id, metric_rows
@@ -129,10 +129,15 @@ def test_the_free_space_is_looked_at_before_a_save(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(checkpoints, "free_bytes", lambda folder: 10)
     monkeypatch.setattr(checkpoints, "checkpoint_bytes", lambda trainer: 5_000_000)
     saved: list[Any] = []
+
+    def save(model: Any, trial: Any) -> None:
+        saved.append(1)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     trainer = SimpleNamespace(
         args=SimpleNamespace(output_dir=str(tmp_path)),
         state=SimpleNamespace(global_step=3),
-        _save_checkpoint=lambda model, trial: saved.append(1),
+        _save_checkpoint=save,
     )
     phases: Any = SimpleNamespace(during=_nothing)
     ranks: Any = SimpleNamespace(first=True, rank=0, any_of=lambda *flags: flags)
@@ -144,6 +149,15 @@ def test_the_free_space_is_looked_at_before_a_save(tmp_path: Path, monkeypatch: 
     assert not saved
     assert told == [f"no room for checkpoint-3: it needs about 5.0 MB, 10 bytes are free in {tmp_path}"]
     assert checkpoints.owed
+
+    # A save over an earlier one of this step leaves nothing that would be taken for a whole checkpoint.
+    monkeypatch.setattr("grpo_tui.train.checkpoints.free_bytes", lambda folder: 10_000_000)
+    (tmp_path / "checkpoint-3").mkdir()
+    (tmp_path / "checkpoint-3" / MARKER).write_text("{}")
+    trainer._save_checkpoint(None, None)
+    assert saved == [1]
+    assert told[1] == "no room for checkpoint-3: [Errno 28] No space left on device"
+    assert not (tmp_path / "checkpoint-3" / MARKER).exists()
 
 
 def _nothing(phase: str) -> Any:

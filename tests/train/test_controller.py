@@ -87,9 +87,14 @@ def test_a_run_serves_its_commands_once_each_whatever_the_disk_does(
             now["room"], session.controller.stop_wanted = False, True
             helper.start()
         if step == 5:
+            seen["resumed"] = read_rank(folder.rank(0))
             session.controller.until_written(write_the_model, "the model")
             with pytest.raises(ValueError, match="a bug"):
                 session.controller.until_written(a_bug, "the model")
+            for _ in range(2):
+                session.desk._keep(0, [None], "aborted")
+            seen["aborted"] = read_rank(folder.rank(0))
+            seen["resume"] = box.submit("resume")
 
     def count(session: Session, trainer: Any) -> None:
         ended = session.phases.step_ended
@@ -125,8 +130,15 @@ def test_a_run_serves_its_commands_once_each_whatever_the_disk_does(
     assert (seen["refused"].phase, seen["refused"].stopping) == ("wait", False)
     assert not (tmp_path / "checkpoint-4").exists()
 
+    assert seen["resumed"].note == "", "a pause that is over needs no reason"
+
     assert seen["tries"] == 3
     assert "no room for the model: [Errno 28] No space left on device" in said
+
+    assert seen["aborted"].note == "two reward calls in a row were aborted"
+    resumed = box.outcome(seen["resume"].id)
+    assert resumed is not None
+    assert (resumed.applied, resumed.reason) == (True, ""), "it was paused"
 
 
 def test_what_one_rank_cannot_carry_out_is_rejected_with_its_reason(tmp_path: Path) -> None:

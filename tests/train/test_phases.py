@@ -39,6 +39,23 @@ def test_the_usual_duration_of_a_phase_passes_over_rests_and_a_call_that_hung(
     assert clock.usual_s("save") is None
 
 
+def test_the_time_of_a_step_leaves_pauses_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(phases.time, "time", lambda: now)
+    file = RankFile(tmp_path / "rank-0.json", os.getpid())
+    clock = PhaseClock(file, lambda record: None, 1)
+    told: list[float | None] = []
+    for step, paused_s in enumerate((0.0, 0.0, 500.0, 0.0)):
+        clock.enter("wait")
+        now += paused_s
+        clock.enter("update")
+        now += 10.0
+        clock.step_ended(step)
+        told.append(read_rank(tmp_path / "rank-0.json").step_time_s)  # type: ignore[union-attr]
+    file.close()
+    assert told == [None, 10.0, 10.0, 10.0]
+
+
 def test_an_exception_carries_the_innermost_phase_it_was_raised_in(tmp_path: Path) -> None:
     file = RankFile(tmp_path / "rank-0.json", os.getpid())
     clock = PhaseClock(file, lambda record: None, 1)

@@ -107,19 +107,23 @@ def test_a_reward_that_fails_on_a_probe_abstains_and_the_run_goes_on(
 def test_a_policy_that_cannot_be_asked_is_told_and_the_run_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*args: Any, **kwargs: Any) -> Any:
+    drawn: list[Any] = []
+
+    def fail(trainer: Any, prompt: Any, **how: Any) -> Any:
+        drawn.append((prompt, how))
         raise RuntimeError("CUDA out of memory")
 
     monkeypatch.setattr("grpo_tui.train.sampling.draw", fail)
     plain = run_plain(tmp_path / "plain", rewards=[correctness], max_steps=2)
 
     def before(session: Any, trainer: Any) -> None:
-        session.ask_while_training(ROWS, every=1, count=1, temperature=None)
+        session.ask_while_training(ROWS, every=1, count=3, temperature=0.5)
 
     rows, weights, session = run_recorded(
         tmp_path / "run", before_train=before, rewards=[correctness], max_steps=2
     )
     assert session.ended_state() == "finished"
+    assert drawn == 3 * [(row["prompt"], {"count": 3, "temperature": 0.5}) for row in ROWS]
     assert (repr(rows), weights) == (repr(plain[0]), plain[1])
     assert "a probe prompt cannot be asked: RuntimeError: CUDA out of memory" in capsys.readouterr().err
 

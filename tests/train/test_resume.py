@@ -283,15 +283,19 @@ def test_a_value_given_again_at_a_resume_wins_over_what_was_set(
     assert _rates(rows)[3] == pytest.approx(5e-4 * 4 / 6)
 
 
-def test_a_resume_within_a_cycle_goes_on_at_the_temperature_of_its_batch(tmp_path: Path) -> None:
+def test_a_resume_within_a_cycle_goes_on_at_the_temperature_of_its_batch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Set at 4, at a boundary; the next one, asked at 5, waits for 8: a resume at 6 knows both."""
-    arguments = {**CYCLE, "max_steps": 9, "beta": 0.04}
+    arguments = {**CYCLE, "max_steps": 9, "beta": 0.04, "sync_ref_model": True}
     asks = {4: [("set", {"temperature": 0.8})], 5: [("set", {"temperature": 1.3})]}
     whole, _, _ = run_recorded(tmp_path / "whole", at_safe_point=_ask(tmp_path / "whole", asks), **arguments)
     settings = RunReader(RunFolder(tmp_path / "whole").database).settings()
     assert [(s.step, s.new) for s in settings] == [(4, 0.8), (8, 1.3)]
+    assert "sync_ref_model" not in capsys.readouterr().out
     rows, _, _ = run_recorded(tmp_path / "whole", resume=tmp_path / "whole" / "checkpoint-6", **arguments)
     assert _losses(rows, 6) == _losses(whole, 6)
+    assert "sync_ref_model: the reference model starts from the base model again" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -379,22 +383,29 @@ def test_a_rate_set_while_it_warms_up_is_told_with_what_the_schedule_makes_of_it
 
 
 def test_a_checkpoint_a_person_asked_for_is_never_rotated_away(tmp_path: Path) -> None:
-    """Asked for on a step just saved, and one that a resume saves again."""
+    """Asked for on a step just saved, in a folder renamed since, and one that a resume saves again."""
     arguments = {"save_strategy": "steps", "save_steps": 1, "save_total_limit": 1}
-    asks: dict[int, Any] = {2: [("checkpoint", {})]}
-    run_recorded(tmp_path, at_safe_point=_ask(tmp_path, asks), max_steps=4, **arguments)
+    begun, run = tmp_path / "begun", tmp_path / "renamed"
+    ask = _ask(begun, {2: [("checkpoint", {})]})
+
+    def at_safe_point(session: Session, trainer: Any) -> None:
+        ask(session, trainer)
+        if trainer.state.global_step == 3 and begun.exists():
+            begun.rename(run)
+
+    run_recorded(begun, at_safe_point=at_safe_point, max_steps=4, **arguments)
 
     def left() -> list[str]:
-        return sorted(path.name for path in tmp_path.glob("checkpoint-*"))
+        return sorted(path.name for path in run.glob("checkpoint-*"))
 
     assert left() == ["checkpoint-2", "checkpoint-4"]
-    shutil.copytree(tmp_path / "checkpoint-2", tmp_path / "checkpoint-1")
-    state = read_object(tmp_path / "checkpoint-1" / "trainer_state.json") or {}
-    write_json(tmp_path / "checkpoint-1" / "trainer_state.json", {**state, "global_step": 1})
-    (tmp_path / "checkpoint-1" / MARKER).unlink()
-    run_recorded(tmp_path, resume=tmp_path / "checkpoint-1", max_steps=4, **arguments)
+    shutil.copytree(run / "checkpoint-2", run / "checkpoint-1")
+    state = read_object(run / "checkpoint-1" / "trainer_state.json") or {}
+    write_json(run / "checkpoint-1" / "trainer_state.json", {**state, "global_step": 1})
+    (run / "checkpoint-1" / MARKER).unlink()
+    run_recorded(run, resume=run / "checkpoint-1", max_steps=4, **arguments)
     assert left() == ["checkpoint-2", "checkpoint-4"]
-    assert (read_object(tmp_path / "checkpoint-2" / MARKER) or {})["requested"] is True
+    assert (read_object(run / "checkpoint-2" / MARKER) or {})["requested"] is True
 
 
 def test_a_whole_run_of_plain_trl_has_the_same_train_loss(

@@ -15,6 +15,14 @@ from tests.train.tiny import make_trainer
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One for all tests that leave it as it was."""
+    made = make_trainer(tmp_path_factory.mktemp("trainer"))
+    made.create_optimizer_and_scheduler(num_training_steps=4)
+    return made
+
+
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
@@ -38,10 +46,8 @@ pytestmark = pytest.mark.slow
     ],
 )
 def test_a_value_that_would_break_the_run_is_refused_and_changes_nothing(
-    tmp_path: Path, name: str, value: Any, reason: str
+    trainer: Any, name: str, value: Any, reason: str
 ) -> None:
-    trainer = make_trainer(tmp_path)
-    trainer.create_optimizer_and_scheduler(num_training_steps=4)
     names = list(trainer.reward_func_names)
     records: list[Record] = []
     settings = Settings(trainer, records.append, 1)
@@ -84,14 +90,13 @@ def test_a_temperature_that_cannot_reach_the_gradient_is_refused_with_what_hides
     ],
 )
 def test_a_sample_that_would_hold_the_run_up_is_refused_at_once(
-    tmp_path: Path, prompt: str, more: dict[str, Any], reason: str
+    trainer: Any, prompt: str, more: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(Refused, match=reason):
-        sample(make_trainer(tmp_path), prompt, **more)
+        sample(trainer, prompt, **more)
 
 
-def test_a_temperature_of_zero_samples_the_likeliest_answer(tmp_path: Path) -> None:
-    trainer = make_trainer(tmp_path)
+def test_a_temperature_of_zero_samples_the_likeliest_answer(trainer: Any) -> None:
     drawn = sample(trainer, "2+2=?", count=3, temperature=0)
     assert len({c["text"] for c in drawn["completions"]}) == 1
     assert drawn["temperature"] == 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.commands import Outcome
 from grpo_tui.demo.rewards import correctness, format_reward
 from grpo_tui.rewards.library import AdaptiveWeight
 from grpo_tui.store.layout import RunFolder
@@ -57,7 +57,7 @@ def test_pause_sample_tokens_and_checkpoint_change_no_later_number(tmp_path: Pat
             if any(c.kind == "pause" and o is not None for c, o in box.history(set())):
                 break
             time.sleep(0.05)
-        box.submit("sample", {"prompt": "5+5=?", "count": 3})
+        box.submit("sample", {"prompt": "5+5=?", "count": 3, "temperature": 0.5})
         box.submit("tokens", {**looked_at, "index": 1})
         box.submit("resume")
 
@@ -78,6 +78,7 @@ def test_pause_sample_tokens_and_checkpoint_change_no_later_number(tmp_path: Pat
         "resume",
     }
     assert len(outcomes["sample"].result["completions"]) == 3
+    assert (outcomes["sample"].result["prompt"], outcomes["sample"].result["temperature"]) == ("5+5=?", 0.5)
     waits = RunReader(RunFolder(folder).database)
     assert any(row["phase"] == "wait" for row in waits.all("SELECT phase FROM phase"))
 
@@ -218,26 +219,28 @@ def test_settings_come_back_after_a_resume(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("args", "why"),
-    [
-        ({"temperature": 0}, "from 0.01 to 100"),
-        ({"temperature": "warm"}, "takes a number"),
-        ({"learning_rate": float("nan")}, "finite"),
-        ({"beta": 0.1}, "beta cannot change in mid-run"),
-        ({"reward_weights": [1.0]}, "takes 2 numbers, in the order correctness, format"),
-        ({"reward_weights.speed": 2}, "no reward function is named speed"),
-        ({"learning_rate": 1e-4, "temperature": -1}, "from 0.01 to 100"),
-    ],
-)
-def test_a_setting_that_makes_no_sense_is_refused_and_nothing_changes(
-    args: dict[str, Any], why: str, tmp_path: Path
-) -> None:
+SENSELESS: list[tuple[dict[str, Any], str]] = [
+    ({"temperature": 0}, "from 0.01 to 100"),
+    ({"temperature": "warm"}, "takes a number"),
+    ({"learning_rate": float("nan")}, "finite"),
+    ({"beta": 0.1}, "beta cannot change in mid-run"),
+    ({"reward_weights": [1.0]}, "takes 2 numbers, in the order correctness, format"),
+    ({"reward_weights.speed": 2}, "no reward function is named speed"),
+    ({"learning_rate": 1e-4, "temperature": -1}, "from 0.01 to 100"),
+    ({}, "nothing to set; the settings are learning_rate, temperature, reward_weights"),
+]
+
+
+def test_a_setting_that_makes_no_sense_is_refused_and_nothing_changes(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    run_recorded(folder, at_safe_point=_ask(folder, 1, ("set", args)), max_steps=2)
-    command, outcome = RunReader(RunFolder(folder).database).commands()[0]
-    assert isinstance(command, Command)
-    assert isinstance(outcome, Outcome)
-    assert not outcome.applied
-    assert why in outcome.reason
+    asks = [("set", args) for args, _ in SENSELESS]
+    run_recorded(folder, at_safe_point=_ask(folder, 1, *asks), max_steps=2)
+    reader = RunReader(RunFolder(folder).database)
+    commands = reader.commands()
+    assert repr([command.args for command, _ in commands]) == repr([args for args, _ in SENSELESS])
+    for (_, why), (_, outcome) in zip(SENSELESS, commands, strict=True):
+        assert isinstance(outcome, Outcome)
+        assert (outcome.applied, outcome.step) == (False, 1)
+        assert why in outcome.reason
+    assert reader.settings() == []
     assert RunReader(RunFolder(folder).database).settings() == []

@@ -1,0 +1,70 @@
+"""What `grpo_tui.monitor` refuses, before anything is trained."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.supervisor import RunFolderBusy, take_lock
+from grpo_tui.train import monitor as module
+from grpo_tui.train.monitor import monitor
+
+
+class Trainer:
+    """What is asked of a trainer before its `train()`."""
+
+    def __init__(self, folder: Path, *, jit: bool = False) -> None:
+        self.args = SimpleNamespace(output_dir=str(folder), enable_jit_checkpoint=jit)
+        self.reward_funcs = [print]
+
+    def train(self) -> Path:
+        return monitor(self)
+
+
+def test_what_cannot_be_recorded_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="takes a built GRPOTrainer, not PosixPath"):
+        monitor(tmp_path)
+    with pytest.raises(ValueError, match="enable_jit_checkpoint takes the signals"):
+        monitor(Trainer(tmp_path / "run", jit=True))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trainer_is_recorded_in_one_folder_by_default_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer = Trainer(tmp_path / "its own")
+    assert monitor(trainer) == monitor(trainer) == tmp_path / "its own"
+    assert capsys.readouterr().out.count(f"grpo-tui attach '{tmp_path / 'its own'}'") == 1
+    with pytest.raises(ValueError, match=r"its own already; give it one run folder"):
+        monitor(trainer, tmp_path / "other")
+    assert monitor(Trainer(tmp_path / "its own"), tmp_path / "other") == tmp_path / "other"
+
+
+def test_a_folder_in_which_another_process_trains_is_refused_and_the_trainer_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEAVING_S", 0.0)
+    trainer = Trainer(tmp_path)
+    lock = take_lock(RunFolder(tmp_path))
+    try:
+        with pytest.raises(RunFolderBusy, match="another run trains into this folder"):
+            monitor(trainer)
+    finally:
+        os.close(lock)
+    assert "train" not in vars(trainer)
+    monitor(trainer)
+    assert "train" in vars(trainer)
+
+
+def test_a_trainer_that_trains_already_is_said_to_be_unrecorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer = Trainer(tmp_path / "run")
+    assert trainer.train() == tmp_path / "run"
+    assert "this trainer trains already and is not recorded" in capsys.readouterr().out
+    assert "train" not in vars(trainer)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,105 @@
+"""How an attempt ends: the cause that is recorded, and what its rank says last."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_rank
+from grpo_tui.store.reader import RunReader
+from grpo_tui.train.session import Session
+from grpo_tui.train.settings import Refused
+from grpo_tui.train.worker import ANSWERS_BEFORE, _first_answers
+
+
+def _checkpoint(root: Path, step: int) -> None:
+    path = root / f"checkpoint-{step}"
+    path.mkdir(parents=True)
+    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    (path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+    (path / "trainer_state.json").write_text(json.dumps({"global_step": step}))
+
+
+def _cause(root: Path) -> str:
+    (*_, last) = RunReader(RunFolder(root).database).attempts()
+    assert last.state == "failed"
+    assert last.error is not None
+    return str(last.error["cause"])
+
+
+@pytest.mark.parametrize(
+    ("steps", "resumed_from", "error", "ending"),
+    [
+        ((2, 4, 6), 4, RuntimeError("bad"), "; if that is damaged, `--resume 2` takes an earlier one"),
+        ((4,), 4, RuntimeError("bad"), "; if that is damaged, there is no earlier one"),
+        ((2,), None, RuntimeError("bad"), ": RuntimeError: bad"),
+        ((2, 4), 4, Refused("beta cannot change"), "beta cannot change"),
+    ],
+)
+def test_a_resume_that_makes_no_step_names_the_checkpoint_before_it(
+    steps: tuple[int, ...], resumed_from: int | None, error: Exception, ending: str, tmp_path: Path
+) -> None:
+    for step in steps:
+        _checkpoint(tmp_path, step)
+    Session(RunFolder(tmp_path), resumed_from=resumed_from).failed(error)
+    assert _cause(tmp_path).endswith(ending)
+
+
+def test_the_advice_about_memory_is_the_cause_where_no_reward_failed(tmp_path: Path) -> None:
+    def failed(folder: Path, desk: Any) -> str:
+        session = Session(RunFolder(folder))
+        session.memory_advice = lambda message, phase: f"{message} in {phase}: halve the batch"
+        session.desk = desk
+        with pytest.raises(RuntimeError) as raised, session.phases.during("generate"):
+            raise RuntimeError("out of memory")
+        session.failed(raised.value)
+        return _cause(folder)
+
+    nothing: Any = SimpleNamespace(failed_function=None, failed_sample="")
+    assert failed(tmp_path / "model", nothing) == "out of memory in generate: halve the batch"
+    judge: Any = SimpleNamespace(failed_function="judge", failed_sample="the sample")
+    said = failed(tmp_path / "reward", judge)
+    assert said.startswith("reward function 'judge' failed")
+    assert said.endswith("RuntimeError: out of memory, on the sample")
+
+
+def test_a_rank_says_how_it_ended_and_no_longer_why_it_waited(tmp_path: Path) -> None:
+    session = Session(RunFolder(tmp_path))
+    session.phases.tell(note="no room for checkpoint-4")
+    session.close("failed", {"type": "", "message": "m", "cause": "the cause"})
+    session.close("finished")
+    rank = read_rank(RunFolder(tmp_path).rank(0))
+    assert rank is not None
+    assert (rank.ended, rank.ended_cause, rank.note, rank.closed) == ("failed", "the cause", "", True)
+    assert [a.state for a in RunReader(RunFolder(tmp_path).database).attempts()] == ["failed"]
+
+
+def test_the_answers_before_training_are_those_before_the_first_step_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def answers(trainer: Any, questions: Any) -> list[str]:
+        asked.append(questions)
+        return [f"answer {len(asked)} to {question['prompt']}" for question in questions]
+
+    monkeypatch.setattr("grpo_tui.train.worker._answers", answers)
+    folder = RunFolder(tmp_path)
+
+    def attempt(*prompts: str) -> list[str]:
+        session = Session(folder)
+        found = _first_answers(folder, session, None, [{"prompt": prompt} for prompt in prompts])
+        session.close("stopped")
+        return found
+
+    assert attempt() == []
+    assert attempt("a", "b") == ["answer 1 to a", "answer 1 to b"]
+    assert attempt("a", "b") == ["answer 1 to a", "answer 1 to b"]
+    assert RunReader(folder.database).fact(ANSWERS_BEFORE) == ["answer 1 to a", "answer 1 to b"]
+    assert attempt("a") == ["answer 2 to a"], "another number of questions is asked again"
