@@ -241,8 +241,11 @@ def test_a_start_is_checked_with_what_set_changes_and_keeps_what_was_forced(
     assert main(words) == 2
     assert "1 error in the way of a start" in capsys.readouterr().err
     assert not started
-    assert main([*words, "--force"]) == 0
-    assert f"training in {root}; `grpo-tui attach {root}` watches it" in capsys.readouterr().out
+    unused = f"grpo_tui.eval_dataset={DEMO_CONFIG.with_name('task.py')}:train_rows"
+    assert main([*words, "--force", "--set", unused]) == 0
+    said = capsys.readouterr()
+    assert f"training in {root}; `grpo-tui attach {root}` watches it" in said.out
+    assert said.err.count("grpo_tui.eval_dataset is not used") == 1, "what the config told is not told again"
     assert [[error.partition(": ")[0] for error in spec.forced] for spec in started] == [
         ["training.columns-removed"]
     ]
