@@ -396,6 +396,7 @@ def test_headers_of_weights_are_read_or_left(tmp_path: Path, broken: str) -> Non
     assert found is not None
     assert found.exact is not bool(broken)
     assert found.parameters == (P if broken else 64)  # the tied head counts once
+    assert (found.linears == {"up_proj": ((4, 6),)}) is not bool(broken)
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{}", '{"hidden_size": "wide"}', '{"hidden_size": 1e400}'])

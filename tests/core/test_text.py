@@ -15,8 +15,10 @@ from grpo_tui.core.text import (
     safe,
     shorten,
     told_apart,
+    transcript,
     whole_text,
     wrapped,
+    written_text,
 )
 
 
@@ -78,8 +80,23 @@ def test_a_long_text_costs_no_more_than_what_is_shown() -> None:
 def test_a_prompt_is_known_by_its_last_user_message() -> None:
     chat = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "q"}]}]
     assert prompt_text(chat) == "q"
+    assert prompt_text([*chat, {"role": "assistant", "content": "so"}]) == "q"
+    assert prompt_text([{"role": "system", "content": "s"}]) == "s", "none is by a user"
     assert prompt_text("plain") == "plain"
     assert prompt_text([]) == ""
+
+
+def test_a_completion_of_several_turns_is_read_with_and_without_the_answers_of_tools() -> None:
+    call = {"function": {"name": "add", "arguments": {"a": 1}}}
+    turns = [
+        {"role": "assistant", "thinking": "hm", "content": "I ask", "tool_calls": [call]},
+        {"role": "tool", "name": "add", "content": "2"},
+        {"content": "two"},
+    ]
+    own = ["[thinking] hm", "I ask", '[call] add({"a": 1})', "two"]
+    assert written_text(turns).splitlines() == own
+    assert transcript(turns).splitlines() == [*own[:3], "[tool add] 2", "two"]
+    assert written_text("plain") == transcript("plain") == "plain"
 
 
 def test_names_that_would_look_alike_keep_their_end() -> None:

@@ -529,6 +529,17 @@ def test_every_message_names_its_place_and_no_secret_is_in_the_result(tmp_path: 
     assert body["findings"][0]["line"] is not None
 
 
+@pytest.mark.parametrize(("version", "unused"), [({}, True), ({"version": 2}, True), ({"version": 1}, False)])
+def test_what_belongs_to_fsdp_1_is_unused_in_version_2_alone(
+    version: dict[str, int], unused: bool, tmp_path: Path
+) -> None:
+    given = {"fsdp": "full_shard", "fsdp_config": {**version, "fsdp_use_orig_params": True}}
+    start = Start(2, ("accelerate", "launch"), tmp_path / "run")
+    found = look(tmp_path, given, machine(A100), start).findings
+    told = [finding.field for finding in found if finding.id == "config.unused"]
+    assert told == ["fsdp_config.fsdp_use_orig_params"] * unused
+
+
 ODD = [
     None,
     0,

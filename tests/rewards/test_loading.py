@@ -275,6 +275,7 @@ def test_a_reward_that_cannot_be_loaded_says_why(folder: Path, rewards: str, bas
         ("def good(completions)\n    return []\n", 1),
         ("\nimport not_there_at_all\n", 2),
         ("\n\nfrom .words import WORD\n", 3),
+        ("import json\njson.loads('x')\n", 2),
     ],
 )
 def test_a_file_that_does_not_run_names_its_line(folder: Path, source: str, line: int) -> None:
