@@ -6,7 +6,17 @@ import math
 
 import pytest
 
-from grpo_tui.core.statistics import is_flat, is_number, kind_of_group, mean, signal_of, std, variance_shares
+from grpo_tui.core.statistics import (
+    distinct_share,
+    is_flat,
+    is_number,
+    kind_of_group,
+    mean,
+    repeated_share,
+    signal_of,
+    std,
+    variance_shares,
+)
 
 
 def test_only_finite_numbers_are_numbers() -> None:
@@ -94,3 +104,25 @@ def test_normalized_functions_count_by_their_weights_alone() -> None:
     assert variance_shares([group], [2.0, 1.0], normalized=True) == pytest.approx([2.0, -1.0], abs=1e-3)
     abstains = [[0.0, None], [10.0, None]]
     assert variance_shares([abstains], [1.0, 1.0], normalized=True) == pytest.approx([1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("", 0.0),
+        ("a b c d", 0.0),
+        ("a b c d e f g h", 0.0),
+        ("a b c d a b c d", 1 - 4 / 5),
+        ("A b c d a B c d", 1 - 4 / 5),
+        ("!!!!!!!!", 1 - 1 / 5),
+        ("abcdefgh", 0.0),
+        ("!!!", 0.0),
+    ],
+)
+def test_the_share_of_runs_of_four_words_that_come_again(text: str, share: float) -> None:
+    assert repeated_share(text) == pytest.approx(share)
+
+
+def test_repetition_in_runs_of_other_lengths_and_different_texts() -> None:
+    assert repeated_share("a b a b", 2) == pytest.approx(1 / 3)
+    assert [distinct_share(texts) for texts in ((), ("a",), ("a", "b", "a", "a"))] == [1.0, 1.0, 0.5]

@@ -55,6 +55,8 @@ def test_every_stretch_tells_what_its_groups_are(reader: RunReader) -> None:
         assert stretch.mixed == pytest.approx(kinds.count("mixed") / GROUPS)
         done = [c for g in groups for c in g.completions]
         assert stretch.looked_at == GROUPS
+        texts = [[c.text for c in g.completions] for g in groups]
+        assert stretch.distinct == pytest.approx(fmean(len(set(each)) / len(each) for each in texts))
         assert stretch.repeated == pytest.approx(fmean(repeated_share(c.text) for c in done))
         assert stretch.better_tokens == pytest.approx(fmean(c.tokens for c in done if c.advantage > 0))
         assert stretch.worse_tokens == pytest.approx(fmean(c.tokens for c in done if c.advantage < 0))
