@@ -6,7 +6,7 @@ import sys
 
 from _terminal import Key
 
-from grpo_tui.ui.widgets.header import PANES
+from grpo_tui.ui.widgets.bars import PANES
 
 PROGRAM = """
 import sys

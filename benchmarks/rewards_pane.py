@@ -26,7 +26,7 @@ from lab import REWARDS, samples
 
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.rewards_wish import RewardsWish
+from grpo_tui.ui.requests import RewardsWish
 
 NAMES = ("correct", "form", "short", "words")
 

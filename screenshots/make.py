@@ -31,8 +31,7 @@ from grpo_tui.store.connection import RunDatabaseError  # noqa: E402
 from grpo_tui.store.live import GpuProcess, Hardware  # noqa: E402
 from grpo_tui.store.status import ENDED, Status, read_status  # noqa: E402
 from grpo_tui.ui.app import GrpoApp  # noqa: E402
-from grpo_tui.ui.config_wish import ConfigWish  # noqa: E402
-from grpo_tui.ui.rewards_wish import RewardsWish  # noqa: E402
+from grpo_tui.ui.requests import ConfigWish, RewardsWish  # noqa: E402
 from tests.ui import machines  # noqa: E402
 from tests.ui.recorded_run import NOW, recorded  # noqa: E402
 

@@ -30,7 +30,7 @@ def rewards(parsed: Any) -> int:
         source = f" --samples {shell_word(samples)}" if samples is not None else ""
         raise CommandError(f"the pane needs a terminal; print instead: grpo-tui score {words}{source}")
     from grpo_tui.rewards.sources import Origin
-    from grpo_tui.ui.rewards_wish import RewardsWish
+    from grpo_tui.ui.requests import RewardsWish
 
     origin = Origin("file", file=samples) if samples is not None else None
     overrides = tuple(parsed.overrides)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from grpo_tui.cli.errors import OK
 
 if TYPE_CHECKING:
-    from grpo_tui.ui.config_wish import ConfigWish
-    from grpo_tui.ui.rewards_wish import RewardsWish
+    from grpo_tui.ui.requests import ConfigWish, RewardsWish
 
 
 def default_roots() -> list[Path]:

@@ -97,7 +97,7 @@ def open_config(parsed: Any) -> int:
         raise CommandError(f"there is no file {parsed.config}")
     _refuse_twice(parsed)
     if sys.stdin.isatty() and has_screen("what would run"):
-        from grpo_tui.ui.config_wish import ConfigWish
+        from grpo_tui.ui.requests import ConfigWish
 
         launcher_words(parsed.launcher)
         try:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,23 +19,40 @@ from textual.screen import Screen
 from textual.signal import Signal
 from textual.worker import Worker, WorkerState
 
-from grpo_tui.core.text import one_line
+from grpo_tui.core.text import one_line, safe
+from grpo_tui.present.glyphs import few_glyphs
 from grpo_tui.ui.actions import bindings, on_pane, refusal
-from grpo_tui.ui.collecting import leave_whole_collections_to_the_app
-from grpo_tui.ui.config_wish import ConfigWish
 from grpo_tui.ui.driver import PatientDriver
-from grpo_tui.ui.outward import OutwardApp
 from grpo_tui.ui.paint import COMPONENTS
+from grpo_tui.ui.preferences import PreferenceFile
+from grpo_tui.ui.requests import ConfigWish
 from grpo_tui.ui.screens.runs import RunsScreen
-from grpo_tui.ui.switching import SwitchingApp
-from grpo_tui.ui.terminal import can_be_continued, exit_on_signals, follow_stops, restore_terminal
+from grpo_tui.ui.terminal import (
+    TerminalTitle,
+    can_be_continued,
+    exit_on_signals,
+    fitting,
+    follow_stops,
+    has_title,
+    restore_terminal,
+    sequences,
+)
+from grpo_tui.ui.textual_private import TunedApp, leave_whole_collections_to_the_app
 from grpo_tui.ui.theme import DARK, NAMES, THEMES, first_theme
 
 if TYPE_CHECKING:
-    from grpo_tui.present.runs_view import RunRow
-    from grpo_tui.ui.messages import ConsentAsked, RunsListed
-    from grpo_tui.ui.rewards_wish import RewardsWish
+    from textual.notifications import SeverityLevel
 
+    from grpo_tui.core.commands import Outcome
+    from grpo_tui.present.runs_view import RunRow
+    from grpo_tui.present.train_view import TrainView
+    from grpo_tui.store.layout import RunFolder
+    from grpo_tui.ui.messages import CommandEnded, CommandLost, ConsentAsked, RunAdvanced, RunsListed
+    from grpo_tui.ui.poller import Poller
+    from grpo_tui.ui.requests import RewardsWish
+
+
+TITLE_EVERY_S = 1.0
 MOST_WORKERS = 32
 """Threads that may work for the screen at a time; they are started when they are needed."""
 NICENESS = 10
@@ -75,7 +92,7 @@ def _rewards_screen() -> Screen[None]:
     return RewardsScreen()
 
 
-class GrpoApp(SwitchingApp, OutwardApp):
+class GrpoApp(TunedApp):
     """The workbench.
 
     Args:
@@ -112,7 +129,21 @@ class GrpoApp(SwitchingApp, OutwardApp):
         first = "rewards" if rewards is not None else "runs" if run is None else "train"
         first = "config" if config is not None else first
         self.DEFAULT_MODE = first  # type: ignore[misc]
-        super().__init__(clock=clock)
+        super().__init__()
+        self.clock = clock
+        self.view: TrainView | None = None
+        self.view_signal: Signal[TrainView | None] = Signal(self, "open run")
+        self._poller: Poller | None = None
+        self._then: dict[str, list[Callable[[Outcome], None]]] = {}
+        self.turning = ""
+        """`pause` or `resume` while the newest of them is on its way; empty when none is."""
+        self.ascii_only = few_glyphs(os.environ)
+        self._preference_file = PreferenceFile()
+        self.preferences, self._trouble = self._preference_file.read()
+        self._title: TerminalTitle | None = None
+        self._hinted = False
+        self._lived: str | None = None
+        """The folder of the run that was live at the last look."""
         self.rows: tuple[RunRow, ...] = ()
         self.rows_complete = False
         self.runs_signal: Signal[tuple[tuple[RunRow, ...], bool]] = Signal(self, "runs")
@@ -121,6 +152,7 @@ class GrpoApp(SwitchingApp, OutwardApp):
             config = ConfigWish(rewards.file, rewards.overrides, in_rewards=True)
         self._rewards_wish, self._config_wish = rewards, config
         self.before_leaving: Callable[[Callable[[], None]], bool] | None = None
+        """Asked before the screen is left: whether to wait, for it will leave by itself."""
         self._consent: list[ConsentAsked] = []
         """What waits for an answer; the first one is asked."""
         self._generations_wish: tuple[str, int | None] | None = None
@@ -135,11 +167,13 @@ class GrpoApp(SwitchingApp, OutwardApp):
         return PatientDriver if found is LinuxDriver else found
 
     def on_mount(self) -> None:
-        """Start the workers; nothing is waited for."""
         exit_on_signals(self.leave_now)
         if self._driver is not None and self._driver.can_suspend:
             follow_stops(self._give_terminal, self._take_terminal)
         self.call_after_refresh(self._start_workers)
+        self._say_trouble(self._trouble)
+        self.view_signal.subscribe(self, self._ring)
+        self.call_after_refresh(self._begin_title)
 
     def _give_terminal(self) -> None:
         self.give_back_title()
@@ -175,10 +209,10 @@ class GrpoApp(SwitchingApp, OutwardApp):
         RunsWatch(roots, self.post_message, self._ended).run()
 
     def on_unmount(self) -> None:
-        """End the workers."""
         self._ended.set()
         if self._poller is not None:
             self._poller.stop()
+        self.give_back_title()
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -191,7 +225,6 @@ class GrpoApp(SwitchingApp, OutwardApp):
         return one_line(", ".join(_short(root) for root in self._roots), 60)
 
     def on_runs_listed(self, message: RunsListed) -> None:
-        """Hand the list on."""
         self.rows, self.rows_complete = message.rows, message.complete
         self.runs_signal.publish((message.rows, message.complete))
 
@@ -203,7 +236,7 @@ class GrpoApp(SwitchingApp, OutwardApp):
 
     def _ask_consent(self) -> None:
         from grpo_tui.rewards.consent import give, lines, unanswered
-        from grpo_tui.ui.screens.choosing import Choice, MenuDialog
+        from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
 
         while self._consent and not unanswered(self._consent[0].codes):
             self._consent.pop(0).again()
@@ -234,16 +267,26 @@ class GrpoApp(SwitchingApp, OutwardApp):
         """A worker that failed is said aloud, for the screen would stand still without a reason."""
         if event.state == WorkerState.ERROR:
             reason = one_line(repr(event.worker.error), 300)
-            self.notify(f"{event.worker.group} ended: {reason}", severity="error", timeout=60, markup=False)
+            self.notify(f"{event.worker.group} ended: {reason}", severity="error", timeout=60)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Say something, by default not as markup: names and errors come from outside."""
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     # -- keys everywhere -------------------------------------------------------------------------
 
     def action_pane_runs(self) -> None:
-        """Show the runs."""
         self._to_pane("runs")
 
     def action_pane_config(self) -> None:
-        """Show the open config."""
         self._to_pane("config")
 
     def show_config(self, wish: ConfigWish) -> None:
@@ -257,7 +300,6 @@ class GrpoApp(SwitchingApp, OutwardApp):
         return wish
 
     def action_pane_rewards(self) -> None:
-        """Show the rewards."""
         self.switch_mode("rewards")
 
     def show_rewards(self, wish: RewardsWish) -> None:
@@ -275,15 +317,13 @@ class GrpoApp(SwitchingApp, OutwardApp):
         return wish
 
     def action_pane_train(self) -> None:
-        """Show the open run, or say how one is opened."""
         if self._poller is None and self._first_run is None:
             self._to_pane("runs")
-            self.notify("No run is open: enter opens the one under the cursor.", markup=False)
+            self.notify("No run is open: enter opens the one under the cursor.")
         else:
             self._to_pane("train")
 
     def action_pane_generations(self) -> None:
-        """Show the completions of the open run."""
         self._to_pane("generations")
 
     def show_generations(self, query: str = "", group: int | None = None) -> None:
@@ -304,21 +344,17 @@ class GrpoApp(SwitchingApp, OutwardApp):
             self.pop_screen()
 
     def action_app_next_part(self) -> None:
-        """Move the focus on."""
         self.screen.focus_next()
 
     def action_app_theme(self) -> None:
-        """Light or dark, remembered."""
         chosen = "light" if self.theme == DARK.name else "dark"
         self.theme = NAMES[chosen]
         self.prefer(theme=chosen)
 
     def action_app_palette(self) -> None:
-        """Find an action by name."""
         self.action_command_palette()
 
     def action_command_palette(self) -> None:
-        """Textual's way to it, by its own key."""
         from grpo_tui.ui.palette import Palette
 
         if not isinstance(self.screen, Palette):
@@ -326,7 +362,7 @@ class GrpoApp(SwitchingApp, OutwardApp):
 
     def action_app_help(self) -> None:
         """Keys and words, unless what has the focus has a meaning of its own."""
-        from grpo_tui.ui.screens.help import HelpScreen
+        from grpo_tui.ui.screens.reading import HelpScreen
 
         asked = getattr(self.screen, "help_here", None)
         if asked is not None and asked():
@@ -339,7 +375,7 @@ class GrpoApp(SwitchingApp, OutwardApp):
         if can_be_continued():
             self.action_suspend_process()
         else:
-            self.notify("No shell waits behind this screen that could bring it back.", markup=False)
+            self.notify("No shell waits behind this screen that could bring it back.")
 
     def action_app_leave(self) -> None:
         """Leave, unless a person has to decide first what becomes of unsaved changes."""
@@ -353,11 +389,9 @@ class GrpoApp(SwitchingApp, OutwardApp):
         self.exit(self.farewell)
 
     def action_help_quit(self) -> None:
-        """Ctrl+C says which key leaves."""
-        self.notify("q leaves; a run goes on without the screen.", markup=False)
+        self.notify("q leaves; a run goes on without the screen.")
 
     async def action_quit(self) -> None:
-        """Ctrl+Q leaves as q does."""
         self.action_app_leave()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -368,6 +402,171 @@ class GrpoApp(SwitchingApp, OutwardApp):
                 keys = f" ({a.key_alone})" if a.key else ""
                 title = (a.label or a.help).capitalize().rstrip(".")
                 yield SystemCommand(title, a.help + keys, partial(self.run_action, a.target))
+
+    # -- the run ---------------------------------------------------------------------------------
+
+    def open_run(self, path: Path) -> None:
+        """Follow a run and show it in Train."""
+        if self._poller is None or self._poller.folder.root != path:
+            self.view = None
+            self.view_signal.publish(None)
+            self._follow(path)
+            self.switch_mode("train")
+            while len(self.screen_stack) > 1:  # a chart of the run before
+                self.pop_screen()
+        self.switch_mode("train")
+
+    def _follow(self, path: Path) -> None:
+        from grpo_tui.ui.poller import Poller
+
+        if self._poller is not None:
+            self._poller.stop()
+        self._then.clear()
+        self.turning = ""
+        self._poller = Poller(path, self.post_message, clock=self.clock, untouched_s=self.untouched_s)
+        self.run_worker(self._poller.run, thread=True, group="poller", exit_on_error=False)
+
+    def on_run_advanced(self, message: RunAdvanced) -> None:
+        """Hand the newest view on; one of a run that was left meanwhile is passed over."""
+        if message.source is self._poller:
+            self.view = message.view
+            self.view_signal.publish(message.view)
+
+    @property
+    def run_folder(self) -> RunFolder | None:
+        """The open run's folder."""
+        return None if self._poller is None else self._poller.folder
+
+    @property
+    def farewell(self) -> str:
+        """What a person should know on leaving; empty when no live run is open."""
+        if self._poller is None:
+            return ""
+        live = self.view.live if self.view is not None else self._poller.looks_live()
+        return (
+            f"training goes on; `grpo-tui attach {one_line(str(self._poller.folder.root))}`" if live else ""
+        )
+
+    def let_go(self, screen: Screen[Any]) -> None:
+        """Leave no signal that holds a closed screen until it is published again, which may take long."""
+        self.view_signal.unsubscribe(screen)
+
+    # -- commands --------------------------------------------------------------------------------
+
+    def steer(
+        self, kind: str, args: Mapping[str, Any] | None = None, then: Callable[[Outcome], None] | None = None
+    ) -> None:
+        """Send a command to the open run; `then` gets its outcome when it was applied."""
+        if self._poller is None:
+            return
+        if then is not None:
+            self._then.setdefault(kind, []).append(then)
+        if kind in ("pause", "resume"):
+            self.turning = kind
+        self._poller.send(kind, args)
+
+    def on_command_ended(self, message: CommandEnded) -> None:
+        """An applied command shows in the event line; a refused one is said aloud."""
+        from grpo_tui.present.events import command_row
+
+        then = self._waiting_for(message.command.kind)
+        self._turned(message.command.kind)
+        if not message.outcome.applied:
+            row = command_row(message.command, message.outcome)
+            self.notify(row.text, severity="error", timeout=10)
+        elif then is not None:
+            then(message.outcome)
+
+    def on_command_lost(self, message: CommandLost) -> None:
+        """Say why a command could not be sent."""
+        self._waiting_for(message.kind)
+        self._turned(message.kind)
+        self.notify(f"{message.kind}: {message.reason}", severity="error", timeout=10)
+
+    def _turned(self, kind: str) -> None:
+        if kind == self.turning:
+            self.turning = ""
+
+    def _waiting_for(self, kind: str) -> Callable[[Outcome], None] | None:
+        """Who waits for the oldest command of a kind; commands of one kind end in their order."""
+        waiting = self._then.get(kind)
+        return waiting.pop(0) if waiting else None
+
+    # -- preferences -----------------------------------------------------------------------------
+
+    def prefer(self, **changes: Any) -> None:
+        """Remember other preferences, named as in `Preferences`."""
+        self.preferences, trouble = self._preference_file.change(**changes)
+        self._say_trouble(trouble)
+
+    def _say_trouble(self, trouble: str) -> None:
+        if trouble:
+            self.notify(one_line(trouble, 300), severity="warning", timeout=10)
+
+    # -- title -----------------------------------------------------------------------------------
+
+    def _begin_title(self) -> None:
+        if self._driver is not None and has_title(os.environ):
+            self._title = TerminalTitle(self._write, plain=self.ascii_only)
+            self.set_interval(TITLE_EVERY_S, self._show_title)
+
+    def _show_title(self) -> None:
+        if self._title is not None and self.preferences.title:
+            self._title.show(self.view)
+
+    def give_back_title(self) -> None:
+        """Put back what stood in the title before; the next second writes it again while the app runs."""
+        if self._title is not None:
+            self._title.give_back()
+
+    def _write(self, data: str) -> None:
+        if self._driver is not None:
+            self._driver.write(data)
+
+    def action_app_title(self) -> None:
+        self.prefer(title=not self.preferences.title)
+        if self.preferences.title:
+            self._show_title()
+        else:
+            self.give_back_title()
+        self.notify(f"The terminal's title {'shows' if self.preferences.title else 'leaves out'} the run.")
+
+    # -- bell ------------------------------------------------------------------------------------
+
+    def _ring(self, view: TrainView | None) -> None:
+        """Ring once when the run that was seen alive has ended."""
+        if view is None:
+            self._lived = None
+        elif view.live:
+            self._lived = view.folder
+        elif view.ended and self._lived == view.folder:
+            self._lived = None
+            if self.preferences.bell:
+                self.bell()
+
+    def action_app_bell(self) -> None:
+        self.prefer(bell=not self.preferences.bell)
+        rings = self.preferences.bell
+        self.notify("Rings once when the run ends or fails." if rings else "The bell is off.")
+
+    # -- clipboard -------------------------------------------------------------------------------
+
+    def copy(self, what: str, text: str) -> None:
+        """Put a text into the clipboard of the person's own machine, by way of the terminal, and say so."""
+        kept, whole = fitting(text), safe(text)
+        self.copy_to_clipboard(kept)
+        count = f"{len(kept):,} characters"
+        if len(kept) < len(whole):
+            count = f"the first {len(kept):,} of {len(whole):,} characters; a clipboard takes no more"
+        hint = ""
+        if os.environ.get("TMUX") and not self._hinted:
+            hint, self._hinted = " tmux passes it on with `set -g set-clipboard on`.", True
+        self.notify(f"Copied {one_line(what, 60)}: {count}.{hint}")
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Write the sequence that a terminal takes into its clipboard, also from inside tmux or screen."""
+        self._clipboard = text
+        self._write(sequences(text, os.environ))
 
 
 def _short(path: Path) -> str:

@@ -21,7 +21,10 @@ from grpo_tui.ui.kit.jobs import Jobs
 from grpo_tui.ui.messages import CheckAt, CheckFailed, ConfigChecked, ConfigEvaluated, DiskChanged
 
 if TYPE_CHECKING:
-    from grpo_tui.config.plan import Device, ModelShape, Plan, Rate
+    from grpo_tui.config.plan.making import Plan
+    from grpo_tui.config.plan.memory import Device
+    from grpo_tui.config.plan.model import ModelShape
+    from grpo_tui.config.plan.time import Rate
     from grpo_tui.config.resolve import Inspected
     from grpo_tui.core.findings import Finding
     from grpo_tui.preflight.machine import Machine
@@ -31,7 +34,10 @@ if TYPE_CHECKING:
 
 
 class ConfigCheck:
-    """One check at a time; `run` is the body of a thread.
+    """The full check, one at a time; `run` is the body of a thread.
+
+    What was found is kept while neither the config nor a file it names changes, and so are the processes that
+    look.
 
     Args:
         post: takes a message for the screen, from any thread.
@@ -196,7 +202,7 @@ class ConfigWorker:
 
     def _look_around(self, evaluation: Evaluation) -> bool:
         """Find out what the plan needs of this machine; whether there was something to find out."""
-        from grpo_tui.config.plan import read_shape
+        from grpo_tui.config.plan.model import read_shape
         from grpo_tui.preflight.machine import this_machine
         from grpo_tui.present.known_rates import known_rates
 

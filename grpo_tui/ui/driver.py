@@ -11,12 +11,116 @@ import asyncio
 import contextlib
 import os
 import queue
+import re
 import signal
-from typing import Any, TextIO
+from functools import lru_cache
+from typing import Any, NamedTuple, TextIO
 
 from textual.drivers.linux_driver import LinuxDriver
 
-from grpo_tui.ui.frugal import frugal
+RENDITION = re.compile(r"\x1b\[([0-9;]*)m")
+MOVES = re.compile(r"(?:\x1b\[[0-9;]*H|\r|\n)*")
+"""What may stand between two texts and shows no colour itself."""
+OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "6": "25", "7": "27", "8": "28", "9": "29",
+       "21": "24", "53": "55"}  # fmt: skip
+"""The parameter that ends an attribute."""
+SEEN_ON_BLANKS = frozenset(("4", "7", "9", "21", "53"))
+"""Attributes that show where there is no ink."""
+
+
+class Look(NamedTuple):
+    """How text is drawn: parameters of the sequence that asks for it; empty is the terminal's own."""
+
+    ink: str = ""
+    ground: str = ""
+    others: frozenset[str] = frozenset()
+
+
+PLAIN = Look()
+
+
+def frugal(data: str) -> str:
+    """The same picture in fewer bytes: colours are sent only where they change.
+
+    Textual ends each piece of text with a reset and begins the next with its whole style, some 45 bytes a
+    piece: two thirds of what a live view sends.
+
+    Args:
+        data: What is to be written, beginning at the terminal's default colours and ending there.
+
+    Returns:
+        `data` itself when it holds a sequence that this module does not know how to join.
+    """
+    pieces = RENDITION.split(data)
+    out = [pieces[0]]
+    now = wanted = PLAIN
+    for index in range(1, len(pieces), 2):
+        look = read_look(wanted, pieces[index])
+        if look is None:
+            return data
+        wanted, text = look, pieces[index + 1]
+        if not text:
+            continue
+        if MOVES.fullmatch(text):
+            out.append(text)
+            continue
+        target = wanted
+        if text.isspace() and not (now.others | wanted.others) & SEEN_ON_BLANKS:
+            target = Look(now.ink, wanted.ground, now.others)
+        out += (change(now, target), text)
+        now = target
+    out.append(change(now, wanted))
+    return "".join(out)
+
+
+@lru_cache(maxsize=2048)
+def read_look(before: Look, parameters: str) -> Look | None:
+    """The look after a sequence; None when it holds a parameter that is not known."""
+    ink, ground, others = before
+    words = parameters.split(";")
+    at = 0
+    while at < len(words):
+        word = words[at].lstrip("0")
+        taken = 1
+        if not word:
+            ink, ground, others = PLAIN
+        elif word in ("38", "48"):
+            taken = {"2": 5, "5": 3}.get("".join(words[at + 1 : at + 2]), 0)
+            if not taken or at + taken > len(words):
+                return None
+            colour = ";".join(words[at : at + taken])
+            ink, ground = (colour, ground) if word == "38" else (ink, colour)
+        elif word in OFF:
+            others |= {word}
+        elif len(word) == 2 and word[0] in "39" and word[1] in "01234567":
+            ink = word
+        elif (len(word) == 2 and word[0] == "4") or (len(word) == 3 and word[:2] == "10"):
+            if word[-1] not in "01234567":
+                return None
+            ground = word
+        else:
+            return None
+        at += taken
+    return Look(ink, ground, others)
+
+
+@lru_cache(maxsize=2048)
+def change(now: Look, wanted: Look) -> str:
+    """The shortest sequence from one look to another."""
+    if now == wanted:
+        return ""
+    if wanted == PLAIN:
+        return "\x1b[0m"
+    whole = ["0", *sorted(wanted.others), wanted.ink, wanted.ground]
+    ended = {OFF[word] for word in now.others - wanted.others}
+    kept = {word for word in wanted.others if word not in now.others or OFF[word] in ended}
+    parts = [*sorted(ended), *sorted(kept)]
+    if now.ink != wanted.ink:
+        parts.append(wanted.ink or "39")
+    if now.ground != wanted.ground:
+        parts.append(wanted.ground or "49")
+    return min(("\x1b[" + ";".join(filter(None, words)) + "m" for words in (parts, whole)), key=len)
+
 
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 MOST_WAITING = 6

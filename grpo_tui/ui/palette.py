@@ -14,7 +14,7 @@ from textual.errors import NoWidget
 from textual.events import Click, Mount, ScreenResume
 from textual.worker import Worker
 
-from grpo_tui.ui.opened import LeftOnce
+from grpo_tui.ui.textual_private import LeftOnce
 
 
 class Palette(LeftOnce, CommandPalette):

@@ -65,6 +65,18 @@ class CursorList(LineScroll):
             """The list."""
             return self.rows
 
+    class Chosen(Message):
+        """A person moved the cursor."""
+
+        def __init__(self, rows: CursorList) -> None:
+            super().__init__()
+            self.rows = rows
+
+        @property
+        def control(self) -> CursorList:
+            """The list."""
+            return self.rows
+
     class Turned(Message):
         """What a title says of the list has changed."""
 
@@ -78,7 +90,8 @@ class CursorList(LineScroll):
         raise NotImplementedError
 
     def moved(self) -> None:
-        """Called after a person moved the cursor."""
+        """Called after a person moved the cursor; says so."""
+        self.post_message(self.Chosen(self))
 
     def action_move(self, by: int) -> None:
         """Move the cursor; one that was scrolled out of sight comes back first."""

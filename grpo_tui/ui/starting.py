@@ -68,6 +68,8 @@ MOST_SAID = 400
 class Trial:
     """One trial; `run` waits for it in a thread of its own.
 
+    The command removes the folder of the trial, however it ends.
+
     Args:
         words: of `grpo-tui train`, without `--smoke`.
     """

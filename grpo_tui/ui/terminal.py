@@ -1,4 +1,4 @@
-"""Give the terminal back, whatever ends the program.
+"""Give the terminal back, whatever ends the program; write to its clipboard and its title.
 
 Textual restores it on its own way out, not on a signal: then mouse reports and the alternate screen would
 stay on.
@@ -7,13 +7,101 @@ stay on.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from grpo_tui.ui.restore import RESTORE
+from grpo_tui.core.text import one_line, safe
+from grpo_tui.present.glyphs import state_sign, to_ascii
+from grpo_tui.ui.restore import RESTORE, TITLE_BACK
+
+if TYPE_CHECKING:
+    from grpo_tui.present.train_view import TrainView
+
+MOST_BYTES = 74_994
+"""Several terminals drop a longer sequence whole: 100,000 bytes of Base64 less its frame."""
+_SCREEN_PIECE = 240
+"""GNU screen passes on strings of 256 bytes at most."""
+
+
+def fitting(text: str) -> str:
+    """As much of the text as a clipboard takes, control characters made visible, for a shell may get it."""
+    whole = safe(text)
+    data = whole.encode("utf-8")
+    if len(data) <= MOST_BYTES:
+        return whole
+    return data[:MOST_BYTES].decode("utf-8", "ignore")
+
+
+def sequences(text: str, environment: Mapping[str, str]) -> str:
+    """What is written to the terminal to have it copy `text` (OSC 52), through SSH, tmux or GNU screen too.
+
+    Only what a person asks for is sent. The text goes out in Base64, so nothing in it can end the sequence.
+
+    tmux takes OSC 52 itself where `set-clipboard` is `on`, and passes a wrapped one on where
+    `allow-passthrough` is; both are written, for they set the same text.
+    """
+    plain = f"\x1b]52;c;{base64.b64encode(text.encode('utf-8')).decode('ascii')}\x07"
+    if environment.get("TMUX"):
+        return plain + "\x1bPtmux;" + plain.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+    if environment.get("STY"):
+        pieces = [plain[i : i + _SCREEN_PIECE] for i in range(0, len(plain), _SCREEN_PIECE)]
+        return "".join(f"\x1bP{piece}\x1b\\" for piece in pieces)
+    return plain
+
+
+MOST_CELLS = 80
+KEEP = "\x1b[22;0t"
+"""XTWINOPS: the terminal keeps its title on a stack; ignored where there is none."""
+WITHOUT = ("dumb", "linux", "unknown", "vt", "ansi", "cons", "sun")
+"""Terminals, by the start of their name, that have no title and may print the sequence."""
+
+
+def has_title(environment: Mapping[str, str]) -> bool:
+    """True when the terminal is of a kind that has a title."""
+    name = environment.get("TERM", "")
+    return bool(name) and not name.startswith(WITHOUT)
+
+
+def title_of(view: TrainView | None, *, plain: bool = False) -> str:
+    """The title for a view: `▶ 57/120 demo-add, grpo-tui`; never with a control character."""
+    if view is None:
+        return "grpo-tui"
+    sign = state_sign(view.state)[0]
+    step = f"{view.step}/{view.total_steps}" if view.total_steps else str(view.step)
+    text = one_line(f"{sign} {step} {view.name} — grpo-tui", MOST_CELLS)
+    return to_ascii(text.replace("—", "-")) if plain else text
+
+
+class TerminalTitle:
+    """Writes the title, only when it changes; what was there before is put back.
+
+    Args:
+        write: Writes to the terminal.
+        plain: Whether only ASCII can be shown.
+    """
+
+    def __init__(self, write: Callable[[str], object], *, plain: bool = False) -> None:
+        self._write, self._plain = write, plain
+        self._shown: str | None = None
+
+    def show(self, view: TrainView | None) -> None:
+        """Show this view."""
+        title = title_of(view, plain=self._plain)
+        if title != self._shown:
+            self._write(f"{KEEP if self._shown is None else ''}\x1b]2;{title}\x07")
+            self._shown = title
+
+    def give_back(self) -> None:
+        """Put back what stood there before."""
+        if self._shown is not None:
+            self._write(TITLE_BACK)
+        self._shown = None
+
 
 LEAVING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 PATIENCE_S = 3.0

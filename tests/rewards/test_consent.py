@@ -20,7 +20,7 @@ from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.layout import remember, state_folder
 from grpo_tui.store.spec import RunSpec, read_spec
-from grpo_tui.ui.config_wish import config_of_run
+from grpo_tui.ui.requests import config_of_run
 from tests.foreign import MARKED, ForeignRun, foreign_run
 
 OTHER = 54321

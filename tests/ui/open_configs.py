@@ -9,7 +9,7 @@ import pytest
 
 from grpo_tui.preflight.machine import Machine
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.config_wish import ConfigWish
+from grpo_tui.ui.requests import ConfigWish
 from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.widgets.config_form import ConfigForm
 from tests.ui.conftest import shown, until

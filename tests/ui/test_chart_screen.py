@@ -11,8 +11,7 @@ import pytest
 from grpo_tui.core import records as r
 from grpo_tui.present.glyphs import ascii_locale
 from grpo_tui.ui.screens.chart import ChartScreen
-from grpo_tui.ui.screens.help import HelpScreen
-from grpo_tui.ui.screens.meaning import MeaningScreen
+from grpo_tui.ui.screens.reading import HelpScreen, MeaningScreen
 from grpo_tui.ui.screens.train import TrainScreen
 from grpo_tui.ui.widgets.big_chart import BigChart
 from grpo_tui.ui.widgets.chart import Chart

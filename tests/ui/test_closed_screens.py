@@ -11,7 +11,7 @@ from pathlib import Path
 from textual.strip import Strip
 from textual.widget import Widget
 
-from grpo_tui.ui.screens.overlay import OverlayScreen
+from grpo_tui.ui.screens.chart import OverlayScreen
 from tests.ui.conftest import app_on, opened, until
 from tests.ui.recorded_run import RecordedRun
 

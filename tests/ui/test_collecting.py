@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from grpo_tui.ui import collecting
-from grpo_tui.ui.collecting import APART_S, LONGEST_S, QUIET_S, YOUNG
+from grpo_tui.ui import textual_private
+from grpo_tui.ui.textual_private import APART_S, LONGEST_S, QUIET_S, YOUNG
 from tests.ui.conftest import app_on, opened
 from tests.ui.recorded_run import RecordedRun
 
@@ -37,8 +37,8 @@ async def test_when_garbage_is_looked_for(
         now, collected = 1000.0, []
         clock = SimpleNamespace(monotonic=lambda: now)
         counted = SimpleNamespace(get_count=lambda: (0, 0, young), collect=lambda: collected.append(now))
-        monkeypatch.setattr(collecting, "time", clock)
-        monkeypatch.setattr(collecting, "gc", counted)
+        monkeypatch.setattr(textual_private, "time", clock)
+        monkeypatch.setattr(textual_private, "gc", counted)
         app._collected_at = now - since_last_s
         now -= since_key_s
         await pilot.press("v")
@@ -51,7 +51,7 @@ async def test_when_garbage_is_looked_for(
 def test_python_still_collects_what_is_young() -> None:
     before = gc.get_threshold()
     try:
-        collecting.leave_whole_collections_to_the_app()
+        textual_private.leave_whole_collections_to_the_app()
         assert gc.get_threshold()[:2] == before[:2]
         assert gc.get_threshold()[2] > 1_000_000
         assert gc.isenabled()

@@ -14,14 +14,12 @@ from textual.widgets import Input
 from grpo_tui.config.resolve import load_config
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.config_wish import ConfigWish
 from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged, StartEnded
-from grpo_tui.ui.rewards_wish import RewardsWish
-from grpo_tui.ui.screens.choosing import MenuDialog, PathDialog
+from grpo_tui.ui.requests import ConfigWish, RewardsWish
 from grpo_tui.ui.screens.config import ConfigScreen
-from grpo_tui.ui.screens.config_dialogs import ValueDialog
-from grpo_tui.ui.screens.config_diff import DiffScreen
-from grpo_tui.ui.screens.config_finding import CheckScreen, FindingsScreen
+from grpo_tui.ui.screens.config_dialogs import CheckScreen, FindingsScreen, ValueDialog
+from grpo_tui.ui.screens.dialogs import MenuDialog, PathDialog
+from grpo_tui.ui.screens.reading import DiffScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.widgets.config_form import ConfigForm
 from grpo_tui.ui.widgets.yaml_area import YamlArea
@@ -408,7 +406,7 @@ async def test_a_check_that_was_ended_is_not_said_to_have_looked_at_everything(
     async with app.run_test(size=SIZE) as pilot:
         screen = await looked_at(pilot)
         await pilot.press("c")
-        await until(pilot, lambda: bool(screen.busy_line()))
+        await until(pilot, lambda: bool(screen.start.busy_line()))
         await pilot.press("escape")
         await until(pilot, lambda: "the check was ended: not everything was looked at" in shown(app))
         assert "checked at" not in shown(app)
@@ -430,7 +428,7 @@ async def test_a_check_that_fails_says_why_and_can_be_begun_again(monkeypatch: p
         screen = await looked_at(pilot)
         await pilot.press("c")
         await until(pilot, lambda: "the checker ended␛[2J" in told(app))
-        assert not screen.busy_line()
+        assert not screen.start.busy_line()
         assert "checked at" not in shown(app)
         await pilot.press("c")
         await until(pilot, lambda: isinstance(app.screen, CheckScreen))
@@ -454,10 +452,10 @@ async def test_a_check_that_ends_after_another_config_was_opened_tells_nothing_o
     async with app.run_test(size=SIZE) as pilot:
         screen = await looked_at(pilot)
         await pilot.press("c")
-        await until(pilot, lambda: bool(screen.busy_line()))
-        screen.open_wish(ConfigWish(config_file(name="other.yaml")))
+        await until(pilot, lambda: bool(screen.start.busy_line()))
+        screen.files.open_wish(ConfigWish(config_file(name="other.yaml")))
         other.set()
-        await until(pilot, lambda: not screen.busy_line())
+        await until(pilot, lambda: not screen.start.busy_line())
         await looked_at(pilot)
         assert "other.yaml" in shown(app)
         assert "3 prompts are empty" not in shown(app)

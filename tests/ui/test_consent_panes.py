@@ -9,12 +9,11 @@ import pytest
 
 from grpo_tui.rewards.consent import NOT_RUN
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.config_wish import ConfigWish
-from grpo_tui.ui.screens.choosing import MenuDialog, WordsDialog
+from grpo_tui.ui.requests import ConfigWish
 from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.screens.data import DataScreen
+from grpo_tui.ui.screens.dialogs import MenuDialog, ResumeDialog, WordsDialog
 from grpo_tui.ui.screens.generations import GenerationsScreen
-from grpo_tui.ui.screens.resume import ResumeDialog
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.tokens import TokensScreen
@@ -148,7 +147,7 @@ async def test_a_foreign_config_is_checked_as_far_as_that_runs_nothing(
         await asked(pilot, "n", "rewards.py", "task.py")
         await until(pilot, lambda: unlooked(screen) == {"grpo_tui.rewards", "grpo_tui.dataset"})
         await pilot.press("escape")  # the model is not what this is about
-        await until(pilot, lambda: not screen._busy)
+        await until(pilot, lambda: not screen.start.busy_line())
         for key in ("S", "t"):
             await pilot.press(key)
             if key == "S":

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.preflight import checker as checker_module
 from grpo_tui.preflight.checker import Checked, CheckerError
@@ -25,7 +25,7 @@ from grpo_tui.preflight.facts import (
 )
 from grpo_tui.preflight.gold_rewards import GoldReward
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.config_wish import ConfigWish
+from grpo_tui.ui.requests import ConfigWish
 from grpo_tui.ui.screens.data import DataScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from tests.ui.conftest import app_on, shown, until

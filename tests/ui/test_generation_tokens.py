@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.token_scores import Token, TokenScores
 from grpo_tui.demo import DEMO_CONFIG
@@ -18,10 +18,9 @@ from grpo_tui.present.token_lines import heat_lines, heat_rows, line_of, sign_of
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.screens.choosing import MenuDialog
+from grpo_tui.ui.screens.dialogs import MenuDialog
 from grpo_tui.ui.screens.generations import GenerationsScreen
-from grpo_tui.ui.screens.tokens import TokensScreen
-from grpo_tui.ui.widgets.token_parts import TokenList, TokensHeat
+from grpo_tui.ui.screens.tokens import TokenList, TokensHeat, TokensScreen
 from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.recorded_run import HOSTILE, RecordedRun
 

@@ -15,8 +15,8 @@ from grpo_tui.store.rollouts import Rollout
 from grpo_tui.store.search import Found, Search
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.screens.choosing import PathDialog, WordsDialog
 from grpo_tui.ui.screens.course import CourseScreen
+from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.what_if import Attempt, WhatIfLines, WhatIfScreen
 from grpo_tui.ui.widgets.card_table import CardTable

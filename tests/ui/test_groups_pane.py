@@ -9,10 +9,9 @@ import pytest
 from grpo_tui.core import records as r
 from grpo_tui.present.train_view import CompletionRow
 from grpo_tui.store.reader import RunReader
-from grpo_tui.ui.screens.text import TextScreen
+from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.widgets.event_list import EventList
-from grpo_tui.ui.widgets.group_lines import Look, completion_lines
-from grpo_tui.ui.widgets.groups import MOST_GROUPS, GroupList
+from grpo_tui.ui.widgets.groups import MOST_GROUPS, GroupList, Look, completion_lines
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import GROUPS, RecordedRun
 

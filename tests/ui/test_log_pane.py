@@ -7,7 +7,7 @@ from typing import Any
 
 from grpo_tui.core import records as r
 from grpo_tui.present.log_window import MOST
-from grpo_tui.ui.screens.text import TextScreen
+from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.widgets.log_list import LogList
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import HOSTILE, NOW, RecordedRun

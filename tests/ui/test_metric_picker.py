@@ -12,10 +12,9 @@ from grpo_tui.core import records as r
 from grpo_tui.present.metric_rows import matching, metric_row
 from grpo_tui.ui.preferences import PreferenceFile
 from grpo_tui.ui.screens.chart import ChartScreen
-from grpo_tui.ui.screens.meaning import MeaningScreen
 from grpo_tui.ui.screens.metrics import MetricList, MetricPicker, MetricWords
-from grpo_tui.ui.screens.train import TrainScreen
-from grpo_tui.ui.screens.train_charts import chosen_charts
+from grpo_tui.ui.screens.reading import MeaningScreen
+from grpo_tui.ui.screens.train import TrainScreen, chosen_charts
 from grpo_tui.ui.widgets.chart import Chart
 from tests.ui.conftest import app_on, shown, until
 from tests.ui.recorded_run import HOSTILE, RecordedRun

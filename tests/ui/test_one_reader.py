@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from grpo_tui.ui.screens.chart import ChartScreen
-from grpo_tui.ui.screens.overlay import OverlayScreen
+from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen
 from tests.ui.conftest import app_on, opened, until
 from tests.ui.recorded_run import RecordedRun
 

@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 from textual.screen import Screen
 
-from grpo_tui.ui.screens.chart import ChartScreen
+from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
-from grpo_tui.ui.screens.help import HelpScreen
-from grpo_tui.ui.screens.meaning import MeaningScreen
 from grpo_tui.ui.screens.metrics import MetricList, MetricPicker
-from grpo_tui.ui.screens.overlay import OverlayScreen
-from grpo_tui.ui.screens.text import TextScreen
+from grpo_tui.ui.screens.reading import HelpScreen, MeaningScreen, TextScreen
 from tests.ui.conftest import app_on, opened
 from tests.ui.recorded_run import RecordedRun
 

@@ -11,9 +11,8 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.present.train_view import TrainView
-from grpo_tui.ui.clipboard import MOST_BYTES, fitting, sequences
 from grpo_tui.ui.preferences import PreferenceFile
-from grpo_tui.ui.title import TerminalTitle, has_title, title_of
+from grpo_tui.ui.terminal import MOST_BYTES, TerminalTitle, fitting, has_title, sequences, title_of
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import HOSTILE, RecordedRun
 from tests.ui.test_terminal import Terminal

@@ -11,8 +11,8 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.screens.chart import OverlayScreen, distinct_names
 from grpo_tui.ui.screens.metrics import MetricPicker
-from grpo_tui.ui.screens.overlay import OverlayScreen, distinct_names
 from tests.ui.conftest import app_on, shown, until
 from tests.ui.recorded_run import NOW, RecordedRun
 from tests.ui.test_pictures import SIZES

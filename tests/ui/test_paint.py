@@ -5,8 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 from textual.geometry import Region, Size
 
-from grpo_tui.ui.differing import differing
-from grpo_tui.ui.paint import Span, fitting, headed, pad, ruled, spread, width_of
+from grpo_tui.ui.paint import Span, differing, fitting, headed, pad, ruled, spread, width_of
 
 
 def test_padding_counts_cells_and_not_characters() -> None:

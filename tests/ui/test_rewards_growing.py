@@ -9,17 +9,17 @@ import pytest
 import yaml
 from textual.widgets import Input
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.cases import read_cases
 from grpo_tui.rewards.next_reward import start_file
 from grpo_tui.rewards.samples import read_jsonl
 from grpo_tui.rewards.templates import Task
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.rewards_wish import RewardsWish
-from grpo_tui.ui.screens.choosing import PathDialog, WordsDialog
-from grpo_tui.ui.screens.reward_growing import NewFileDialog, NextRewardScreen
+from grpo_tui.ui.requests import RewardsWish
+from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
 from grpo_tui.ui.screens.rewards import RewardsScreen
+from grpo_tui.ui.screens.rewards_dialogs import NewFileDialog, NextRewardScreen
 from tests.ui.conftest import app_on, shown, until
 from tests.ui.recorded_run import NOW
 from tests.ui.test_rewards_pane import app_for, scored

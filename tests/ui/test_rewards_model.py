@@ -12,15 +12,15 @@ from typing import Any
 import psutil
 import pytest
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.rewards.samples import Sample, groups_of
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.lab_worker import behind_group
-from grpo_tui.ui.rewards_wish import RewardsWish
+from grpo_tui.ui.requests import RewardsWish
+from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
-from grpo_tui.ui.screens.text import TextScreen
 from tests.ui.conftest import shown, until
 from tests.ui.test_rewards_pane import REWARDS, scored
 

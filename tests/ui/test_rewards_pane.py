@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
-from grpo_tui.config import load_config
+from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.cases import read_cases
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.rewards.sources import Origin
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.rewards_wish import RewardsWish
+from grpo_tui.ui.requests import RewardsWish
 from grpo_tui.ui.screens.probes import ProbesScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from tests.ui.conftest import app_on, opened, shown, until

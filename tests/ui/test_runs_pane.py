@@ -13,7 +13,7 @@ from grpo_tui.present.runs_view import RunRow, read_run_row
 from grpo_tui.ui import runs_watch
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens import runs
-from grpo_tui.ui.screens.overlay import OverlayScreen
+from grpo_tui.ui.screens.chart import OverlayScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.train import TrainScreen
 from grpo_tui.ui.widgets.runs_table import RunsTable

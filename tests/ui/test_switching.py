@@ -10,9 +10,9 @@ from textual.css.stylesheet import Stylesheet
 from textual.renderables.background_screen import BackgroundScreen
 
 from grpo_tui.ui.screens.train import TrainScreen
+from grpo_tui.ui.textual_private import Tint
 from grpo_tui.ui.theme import NAMES
-from grpo_tui.ui.tint import Tint
-from grpo_tui.ui.widgets.footer import Footer
+from grpo_tui.ui.widgets.bars import Footer
 from tests.ui.conftest import app_on, filled, opened, shown, until
 from tests.ui.recorded_run import RecordedRun
 

@@ -11,7 +11,8 @@ from textual.widgets import Input, TextArea
 from grpo_tui.core.commands import Outcome
 from grpo_tui.present.run_state import RunState
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SampleResult, SetDialog
+from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SetDialog
+from grpo_tui.ui.screens.reading import SampleResult
 from grpo_tui.ui.screens.train import TrainScreen
 from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.recorded_run import HOSTILE, NOW, RecordedRun, recorded

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.paint import Line
-from grpo_tui.ui.screens.help import HelpLines
-from grpo_tui.ui.screens.text import WholeText
+from grpo_tui.ui.screens.reading import HelpLines, WholeText
 
 LONG = "    Whether the device is used, which [b]no[/b] \x1b[31mword of this sentence says in so many words."
 

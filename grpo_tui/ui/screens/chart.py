@@ -1,24 +1,305 @@
-"""One metric of one run over the whole screen."""
+"""A metric over the whole screen: of one run, or of several over each other.
+
+What is shown is read in a thread, when another part is wished or a run moved on.
+"""
 
 from __future__ import annotations
 
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
+from textual.events import Resize
+from textual.message import Message
+from textual.screen import Screen
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.window_load import RunSource
+from grpo_tui.present.big_chart import (
+    PAN,
+    SMOOTHINGS,
+    ZOOM,
+    BigChartView,
+    Window,
+    converted,
+    cursor_place,
+    nearest,
+    newest,
+    panned,
+    showing,
+    whole,
+    zoomed,
+)
+from grpo_tui.present.plot import LINE_ROLES, MOST_LINES, line_sign
+from grpo_tui.present.window_load import OverlayFacts, RunSource, load_window, read_overlay
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.screens.zooming import ZoomScreen
-from grpo_tui.ui.widgets.big_chart import BigChart
-from grpo_tui.ui.widgets.footer import Footer
-from grpo_tui.ui.widgets.header import Header
-from grpo_tui.ui.window_loader import EVAL
+from grpo_tui.ui.messages import WindowLoaded
+from grpo_tui.ui.paint import Line, LinePane, Span, pad, ruled
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.textual_private import LeftOnce
+from grpo_tui.ui.widgets.bars import Footer, Header
+from grpo_tui.ui.widgets.big_chart import BigChart, Wish
 
 if TYPE_CHECKING:
     from grpo_tui.present.train_view import TrainView
+
+LOOK_S = 1.0
+"""How often a run is asked for something new."""
+SHARE = 30
+"""Rests so many times as long as a reading took: a long run must not keep a core busy."""
+EVAL = "eval_"
+
+
+class WindowLoader:
+    """Reads runs for one chart; `run` is the body of the thread.
+
+    Args:
+        sources: The runs; opened, read and closed by the thread.
+        post: Takes each message.
+    """
+
+    def __init__(self, sources: Sequence[RunSource], post: Callable[[Message], object]) -> None:
+        self._sources, self._post = tuple(sources), post
+        self._wish: tuple[Wish, int] | None = None
+        self._wake, self._stopped = threading.Event(), threading.Event()
+
+    def ask(self, wish: Wish, columns: int) -> None:
+        """Wish for a part of the runs; returns at once, a later wish takes the place of this one."""
+        self._wish = (wish, columns)
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread soon."""
+        self._stopped.set()
+        self._wake.set()
+
+    def run(self) -> None:
+        """Look again and again until stopped."""
+        read: tuple[Wish, int] | None = None
+        try:
+            while not self._stopped.is_set():
+                self._wake.clear()
+                wish, began = self._wish, time.monotonic()
+                moved = [source.look() for source in self._sources]
+                if wish is not None and (wish != read or any(moved)):
+                    if wish != read and any(source.long for source in self._sources):
+                        self._read(*wish, band=False)  # something to look at, while the rest is read
+                    if wish == self._wish:
+                        self._read(*wish)
+                    read = wish
+                self._wake.wait(max(LOOK_S, SHARE * (time.monotonic() - began)))
+        finally:
+            for source in self._sources:
+                source.close()
+
+    def _read(self, wish: Wish, columns: int, *, band: bool = True) -> None:
+        for source in self._sources:
+            source.band = band and len(self._sources) == 1 and not wish.together
+        trouble = next((source.trouble for source in self._sources if source.trouble), "")
+        try:
+            view = load_window(self._sources, keys_of(wish), wish.window, columns)
+        except Exception as error:  # a file that vanishes meanwhile is a passing trouble; the next look tells
+            view, trouble = None, one_line(f"The run cannot be read: {error}", 200)
+        self._post(WindowLoaded(view, wish, trouble))
+
+
+def keys_of(wish: Wish) -> list[tuple[str, str]]:
+    """The metrics of a wish, each with the name of its line."""
+    if not wish.together:
+        return [(wish.key, "")]
+    plain = wish.key.removeprefix(EVAL)
+    return [(plain, "train"), (EVAL + plain, "eval")]
+
+
+class ZoomScreen(LeftOnce, Screen[None], Shell):
+    """A chart over the whole screen.
+
+    Args:
+        sources: The runs to read.
+        key: TRL's key of the metric.
+    """
+
+    BINDINGS = bindings("zoom")
+
+    def __init__(self, sources: Sequence[RunSource], key: str) -> None:
+        super().__init__()
+        self.wish = Wish(key)
+        self._view: BigChartView | None = None
+        self._folders = tuple(source.folder for source in sources)
+        self._loader = WindowLoader(sources, self.post_message)
+
+    def on_mount(self) -> None:
+        # A worker of the app, which says aloud when one fails.
+        self.app.run_worker(self._loader.run, thread=True, group="chart", exit_on_error=False)
+        self.query_one(BigChart).show(None, self.wish)
+        self.query_one(BigChart).focus()
+        self.call_after_refresh(self._ask)
+
+    def on_unmount(self) -> None:
+        self._loader.stop()
+
+    def on_resize(self, event: Resize) -> None:
+        self.call_after_refresh(self._ask)
+
+    # -- what is shown ---------------------------------------------------------------------------
+
+    @property
+    def keys(self) -> list[str]:
+        """The metrics that `[` and `]` leaf through."""
+        return [self.wish.key]
+
+    def on_window_loaded(self, message: WindowLoaded) -> None:
+        """Show what was read, unless the metric was changed meanwhile."""
+        if message.view is None or message.view.key == self._shown_key():
+            self._view = message.view
+            waits = message.trouble or ("Nothing is logged yet." if message.view is None else "")
+            self.query_one(BigChart).show(self._view, self._painted(), waits)
+
+    def _shown_key(self) -> str:
+        return self.wish.key.removeprefix("eval_") if self.wish.together else self.wish.key
+
+    def _painted(self) -> Wish:
+        return replace(self.wish, key=self._shown_key())
+
+    def _ask(self) -> None:
+        if self.is_mounted:
+            self._loader.ask(self.wish, self.query_one(BigChart).columns)
+
+    def change(self, wish: Wish) -> None:
+        """Wish for something else: painted at once as far as it is known, and read anew where it is not."""
+        before, self.wish = self.wish, wish
+        self.query_one(BigChart).show(self._view, self._painted())
+        if (wish.key, wish.window, wish.together) != (before.key, before.window, before.together):
+            self._ask()
+
+    def show_metric(self, key: str) -> None:
+        """Show another metric of the same part of the run."""
+        self.change(replace(self.wish, key=key))
+
+    def _window(self, window: Window) -> None:
+        self.change(replace(self.wish, window=window))
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def action_zoom_back(self) -> None:
+        self.dismiss(None)
+
+    def action_zoom_in(self) -> None:
+        self._zoom(ZOOM, self.wish.cursor)
+
+    def action_zoom_out(self) -> None:
+        self._zoom(1 / ZOOM, self.wish.cursor)
+
+    def _zoom(self, factor: float, centre: float | None) -> None:
+        if self._view is not None:
+            self._window(zoomed(self.wish.window, self._view.extent, factor, centre))
+
+    def action_zoom_whole(self) -> None:
+        self._window(whole(self.wish.window))
+
+    def action_zoom_newest(self) -> None:
+        self.change(replace(self.wish, window=newest(self.wish.window), cursor=None))
+
+    def action_zoom_oldest(self) -> None:
+        if self._view is not None:
+            self._point(self._view.extent.first)
+
+    def action_pan(self, by: int) -> None:
+        if self._view is not None:
+            self._window(panned(self.wish.window, self._view.extent, by * PAN))
+
+    def step_here(self) -> int | None:
+        """The step under the cursor, the newest one without a cursor; None while nothing is drawn."""
+        view = self._view
+        if view is None or not view.lines:
+            return None
+        place = cursor_place(view, self.wish.cursor)
+        if place is None:
+            place = view.places[-1] if view.places else view.extent.newest
+        longest = max(view.lines, key=lambda line: len(line.stretches))
+        if self.wish.window.x == "time" and longest.stretches:
+            place = converted(longest, place, to_time=False)
+        return round(place)
+
+    def action_move(self, by: int) -> None:
+        view = self._view
+        if view is None or not view.places:
+            return
+        places, at = view.places, cursor_place(view, self.wish.cursor)
+        index = nearest(places, at if at is not None else places[-1]) or 0
+        if 0 <= index + by < len(places):
+            self._point(places[index + by])
+            return
+        at_end = places[-1] >= view.extent.newest - 1e-9 if by > 0 else view.first <= view.extent.first
+        if at_end:  # beyond the newest value there is nothing to stand on: go along with it
+            self.change(replace(self.wish, cursor=None if by > 0 else places[0]))
+        else:
+            apart = (places[-1] - places[0]) / max(1, len(places) - 1)
+            self._point((places[-1] if by > 0 else places[0]) + by * max(apart, 1e-9))
+
+    def _point(self, place: float) -> None:
+        """Put the cursor on a place, and move the window along where it would lie outside."""
+        if self._view is None:
+            return
+        window = showing(self.wish.window, self._view.extent, place)
+        self.change(replace(self.wish, cursor=place, window=window))
+
+    def on_big_chart_pointed(self, event: BigChart.Pointed) -> None:
+        """The mouse zooms around a place, or sets the cursor."""
+        if event.zoom is not None:
+            self._zoom(event.zoom, event.place)
+        else:
+            self.change(replace(self.wish, cursor=event.place))
+
+    def action_zoom_smooth(self) -> None:
+        names = list(SMOOTHINGS)
+        after = names[(names.index(self.wish.window.smoothing) + 1) % len(names)]
+        self._window(replace(self.wish.window, smoothing=after))
+
+    def action_zoom_time(self) -> None:
+        window, view = self.wish.window, self._view
+        to_time = window.x == "step"
+        span, cursor = window.span, self.wish.cursor
+        longest = max(view.lines, key=lambda line: len(line.stretches)) if view is not None else None
+        if longest is not None and longest.stretches:
+            if span is not None:
+                a, b = (converted(longest, place, to_time=to_time) for place in span)
+                span = (a, max(b, a + 1e-3))
+            if cursor is not None:
+                cursor = converted(longest, cursor, to_time=to_time)
+        else:
+            span = cursor = None
+        turned = replace(window, x="time" if to_time else "step", span=span)
+        self.change(replace(self.wish, window=turned, cursor=cursor))
+
+    def action_zoom_log(self) -> None:
+        self.change(replace(self.wish, logarithmic=not self.wish.logarithmic))
+
+    def action_turn(self, by: int) -> None:
+        keys = self.keys
+        if keys:
+            at = keys.index(self.wish.key) if self.wish.key in keys else -1 if by > 0 else 0
+            self.show_metric(keys[(at + by) % len(keys)])
+
+    def action_zoom_pick(self) -> None:
+        from grpo_tui.ui.screens.metrics import MetricPicker
+
+        def chosen(key: str | None) -> None:
+            if key is not None:
+                self.show_metric(key)
+
+        self.app.push_screen(MetricPicker(self._folders, self.wish.key), chosen)
+
+    def help_here(self) -> bool:
+        """Say what the metric means."""
+        from grpo_tui.ui.screens.reading import MeaningScreen
+
+        self.app.push_screen(MeaningScreen(self.wish.key))
+        return True
 
 
 class ChartScreen(ZoomScreen):
@@ -36,13 +317,11 @@ class ChartScreen(ZoomScreen):
         super().__init__([RunSource(folder)], key)
 
     def compose(self) -> ComposeResult:
-        """Header, chart, footer."""
         yield Header("train")
         yield BigChart(id="big-chart")
         yield Footer(self.PANE)
 
     def on_mount(self) -> None:
-        """Follow the open run's header too."""
         self.shell.view_signal.subscribe(self, self._on_view)
         self._on_view(self.shell.view)
 
@@ -70,19 +349,131 @@ class ChartScreen(ZoomScreen):
         """The completions of the step under the cursor, else of the newest one."""
         step = self.step_here()
         if step is None:
-            self.app.notify("Nothing is logged yet.", severity="warning", markup=False)
+            self.app.notify("Nothing is logged yet.", severity="warning")
             return
         mode = "eval" if self._shown_key().startswith(EVAL) else "train"
         self.shell.show_generations(f"step=={step} and mode=={mode}")
 
     def action_chart_together(self) -> None:
-        """Train and evaluation together, or one alone."""
         key = self.wish.key
         if not self.wish.together and self._pair(key) is None:
             plain = one_line(key.removeprefix(EVAL), 60)
             word = f"No {EVAL}{plain} is logged in this run; eval_strategy in the config starts evaluation."
             if key.startswith(EVAL):
                 word = f"{plain} is not logged in training."
-            self.app.notify(word, severity="warning", markup=False)
+            self.app.notify(word, severity="warning")
             return
         self.change(replace(self.wish, together=not self.wish.together))
+
+
+FIRST_KEY = "reward"
+NAME_WIDTH = 30
+
+
+class SettingsTable(LinePane):
+    """The settings that differ, a column per run."""
+
+    DEFAULT_CSS = "SettingsTable { height: auto; max-height: 30%; }"
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(id="overlay-settings")
+        self._names = names
+        self._facts: OverlayFacts | None = None
+
+    def show(self, facts: OverlayFacts) -> None:
+        """Show what was read."""
+        self._facts = facts
+        self.changed(layout=True)
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return 1 if self._facts is None or not self._facts.settings else 2 + len(self._facts.settings)
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """The table; what does not fit is counted in the title."""
+        facts = self._facts
+        if facts is None:
+            return [[Span(" Reading the settings …", "dim")]]
+        if not facts.settings:
+            return [ruled([[Span("settings", "title")], [Span("none differs as recorded", "dim")]], width)]
+        room = max(1, height - 2)
+        hidden = len(facts.settings) - room
+        parts: list[Line] = [[Span("settings that differ", "title")], [Span(f"{facts.same} the same", "dim")]]
+        if hidden > 0:
+            parts.append([Span(f"{hidden} more: d shows them", "dim", "screen.overlay_table")])
+        column = min(34, max(8, (width - NAME_WIDTH - 2) // len(self._names)))
+        plain = bool(getattr(self.app, "ascii_only", False))
+        names: list[Span] = [Span(" " * (NAME_WIDTH + 1))]
+        for i, name in enumerate(self._names):
+            names.append(
+                Span(pad(f"{line_sign(i, ascii_only=plain)} {name}", column - 1) + " ", LINE_ROLES[i])
+            )
+        rows: list[Line] = [
+            [
+                Span(" " + pad(row.name, NAME_WIDTH), "dim"),
+                *[Span(pad(value, column - 1) + " ") for value in row.values[: len(self._names)]],
+            ]
+            for row in facts.settings[:room]
+        ]
+        return [ruled(parts, width), names, *rows]
+
+
+class OverlayScreen(ZoomScreen):
+    """Two or more runs on one chart.
+
+    Args:
+        folders: The runs; at most six are shown.
+        key: The metric to begin with.
+    """
+
+    BINDINGS = bindings("overlay")
+    PANE = "overlay"
+
+    def __init__(self, folders: tuple[Path, ...], key: str = FIRST_KEY) -> None:
+        shown = folders[:MOST_LINES]
+        self._names = distinct_names(shown)
+        super().__init__([RunSource(f, name) for f, name in zip(shown, self._names, strict=True)], key)
+        self._left_out = len(folders) - len(shown)
+        self._facts: OverlayFacts | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Header("runs")
+        yield BigChart(id="big-chart")
+        yield SettingsTable(self._names)
+        yield Footer(self.PANE)
+
+    def on_mount(self) -> None:
+        self.query_one(Header).show(self.shell.view)
+        self.query_one(Footer).show(None)
+        self.app.run_worker(self._read, thread=True, group="settings", exit_on_error=False)
+        if self._left_out:
+            word = f"The first {MOST_LINES} runs are shown; {self._left_out} more are marked."
+            self.app.notify(word, severity="warning")
+
+    def _read(self) -> None:
+        facts = read_overlay(self._folders)
+        self.app.call_from_thread(self._take, facts)
+
+    def _take(self, facts: OverlayFacts) -> None:
+        if not self.is_mounted:
+            return
+        self._facts = facts
+        self.query_one(SettingsTable).show(facts)
+        if facts.keys and self.wish.key not in facts.keys:
+            self.change(replace(self.wish, key=facts.keys[0]))
+
+    @property
+    def keys(self) -> list[str]:
+        """Metrics of the runs, those of all of them first."""
+        return list(self._facts.keys) if self._facts is not None else [self.wish.key]
+
+    def action_overlay_table(self) -> None:
+        self.query_one(SettingsTable).toggle_class("-whole")
+
+
+def distinct_names(folders: tuple[Path, ...]) -> list[str]:
+    """The folders' names, with as many of the folders above as tell them apart."""
+    for depth in range(1, 6):
+        names = [os.sep.join(folder.absolute().parts[-depth:]) for folder in folders]
+        if len(set(names)) == len(names):
+            break
+    return [one_line(name, 40) for name in names]

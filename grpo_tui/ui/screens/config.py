@@ -2,30 +2,62 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.css.query import QueryType
+from textual.geometry import Region
+from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
 
+from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
-from grpo_tui.present.config_view import FieldRow, GroupRow, form_rows, notes
+from grpo_tui.present.config_view import NO_FIELD, FieldHelp, FieldRow, GroupRow, field_of, form_rows, notes
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.config_wish import ConfigWish, config_of_run
-from grpo_tui.ui.messages import ConfigEvaluated
+from grpo_tui.ui.config_worker import ConfigWorker
+from grpo_tui.ui.messages import (
+    CheckAt,
+    CheckFailed,
+    ConfigChecked,
+    ConfigEvaluated,
+    DiskChanged,
+    StartEnded,
+    TrialEnded,
+    TrialStage,
+)
 from grpo_tui.ui.paint import Line, Span
+from grpo_tui.ui.requests import ConfigWish, config_of_run
+from grpo_tui.ui.screens.config_dialogs import FindingsScreen, ValueDialog
+from grpo_tui.ui.screens.config_files import ConfigFiles
 from grpo_tui.ui.screens.config_start import ConfigStart
-from grpo_tui.ui.screens.text import TextScreen
-from grpo_tui.ui.widgets.config_form import ConfigForm
-from grpo_tui.ui.widgets.config_lines import ConfigSummary, HelpStrip, PlanStrip
-from grpo_tui.ui.widgets.footer import Footer
-from grpo_tui.ui.widgets.form_field import FormField
-from grpo_tui.ui.widgets.header import Header
-from grpo_tui.ui.widgets.yaml_area import YamlArea
+from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
+from grpo_tui.ui.screens.reading import TextScreen
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.textual_private import KeepsStyles
+from grpo_tui.ui.widgets.bars import Footer, Header
+from grpo_tui.ui.widgets.config_form import (
+    ORIGIN_W,
+    WIDEST_VALUE,
+    ConfigForm,
+    ConfigSummary,
+    FormField,
+    HelpStrip,
+    PlanStrip,
+)
+from grpo_tui.ui.widgets.yaml_area import SIGNS, YamlArea
 
 if TYPE_CHECKING:
+    from textual.timer import Timer
+
+    from grpo_tui.config.draft import Draft
+    from grpo_tui.config.fields import FieldValue
+    from grpo_tui.present.config_evaluate import Evaluation, Snapshot
+    from grpo_tui.present.config_view import ConfigView
     from grpo_tui.present.train_view import TrainView
 
 LOOK_S = 0.5
@@ -39,7 +71,7 @@ EMPTY: list[Line] = [
 ]  # fmt: skip
 
 
-class ConfigScreen(ConfigStart):
+class ConfigScreen(KeepsStyles, Screen[None], Shell):
     """A config as form and as text."""
 
     AUTO_FOCUS = "#config-form"
@@ -51,9 +83,15 @@ class ConfigScreen(ConfigStart):
         self._opened: set[str] = set()
         self._words = ""
         self._found: set[str] | None = None
+        self.files, self.start = ConfigFiles(self), ConfigStart(self)
+        self.draft: Draft | None = None
+        self.wish: ConfigWish | None = None
+        self.worker: ConfigWorker | None = None
+        self.evaluation: Evaluation | None = None
+        self.number = 0
+        self._typing: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """Header, summary, form and text side by side, help, plan, footer."""
         yield Header("config")
         yield ConfigSummary(id="config-summary")
         yield Input(placeholder="words in names and helps", id="config-search")
@@ -71,12 +109,12 @@ class ConfigScreen(ConfigStart):
         self.query_one(ConfigForm).waits = EMPTY
         self.shell.view_signal.subscribe(self, self._on_view)
         self.set_interval(LOOK_S, self._look)
-        self.start_threads()
+        self.files.start_threads()
         self.show()
 
     def on_unmount(self) -> None:
-        """End the threads."""
-        self.stop()
+        self.files.stop()
+        self.start.stop()
 
     def on_screen_resume(self) -> None:
         """Take what the app was asked for; with nothing open, the config of the open run."""
@@ -86,11 +124,11 @@ class ConfigScreen(ConfigStart):
             of_run = config_of_run(folder.root)
             wish = ConfigWish(of_run) if of_run is not None else None
         if wish is not None:
-            self.open_wish(wish)
+            self.files.open_wish(wish)
 
     def _look(self) -> None:
         """The seconds of what goes on."""
-        if self.is_active and self.busy_line():
+        if self.is_active and self.start.busy_line():
             self.show_state()
 
     def _on_view(self, view: TrainView | None) -> None:
@@ -106,7 +144,7 @@ class ConfigScreen(ConfigStart):
             self.evaluation = message.evaluation
             self.show()
             if self.query_one(ConfigForm).has_focus:
-                self.on_config_form_chosen()
+                self.on_cursor_list_chosen()
 
     def show(self) -> None:
         """Paint everything that depends on the config."""
@@ -115,12 +153,12 @@ class ConfigScreen(ConfigStart):
         self.show_state()
         self.query_one(YamlArea).note(notes(view.findings) if view is not None else {})
         self.show_form()
-        self.query_one(PlanStrip).show(self.plan_rows())
+        self.query_one(PlanStrip).show(self.start.plan_rows())
 
     def show_state(self) -> None:
         """Paint which file it is, how it stands and what goes on."""
         summary = self.query_one(ConfigSummary)
-        summary.view, summary.busy, summary.state = self.view, self.busy_line(), self.state_line()
+        summary.view, summary.busy, summary.state = self.view, self.start.busy_line(), self.start.state_line()
         summary.changed()
 
     def show_form(self, keep: str | None = None) -> None:
@@ -195,7 +233,7 @@ class ConfigScreen(ConfigStart):
 
     # -- moving ----------------------------------------------------------------------------------
 
-    def on_config_form_chosen(self) -> None:
+    def on_cursor_list_chosen(self) -> None:
         """Another field: its help, and its line in the text."""
         name, view = self.chosen_name(), self.view
         if name is not None and view is not None and name in view.lines:
@@ -217,7 +255,6 @@ class ConfigScreen(ConfigStart):
         return self.focus_next()
 
     def action_config_other(self) -> None:
-        """To the other side."""
         area, form = self.query_one(YamlArea), self.query_one(ConfigForm)
         if self.view is None:
             return
@@ -233,7 +270,7 @@ class ConfigScreen(ConfigStart):
         """From the text to the form, at the same field; else end the search."""
         if self.query_one(YamlArea).has_focus:
             self.to_form(self.chosen_name())
-        elif self.end_work():
+        elif self.start.end_work():
             return
         elif self._found is not None or self.query_one("#config-search", Input).display:
             self.action_config_end_search()
@@ -249,11 +286,10 @@ class ConfigScreen(ConfigStart):
                 self._opened.add(row.group)
                 self._found, self._words = None, ""
         self.show_form(name)
-        self.on_config_form_chosen()
+        self.on_cursor_list_chosen()
         self.call_after_refresh(self.show)
 
     def action_config_all(self) -> None:
-        """Every field, or the few that matter."""
         view = self.view
         if view is not None:
             groups = {field.group for field in view.fields}
@@ -268,7 +304,6 @@ class ConfigScreen(ConfigStart):
     # -- searching -------------------------------------------------------------------------------
 
     def action_config_search(self) -> None:
-        """Type words."""
         if self.view is not None:
             search = self.query_one("#config-search", Input)
             search.display = True
@@ -276,7 +311,6 @@ class ConfigScreen(ConfigStart):
             self.call_after_refresh(self.tell_keys)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Find while typing."""
         if event.input.id == "config-search" and event.input.display:
             self._words = event.value.strip()
             found = self.found_by(self._words) if self._words else []
@@ -284,14 +318,12 @@ class ConfigScreen(ConfigStart):
             self.show_form(found[0] if found else None)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """To what was found."""
         if event.input.id == "config-search":
             event.input.display = False
             self.query_one(ConfigForm).focus()
             self.tell_keys()
 
     def action_config_end_search(self) -> None:
-        """The usual fields, the cursor where it is."""
         name = self.chosen_name()
         search = self.query_one("#config-search", Input)
         search.value, search.display = "", False
@@ -301,13 +333,419 @@ class ConfigScreen(ConfigStart):
     # -- reading ---------------------------------------------------------------------------------
 
     def action_config_whole(self) -> None:
-        """All that is known of the field."""
         name = self.chosen_name()
         if name is not None:
             self.app.push_screen(TextScreen(name, self.whole_help(name), prose=True))
 
     def action_config_copy(self) -> None:
-        """The field with its value."""
         name = self.chosen_name()
         if name is not None:
             self.shell.copy(name, self.written(name))
+
+    def action_config_findings(self) -> None:
+        view = self.view
+        if view is not None and view.findings:
+            self.app.push_screen(FindingsScreen(view.findings), self.chosen_finding)
+        elif view is not None:
+            self.app.notify("Nothing was found.")
+
+    def chosen_finding(self, answer: tuple[str, Finding] | None) -> None:
+        """Go where a finding is, or apply its fix."""
+        if answer is None:
+            return
+        what, finding = answer
+        if what == "fix":
+            self.apply(finding)
+        self.go_to(finding)
+
+    def go_to(self, finding: Finding) -> None:
+        """To the field, or to the line where no field is concerned."""
+        view = self.view
+        if view is None:
+            return
+        name = field_of(finding, {field.name for field in view.fields})
+        if name is not None and view.broken is None:
+            self.to_form(name)
+        elif finding.line is not None:
+            area = self.query_one(YamlArea)
+            area.display = True
+            area.go_to(finding.line)
+            area.focus()
+            self.call_after_refresh(self.show)
+
+    def action_step_finding(self, by: int) -> None:
+        view = self.view
+        if view is None:
+            return
+        names = [field.name for field in view.fields]
+        row = self.query_one(ConfigForm).chosen
+        marked = [n for n, field in enumerate(view.fields) if field.severity in ("error", "warning")]
+        if not marked:
+            self.app.notify("No field has a finding.")
+            return
+        if isinstance(row, FieldRow):
+            at = names.index(row.name)
+        else:
+            at = next((n for n, f in enumerate(view.fields) if row is not None and f.group == row.title), 0)
+            at -= by > 0
+        beyond = [n for n in marked if (n > at if by > 0 else n < at)]
+        self.to_form(names[(beyond or marked)[0 if by > 0 else -1]])
+
+    # -- fixes -----------------------------------------------------------------------------------
+
+    def chosen_fix(self) -> Finding | None:
+        """The worst finding of the chosen field that one key mends."""
+        name = self.chosen_name()
+        if name is None:
+            return None
+        return next((finding for finding in self.findings_of(name) if finding.fix is not None), None)
+
+    def findings_of(self, name: str) -> tuple[Finding, ...]:
+        """What was found of a field, errors first."""
+        view = self.view
+        if view is None:
+            return ()
+        names = {field.name for field in view.fields}
+        return tuple(f for f in view.findings if field_of(f, names) == name)
+
+    def action_config_fix(self) -> None:
+        finding = self.chosen_fix()
+        if finding is not None:
+            self.apply(finding)
+        elif (name := self.chosen_name()) is not None:
+            word = "there is no single value that mends it" if self.findings_of(name) else "nothing was found"
+            self.app.notify(f"{one_line(name, 40)}: {word}.")
+
+    def apply(self, finding: Finding) -> None:
+        """Apply the fix of a finding."""
+        if finding.fix is not None and self.readable():
+            self.do(lambda draft: draft.apply(finding))
+
+    # -- what a field is -------------------------------------------------------------------------
+
+    def help_of(self, name: str) -> FieldHelp:
+        """What is said of a field."""
+        value = self.value_of(name)
+        found = self.findings_of(name)
+        if value is None:
+            return FieldHelp(name, (NO_FIELD,), found)
+        return FieldHelp(
+            name,
+            (value.kind, f"default {value.default}"),
+            tuple(f for f in found if f.severity != "info"),
+            self._advice(name, value),
+            " ".join(value.info.help.split()),
+        )
+
+    def _advice(self, name: str, value: FieldValue) -> tuple[str, ...]:
+        """What we would choose and why, and what the value now does."""
+        from grpo_tui.config.advice import advice_on, choice_advice
+
+        advice = advice_on(name)
+        if advice is None:
+            return ()
+        sentences = [f"{advice.choose} {advice.why}"]
+        now = choice_advice(name, str(value.value)) if isinstance(value.value, str) else None
+        if now is not None:
+            sentences.insert(0, f"{value.value}: {now.text}" + (f" {now.formula}" if now.formula else ""))
+        sentences += [part for part in (advice.when, advice.cost, advice.older) if part]
+        return tuple(sentences)
+
+    def whole_help(self, name: str) -> str:
+        """All of it as a text."""
+        shown = self.help_of(name)
+        value = self.value_of(name)
+        parts = [f"{name}\n{' · '.join(shown.facts)}", *shown.advice]
+        parts += self._choices_told(name, value)
+        parts += [f"{SIGNS[f.severity][0]} {f.message}" for f in self.findings_of(name)]
+        return "\n\n".join([*parts, value.info.help if value is not None else ""])
+
+    def _choices_told(self, name: str, value: FieldValue | None) -> list[str]:
+        from grpo_tui.config.advice import choice_advice
+
+        told: list[str] = []
+        for choice in value.choices if value is not None else ():
+            said = choice_advice(name, choice)
+            text = " ".join(part for part in (said.text, said.formula, said.source) if part) if said else ""
+            told.append(f"{choice}: {text}" if text else choice)
+        return ["\n".join(told)] if told else []
+
+    def written(self, name: str) -> str:
+        """The field as it stands in a file."""
+        from grpo_tui.config.yaml_edit_values import entry
+
+        value = self.value_of(name)
+        now = value.value if value is not None else None
+        return "\n".join(entry(f"{name.rpartition('.')[2]}:", now, 0, 2))
+
+    def found_by(self, words: str) -> list[str]:
+        """Fields that hold all of the words in their names, helps, or our advice, the best first."""
+        from grpo_tui.config.field_search import search_fields
+
+        return [found.name for found in search_fields(words)] if self.evaluation is not None else []
+
+    @property
+    def view(self) -> ConfigView | None:
+        """What the text means, as far as it was looked at."""
+        return self.evaluation.view if self.evaluation is not None else None
+
+    def changed(self, *, typed: bool = False) -> None:
+        """Show the draft's text, and have it looked at."""
+        if self.draft is None or self.worker is None:
+            return
+        if not typed:
+            self.query_one(YamlArea).show_text(self.draft.text)
+        self.number += 1
+        self.worker.evaluate(self.snapshot())
+
+    def snapshot(self) -> Snapshot:
+        """The config as it stands, for the thread."""
+        from grpo_tui.present.config_evaluate import Snapshot
+
+        draft, wish = self.draft, self.wish
+        assert draft is not None
+        assert wish is not None
+        return Snapshot(
+            number=self.number,
+            text=draft.text,
+            path=wish.path,
+            saved=draft.saved_text,
+            preset=draft.preset,
+            overrides=wish.overrides,
+            launcher=tuple(shlex.split(wish.launcher or "")),
+        )
+
+    # -- typing in the text ----------------------------------------------------------------------
+
+    def on_yaml_area_typed(self, event: YamlArea.Typed) -> None:
+        """The draft takes each key; the form follows once the keys rest."""
+        if self.draft is None:
+            return
+        self.draft.replace_text(self.query_one(YamlArea).config_text)
+        if self._typing is not None:
+            self._typing.stop()
+        self._typing = self.set_timer(TYPED_S, self._rested)
+
+    def _rested(self) -> None:
+        self._typing = None
+        self.changed(typed=True)
+
+    # -- changing a field ------------------------------------------------------------------------
+
+    def action_config_edit(self) -> None:
+        row = self.query_one(ConfigForm).chosen
+        if isinstance(row, GroupRow):
+            self.toggle_group(row)
+        elif row is not None and self.readable():
+            self.edit(row)
+
+    def readable(self) -> bool:
+        """Whether fields can be changed; says why not."""
+        view = self.view
+        if view is None or view.broken is None:
+            return view is not None
+        line = f" (line {view.broken.line})" if view.broken.line is not None else ""
+        self.app.notify(f"The text cannot be read{line}: tab goes there.", severity="warning")
+        return False
+
+    def edit(self, row: FieldRow) -> None:
+        """Ask for a value in the way that fits the field."""
+        from grpo_tui.present.config_evaluate import in_lines, refusal, way_of
+
+        value = self.value_of(row.name)
+        if value is None:  # a key that nobody knows is mended in the text
+            self.action_config_other()
+            return
+        if row.origin == "set":
+            self.app.notify(f"{row.name} was given with --set, which wins over the file.")
+        way = way_of(value)
+
+        def take(words: str | None) -> None:
+            if words is not None:
+                self.put_words(row.name, words)
+
+        def take_lines(text: str | None) -> None:
+            take(in_lines(text) if text else text)
+
+        if way.kind == "toggle":
+            self.put_words(row.name, "false" if value.value is True else "true")
+        elif way.kind == "choose":
+            listed = [
+                Choice(word, "now" if word == way.text else "", word, about=_told(row.name, word))
+                for word in way.choices
+            ]
+            at = next((n for n, choice in enumerate(listed) if choice.name == way.text), 0)
+            self.app.push_screen(MenuDialog(row.name, listed, at=at), take)
+        elif way.kind == "line":
+            self._open_field(row, way.text)
+        else:
+            yaml = way.kind == "yaml"
+            check = partial(refusal, row.name, kind=way.kind)
+            dialog = ValueDialog(row.name, value.kind, way.text, check, yaml=yaml)
+            self.app.push_screen(dialog, take_lines if yaml else take)
+
+    def value_of(self, name: str) -> FieldValue | None:
+        """A field as it is now; None for a key that nobody knows."""
+        return self.evaluation.values.get(name) if self.evaluation is not None else None
+
+    def put_words(self, name: str, words: str) -> None:
+        """Set a field to what was typed or chosen; nothing at all is the default."""
+        self.do(lambda draft: draft.set_words(name, words))
+
+    def drop_value(self, name: str) -> None:
+        """Take a field out of the file."""
+        self.do(lambda draft: draft.unset(name))
+
+    def do(self, change: Callable[[Draft], object]) -> None:
+        """Change the draft, or say why it cannot be changed so."""
+        from grpo_tui.config.coerce import CoerceError
+        from grpo_tui.config.yaml_edit import EditError
+
+        if self.draft is None:
+            return
+        try:
+            change(self.draft)
+        except (EditError, CoerceError) as error:
+            self.app.notify(one_line(str(error), 300), severity="warning", timeout=10)
+        self.changed()
+
+    def action_config_unset(self) -> None:
+        row = self.query_one(ConfigForm).chosen
+        if isinstance(row, FieldRow) and self.readable():
+            if row.origin == "default":
+                self.app.notify(f"{row.name} is not in the file.")
+            elif row.origin == "set":
+                self.app.notify(f"{row.name} was given with --set; the file does not hold it.")
+            else:
+                self.drop_value(row.name)
+
+    def action_config_undo(self) -> None:
+        self._step(lambda draft: draft.undo(), "Nothing is left to undo.")
+
+    def action_config_redo(self) -> None:
+        self._step(lambda draft: draft.redo(), "Nothing is left to do again.")
+
+    def _step(self, step: Callable[[Draft], bool], otherwise: str) -> None:
+        if self.draft is not None:
+            if step(self.draft):
+                self.changed()
+            else:
+                self.app.notify(otherwise)
+
+    # -- the field that is typed in --------------------------------------------------------------
+
+    def _open_field(self, row: FieldRow, text: str) -> None:
+        form, field = self.query_one(ConfigForm), self.query_one(FormField)
+        place = form.region
+        y = place.y + form.cursor - form.scroll_offset.y
+        left = place.x + form.name_w
+        room = place.width - form.name_w - ORIGIN_W - 4
+        width = max(LEAST_FIELD, min(WIDEST_VALUE, room))
+        field.open(row.name, text, Region(left, y, width, 1))
+
+    def close_field(self) -> None:
+        """Leave the value as it was."""
+        field = self.query_one(FormField)
+        if field.name_edited:
+            field.close()
+            self.query_one(ConfigForm).focus()
+
+    def on_form_field_tried(self, event: FormField.Tried) -> None:
+        self.show_chosen(self._refusal())
+
+    def on_form_field_given(self, event: FormField.Given) -> None:
+        field = self.query_one(FormField)
+        refusal = self._refusal()
+        if refusal:
+            self.show_chosen(refusal)
+            return
+        name, text = field.name_edited, field.text
+        self.close_field()
+        self.put_words(name, text)
+        self.show_chosen()
+
+    def on_form_field_left(self, event: FormField.Left) -> None:
+        self.close_field()
+        self.show_chosen()
+
+    def _refusal(self) -> str:
+        from grpo_tui.present.config_evaluate import refusal
+
+        field = self.query_one(FormField)
+        return refusal(field.name_edited, field.text) if field.name_edited else ""
+
+    # -- what its files and its start do ---------------------------------------------------------
+
+    def action_config_diff(self) -> None:
+        self.files.diff()
+
+    def action_config_export(self) -> None:
+        self.files.export()
+
+    def action_config_new(self) -> None:
+        self.files.new()
+
+    def action_config_open(self) -> None:
+        self.files.open()
+
+    def action_config_save(self) -> None:
+        self.files.save()
+
+    def action_config_save_as(self) -> None:
+        self.files.save_as()
+
+    def action_config_save_text(self) -> None:
+        self.files.save()
+
+    def action_config_baseline(self) -> None:
+        self.start.baseline()
+
+    def action_config_check(self) -> None:
+        self.start.check()
+
+    def action_config_data(self) -> None:
+        self.start.data()
+
+    def action_config_gpu(self) -> None:
+        self.start.gpu()
+
+    def action_config_start(self) -> None:
+        self.start.begin()
+
+    def action_config_trial(self) -> None:
+        self.start.trial()
+
+    def on_disk_changed(self, message: DiskChanged) -> None:
+        self.files.disk_changed(message)
+
+    def on_check_at(self, message: CheckAt) -> None:
+        self.start.check_at(message)
+
+    def on_config_checked(self, message: ConfigChecked) -> None:
+        self.start.config_checked(message)
+
+    def on_check_failed(self, message: CheckFailed) -> None:
+        self.start.check_failed(message)
+
+    def on_start_ended(self, message: StartEnded) -> None:
+        self.start.start_ended(message)
+
+    def on_trial_stage(self, message: TrialStage) -> None:
+        self.start.trial_stage(message)
+
+    def on_trial_ended(self, message: TrialEnded) -> None:
+        self.start.trial_ended(message)
+
+
+TYPED_S = 0.2
+"""After the last key in the text, the form follows."""
+LEAST_FIELD = 14
+"""Cells of a field that is typed in, however short the value."""
+
+
+def _told(name: str, choice: str) -> str:
+    """What a choice does, and how it is computed."""
+    from grpo_tui.config.advice import choice_advice
+
+    said = choice_advice(name, choice)
+    return " ".join(part for part in (said.text, said.formula, said.source) if part) if said else ""

@@ -6,21 +6,29 @@ Hands back the text and does nothing itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from grpo_tui.core.text import one_line
-from grpo_tui.ui.opened import LeftOnce
-from grpo_tui.ui.paint import Span
-from grpo_tui.ui.screens.dialogs import CLOSE, DialogText, DialogTitle
-from grpo_tui.ui.widgets.yaml_area import YamlArea
+from grpo_tui.core.findings import Finding, errors_of
+from grpo_tui.core.text import one_line, wrapped
+from grpo_tui.present.formatting import plural
+from grpo_tui.ui.kit.reading import DialogTitle
+from grpo_tui.ui.paint import Line, Span, ruled
+from grpo_tui.ui.rows import CursorList
+from grpo_tui.ui.screens.dialogs import CLOSE, Dialog, DialogText
+from grpo_tui.ui.textual_private import LeftOnce
+from grpo_tui.ui.widgets.config_form import fix_words
+from grpo_tui.ui.widgets.yaml_area import SIGNS, YamlArea
+
+if TYPE_CHECKING:
+    from grpo_tui.preflight.report import Preflight
 
 
-class ValueDialog(LeftOnce, ModalScreen[str]):
+class ValueDialog(Dialog[str]):
     """A value as YAML, for lists, mappings and long texts.
 
     Args:
@@ -33,36 +41,28 @@ class ValueDialog(LeftOnce, ModalScreen[str]):
 
     # Before the text area sees it; what is pasted keeps its line breaks.
     BINDINGS: ClassVar[list[BindingType]] = [
-        *CLOSE,
         Binding("ctrl+s", "apply", "apply", priority=True),
     ]
+    FIRST = YamlArea
 
     def __init__(
         self, name: str, kind: str, text: str, check: Callable[[str], str], *, yaml: bool = True
     ) -> None:
-        super().__init__()
-        self._field, self._kind, self._text, self._check = name, kind, text, check
+        super().__init__(one_line(name, 40), "ctrl+s apply   esc back")
+        self._kind, self._text, self._check = kind, text, check
         self._yaml = yaml
 
-    def compose(self) -> ComposeResult:
-        """The field, a text area, what is wrong."""
-        with Vertical(classes="dialog"):
-            yield DialogTitle(one_line(self._field, 40), "ctrl+s apply   esc back")
-            yield DialogText(
-                [[Span(f" {one_line(self._kind)}", "dim"), Span("   as YAML" if self._yaml else "", "dim")]]
-            )
-            yield YamlArea(id="value")
-            yield DialogText([()], id="word")
+    def parts(self) -> ComposeResult:
+        kind = [Span(f" {one_line(self._kind)}", "dim"), Span("   as YAML" if self._yaml else "", "dim")]
+        yield DialogText([kind])
+        yield YamlArea(id="value")
+        yield DialogText([()], id="word")
 
     def on_mount(self) -> None:
-        """Ready to type."""
-        area = self.query_one(YamlArea)
-        area.show_text(self._text)
-        area.focus()
+        self.query_one(YamlArea).show_text(self._text)
         self._tell()
 
     def on_yaml_area_typed(self, event: YamlArea.Typed) -> None:
-        """Say at once what does not fit."""
         self._tell()
 
     def _tell(self) -> None:
@@ -72,15 +72,145 @@ class ValueDialog(LeftOnce, ModalScreen[str]):
         self.query_one("#word", DialogText).tell([[line]])
 
     def action_apply(self) -> None:
-        """Hand the text back when it fits."""
         text = self.query_one(YamlArea).config_text
         if not self._check(text):
             self.dismiss(text)
 
-    def action_close(self) -> None:
-        """Change nothing."""
+    def action_config_back(self) -> None:
         self.dismiss(None)
 
-    def action_config_back(self) -> None:
-        """Escape in the text area."""
+
+class FindingList(CursorList):
+    """Findings, each on as many lines as it takes; the cursor goes from one to the next."""
+
+    def __init__(self, findings: tuple[Finding, ...], found: Preflight | None = None) -> None:
+        super().__init__()
+        self.findings, self._found = findings, found
+        self._tops: list[int] = []
+
+    @property
+    def count(self) -> int:
+        return len(self.findings)
+
+    def lines(self, width: int) -> list[Line]:
+        lines: list[Line] = []
+        self._tops = []
+        for place, finding in enumerate(self.findings):
+            self._tops.append(len(lines))
+            lines += finding_rows(finding, width, here=place == self.cursor)
+        return [*lines, *(check_rows(self._found, width) if self._found is not None else ())]
+
+    def put(self, place: int) -> None:
+        """Put the cursor there, all lines of the finding in sight."""
+        self.cursor = min(max(0, place), max(0, self.count - 1))
+        self.changed()
+        if not self._tops:
+            return
+        top = self._tops[self.cursor]
+        last = self.cursor + 1 >= self.count
+        end = len(self._lines) if last else self._tops[self.cursor + 1]
+        if top < self.scroll_offset.y:
+            self.scroll_to(y=top, animate=False, force=True)
+        elif end > self.scroll_offset.y + self._height:
+            self.scroll_to(y=min(top, end - self._height), animate=False, force=True)
+
+    def action_move(self, by: int) -> None:
+        self.put(self.cursor + by)
+
+    def action_page(self, by: int) -> None:
+        self.put(self.cursor + by * 5)
+
+
+def finding_rows(finding: Finding, width: int, *, here: bool) -> list[Line]:
+    """A finding in full."""
+    sign, role = SIGNS[finding.severity]
+    tail = " selected" if here else ""
+    place = one_line(finding.field or "the whole config", 50)
+    line = f"   line {finding.line}" if finding.line is not None else ""
+    rows: list[Line] = [
+        [
+            Span("❙" if here else " ", "accent" + tail),
+            Span(f"{sign} ", role + tail),
+            Span(place, "strong" + tail),
+            Span(line + " ", "dim" + tail),
+        ]
+    ]
+    rows += [[Span("   "), Span(row)] for row in wrapped(one_line(finding.message), max(10, width - 5))]
+    if finding.fix is not None:
+        rows.append(
+            [Span("   f ", "key"), Span(one_line(fix_words(finding.fix), max(10, width - 6)), "strong")]
+        )
+    return rows
+
+
+MARKS = {"yes": ("✓", "good"), "no": ("✗", "bad"), "idle": ("·", "dim")}
+
+
+def check_rows(found: Preflight, width: int) -> list[Line]:
+    """What a full check says besides its findings: the list to go through, advice, commands."""
+    lines: list[Line] = [()] if found.findings else [[Span(" ✓ Nothing is in the way.", "good")], ()]
+    room = max(10, width - 5)
+    if found.checklist:
+        lines.append(ruled([[Span("before training", "title")]], width))
+    for item in found.checklist:
+        sign, role = MARKS[item.mark]
+        lines.append([Span(f" {sign} ", role), Span(one_line(item.text, room), "strong")])
+        lines += [[Span("   "), Span(row, "dim")] for row in wrapped(one_line(item.evidence), room)]
+    said = [(advice.message, "accent") for advice in found.advice] + [(note, "text") for note in found.notes]
+    if said:
+        lines += [(), ruled([[Span("advice", "title")]], width)]
+    for text, role in said:
+        rows = wrapped(one_line(text), room)
+        lines += [[Span(" ▸ " if n == 0 else "   ", role), Span(row)] for n, row in enumerate(rows)]
+    return lines
+
+
+class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
+    """All findings; hands back `go` or `fix` and the chosen one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("F", "close", "close"), ("f", "fix", "fix")]
+
+    def __init__(self, findings: tuple[Finding, ...]) -> None:
+        super().__init__()
+        self._findings = findings
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog -large"):
+            yield DialogTitle(plural(len(self._findings), "finding"), "enter go there   f fix   esc back")
+            yield FindingList(self._findings)
+
+    def on_mount(self) -> None:
+        self.query_one(FindingList).focus()
+
+    def on_cursor_list_opened(self, event: CursorList.Opened) -> None:
+        self.dismiss(("go", self._findings[event.place]))
+
+    def action_fix(self) -> None:
+        at = self.query_one(FindingList).cursor
+        finding = self._findings[at] if at < len(self._findings) else None
+        if finding is None:
+            return
+        if finding.fix is not None:
+            self.dismiss(("fix", finding))
+        else:
+            self.app.notify("There is no single value that mends this one.")
+
+    def action_close(self) -> None:
         self.dismiss(None)
+
+
+class CheckScreen(FindingsScreen):
+    """What a full check has found, and what it says besides."""
+
+    def __init__(self, found: Preflight) -> None:
+        super().__init__(found.findings)
+        self._found = found
+
+    def compose(self) -> ComposeResult:
+        errors = len(errors_of(self._findings))
+        verdict = (
+            "nothing stops a start" if not errors else f"{plural(errors, 'error')} in the way of a start"
+        )
+        with Vertical(classes="dialog -large"):
+            yield DialogTitle(f"checked: {verdict}", "enter go there   f fix   esc back")
+            yield FindingList(self._findings, self._found)

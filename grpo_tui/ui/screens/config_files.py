@@ -4,47 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import from_here
-from grpo_tui.ui import config_unsaved
-from grpo_tui.ui.config_wish import ConfigWish
+from grpo_tui.core.text import one_line, shell_word
+from grpo_tui.present.formatting import from_here, moment
+from grpo_tui.ui import preferences
 from grpo_tui.ui.config_worker import ConfigWorker
 from grpo_tui.ui.messages import DiskChanged
-from grpo_tui.ui.screens.choosing import Choice, MenuDialog, PathDialog
-from grpo_tui.ui.screens.config_diff import DiffScreen
-from grpo_tui.ui.screens.config_finding import ConfigFindings
+from grpo_tui.ui.requests import ConfigWish
+from grpo_tui.ui.screens.dialogs import Choice, MenuDialog, PathDialog
+from grpo_tui.ui.screens.reading import DiffScreen
 from grpo_tui.ui.widgets.config_form import ConfigForm
 from grpo_tui.ui.widgets.yaml_area import YamlArea
 
 if TYPE_CHECKING:
     from grpo_tui.config.draft import Draft
-    from grpo_tui.ui.rewards_wish import RewardsWish
+    from grpo_tui.config.presets import Preset
+    from grpo_tui.ui.requests import RewardsWish
+    from grpo_tui.ui.screens.config import ConfigScreen
 
 MOST_RUNS = 40
 """Runs that a config can be compared with, the newest ones."""
 
 
-class ConfigFiles(ConfigFindings):
-    """What a screen needs to open and save its draft."""
+class ConfigFiles:
+    """The files of the pane: opened, saved, compared, exported; and what is asked before anything is lost."""
 
-    _thrown_away = False
-    """Whether a person wants none of the changes that are not saved."""
+    def __init__(self, screen: ConfigScreen) -> None:
+        self.screen = screen
+        self._thrown_away = False
+        """Whether a person wants none of the changes that are not saved."""
 
     def start_threads(self) -> None:
         """Begin to read what TRL knows, while a person decides what to open."""
-        self.worker = ConfigWorker(self.post_message, self.shell.roots)
-        self.run_worker(self.worker.run, thread=True, group="config", exit_on_error=False)
-        self.run_worker(self.worker.watch, thread=True, group="config file", exit_on_error=False)
-        self.shell.before_leaving = self.before_leaving
+        self.screen.worker = ConfigWorker(self.screen.post_message, self.screen.shell.roots)
+        self.screen.run_worker(self.screen.worker.run, thread=True, group="config", exit_on_error=False)
+        self.screen.run_worker(
+            self.screen.worker.watch, thread=True, group="config file", exit_on_error=False
+        )
+        self.screen.shell.before_leaving = self.before_leaving
 
     # -- opening ---------------------------------------------------------------------------------
 
     def open_wish(self, wish: ConfigWish) -> None:
         """Open a file, unless it is open already; unsaved changes are asked for first."""
-        if self.draft is not None and self.draft.path == wish.path.absolute() and self.wish == wish:
+        if (
+            self.screen.draft is not None
+            and self.screen.draft.path == wish.path.absolute()
+            and self.screen.wish == wish
+        ):
             return
         self.unless_unsaved(lambda: self._open(wish))
 
@@ -58,46 +68,47 @@ class ConfigFiles(ConfigFindings):
             draft = Draft.open(wish.path, overrides=wish.overrides)
             draft.preset = config_paths.preset_file(draft.text)
         except DraftFileError as error:
-            self.app.notify(one_line(str(error), 300), severity="error", timeout=15, markup=False)
+            self.screen.app.notify(one_line(str(error), 300), severity="error", timeout=15)
             return
         self.take_draft(draft, wish)
         self.offer_kept(draft, wish.path)
 
-    def offer_kept(self, draft: Draft, path: Path) -> None:
-        """Ask what becomes of changes that were not saved when the screen was taken away."""
-        raise NotImplementedError
-
     def take_draft(self, draft: Draft, wish: ConfigWish) -> None:
         """Show a draft."""
-        assert self.worker is not None
-        self.draft, self.wish, self.evaluation, self._thrown_away = draft, wish, None, False
-        self.worker.run_dir, self.worker.checked = wish.run_dir, None
-        self.worker.follow(draft.path if draft.saved_text is not None else None)
-        self.query_one(YamlArea).load_text("")
-        self.changed()
+        assert self.screen.worker is not None
+        self.screen.draft, self.screen.wish, self.screen.evaluation, self._thrown_away = (
+            draft,
+            wish,
+            None,
+            False,
+        )
+        self.screen.worker.run_dir, self.screen.worker.checked = wish.run_dir, None
+        self.screen.worker.follow(draft.path if draft.saved_text is not None else None)
+        self.screen.query_one(YamlArea).load_text("")
+        self.screen.changed()
         if not wish.in_rewards:
             self.offer_rewards()
-        self.query_one(ConfigForm).focus()
+        self.screen.query_one(ConfigForm).focus()
 
     def stop(self) -> None:
         """End the threads; what was not saved is kept, unless somebody threw it away."""
-        draft = self.draft
+        draft = self.screen.draft
         if draft is not None and draft.path is not None and draft.edited and not self._thrown_away:
-            config_unsaved.keep(draft.path, draft.text)
-        if self.worker is not None:
-            self.worker.stop()
+            preferences.keep_unsaved(draft.path, draft.text)
+        if self.screen.worker is not None:
+            self.screen.worker.stop()
 
     def offer_rewards(self) -> None:
         """Rewards shows those of this file when it is looked at next."""
         wish = self.rewards_wish()
         if wish is not None:
-            self.shell.offer_rewards(wish)
+            self.screen.shell.offer_rewards(wish)
 
     def rewards_wish(self) -> RewardsWish | None:
         """The rewards of this file; None while there is no file."""
-        from grpo_tui.ui.rewards_wish import RewardsWish
+        from grpo_tui.ui.requests import RewardsWish
 
-        draft, wish = self.draft, self.wish
+        draft, wish = self.screen.draft, self.screen.wish
         if draft is None or wish is None or draft.saved_text is None:
             return None
 
@@ -110,20 +121,12 @@ class ConfigFiles(ConfigFindings):
 
     # -- saving ----------------------------------------------------------------------------------
 
-    def action_config_save(self) -> None:
-        """Save."""
-        self.save()
-
-    def action_config_save_text(self) -> None:
-        """Save, by a click in the footer."""
-        self.save()
-
     def save(self, then: Callable[[], None] | None = None, *, force: bool = False) -> None:
         """Save, ask when the file has become another, and go on."""
         from grpo_tui.config.draft import ChangedOnDiskError
         from grpo_tui.config.draft_file import DraftFileError
 
-        draft = self.draft
+        draft = self.screen.draft
         if draft is None:
             return
         if draft.path is None or draft.saved_text is None:
@@ -135,32 +138,31 @@ class ConfigFiles(ConfigFindings):
             self._ask_disk(error.theirs, then)
             return
         except DraftFileError as error:
-            self.app.notify(one_line(str(error), 300), severity="error", timeout=15, markup=False)
+            self.screen.app.notify(one_line(str(error), 300), severity="error", timeout=15)
             return
         self._saved(then)
 
     def _saved(self, then: Callable[[], None] | None) -> None:
-        draft = self.draft
+        draft = self.screen.draft
         assert draft is not None
         assert draft.path is not None
-        assert self.worker is not None
-        self.worker.follow(draft.path)
-        config_unsaved.forget(draft.path)
-        self.app.notify(f"Saved {one_line(from_here(draft.path), 60)}.", markup=False)
-        self.changed()
+        assert self.screen.worker is not None
+        self.screen.worker.follow(draft.path)
+        preferences.forget_unsaved(draft.path)
+        self.screen.app.notify(f"Saved {one_line(from_here(draft.path), 60)}.")
+        self.screen.changed()
         self.offer_rewards()
         if then is not None:
             then()
 
-    def action_config_save_as(self) -> None:
-        """Save under another name."""
-        if self.draft is not None:
+    def save_as(self) -> None:
+        if self.screen.draft is not None:
             self._save_as(None)
 
     def _save_as(self, then: Callable[[], None] | None) -> None:
         from grpo_tui.present import config_paths
 
-        draft, wish = self.draft, self.wish
+        draft, wish = self.screen.draft, self.screen.wish
         assert draft is not None
         assert wish is not None
 
@@ -171,13 +173,13 @@ class ConfigFiles(ConfigFindings):
         begin = from_here(draft.path if draft.path is not None else wish.path)
         hint = "names in the config are looked up beside it"
         dialog = PathDialog("save as", begin, config_paths.not_writable, hint, does="save")
-        self.app.push_screen(dialog, given)
+        self.screen.app.push_screen(dialog, given)
 
     def _write_as(self, path: Path, then: Callable[[], None] | None, *, force: bool) -> None:
         from grpo_tui.config.draft import ChangedOnDiskError
         from grpo_tui.config.draft_file import DraftFileError
 
-        draft, wish = self.draft, self.wish
+        draft, wish = self.screen.draft, self.screen.wish
         assert draft is not None
         assert wish is not None
         try:
@@ -195,33 +197,32 @@ class ConfigFiles(ConfigFindings):
                     self._save_as(then)
 
             title = f"{one_line(path.name, 30)} is there already"
-            self.app.push_screen(MenuDialog(title, choices, at=1), answered)
+            self.screen.app.push_screen(MenuDialog(title, choices, at=1), answered)
             return
         except DraftFileError as error:
-            self.app.notify(one_line(str(error), 300), severity="error", timeout=15, markup=False)
+            self.screen.app.notify(one_line(str(error), 300), severity="error", timeout=15)
             return
         assert draft.path is not None
-        self.wish = replace(wish, path=draft.path)
+        self.screen.wish = replace(wish, path=draft.path)
         self._saved(then)
 
     # -- a file that changes ---------------------------------------------------------------------
 
-    def on_disk_changed(self, message: DiskChanged) -> None:
+    def disk_changed(self, message: DiskChanged) -> None:
         """Take the file anew when nothing of one's own is lost, else ask."""
-        draft = self.draft
+        draft = self.screen.draft
         if draft is None or draft.path != message.file or not draft.changed_on_disk():
             return
         name = one_line(message.file.name, 40)
         if message.gone:
-            self.app.notify(
-                f"{name} is gone from the disk; w writes it anew.", severity="warning", markup=False
-            )
+            self.screen.app.notify(f"{name} is gone from the disk; w writes it anew.", severity="warning")
         elif draft.edited:
-            if self.app.screen is self:
+            if self.screen.app.screen is self.screen:
                 self._ask_disk(draft.disk_text(), None)
             else:
-                self.app.notify(f"{name} was changed on disk; saving asks what to keep.",
-                                severity="warning", markup=False)  # fmt: skip
+                self.screen.app.notify(
+                    f"{name} was changed on disk; saving asks what to keep.", severity="warning"
+                )
         else:
             self._reload(f"{name} was changed on disk and is read anew; u brings yours back.")
 
@@ -229,19 +230,19 @@ class ConfigFiles(ConfigFindings):
         """Take what stands in the file now, or say why it cannot be read."""
         from grpo_tui.config.draft_file import DraftFileError
 
-        assert self.draft is not None
+        assert self.screen.draft is not None
         try:
-            self.draft.reload()
+            self.screen.draft.reload()
         except DraftFileError as error:
-            self.app.notify(one_line(str(error), 300), severity="warning", markup=False)
+            self.screen.app.notify(one_line(str(error), 300), severity="warning")
             return
         if word:
-            self.app.notify(word, markup=False)
-        self.changed()
+            self.screen.app.notify(word)
+        self.screen.changed()
         self.offer_rewards()
 
     def _ask_disk(self, theirs: str | None, then: Callable[[], None] | None) -> None:
-        draft = self.draft
+        draft = self.screen.draft
         assert draft is not None
         assert draft.path is not None
         choices = [
@@ -258,7 +259,7 @@ class ConfigFiles(ConfigFindings):
                 from grpo_tui.present.config_compare import texts
 
                 compared = texts(theirs or "", "the file on disk", draft)
-                self.app.push_screen(DiffScreen(compared), lambda _: self._ask_disk(theirs, then))
+                self.screen.app.push_screen(DiffScreen(compared), lambda _: self._ask_disk(theirs, then))
             elif answer == "mine":
                 self.save(then, force=True)
             elif answer == "theirs":
@@ -267,13 +268,13 @@ class ConfigFiles(ConfigFindings):
         what = "gone" if theirs is None else "changed on disk"
         title = f"{one_line(draft.path.name, 30)} is {what}"
         sentence = "Somebody else has written the file since it was opened, and you have unsaved changes."
-        self.app.push_screen(MenuDialog(title, choices, [sentence]), answered)
+        self.screen.app.push_screen(MenuDialog(title, choices, [sentence]), answered)
 
     # -- leaving ---------------------------------------------------------------------------------
 
     def unless_unsaved(self, go_on: Callable[[], None]) -> None:
         """Go on at once, or once a person has decided what becomes of unsaved changes."""
-        draft = self.draft
+        draft = self.screen.draft
         if draft is None or not draft.edited:
             go_on()
             return
@@ -290,28 +291,28 @@ class ConfigFiles(ConfigFindings):
                 self._throw_away()
                 go_on()
 
-        name = one_line(self.view.title if self.view is not None else "the config", 40)
+        name = one_line(self.screen.view.title if self.screen.view is not None else "the config", 40)
         sentences = [f"{name} has changes that are not saved."]
-        self.app.push_screen(MenuDialog("unsaved changes", choices, sentences), answered)
+        self.screen.app.push_screen(MenuDialog("unsaved changes", choices, sentences), answered)
 
     def _throw_away(self) -> None:
-        if self.draft is not None and self.draft.path is not None:
-            config_unsaved.forget(self.draft.path)
+        if self.screen.draft is not None and self.screen.draft.path is not None:
+            preferences.forget_unsaved(self.screen.draft.path)
         self._thrown_away = True
 
     def before_leaving(self, leave: Callable[[], None]) -> bool:
         """Whether leaving waits for an answer; the answer leaves, or stays."""
-        if self.draft is None or not self.draft.edited:
+        if self.screen.draft is None or not self.screen.draft.edited:
             return False
         self.unless_unsaved(leave)
         return True
 
     # -- comparing -------------------------------------------------------------------------------
 
-    def action_config_diff(self) -> None:
+    def diff(self) -> None:
         """Against the saved file, the preset, TRL's defaults or a run."""
-        draft, view = self.draft, self.view
-        if draft is None or view is None or not self.readable():
+        draft, view = self.screen.draft, self.screen.view
+        if draft is None or view is None or not self.screen.readable():
             return
         choices: list[Choice] = []
         if draft.saved_text is not None:
@@ -319,18 +320,144 @@ class ConfigFiles(ConfigFindings):
         if draft.preset is not None:
             choices.append(Choice("the preset", draft.preset.name, "preset"))
         choices.append(Choice("TRL's defaults", "fields that say something else", "defaults"))
-        choices += [Choice(one_line(row.name, 40), "a run", row.path) for row in self.shell.rows[:MOST_RUNS]]
-        self.app.push_screen(MenuDialog("compare with", choices), self._compare)
+        choices += [
+            Choice(one_line(row.name, 40), "a run", row.path) for row in self.screen.shell.rows[:MOST_RUNS]
+        ]
+        self.screen.app.push_screen(MenuDialog("compare with", choices), self._compare)
 
     def _compare(self, with_: Any) -> None:
         from grpo_tui.present.config_compare import against
 
-        draft = self.draft
+        draft = self.screen.draft
         if with_ is None or draft is None:
             return
         try:
             compared = against(with_, draft)
         except (OSError, ValueError) as error:
-            self.app.notify(one_line(str(error), 300), severity="warning", timeout=15, markup=False)
+            self.screen.app.notify(one_line(str(error), 300), severity="warning", timeout=15)
             return
-        self.app.push_screen(DiffScreen(compared))
+        self.screen.app.push_screen(DiffScreen(compared))
+
+    def open(self) -> None:
+        """Choose among the configs below this folder, or type a name."""
+        from grpo_tui.present import config_paths
+
+        here = Path.cwd()
+        files = config_paths.configs_below(here)
+        choices = [Choice(from_here(file), "", file) for file in files]
+        choices.append(Choice("another file", "type its name", Path()))
+        self.screen.app.push_screen(MenuDialog("open a config", choices), self._chosen_file)
+
+    def new(self) -> None:
+        from grpo_tui.config.presets import presets
+
+        known = presets()
+        choices = [
+            Choice(preset.name, preset.gpu, preset, about=f"Trains {preset.title} {preset.expects}")
+            for preset in known
+        ]
+        self.screen.app.push_screen(MenuDialog("new from a preset", choices), self._chosen_preset)
+
+    def _chosen_preset(self, preset: Preset | None) -> None:
+        if preset is None:
+            return
+        from grpo_tui.present import config_paths
+
+        hint = "its rewards and data are put beside it"
+        dialog = PathDialog(f"new from {preset.name}", f"{preset.name}.yaml", config_paths.not_new, hint)
+        self.screen.app.push_screen(dialog, lambda path: self._write_new(preset, path))
+
+    def _write_new(self, preset: Preset, path: Path | None) -> None:
+        from grpo_tui.config.presets import PresetError, copy_preset
+
+        if path is None:
+            return
+        try:
+            written = copy_preset(preset, path)
+        except (PresetError, OSError) as error:
+            self.screen.app.notify(one_line(str(error), 300), severity="error", timeout=15)
+            return
+        names = ", ".join(one_line(from_here(file), 40) for file in written[:4])
+        self.screen.app.notify(f"Wrote {names}.")
+        self.open_wish(ConfigWish(path))
+
+    def _chosen_file(self, file: Path | None) -> None:
+        if file is None:
+            return
+        from grpo_tui.present import config_paths
+
+        if file == Path():
+            self.screen.app.push_screen(
+                PathDialog("open a config", "", config_paths.not_readable, does="open"), self._chosen_file
+            )
+        else:
+            self.open_wish(ConfigWish(file))
+
+    def export(self) -> None:
+        """Write the config as it stands, saved or not, as a script."""
+        from grpo_tui.present import config_paths
+
+        draft, wish = self.screen.draft, self.screen.wish
+        if draft is None or wish is None or not self.screen.readable():
+            return
+        text = draft.text
+        hint = "it needs TRL alone, and trains the same"
+        dialog = PathDialog("export as a script", "train.py", config_paths.not_script, hint)
+
+        def given(path: Path | None) -> None:
+            if path is not None:
+                job = partial(self._write_script, path, wish, text)
+                self.screen.run_worker(job, thread=True, group="export", exit_on_error=False)
+
+        self.screen.app.push_screen(dialog, given)
+
+    def _write_script(self, path: Path, wish: ConfigWish, text: str) -> None:
+        """In a thread: TRL's fields may have to be read first."""
+        from grpo_tui.config.draft_file import DraftFileError, write_text
+        from grpo_tui.config.export_script import exportable, installed_versions, write_script
+        from grpo_tui.config.export_sources import NoSourceError
+        from grpo_tui.config.resolve import inspect_config
+        from grpo_tui.config.run_config import ConfigError
+
+        say = self.screen.app.notify
+        try:
+            found = inspect_config(wish.path, wish.overrides, world_size=None, text=text)
+            write_text(path, write_script(exportable(found), path, installed_versions()))
+        except (ConfigError, NoSourceError, DraftFileError, OSError) as error:
+            word = one_line(str(error), 300)
+            self.screen.app.call_later(partial(say, word, severity="error", timeout=15))
+            return
+        name = one_line(from_here(path), 60)
+        self.screen.app.call_later(
+            partial(say, f"Wrote {name}: `python {shell_word(name)}` trains, with TRL alone.")
+        )
+
+    def offer_kept(self, draft: Draft, path: Path) -> None:
+        """Ask what becomes of changes that were not saved when the screen was taken away."""
+        found = preferences.unsaved(path)
+        if found is None or found.text == draft.text:
+            preferences.forget_unsaved(path)
+            return
+        choices = [
+            Choice("take them", "u brings back what stands in the file", "take", "t"),
+            Choice("throw them away", "", "drop", "d"),
+            Choice("show the difference", "the file against the changes", "diff", "v"),
+        ]
+
+        def answered(answer: str | None) -> None:
+            if answer == "take":
+                draft.replace_text(found.text)
+                self.screen.changed()
+            elif answer == "diff":
+                from grpo_tui.present.config_compare import texts
+
+                compared = texts(draft.text, "the file", Draft(found.text, path))
+                self.screen.app.push_screen(DiffScreen(compared), lambda _: self.offer_kept(draft, path))
+            elif answer == "drop":
+                preferences.forget_unsaved(path)
+
+        from grpo_tui.config.draft import Draft
+
+        when = moment(found.at, self.screen.shell.clock())
+        said = f"The screen was taken away {when}, before they were saved."
+        self.screen.app.push_screen(MenuDialog("changes that were not saved", choices, [said]), answered)

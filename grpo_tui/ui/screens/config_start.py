@@ -23,26 +23,26 @@ from grpo_tui.ui.messages import (
     TrialStage,
 )
 from grpo_tui.ui.paint import Line, Span
-from grpo_tui.ui.screens.choosing import Choice, MenuDialog
-from grpo_tui.ui.screens.config_finding import CheckScreen
-from grpo_tui.ui.screens.config_opening import ConfigOpening
-from grpo_tui.ui.screens.text import TextScreen
+from grpo_tui.ui.screens.config_dialogs import CheckScreen
+from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
+from grpo_tui.ui.screens.reading import TextScreen
 
 if TYPE_CHECKING:
-    from grpo_tui.config.plan import Device
+    from grpo_tui.config.plan.memory import Device
     from grpo_tui.config.run_config import RunConfig
-    from grpo_tui.ui.config_wish import ConfigWish
+    from grpo_tui.ui.requests import ConfigWish
+    from grpo_tui.ui.screens.config import ConfigScreen
     from grpo_tui.ui.starting import Trial
 
 MOST_TOLD = 4
 """Errors that the question before a start names."""
 
 
-class ConfigStart(ConfigOpening):
-    """What a screen needs to check and start its config."""
+class ConfigStart:
+    """What the config of the pane comes to: its plan, the full check, a trial, a start."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, screen: ConfigScreen) -> None:
+        self.screen = screen
         self._busy = ""
         self._busy_since = 0.0
         self._check: ConfigCheck | None = None
@@ -53,7 +53,7 @@ class ConfigStart(ConfigOpening):
 
     def plan_rows(self) -> list[list[tuple[int, Line]]]:
         """The plan's lines for the strip."""
-        plan = self.evaluation.plan if self.evaluation is not None else None
+        plan = self.screen.evaluation.plan if self.screen.evaluation is not None else None
         if plan is None:
             return []
         from grpo_tui.present.plan_text import plan_lines
@@ -75,7 +75,7 @@ class ConfigStart(ConfigOpening):
 
     def state_line(self) -> Line:
         """When the text as it is was checked in full."""
-        worker, draft = self.worker, self.draft
+        worker, draft = self.screen.worker, self.screen.draft
         if worker is None or draft is None or worker.checked is None or self._checking:
             return ()
         if worker.checked[0] != draft.text:
@@ -88,75 +88,68 @@ class ConfigStart(ConfigOpening):
         if what and not self._busy:
             self._busy_since = time.monotonic()
         self._busy = what
-        self.show_state()
+        self.screen.show_state()
 
-    def show_state(self) -> None:
-        """Paint the line that says what goes on."""
-        raise NotImplementedError
-
-    def action_config_gpu(self) -> None:
-        """Choose what the run shall fit on."""
+    def gpu(self) -> None:
         from grpo_tui.present.plan_text import devices
 
-        worker = self.worker
-        if worker is None or self.view is None:
+        worker = self.screen.worker
+        if worker is None or self.screen.view is None:
             return
         gpus = worker.machine.gpus if worker.machine is not None else ()
         listed = devices([(gpu.index, gpu.name, gpu.total_bytes, gpu.free_bytes) for gpu in gpus])
         choices = [Choice("what it is put on here", "", (None,))]
         choices += [Choice(name, what, (device,)) for name, what, device in listed]
-        self.app.push_screen(MenuDialog("plan the memory for", choices), self._planned_for)
+        self.screen.app.push_screen(MenuDialog("plan the memory for", choices), self._planned_for)
 
     def _planned_for(self, answer: tuple[Device | None] | None) -> None:
-        if answer is not None and self.worker is not None:
-            self.worker.device = answer[0]
-            self.changed(typed=True)
+        if answer is not None and self.screen.worker is not None:
+            self.screen.worker.device = answer[0]
+            self.screen.changed(typed=True)
 
     # -- the full check --------------------------------------------------------------------------
 
-    def action_config_check(self) -> None:
+    def check(self) -> None:
         """Look at model, tokenizer, data, rewards and servers; only one check goes on at a time."""
-        config = self.evaluation.inspected.config if self.evaluation is not None else None
+        config = self.screen.evaluation.inspected.config if self.screen.evaluation is not None else None
         codes = needed(config) if config is not None and not self._busy else ()
         if codes:  # after a no it is checked all the same, as far as that goes
-            self.post_message(ConsentAsked(codes, self._start_check, self._start_check))
+            self.screen.post_message(ConsentAsked(codes, self._start_check, self._start_check))
         else:
             self._start_check()
 
     def _start_check(self) -> None:
-        wish, evaluation = self.wish, self.evaluation
-        if wish is None or evaluation is None or self._busy or not self.readable():
+        wish, evaluation = self.screen.wish, self.screen.evaluation
+        if wish is None or evaluation is None or self._busy or not self.screen.readable():
             return
         if self._check is None:
-            self._check = ConfigCheck(self.post_message)
+            self._check = ConfigCheck(self.screen.post_message)
         self._checking, self._checked_at = True, None
         self._is_busy("checking")
-        job = partial(self._check.run, self.snapshot(), evaluation.ranks, wish.run_dir)
-        self.run_worker(job, thread=True, group="check", exit_on_error=False)
+        job = partial(self._check.run, self.screen.snapshot(), evaluation.ranks, wish.run_dir)
+        self.screen.run_worker(job, thread=True, group="check", exit_on_error=False)
 
-    def on_check_at(self, message: CheckAt) -> None:
-        """Say what is looked at."""
+    def check_at(self, message: CheckAt) -> None:
         if self._checking:
             self._is_busy(message.line or "checking")
 
-    def on_config_checked(self, message: ConfigChecked) -> None:
+    def config_checked(self, message: ConfigChecked) -> None:
         """Show what is known by now; all of it in a screen of its own when nothing more comes."""
-        worker, wish = self.worker, self.wish
+        worker, wish = self.screen.worker, self.screen.wish
         if message.whole or (self._check is not None and self._check.cancelled):
             self._ended()
         if worker is None or wish is None or message.snapshot.path != wish.path:
             return  # another config was opened meanwhile
         worker.checked = (message.snapshot.text, message.found)
         if message.whole:
-            self._checked_at = self.shell.clock()
-            if self.app.screen is self:
-                self.app.push_screen(CheckScreen(message.found), self.chosen_finding)
-        self.changed(typed=True)
+            self._checked_at = self.screen.shell.clock()
+            if self.screen.app.screen is self.screen:
+                self.screen.app.push_screen(CheckScreen(message.found), self.screen.chosen_finding)
+        self.screen.changed(typed=True)
 
-    def on_check_failed(self, message: CheckFailed) -> None:
-        """Say why there is no result."""
+    def check_failed(self, message: CheckFailed) -> None:
         self._ended()
-        self.app.notify(message.text, severity="error", timeout=20, markup=False)
+        self.screen.app.notify(message.text, severity="error", timeout=20)
 
     def _ended(self) -> None:
         self._checking = False
@@ -175,8 +168,7 @@ class ConfigStart(ConfigOpening):
         return True
 
     def stop(self) -> None:
-        """End the threads, and the processes of the check."""
-        super().stop()
+        """End the trial, and the processes of the check."""
         if self._trial is not None:
             self._trial.cancel()
         if self._check is not None:
@@ -184,15 +176,14 @@ class ConfigStart(ConfigOpening):
 
     # -- the start -------------------------------------------------------------------------------
 
-    def action_config_start(self) -> None:
-        """Ask once, with what will happen; errors hold it back."""
-        view, draft = self.view, self.draft
-        if view is None or draft is None or self._busy or not self.readable():
+    def begin(self) -> None:
+        view, draft = self.screen.view, self.screen.draft
+        if view is None or draft is None or self._busy or not self.screen.readable():
             return
-        config = self.evaluation.inspected.config if self.evaluation is not None else None
+        config = self.screen.evaluation.inspected.config if self.screen.evaluation is not None else None
         errors = errors_of(view.findings)
         if draft.edited:
-            self._ask_save(self.action_config_start)
+            self._ask_save(self.begin)
         elif errors or config is None:
             self._ask_errors(errors, config)
         else:
@@ -201,14 +192,14 @@ class ConfigStart(ConfigOpening):
     def _ask_save(self, then: Callable[[], None]) -> None:
         def answered(answer: str | None) -> None:
             if answer is not None:
-                self.save(then=then)
+                self.screen.files.save(then=then)
 
         choices = [
             Choice("save and go on", "", "save", "w"),
             Choice("not yet", "back to the config", None, "n"),
         ]
         sentences = ["There are changes that are not saved; a run starts from the file."]
-        self.app.push_screen(MenuDialog("save first?", choices, sentences), answered)
+        self.screen.app.push_screen(MenuDialog("save first?", choices, sentences), answered)
 
     def _ask_errors(self, errors: tuple[Finding, ...], config: RunConfig | None) -> None:
         told = [f"✗ {_placed(finding)}" for finding in errors[:MOST_TOLD]]
@@ -221,7 +212,7 @@ class ConfigStart(ConfigOpening):
             )
         choices.append(Choice("not yet", "back to the config", None, "n"))
         title = f"{plural(len(errors), 'error')} in the way of a start"
-        self.app.push_screen(MenuDialog(title, choices, told), self._answered)
+        self.screen.app.push_screen(MenuDialog(title, choices, told), self._answered)
 
     def _ask_start(self, config: RunConfig, warnings: int) -> None:
         sentences = [
@@ -235,21 +226,21 @@ class ConfigStart(ConfigOpening):
             Choice("start", "training begins, and is shown in Train", "start", "y"),
             Choice("not yet", "back to the config", None, "n"),
         ]
-        self.app.push_screen(MenuDialog("start training?", choices, sentences), self._answered)
+        self.screen.app.push_screen(MenuDialog("start training?", choices, sentences), self._answered)
 
     def run_folder_of(self, config: RunConfig) -> Path:
         """Where the run would go."""
-        wish = self.wish
+        wish = self.screen.wish
         return wish.run_dir if wish is not None and wish.run_dir is not None else config.run_root
 
     def _answered(self, answer: str | None) -> None:
         if answer == "list":
-            self.action_config_findings()
+            self.screen.action_config_findings()
         elif answer in ("start", "force"):
             self._start(force=answer == "force")
 
     def _start(self, *, force: bool) -> None:
-        wish, evaluation = self.wish, self.evaluation
+        wish, evaluation = self.screen.wish, self.screen.evaluation
         if wish is None or evaluation is None or evaluation.inspected.config is None:
             return
         if self._asks_consent(partial(self._start, force=force)):
@@ -262,18 +253,18 @@ class ConfigStart(ConfigOpening):
         else:
             self._is_busy("starting: model, data and rewards are checked, then the training process")
         job = partial(self._launch, words, self.run_folder_of(evaluation.inspected.config))
-        self.run_worker(job, thread=True, group="start", exit_on_error=False)
+        self.screen.run_worker(job, thread=True, group="start", exit_on_error=False)
 
     def _asks_consent(self, again: Callable[[], None]) -> bool:
         """Ask about code that a start would run and that is not the user's own; whether there is any."""
-        wish, evaluation = self.wish, self.evaluation
+        wish, evaluation = self.screen.wish, self.screen.evaluation
         config = evaluation.inspected.config if evaluation is not None else None
         if wish is None or config is None:
             return False
         launcher = [] if wish.launcher is not None else [config.section.launcher or ""]
         codes = needed_to_start(config, self.run_folder_of(config).absolute(), launcher)
         if codes:
-            self.post_message(ConsentAsked(codes, again))
+            self.screen.post_message(ConsentAsked(codes, again))
         return bool(codes)
 
     def _train_words(self, wish: ConfigWish) -> list[str]:
@@ -291,8 +282,8 @@ class ConfigStart(ConfigOpening):
 
     def _known_whole(self) -> bool:
         """Whether the text as it is was checked in full here."""
-        checked = self.worker.checked if self.worker is not None else None
-        if checked is None or self.draft is None or checked[0] != self.draft.text:
+        checked = self.screen.worker.checked if self.screen.worker is not None else None
+        if checked is None or self.screen.draft is None or checked[0] != self.screen.draft.text:
             return False
         return "rewards" in checked[1].done
 
@@ -300,28 +291,28 @@ class ConfigStart(ConfigOpening):
         from grpo_tui.ui.starting import start_run
 
         started, said = start_run(words)
-        self.post_message(StartEnded(folder.absolute(), started, said))
+        self.screen.post_message(StartEnded(folder.absolute(), started, said))
 
-    def on_start_ended(self, message: StartEnded) -> None:
+    def start_ended(self, message: StartEnded) -> None:
         """Show the run, or say why there is none."""
         self._is_busy("")
         if message.started:
-            self.shell.open_run(message.folder)
+            self.screen.shell.open_run(message.folder)
         else:
             word = f"It did not start: {message.said}"
-            self.app.notify(word, severity="error", timeout=30, markup=False)
+            self.screen.app.notify(word, severity="error", timeout=30)
 
     # -- the trial -------------------------------------------------------------------------------
 
-    def action_config_trial(self) -> None:
+    def trial(self) -> None:
         """Train two steps on the longest prompts in a folder of their own; esc ends it."""
-        wish, draft = self.wish, self.draft
-        if wish is None or draft is None or self._busy or not self.readable():
+        wish, draft = self.screen.wish, self.screen.draft
+        if wish is None or draft is None or self._busy or not self.screen.readable():
             return
         if draft.edited:
-            self._ask_save(self.action_config_trial)
+            self._ask_save(self.trial)
             return
-        if self._asks_consent(self.action_config_trial):
+        if self._asks_consent(self.trial):
             return
         from grpo_tui.ui.starting import Trial
 
@@ -329,50 +320,49 @@ class ConfigStart(ConfigOpening):
         self._is_busy("trying two steps on the longest prompts, saved and reloaded")
 
         def told(stage: str) -> None:
-            self.post_message(TrialStage(stage))
+            self.screen.post_message(TrialStage(stage))
 
         def work() -> None:
-            self.post_message(TrialEnded(*trial.run(told)))
+            self.screen.post_message(TrialEnded(*trial.run(told)))
 
-        self.run_worker(work, thread=True, group="trial", exit_on_error=False)
+        self.screen.run_worker(work, thread=True, group="trial", exit_on_error=False)
 
-    def on_trial_stage(self, message: TrialStage) -> None:
-        """Show what the trial does now."""
+    def trial_stage(self, message: TrialStage) -> None:
         if self._trial is not None:
             self._is_busy(message.stage)
 
-    def on_trial_ended(self, message: TrialEnded) -> None:
+    def trial_ended(self, message: TrialEnded) -> None:
         """Show what was measured, which corrects the plan, or say why it did not train."""
         ended = self._trial is not None and self._trial.cancelled()
         self._trial = None
         self._is_busy("")
         if message.came_back:
-            self.changed(typed=True)
-            self.app.push_screen(TextScreen("trial", message.said.strip(), prose=True))
+            self.screen.changed(typed=True)
+            self.screen.app.push_screen(TextScreen("trial", message.said.strip(), prose=True))
         else:
             word = f"{'' if ended else 'It cannot train: '}{message.said}"
-            self.app.notify(word, severity="information" if ended else "error", timeout=30, markup=False)
+            self.screen.app.notify(word, severity="information" if ended else "error", timeout=30)
 
-    def action_config_baseline(self) -> None:
+    def baseline(self) -> None:
         """To Rewards, on this config, where `b` lets the model answer."""
-        wish = self.rewards_wish()
+        wish = self.screen.files.rewards_wish()
         if wish is not None:
-            self.shell.show_rewards(wish)
-        elif self.view is not None:
-            self.app.notify("Save it first: w.", markup=False)
+            self.screen.shell.show_rewards(wish)
+        elif self.screen.view is not None:
+            self.screen.app.notify("Save it first: w.")
 
-    def action_config_data(self) -> None:
+    def data(self) -> None:
         """The rows that this config trains on, as they are now, saved or not."""
-        evaluation = self.evaluation
+        evaluation = self.screen.evaluation
         if evaluation is None:
             return
         config = evaluation.inspected.config
         if config is None:
-            self.app.notify("An error of the config stands before its data: F lists it.", markup=False)
+            self.screen.app.notify("An error of the config stands before its data: F lists it.")
             return
         from grpo_tui.ui.screens.data import DataScreen
 
-        self.app.push_screen(DataScreen(evaluation.snapshot.path, config=config))
+        self.screen.app.push_screen(DataScreen(evaluation.snapshot.path, config=config))
 
 
 def _placed(finding: Finding) -> str:

@@ -6,17 +6,11 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from textual.app import ComposeResult
-from textual.screen import Screen
-
 from grpo_tui.core.text import one_line
 from grpo_tui.present.course import course_lines, probe_lines, visit_lines
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.opened import LeftOnce
+from grpo_tui.ui.kit.reading import FullReadingScreen
 from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
-from grpo_tui.ui.shell import Shell
-from grpo_tui.ui.widgets.footer import Footer
-from grpo_tui.ui.widgets.header import Header
 
 if TYPE_CHECKING:
     from grpo_tui.present.course import ProbeStep, Stretch
@@ -36,7 +30,6 @@ class CourseLines(LineScroll):
         self.trouble = ""
 
     def lines(self, width: int) -> list[Line]:
-        """As far as it is read."""
         lines: list[Line] = [ruled([[Span("the run over its steps", "title")]], width)]
         if self.trouble:
             lines.append([Span(f"  ✗ {one_line(self.trouble, max(20, width - 6))}", "bad")])
@@ -57,7 +50,7 @@ class CourseLines(LineScroll):
         return lines
 
 
-class CourseScreen(LeftOnce, Screen[None], Shell):
+class CourseScreen(FullReadingScreen):
     """The course of a run.
 
     Args:
@@ -69,51 +62,26 @@ class CourseScreen(LeftOnce, Screen[None], Shell):
     PANE = "course"
 
     def __init__(self, names: Sequence[str], card: GroupCard | None) -> None:
-        super().__init__()
-        self._lines = CourseLines(names, card)
+        self._course = CourseLines(names, card)
+        super().__init__("generations", self._course)
         self.left = threading.Event()
         """Set once nobody looks any more."""
 
-    def compose(self) -> ComposeResult:
-        """Header, the lines, footer."""
-        yield Header("generations")
-        yield self._lines
-        yield Footer(self.PANE)
-
-    def on_mount(self) -> None:
-        """Ready to scroll."""
-        self.query_one(Header).show(self.shell.view)
-        self.query_one(Footer).show(self.shell.view)
-        self._lines.focus()
-
     def on_unmount(self) -> None:
-        """Nobody waits for the rest."""
         self.left.set()
 
     def take_run(self, found: tuple[Sequence[Stretch], Sequence[ProbeStep]]) -> None:
         """Show what was read of the run."""
         stretches, probes = found
-        self._lines.stretches, self._lines.probes = tuple(stretches), tuple(probes)
-        self._lines.changed()
+        self._course.stretches, self._course.probes = tuple(stretches), tuple(probes)
+        self._course.changed()
 
     def take_trouble(self, why: str) -> None:
         """Say why the run is not shown."""
-        self._lines.trouble = why
-        self._lines.changed()
+        self._course.trouble = why
+        self._course.changed()
 
     def take_visits(self, visits: Sequence[Visit]) -> None:
         """Show what was read of the prompt."""
-        self._lines.visits = tuple(visits)
-        self._lines.changed()
-
-    def action_course_back(self) -> None:
-        """Back to the pane."""
-        self.dismiss(None)
-
-    def action_course_down(self) -> None:
-        """A line on."""
-        self._lines.scroll_relative(y=1, animate=False)
-
-    def action_course_up(self) -> None:
-        """A line back."""
-        self._lines.scroll_relative(y=-1, animate=False)
+        self._course.visits = tuple(visits)
+        self._course.changed()

@@ -2,21 +2,26 @@
 
 `DataScreen(path, overrides)` is pushed over Config (key `d`) or any other pane and leaves by itself; with a
 config in hand, as one that is not saved yet, `DataScreen(path, config=config)`. Its keys are in
-`actions_data`.
+`actions`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
-from grpo_tui.config import RunConfig, load_config
+from grpo_tui.config.resolve import load_config
+from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.checker import Checked
 from grpo_tui.preflight.facts import RowView
@@ -27,7 +32,7 @@ from grpo_tui.present.reading import laid_out
 from grpo_tui.rewards.consent import Code
 from grpo_tui.store.values import finite_json
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.data_worker import DataWorker
+from grpo_tui.ui.kit.jobs import Jobs
 from grpo_tui.ui.messages import (
     ConsentAsked,
     DataBusy,
@@ -37,11 +42,169 @@ from grpo_tui.ui.messages import (
     DataRow,
     DataTrouble,
 )
-from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, spread
 from grpo_tui.ui.shell import Shell
-from grpo_tui.ui.widgets.footer import Footer
-from grpo_tui.ui.widgets.header import Header
+from grpo_tui.ui.textual_private import LeftOnce
+from grpo_tui.ui.widgets.bars import Footer, Header
+
+if TYPE_CHECKING:
+    from grpo_tui.preflight.checker import Checker
+
+
+class DataWorker:
+    """Asks checker and lab from three threads, whose bodies are `run`, `find_out` and `score`.
+
+    Rows come from a child of their own until the other one has loaded the tokenizer, which takes long; from
+    then on they come from that one, and the first is ended.
+
+    Args:
+        post: takes a message for the screen, from any thread.
+        config: gives the config; it may raise ConfigError.
+    """
+
+    def __init__(self, post: Callable[[Message], object], config: Callable[[], RunConfig]) -> None:
+        self._post, self._config_of = post, config
+        self._cancel = threading.Event()
+        self._read = threading.Event()
+        self._config: RunConfig | None = None
+        self._jobs: Jobs[Callable[[], None]] = Jobs()
+        self._golden: Jobs[RowView] = Jobs()
+        """The newest row with a right answer, to be scored."""
+        self._rows: Checker | None = None
+        self._full: Checker | None = None
+        self._number: int | None = 1
+        self._interrupt: Callable[[], None] | None = None
+
+    # -- asked by the screen; returns at once ------------------------------------------------------
+
+    def row(self, number: int) -> None:
+        """Show a row."""
+        self._jobs.ask("row", partial(self._show, number))
+
+    def any_row(self) -> None:
+        """Show a row by chance."""
+        self._jobs.ask("row", partial(self._show, None))
+
+    def search(self, words: str) -> None:
+        """Find the rows that hold words."""
+        self._jobs.ask("search", partial(self._search, words))
+
+    def stop(self) -> None:
+        """End the threads soon, and the processes they asked."""
+        self._jobs.stop()
+        self._golden.stop()
+        self._cancel.set()
+        self._read.set()
+        if self._interrupt is not None:
+            self._interrupt()
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Read the config, show the first row, then do what is asked until stopped."""
+        from grpo_tui.preflight.checker import CheckCancelledError, Checker, CheckerError
+        from grpo_tui.rewards.consent import ConsentError
+
+        self._rows = Checker(cancel=self._cancel)
+        self._jobs.ask("row", partial(self._show, 1))
+        try:
+            self._config = self._config_of()
+            while (job := self._jobs.next()) is not None:
+                try:
+                    job()
+                except CheckCancelledError:
+                    return
+                except ConsentError as error:
+                    self._tell(DataTrouble(str(error), error.codes))
+                except (CheckerError, OSError) as error:
+                    self._tell(DataTrouble(str(error)))
+                self._read.set()  # what takes long begins when the first row is there
+        except ConfigError as error:
+            self._tell(DataTrouble(str(error)))
+            self._tell(DataBusy(""))
+        finally:
+            self._read.set()
+            for checker in (self._rows, self._full):  # the second one may wait to be changed over to
+                if checker is not None:
+                    checker.close()
+
+    def _show(self, number: int | None) -> None:
+        if self._config is None or self._rows is None:
+            return
+        rendered = self._rows is self._full
+        if number is None:
+            view = self._rows.any_row(self._config, rendered=rendered)
+        else:
+            view = self._rows.row(self._config, number, rendered=rendered)
+        self._number = view.number
+        self._tell(DataRow(view))
+        if view.answer_column:
+            self._golden.ask("row", view)
+
+    def _search(self, words: str) -> None:
+        if self._config is not None and self._rows is not None:
+            self._tell(DataMatches(words, self._rows.holding(self._config, words)))
+
+    def _change_over(self) -> None:
+        """From now on rows come with the tokenizer; show the one that is open again."""
+        quick, self._rows = self._rows, self._full
+        if quick is not None:
+            quick.close()
+        self._show(self._number)
+
+    # -- facts -----------------------------------------------------------------------------------
+
+    def find_out(self) -> None:
+        """Tell all facts part by part, then give the checker that knows them to the rows."""
+        from grpo_tui.preflight.checker import CheckCancelledError, Checker
+
+        self._read.wait()
+        if self._config is None or self._jobs.stopped.is_set():
+            return
+        full = Checker(progress=lambda what: self._tell(DataBusy(what)), cancel=self._cancel)
+        try:
+            checked = full.check(
+                self._config, world_size=None, tell=lambda known: self._tell(DataKnown(known))
+            )
+        except CheckCancelledError:
+            full.close()
+            return
+        self._tell(DataKnown(checked))
+        self._tell(DataBusy(""))
+        if checked.facts.tokenizer is not None:
+            self._full = full  # closed with the rows' own when the screen goes meanwhile
+            if self._jobs.ask("change over", self._change_over):
+                return
+        full.close()
+
+    # -- rewards ---------------------------------------------------------------------------------
+
+    def score(self) -> None:
+        """Score the right answer of the newest row, until stopped; the lab starts with the first."""
+        from grpo_tui.preflight.gold_rewards import gold_rewards
+        from grpo_tui.rewards.consent import ConsentError
+        from grpo_tui.rewards.lab import Lab, LabError
+
+        loaded = False
+        with Lab() as lab:
+            while (row := self._golden.next()) is not None:
+                try:
+                    if not loaded and self._config is not None:
+                        self._interrupt = lab.interrupt
+                        lab.load(self._config)
+                        loaded = True
+                    self._tell(DataGold(row.number, gold_rewards(lab, row), ""))
+                except ConsentError as error:
+                    self._tell(DataGold(row.number, None, str(error), error.codes))
+                except (LabError, ValueError, OSError) as error:
+                    self._tell(DataGold(row.number, None, str(error)))
+
+    # -- all threads -----------------------------------------------------------------------------
+
+    def _tell(self, message: Message) -> None:
+        if not self._jobs.stopped.is_set():
+            self._post(message)
+
 
 LABEL_W = 16
 MOST_TEXT = 20_000
@@ -59,7 +222,6 @@ class DataSummary(LinePane):
         self.trouble = ""
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """One line."""
         return 1
 
     def lines(self, width: int, height: int) -> list[Line]:
@@ -149,7 +311,6 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         self._asked_about: set[Code] = set()
 
     def compose(self) -> ComposeResult:
-        """Header, summary, the row, a line to type in, footer."""
         yield Header("config")
         yield DataSummary()
         yield DataLines()
@@ -157,14 +318,12 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         yield Footer(self.PANE)
 
     def on_mount(self) -> None:
-        """Ask for the first row."""
         self.query_one(Header).show(self.shell.view)
         self.query_one("#data-input", Input).display = False
         self._begin()
         self.show()
 
     def on_unmount(self) -> None:
-        """End the threads and what they asked."""
         if self._worker is not None:
             self._worker.stop()
 
@@ -181,13 +340,11 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     # -- told by the threads ---------------------------------------------------------------------
 
     def on_data_busy(self, message: DataBusy) -> None:
-        """Say what is done."""
         summary_line = self.query_one(DataSummary)
         summary_line.busy = message.what
         summary_line.changed()
 
     def on_data_known(self, message: DataKnown) -> None:
-        """Show the facts."""
         self._checked = message.checked
         self.show()
 
@@ -201,7 +358,6 @@ class DataScreen(LeftOnce, Screen[None], Shell):
             self.query_one(DataLines).scroll_to(y=0, animate=False)
 
     def on_data_gold(self, message: DataGold) -> None:
-        """Show what the rewards give."""
         self._golds[message.number] = (message.golds, message.why)
         self.show()
         self._ask_consent(message.codes)
@@ -276,17 +432,14 @@ class DataScreen(LeftOnce, Screen[None], Shell):
             self._worker.row(number)
 
     def action_data_next(self) -> None:
-        """The next row."""
         if self._row is not None:
             self.go_to(self._row.number + 1)
 
     def action_data_previous(self) -> None:
-        """The row before."""
         if self._row is not None:
             self.go_to(max(1, self._row.number - 1))
 
     def action_data_random(self) -> None:
-        """A row by chance."""
         self._figures = False
         if self._worker is not None:
             self._worker.any_row()
@@ -304,29 +457,21 @@ class DataScreen(LeftOnce, Screen[None], Shell):
             self.go_to(next((n for n in reversed(self._matches) if n < here), self._matches[-1]))
 
     def action_data_figures(self) -> None:
-        """All rows in figures, or one row."""
         self._figures = not self._figures
         if self._figures and (self._checked is None or self._checked.facts.data is None):
-            self.app.notify("The rows are still being looked at; their figures follow.", markup=False)
+            self.app.notify("The rows are still being looked at; their figures follow.")
         self.show()
         self.query_one(DataLines).scroll_to(y=0, animate=False)
 
-    def action_data_down(self) -> None:
-        """A line on."""
-        self.query_one(DataLines).scroll_relative(y=1, animate=False)
-
-    def action_data_up(self) -> None:
-        """A line back."""
-        self.query_one(DataLines).scroll_relative(y=-1, animate=False)
+    def action_scroll(self, by: int) -> None:
+        self.query_one(DataLines).scroll_relative(y=by, animate=False)
 
     # -- typing ----------------------------------------------------------------------------------
 
     def action_data_search(self) -> None:
-        """Type words."""
         self._type(SEARCH)
 
     def action_data_go(self) -> None:
-        """Type a number."""
         self._type(GO)
 
     def _type(self, what: str) -> None:
@@ -336,7 +481,6 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         typed.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Do what was typed for."""
         words = event.value.strip()
         self._stop_typing()
         if not words or self._worker is None:
@@ -355,7 +499,6 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     # -- the rest --------------------------------------------------------------------------------
 
     def action_data_back(self) -> None:
-        """End typing, then the search, then go back."""
         if self.query_one("#data-input", Input).display:
             self._stop_typing()
         elif self._words:
@@ -365,7 +508,6 @@ class DataScreen(LeftOnce, Screen[None], Shell):
             self.dismiss(None)
 
     def action_data_copy(self) -> None:
-        """The row as JSON."""
         if self._row is not None:
             row = self._row
             body = {"row": row.number, "source": dict(row.source), "prompt": row.prompt}
@@ -374,7 +516,6 @@ class DataScreen(LeftOnce, Screen[None], Shell):
             self.shell.copy(f"row {row.number:,}", text)
 
     def action_data_again(self) -> None:
-        """Read everything anew."""
         if self._worker is not None:
             self._worker.stop()
         self._checked, self._row, self._golds, self._matches, self._words = None, None, {}, (), ""

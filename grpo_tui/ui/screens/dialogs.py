@@ -1,10 +1,14 @@
-"""What is asked once, and what is shown until it is closed: confirm, set a value, sample a prompt."""
+"""What is asked once: a yes, a setting, a prompt to sample, one of several things, some words, a file.
+
+Each dialog hands back what was chosen and does nothing itself.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
@@ -12,20 +16,22 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.events import Key
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
-from grpo_tui.core.commands import Outcome
-from grpo_tui.core.text import one_line, prompt_text, safe, shorten
-from grpo_tui.present.events import sampled_texts
-from grpo_tui.present.formatting import plural, setting
+from grpo_tui.core.text import one_line, prompt_text, safe, wrapped
+from grpo_tui.present.config_yaml import from_edit, to_edit
+from grpo_tui.present.formatting import from_here, plural, setting
+from grpo_tui.present.runs_view import ResumeOffer, resume_command
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import Action
-from grpo_tui.ui.opened import LeftOnce
-from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled, wrapped
+from grpo_tui.ui.kit.reading import DialogTitle
+from grpo_tui.ui.paint import Line, LinePane, Span, pad
+from grpo_tui.ui.rows import CursorList
+from grpo_tui.ui.textual_private import LeftOnce
 
+Answer = TypeVar("Answer")
 CLOSE: list[BindingType] = [("escape", "close", "close")]
-LEAST_TITLE = 8
-"""Cells of a dialog's title that its keys never take."""
 
 
 class DialogText(LinePane):
@@ -41,93 +47,137 @@ class DialogText(LinePane):
         self.changed(layout=True)
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """As many as there are."""
         return len(self._text)
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """The lines as given."""
         return self._text
 
 
-class DialogTitle(LinePane):
-    """The ruled first line of a dialog."""
+class Dialog(LeftOnce, ModalScreen[Answer]):
+    """A question over the pane; escape gives no answer.
+
+    Args:
+        title: what is asked.
+        keys: the keys that the title names.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = CLOSE
+    FIRST: ClassVar[type[Widget]] = Input
+    """What has the focus to begin with."""
 
     def __init__(self, title: str, keys: str) -> None:
         super().__init__()
         self._title, self._keys = title, keys
 
-    def lines(self, width: int, height: int) -> list[Line]:
-        """Title at the left, keys at the right; the title is cut before a key is left out."""
-        title = shorten(self._title, max(LEAST_TITLE, width - cell_len(self._keys) - 6))
-        return [ruled([[Span(title, "title")]], width, [Span(self._keys, "dim")])]
-
-
-class ConfirmDialog(LeftOnce, ModalScreen[bool]):
-    """Asks once, and says what will happen."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("n", "close", "no"), ("y", "yes", "yes")]
-
-    def __init__(self, asked: Action, view: TrainView) -> None:
-        super().__init__()
-        self._asked, self._view = asked, view
+    def parts(self) -> ComposeResult:
+        """What is below the title."""
+        raise NotImplementedError
 
     def compose(self) -> ComposeResult:
-        """The question and its two answers."""
-        asked, view = self._asked, self._view
-        label = asked.label.capitalize()
         with Vertical(classes="dialog"):
-            yield DialogTitle(f"{label}?", "y yes   n no")
-            yield DialogText(
-                [
-                    [Span(f" {asked.help}", "strong")],
-                    [Span(f" {view.name}, step {view.step:,}. It can go on later with --resume.", "dim")],
-                    (),
-                    [
-                        Span(" y", "key", "screen.yes"), Span(f" {label.lower()}", "attention", "screen.yes"),
-                        Span("    n", "key", "screen.close"), Span(" keep training", "text", "screen.close"),
-                    ],
-                ]
-            )  # fmt: skip
+            yield DialogTitle(self._title, self._keys)
+            yield from self.parts()
+
+    def on_mount(self) -> None:
+        if found := self.query(self.FIRST):
+            found.first().focus()
 
     def action_close(self) -> None:
-        """No."""
+        self.dismiss(None)
+
+
+class FieldDialog(Dialog[Answer]):
+    """One line to type, and a word about it.
+
+    Args:
+        title: what is asked.
+        value: what the field begins with.
+        hint: a sentence below the field.
+        does: what enter does, in a word.
+        id: of the field.
+    """
+
+    def __init__(self, title: str, value: str, hint: str, does: str = "apply", *, id: str) -> None:
+        super().__init__(title, f"enter {does}   esc back")
+        self._value, self._hint, self._field_id = value, hint, id
+
+    def parts(self) -> ComposeResult:
+        yield Input(value=self._value, id=self._field_id)
+        yield DialogText([[Span(f" {self._hint}", "dim")]], id="word")
+
+    def tell(self, *lines: Line) -> None:
+        """Say why it will not do."""
+        self.query_one("#word", DialogText).tell(list(lines))
+
+
+class YesNo(Dialog[bool]):
+    """Asks once.
+
+    Args:
+        title: what is asked.
+        about: says what will happen.
+        yes: what `y` does, in a word.
+        no: what `n` does.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [("n", "close", "no"), ("y", "yes", "yes")]
+
+    def __init__(self, title: str, about: Widget, yes: str, no: str) -> None:
+        super().__init__(title, "y yes   n no")
+        self._about, self._yes, self._no = about, yes, no
+
+    def parts(self) -> ComposeResult:
+        yield self._about
+        yield DialogText(
+            [
+                [
+                    Span(" y", "key", "screen.yes"), Span(f" {self._yes}", "attention", "screen.yes"),
+                    Span("    n", "key", "screen.close"), Span(f" {self._no}", "text", "screen.close"),
+                ]
+            ]
+        )  # fmt: skip
+
+    def action_close(self) -> None:
         self.dismiss(False)
 
     def action_yes(self) -> None:
-        """Yes."""
         self.dismiss(True)
 
 
-class SetDialog(LeftOnce, ModalScreen[dict[str, object]]):
+class ConfirmDialog(YesNo):
+    """Before what can end a run."""
+
+    def __init__(self, asked: Action, view: TrainView) -> None:
+        about: list[Line] = [
+            [Span(f" {asked.help}", "strong")],
+            [Span(f" {view.name}, step {view.step:,}. It can go on later with --resume.", "dim")],
+            (),
+        ]
+        label = asked.label.capitalize()
+        super().__init__(f"{label}?", DialogText(about), label.lower(), "keep training")
+
+
+class SetDialog(Dialog[dict[str, object]]):
     """The settings that can change in mid-run, each with its value now."""
 
-    BINDINGS: ClassVar[list[BindingType]] = CLOSE
     NAMES = ("learning_rate", "temperature", "reward_weights")
 
     def __init__(self, view: TrainView) -> None:
-        super().__init__()
+        super().__init__("set", "tab next   enter apply   esc leave as it is")
         self._functions = [function.name for function in view.functions]
         self._now = {
             name: setting(view.settings[name]) if name in view.settings else "" for name in self.NAMES
         }
 
-    def compose(self) -> ComposeResult:
-        """A field per setting."""
-        with Vertical(classes="dialog"):
-            yield DialogTitle("set", "tab next   enter apply   esc leave as it is")
-            for name in self.NAMES:
-                label = [Span(f" {name}", "strong")]
-                if name == "reward_weights":
-                    label.append(Span("   " + ", ".join(self._functions), "dim"))
-                yield DialogText([label])
-                yield Input(value=safe(self._now[name]), id=f"set-{name}")
-            yield DialogText(
-                [[Span(" Taken at the next safe point, wholly or not at all.", "dim")]], id="set-word"
-            )
-
-    def on_mount(self) -> None:
-        """Start at the first field."""
-        self.query_one("#set-learning_rate", Input).focus()
+    def parts(self) -> ComposeResult:
+        for name in self.NAMES:
+            label = [Span(f" {name}", "strong")]
+            if name == "reward_weights":
+                label.append(Span("   " + ", ".join(self._functions), "dim"))
+            yield DialogText([label])
+            yield Input(value=safe(self._now[name]), id=f"set-{name}")
+        word = " Taken at the next safe point, wholly or not at all."
+        yield DialogText([[Span(word, "dim")]], id="set-word")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Hand back what changed, or say what is wrong."""
@@ -148,10 +198,6 @@ class SetDialog(LeftOnce, ModalScreen[dict[str, object]]):
             self.dismiss(changed)
         else:
             self.query_one("#set-word", DialogText).tell([[Span(" Nothing is changed yet.", "attention")]])
-
-    def action_close(self) -> None:
-        """Change nothing."""
-        self.dismiss(None)
 
 
 def read_setting(name: str, text: str, functions: int) -> float | list[float]:
@@ -174,35 +220,28 @@ def read_setting(name: str, text: str, functions: int) -> float | list[float]:
     return values
 
 
-class SampleDialog(LeftOnce, ModalScreen[dict[str, object]]):
+class SampleDialog(Dialog[dict[str, object]]):
     """A prompt to sample, the newest one to begin with."""
 
     # Before the text area sees it: a prompt of several lines is pasted or broken with ctrl+j.
     BINDINGS: ClassVar[list[BindingType]] = [
-        *CLOSE,
         Binding("enter", "sample", "sample", priority=True),
         Binding("ctrl+j", "new_line", "new line", priority=True),
     ]
+    FIRST = TextArea
 
     def __init__(self, view: TrainView) -> None:
-        super().__init__()
+        super().__init__("sample the policy now", "enter sample   ctrl+j new line   esc back")
         self._prompt = view.newest_prompt
         self._shown = safe(prompt_text(view.newest_prompt)) if view.newest_prompt is not None else ""
 
-    def compose(self) -> ComposeResult:
-        """A text area."""
-        with Vertical(classes="dialog"):
-            yield DialogTitle("sample the policy now", "enter sample   ctrl+j new line   esc back")
-            yield TextArea(self._shown, id="sample-prompt", soft_wrap=True)
-            yield DialogText(
-                [[Span(" Done at the next safe point; no later number of the run changes.", "dim")]]
-            )
+    def parts(self) -> ComposeResult:
+        yield TextArea(self._shown, id="sample-prompt", soft_wrap=True)
+        yield DialogText([[Span(" Done at the next safe point; no later number of the run changes.", "dim")]])
 
     def on_mount(self) -> None:
         """Ready to type: what is typed replaces the prompt, an arrow key keeps it."""
-        area = self.query_one(TextArea)
-        area.select_all()
-        area.focus()
+        self.query_one(TextArea).select_all()
 
     def action_sample(self) -> None:
         """Hand back the prompt, with its other messages when only the last was edited."""
@@ -212,12 +251,7 @@ class SampleDialog(LeftOnce, ModalScreen[dict[str, object]]):
         self.dismiss({"prompt": with_text(self._prompt, text, self._shown)})
 
     def action_new_line(self) -> None:
-        """Break the line."""
         self.query_one(TextArea).insert("\n")
-
-    def action_close(self) -> None:
-        """Sample nothing."""
-        self.dismiss(None)
 
 
 def with_text(prompt: Any, text: str, shown: str) -> Any:
@@ -234,68 +268,231 @@ def with_text(prompt: Any, text: str, shown: str) -> Any:
     return messages[: turns[-1] + 1]
 
 
-class TextLines(LineScroll):
-    """Texts one under the other, wrapped, each with a heading."""
+AROUND = 13
+"""Lines of the screen that a list of choices leaves to what stands around it."""
+MOST_ABOUT = 6
+"""Lines of what is said of a choice."""
+MOST_LISTED = 14
+"""Lines of a list of choices; a longer one scrolls."""
 
-    def __init__(self, parts: list[tuple[str, str]]) -> None:
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One thing that can be chosen.
+
+    Attributes:
+        name: its word.
+        what: what it is or does.
+        value: what is handed back.
+        key: a letter that chooses it at once, empty for none.
+        about: what is said below the list while the cursor is on it.
+    """
+
+    name: str
+    what: str
+    value: Any
+    key: str = ""
+    about: str = ""
+
+
+class Paragraph(LinePane):
+    """Sentences, wrapped at the dialog's width, the first one strong."""
+
+    def __init__(self, sentences: Sequence[str], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._sentences = sentences
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return len(self.lines(width, 0))
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        lines: list[Line] = []
+        for number, sentence in enumerate(self._sentences):
+            role = "dim" if number else "strong"
+            lines += [[Span(f" {row}", role)] for row in wrapped(one_line(sentence), width - 2)]
+        return [*lines, ()] if lines else []
+
+
+class Choices(CursorList):
+    """The things to choose from."""
+
+    def __init__(self, choices: Sequence[Choice], at: int) -> None:
         super().__init__()
-        self._parts = parts
+        self.choices = choices
+        self.cursor = at
+
+    @property
+    def count(self) -> int:
+        return len(self.choices)
+
+    def on_mount(self) -> None:
+        """Take the height that there is, and bring the one it begins with into sight."""
+        self.styles.height = min(len(self.choices), MOST_LISTED, max(4, self.app.size.height - AROUND))
+        self.call_after_refresh(self.put, self.cursor)
 
     def lines(self, width: int) -> list[Line]:
-        """Wrapped at the width; control characters are visible by now."""
+        letters = 3 if any(choice.key for choice in self.choices) else 0
+        longest = max((cell_len(choice.name) for choice in self.choices), default=0)
+        name_w = min(longest + 2, max(12, width // 2))
         lines: list[Line] = []
-        room = max(10, width - 3)
-        for title, text in self._parts:
-            lines.append(ruled([[Span(title, "dim")]], width))
-            lines += [[Span("  " + row)] for row in wrapped(text, room)]
+        for place, choice in enumerate(self.choices):
+            here = place == self.cursor
+            tail = " selected" if here and self.has_focus else ""
+            lines.append(
+                [
+                    Span("❙ " if here else "  ", "accent" + tail),
+                    Span(pad(choice.key, letters), "key" + tail),
+                    Span(pad(one_line(choice.name), name_w), "strong" + tail),
+                    Span(
+                        pad(one_line(choice.what), max(1, width - name_w - letters - 3)) + " ", "dim" + tail
+                    ),
+                ]
+            )
         return lines
 
 
-class SampleResult(LeftOnce, ModalScreen[None]):
-    """What the policy made of a prompt."""
+class About(LinePane):
+    """What the choice under the cursor is, in as many lines as the longest of them takes."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("q", "close", "close"), ("enter", "close", "close")]
-
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, longest: int) -> None:
         super().__init__()
-        self._outcome = outcome
+        self._longest, self._text = longest, ""
 
-    def compose(self) -> ComposeResult:
-        """Prompt and completions, scrollable."""
-        result = self._outcome.result
-        texts = sampled_texts(self._outcome)
-        shown = result.get("rendered") or result.get("prompt", "")
-        before = result.get("before")
-        title = f"prompt, after {before} of training" if isinstance(before, str) and before else "prompt"
-        parts = [(title, shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))]
-        parts += [
-            (f"completion {i + 1} of {len(texts)}{_length(result, i)}", text) for i, text in enumerate(texts)
-        ]
-        with Vertical(classes="dialog -large"):
-            yield DialogTitle(f"sampled at step {self._outcome.step:,}", "esc back")
-            yield TextLines(parts)
+    def tell(self, text: str) -> None:
+        """Say this."""
+        self._text = text
+        self.changed()
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        """The same for every choice, so that nothing jumps."""
+        return 1 + min(MOST_ABOUT, self._longest * 5 // (4 * max(10, width - 2)) + 1) if self._longest else 0
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        return [(), *([Span(f" {row}")] for row in wrapped(one_line(self._text), width - 2))]
+
+
+class MenuDialog(Dialog[Any]):
+    """One of several things, or none.
+
+    Args:
+        title: what is asked.
+        choices: what can be chosen.
+        sentences: what a person should know before.
+        at: where the cursor begins.
+    """
+
+    FIRST = Choices
+
+    def __init__(
+        self, title: str, choices: Sequence[Choice], sentences: Sequence[str] = (), at: int = 0
+    ) -> None:
+        super().__init__(one_line(title, 50), "enter choose   esc back")
+        self._choices, self._sentences, self._at = choices, sentences, at
+
+    def parts(self) -> ComposeResult:
+        yield Paragraph(self._sentences)
+        yield Choices(self._choices, self._at)
+        yield About(max((len(choice.about) for choice in self._choices), default=0))
 
     def on_mount(self) -> None:
-        """Ready to scroll."""
-        self.query_one(TextLines).focus()
+        self.on_cursor_list_chosen()
+
+    def on_cursor_list_chosen(self) -> None:
+        """Say what the one under the cursor is."""
+        self.query_one(About).tell(self._choices[self.query_one(Choices).cursor].about)
+
+    def on_cursor_list_opened(self, event: CursorList.Opened) -> None:
+        self.dismiss(self._choices[event.place].value)
 
     def on_key(self, event: Key) -> None:
-        """The list's keys scroll."""
-        lines = self.query_one(TextLines)
-        if event.key == "j":
-            lines.scroll_relative(y=1, animate=False)
-        elif event.key == "k":
-            lines.scroll_relative(y=-1, animate=False)
-
-    def action_close(self) -> None:
-        """Back to the run."""
-        self.dismiss(None)
+        wanted = [c for c in self._choices if c.key and c.key == event.character]
+        if wanted:
+            event.stop()
+            self.dismiss(wanted[0].value)
 
 
-def _length(result: Mapping[str, Any], index: int) -> str:
-    items = result.get("completions")
-    if not isinstance(items, list) or index >= len(items) or not isinstance(items[index], Mapping):
-        return ""
-    tokens = items[index].get("tokens")
-    cut = ", cut off" if items[index].get("truncated") else ""
-    return f", {plural(int(tokens), 'token')}{cut}" if isinstance(tokens, int) else ""
+class WordsDialog(FieldDialog[str]):
+    """Some words on one line; empty ones are an answer too.
+
+    Args:
+        title: what they are for.
+        words: to begin with.
+        hint: a sentence under the field.
+    """
+
+    def __init__(self, title: str, words: str, hint: str) -> None:
+        super().__init__(title, one_line(words), one_line(hint), id="words")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+
+class PathDialog(FieldDialog[Path]):
+    """The name of a file.
+
+    Args:
+        title: what it is for.
+        value: the name to begin with.
+        check: why a path will not do, empty when it will.
+        hint: a sentence below the field.
+        does: what enter does, in a word.
+        replaces: whether a file that is there is replaced, after a second enter.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        value: str,
+        check: Callable[[Path], str],
+        hint: str = "",
+        *,
+        does: str = "write",
+        replaces: bool = False,
+    ) -> None:
+        super().__init__(one_line(title, 50), to_edit(value), hint, does, id="path")
+        self._check, self._replaces, self._warned = check, replaces, ""
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Hand the path back, or say why not."""
+        text = from_edit(event.value).strip()
+        path = Path(text).expanduser()
+        wrong = self._check(path) if text else "type the name of a file"
+        if wrong:
+            self._say("✗", wrong, "bad")
+        elif self._replaces and path.exists() and self._warned != text:
+            self._warned = text
+            word = f"it is there already; enter once more replaces {one_line(path.name, 24)}"
+            self._say("⚠", word, "attention")
+        else:
+            self.dismiss(path)
+
+    def _say(self, sign: str, word: str, role: str) -> None:
+        room = max(20, min(self.app.size.width, 76) - 8)
+        rows = wrapped(one_line(word), room)
+        self.tell(*([Span(f" {' ' if n else sign} {row}", role)] for n, row in enumerate(rows)))
+
+
+class OfferText(LinePane):
+    """The sentences of the offer, wrapped at the dialog's width."""
+
+    def __init__(self, offer: ResumeOffer) -> None:
+        super().__init__()
+        self._offer = offer
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return len(self.lines(width, 0))
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """The first sentence strong, the others quiet, and the command that does the same."""
+        lines: list[Line] = []
+        for number, sentence in enumerate(self._offer.lines):
+            role = "dim" if number else "strong"
+            lines += [[Span(f" {row}", role)] for row in wrapped(sentence, width - 2)]
+        return [*lines, (), [Span(f" {resume_command(from_here(self._offer.path))}", "dim")], ()]
+
+
+class ResumeDialog(YesNo):
+    """Before a run is resumed: from which checkpoint, and what is done again."""
+
+    def __init__(self, offer: ResumeOffer) -> None:
+        super().__init__(f"resume {offer.name}?", OfferText(offer), "resume", "leave it")

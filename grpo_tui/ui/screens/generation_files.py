@@ -1,7 +1,4 @@
-"""What Generations writes and remembers: exports of what was found, and queries under a name.
-
-Mixed into the screen.
-"""
+"""What Generations writes and remembers: exports of what was found, and queries under a name."""
 
 from __future__ import annotations
 
@@ -14,123 +11,106 @@ from grpo_tui.present.rollout_export import write_rows
 from grpo_tui.store.rollouts import all_function_names, iter_rollouts
 from grpo_tui.store.saved_views import SavedView, SavedViews
 from grpo_tui.ui.preferences import config_folder
-from grpo_tui.ui.screens.choosing import Choice, MenuDialog, PathDialog, WordsDialog
-from grpo_tui.ui.screens.generation_finding import Finding, order_words
+from grpo_tui.ui.screens.dialogs import Choice, MenuDialog, PathDialog, WordsDialog
 
 if TYPE_CHECKING:
-    from grpo_tui.present.group_card import CardRow, GroupCard
     from grpo_tui.ui.pages import Stores
+    from grpo_tui.ui.screens.generations import GenerationsScreen
 
 KINDS = {".jsonl": "jsonl", ".csv": "csv", ".md": "md"}
 KEEP = "keep"
 
 
-class Files(Finding):
-    """Exports and saved views of a screen that finds."""
+def export(screen: GenerationsScreen) -> None:
+    """Write what was found, the group, or the completion, by the part with the focus."""
+    query, what = _scope(screen)
+    if query is None and not screen.found.ids:
+        screen.app.notify("Nothing is found that could be written.", severity="warning")
+        return
+    name = "completion.md" if query is not None else "completions.jsonl"
 
-    card: GroupCard | None = None
+    def chosen(path: Path | None) -> None:
+        if path is not None:
+            _write(screen, path, query, what)
 
-    @property
-    def part(self) -> str:
-        """The part with the focus."""
-        raise NotImplementedError
+    hint = "The ending decides: .jsonl loses nothing, .csv, .md for an issue."
+    screen.app.push_screen(PathDialog(f"export {what} to", name, _wrong, hint), chosen)
 
-    @property
-    def row(self) -> CardRow | None:
-        """The completion that is read."""
-        raise NotImplementedError
 
-    # -- export ----------------------------------------------------------------------------------
+def _scope(screen: GenerationsScreen) -> tuple[str | None, str]:
+    """The query for what is written, None for all that was found; and what it is, in words."""
+    card, row = screen.card, screen.row
+    if screen.part == "list" or card is None:
+        return None, plural(len(screen.found.ids), "completion")
+    if screen.part == "reader" and row is not None:
+        return f"group=={card.id} and index=={row.index}", f"completion {row.index + 1}"
+    return f"group=={card.id}", f"the group of step {card.step:,}"
 
-    def action_generations_export(self) -> None:
-        """Write what was found, the group, or the completion, by the part with the focus."""
-        query, what = self._scope()
-        if query is None and not self.found.ids:
-            self._screen.app.notify(
-                "Nothing is found that could be written.", severity="warning", markup=False
-            )
+
+def _write(screen: GenerationsScreen, path: Path, query: str | None, what: str) -> None:
+    found, kind = screen.found.ids, KINDS[path.suffix.lower()]
+
+    def write(stores: Stores) -> str:
+        try:
+            search = stores.search
+            ids = found if query is None else search.find(query, "index", superseded=True).ids
+            with path.open("x", encoding="utf-8", newline="") as out:
+                rows = iter_rollouts(search.run, ids)
+                write_rows(out, rows, all_function_names(search.run), kind, everything=True)
+        except OSError as error:
+            return f"Not written: {from_here(path)}: {error.strerror or error}"
+        except Exception as error:  # whatever the store says: a person waits for a word about the file
+            return f"Not written whole: {from_here(path)}: {error}"
+        return ""
+
+    def told(trouble: str) -> None:
+        _say(screen, trouble or f"Wrote {what} to {from_here(path)}.", wrong=bool(trouble))
+
+    if screen.searches is not None:
+        screen.searches.ask("export", write, told, lambda why: told(f"Not written: {why}."))
+
+
+def _say(screen: GenerationsScreen, words: str, *, wrong: bool = False) -> None:
+    severity: Literal["warning", "information"] = "warning" if wrong else "information"
+    screen.app.notify(one_line(words, 300), severity=severity)
+
+
+def choose_view(screen: GenerationsScreen) -> None:
+    """A query by its name, or keep the one in force."""
+    views = SavedViews(config_folder())
+    known, trouble = views.read()
+    choices = [
+        Choice(one_line(v.name, 30), one_line(f"{v.query or 'everything'}, {order_words(v.sort)}", 60), v)
+        for v in known
+    ]
+    if screen.line:
+        choices.append(Choice("keep this query", one_line(screen.line, 60), KEEP, key="k"))
+    if not choices:
+        word = trouble or "No query is kept yet: find something with /, then come back to give it a name."
+        _say(screen, word)
+        return
+
+    def chosen(value: SavedView | str | None) -> None:
+        if isinstance(value, SavedView):
+            screen.show_query(value.query, order=value.sort)
+        elif value == KEEP:
+            _keep(screen, views)
+
+    screen.app.push_screen(MenuDialog("queries by name", choices), chosen)
+
+
+def _keep(screen: GenerationsScreen, views: SavedViews) -> None:
+    line, order = screen.line, screen.order
+
+    def named(name: str | None) -> None:
+        if not name or not name.strip():
             return
-        name = "completion.md" if query is not None else "completions.jsonl"
+        trouble = views.save(SavedView(name.strip(), line, order))
+        word = trouble or f"Kept as “{one_line(name.strip(), 40)}”; v shows it, --view takes it too."
+        _say(screen, word, wrong=bool(trouble))
 
-        def chosen(path: Path | None) -> None:
-            if path is not None:
-                self._write(path, query, what)
-
-        hint = "The ending decides: .jsonl loses nothing, .csv, .md for an issue."
-        self._screen.app.push_screen(PathDialog(f"export {what} to", name, _wrong, hint), chosen)
-
-    def _scope(self) -> tuple[str | None, str]:
-        """The query for what is written, None for all that was found; and what it is, in words."""
-        card, row = self.card, self.row
-        if self.part == "list" or card is None:
-            return None, plural(len(self.found.ids), "completion")
-        if self.part == "reader" and row is not None:
-            return f"group=={card.id} and index=={row.index}", f"completion {row.index + 1}"
-        return f"group=={card.id}", f"the group of step {card.step:,}"
-
-    def _write(self, path: Path, query: str | None, what: str) -> None:
-        found, kind = self.found.ids, KINDS[path.suffix.lower()]
-
-        def write(stores: Stores) -> str:
-            try:
-                search = stores.search
-                ids = found if query is None else search.find(query, "index", superseded=True).ids
-                with path.open("x", encoding="utf-8", newline="") as out:
-                    rows = iter_rollouts(search.run, ids)
-                    write_rows(out, rows, all_function_names(search.run), kind, everything=True)
-            except OSError as error:
-                return f"Not written: {from_here(path)}: {error.strerror or error}"
-            except Exception as error:  # whatever the store says: a person waits for a word about the file
-                return f"Not written whole: {from_here(path)}: {error}"
-            return ""
-
-        def told(trouble: str) -> None:
-            self._say(trouble or f"Wrote {what} to {from_here(path)}.", wrong=bool(trouble))
-
-        if self.searches is not None:
-            self.searches.ask("export", write, told, lambda why: told(f"Not written: {why}."))
-
-    def _say(self, words: str, *, wrong: bool = False) -> None:
-        severity: Literal["warning", "information"] = "warning" if wrong else "information"
-        self._screen.app.notify(one_line(words, 300), severity=severity, markup=False)
-
-    # -- saved views -----------------------------------------------------------------------------
-
-    def action_generations_views(self) -> None:
-        """A query by its name, or keep the one in force."""
-        views = SavedViews(config_folder())
-        known, trouble = views.read()
-        choices = [
-            Choice(one_line(v.name, 30), one_line(f"{v.query or 'everything'}, {order_words(v.sort)}", 60), v)
-            for v in known
-        ]
-        if self.line:
-            choices.append(Choice("keep this query", one_line(self.line, 60), KEEP, key="k"))
-        if not choices:
-            word = trouble or "No query is kept yet: find something with /, then come back to give it a name."
-            self._say(word)
-            return
-
-        def chosen(value: SavedView | str | None) -> None:
-            if isinstance(value, SavedView):
-                self.show_query(value.query, order=value.sort)
-            elif value == KEEP:
-                self._keep(views)
-
-        self._screen.app.push_screen(MenuDialog("queries by name", choices), chosen)
-
-    def _keep(self, views: SavedViews) -> None:
-        line, order = self.line, self.order
-
-        def named(name: str | None) -> None:
-            if not name or not name.strip():
-                return
-            trouble = views.save(SavedView(name.strip(), line, order))
-            word = trouble or f"Kept as “{one_line(name.strip(), 40)}”; v shows it, --view takes it too."
-            self._say(word, wrong=bool(trouble))
-
-        dialog = WordsDialog("a name for the query", "", line)
-        self._screen.app.push_screen(dialog, named)
+    dialog = WordsDialog("a name for the query", "", line)
+    screen.app.push_screen(dialog, named)
 
 
 def _wrong(path: Path) -> str:
@@ -140,3 +120,13 @@ def _wrong(path: Path) -> str:
     if path.exists():
         return f"{from_here(path)} is there already; choose another name"
     return "" if path.parent.is_dir() else f"there is no folder {from_here(path.parent)}"
+
+
+def order_words(sort: str) -> str:
+    """An order in words."""
+    if not sort:
+        return "newest first"
+    if sort == "step":
+        return "oldest first"
+    name, first = sort.lstrip("-"), "highest" if sort.startswith("-") else "lowest"
+    return f"{first} {one_line(name.removeprefix('rewards.').strip(chr(34)), 24)} first"

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Input
 
+from grpo_tui.core.text import one_line
 from grpo_tui.present.group_card import GroupCard, group_card
+from grpo_tui.present.reading import foldable
+from grpo_tui.store.query import QueryError, read_query
+from grpo_tui.store.read_series import total_range
 from grpo_tui.store.rollouts import absent_fields, rollouts_of
+from grpo_tui.store.search import NEWEST, Found, read_sort
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.paint import Line, LineScroll, Span
-from grpo_tui.ui.screens.generation_files import Files
-from grpo_tui.ui.screens.generation_reading import CompletionReading
-from grpo_tui.ui.switching import KeepsStyles
+from grpo_tui.ui.rows import CursorList
+from grpo_tui.ui.screens.generation_files import choose_view, export, order_words
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.textual_private import KeepsStyles
+from grpo_tui.ui.widgets.bars import Footer, Header
 from grpo_tui.ui.widgets.card_table import CardHeading, CardTable
-from grpo_tui.ui.widgets.footer import Footer
-from grpo_tui.ui.widgets.group_table import GroupHeading, GroupTable
-from grpo_tui.ui.widgets.header import Header
-from grpo_tui.ui.widgets.query_state import QueryState
-from grpo_tui.ui.widgets.reader import Reader, ReaderHeading
+from grpo_tui.ui.widgets.group_table import GroupHeading, GroupTable, QueryState
+from grpo_tui.ui.widgets.reader import Reader, ReaderHeading, Reading
 
 if TYPE_CHECKING:
     from grpo_tui.present.course import ProbeStep, Stretch
+    from grpo_tui.present.group_card import CardRow
     from grpo_tui.present.train_view import TrainView
     from grpo_tui.store.layout import RunFolder
+    from grpo_tui.store.reader import Visit
     from grpo_tui.store.rollouts import Rollout
     from grpo_tui.ui.pages import Stores
 
@@ -42,12 +52,15 @@ NO_RUN: list[Line] = [
     [Span("   grpo-tui completions RUN", "key"), Span("   prints them", "dim")],
 ]  # fmt: skip
 PLACEHOLDER = '/ finds   reward<0.2 and tokens>400   truncated   zero_std   text ~ "wait"   step 40..60'
+AGAIN_S = 1.0
+REST = 25
+"""A list that follows a live run rests so many times as long as the last search took."""
 PARTS = ("list", "card", "reader")
 SIZED = "#found-part, #card-part, #card-heading, #card-table, #reader-heading, #reader"
 """What one part over the whole pane hides or stretches."""
 
 
-class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
+class GenerationsScreen(KeepsStyles, Screen[None], Shell):
     """The generations of the open run."""
 
     BINDINGS = bindings("generations")
@@ -59,9 +72,31 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
         self._large = False
         self._brings: int | None = None
         """The group that is fetched to be shown; None once something else is shown."""
+        self.pages: Pages | None = None
+        self.searches: Pages | None = None
+        self.found = Found()
+        self.line = ""
+        """The query in force."""
+        self.newest = 0
+        """The newest group of the run."""
+        self.order = ""
+        """As `found.read_sort` reads it; empty for the newest first."""
+        self._groups: Sequence[int] = ()
+        """Those of what was found, each once."""
+        self._as_completions = False
+        self._cancel = threading.Event()
+        self._asked_at = 0.0
+        self._goes_to: int | None = None
+        self._looks_again = False
+        self._unanswered = False
+        """Whether the store could not be read for the query in force."""
+        self.reading = Reading()
+        self.card: GroupCard | None = None
+        self.visits: tuple[Visit, ...] = ()
+        """The times that the prompt of the card was answered, oldest first."""
+        self._marked: tuple[str, str] | None = None
 
     def compose(self) -> ComposeResult:
-        """Header, query, the list beside the card and the text, footer."""
         yield Header("generations")
         with Horizontal(id="query-bar"):
             yield Input(placeholder=PLACEHOLDER, id="generation-query", select_on_focus=False)
@@ -78,14 +113,12 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
         yield Footer("generations")
 
     def on_mount(self) -> None:
-        """Follow the open run."""
         self.query_one(GroupTable).waits = NO_RUN
         self.query_one(GroupTable).focus()
         self.shell.view_signal.subscribe(self, self._on_view)
         self._on_view(self.shell.view)
 
     def on_unmount(self) -> None:
-        """End the threads."""
         self._close()
 
     def on_screen_resume(self) -> None:
@@ -152,13 +185,14 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
 
     # -- what is chosen --------------------------------------------------------------------------
 
-    def on_group_table_chosen(self, event: GroupTable.Chosen) -> None:
+    @on(CursorList.Chosen, "#group-table")
+    def _chosen(self) -> None:
         """Another line of the list; back at the top, what came meanwhile comes in."""
         self.show_chosen()
         self.look_again()
 
-    def on_card_table_chosen(self, event: CardTable.Chosen) -> None:
-        """Another completion of the group."""
+    @on(CursorList.Chosen, "#card-table")
+    def _chosen_completion(self) -> None:
         self.show_reading()
 
     def show_chosen(self) -> None:
@@ -222,15 +256,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
 
     # -- keys ------------------------------------------------------------------------------------
 
-    def action_generations_earlier(self) -> None:
-        """The step before."""
-        self._other_step(0)
-
-    def action_generations_later(self) -> None:
-        """The step after."""
-        self._other_step(1)
-
-    def _other_step(self, which: int) -> None:
+    def action_other_step(self, which: int) -> None:
         card = self.card
         if card is None or self.pages is None:
             return
@@ -238,29 +264,16 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
         def take(steps: tuple[int | None, int | None]) -> None:
             group = steps[which]
             if group is None:
-                self.app.notify(f"That is the {('first', 'last')[which]} step.", markup=False)
+                self.app.notify(f"That is the {('first', 'last')[which]} step.")
             else:
                 self.go_to_group(group)
 
         self.pages.ask("step", lambda stores: stores.run.groups_in_turn(card.id), take, self.cannot_read)
 
-    def action_generations_group_before(self) -> None:
-        """A line up in the list."""
-        self.query_one(GroupTable).action_move(-1)
+    def action_move_group(self, by: int) -> None:
+        self.query_one(GroupTable).action_move(by)
 
-    def action_generations_group_after(self) -> None:
-        """A line down in the list."""
-        self.query_one(GroupTable).action_move(1)
-
-    def action_generations_visit_before(self) -> None:
-        """The same prompt, the time before."""
-        self._other_visit(-1)
-
-    def action_generations_visit_after(self) -> None:
-        """The same prompt, the next time."""
-        self._other_visit(1)
-
-    def _other_visit(self, by: int) -> None:
+    def action_other_visit(self, by: int) -> None:
         if self.card is None:
             return
         groups = [visit.group for visit in self.visits]
@@ -269,46 +282,41 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
             self.go_to_group(groups[at])
         else:
             when = "before" if by < 0 else "after"
-            self.app.notify(f"The prompt was not answered {when} this.", markup=False)
+            self.app.notify(f"The prompt was not answered {when} this.")
 
     def action_generations_what_if(self) -> None:
-        """The groups of the list scored again."""
         from grpo_tui.ui.screens.what_if import WhatIfScreen
 
         groups = tuple(self._groups)
         if self._folder is None or not groups:
-            self.app.notify("No group is found that could be scored again.", severity="warning", markup=False)
+            self.app.notify("No group is found that could be scored again.", severity="warning")
         else:
             self.app.push_screen(WhatIfScreen(self._folder.root, groups))
 
     def action_generations_tokens(self) -> None:
-        """The tokens of the completion."""
         from grpo_tui.ui.screens.tokens import TokensScreen
 
         card, row = self.card, self.row
         if self._folder is None or card is None or row is None:
-            self.app.notify("No completion is chosen.", severity="warning", markup=False)
+            self.app.notify("No completion is chosen.", severity="warning")
         else:
             self.app.push_screen(
                 TokensScreen(self._folder.root, card.id, card.step, row.index, len(card.rows))
             )
 
     def action_generations_newest(self) -> None:
-        """The top of the list, where new ones come in."""
         self._focus("list")
         self.query_one(GroupTable).action_first()
 
     def action_generations_score(self) -> None:
-        """The group in Rewards."""
-        from grpo_tui.ui.rewards_wish import rewards_of_run
+        from grpo_tui.ui.requests import rewards_of_run
 
         if self.card is None or self._folder is None:
-            self.app.notify("No group is chosen.", severity="warning", markup=False)
+            self.app.notify("No group is chosen.", severity="warning")
         else:
             self.shell.show_rewards(rewards_of_run(self._folder.root, self.card.id))
 
     def action_generations_course(self) -> None:
-        """The run and the prompt over the steps."""
         from grpo_tui.present.course import course, probe_course
         from grpo_tui.ui.screens.course import CourseScreen
 
@@ -327,6 +335,14 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
 
         searches.ask("course", look, screen.take_run, screen.take_trouble)
 
+    def action_generations_export(self) -> None:
+        """Write what was found, the group, or the completion, by the part with the focus."""
+        export(self)
+
+    def action_generations_views(self) -> None:
+        """A query by its name, or keep the one in force."""
+        choose_view(self)
+
     # -- parts -----------------------------------------------------------------------------------
 
     @property
@@ -342,7 +358,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
         self._focus(PARTS[min(at + 1, len(PARTS) - 1)])
 
     def action_generations_back(self) -> None:
-        """The way back; at its start the query ends."""
         if isinstance(self.focused, Input):
             self.query_one(Input).value = self.line
             self._focus("list")
@@ -368,7 +383,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
         self.set_state({f"-only-{name}": name == part for name in PARTS}, SIZED)
 
     def on_descendant_focus(self) -> None:
-        """Other keys matter."""
         if self._large:
             self._show_only(self.part)
         self._name_keys()
@@ -377,3 +391,390 @@ class GenerationsScreen(KeepsStyles, Screen[None], CompletionReading, Files):
         footer = self.query_one(Footer)
         footer.parts = (self.part,)
         footer.show(self.shell.view)
+
+    # -- finding ---------------------------------------------------------------------------------
+
+    def _functions(self) -> list[str]:
+        """Names of the run's reward functions, which a query may have alone."""
+        view = self.shell.view
+        return [function.name for function in view.functions] if view is not None else []
+
+    def forget_found(self) -> None:
+        """Another run."""
+        self._cancel.set()
+        self.found, self._groups, self.newest = Found(), (), 0
+        self.query_one(GroupTable).forget()
+
+    @property
+    def follows(self) -> bool:
+        """True at the top of a list that begins with the newest: new groups then come in."""
+        table = self.query_one(GroupTable)
+        return table.cursor == 0 and table.scroll_offset.y == 0 and not self.order
+
+    def look_again(self) -> None:
+        """Find again what is found now, when a live run has moved on and somebody is at its top."""
+        if self.newest <= self.found.newest_group or not self.is_attached:
+            return
+        if not self.follows:
+            self._show_state()
+            return
+        rest = self._asked_at + max(AGAIN_S, REST * self.found.seconds) - time.monotonic()
+        if rest <= 0:
+            self.find(again=True)
+        elif not self._looks_again:
+            self._looks_again = True
+            self.set_timer(rest, self._rested)
+
+    def _rested(self) -> None:
+        self._looks_again = False
+        self.look_again()
+
+    def find(self, *, again: bool = False) -> None:
+        """Look for what the query asks; what is found comes later, a search that runs is given up.
+
+        At the top of a list that begins with the newest, the first page comes before the search is done.
+
+        Args:
+            again: Whether the list shows what was found by the same query a moment ago.
+        """
+        pages = self.searches
+        if pages is None:
+            return
+        self._cancel.set()
+        cancel, self._unanswered = threading.Event(), False
+        self._cancel = cancel
+        self._asked_at = time.monotonic()
+        line, sort = self.line, self.order
+        in_parts = not again and not sort and self._goes_to is None
+
+        def look(stores: Stores) -> _Answer:
+            def tell(found: Found) -> None:
+                if found.searched < found.of:
+                    self.call_later(take_part, _answer(found, stores))
+
+            try:
+                found: Found | str = stores.search.find(
+                    line,
+                    read_sort(sort) if sort else NEWEST,
+                    cancel=cancel,
+                    on_part=tell if in_parts else None,
+                )
+            except QueryError as error:
+                found = error.sentence
+            return _answer(found, stores)
+
+        def take_part(answer: _Answer) -> None:
+            if cancel is self._cancel and not cancel.is_set() and self.follows:
+                self._take(answer, whole=False)
+
+        def take(answer: _Answer) -> None:
+            if cancel is self._cancel:
+                self._take(answer)
+
+        def failed(why: str) -> None:
+            if cancel is self._cancel:
+                self._unanswered = True
+                self.query_one(QueryState).searching, self._goes_to = False, None
+                self.query_one(GroupTable).waits = [(), [Span(f"   ✗ {why}", "bad")]]
+                self.cannot_read(why)
+
+        pages.ask("find", look, take, failed)
+        self.query_one(QueryState).searching = True
+        self._show_state()
+
+    def _take(self, answer: _Answer, *, whole: bool = True) -> None:
+        found, groups, totals = answer
+        state, table = self.query_one(QueryState), self.query_one(GroupTable)
+        state.searching = not whole
+        if isinstance(found, str):
+            state.trouble, self._goes_to = found, None
+            self._show_state()
+            return
+        followed = self.follows
+        for note in found.notes:
+            if note not in self.found.notes:
+                self.app.notify(one_line(note, 300), severity="warning")
+        self.found, self._groups, state.trouble, state.unread = found, groups, found.trouble, ""
+        table.measure(totals)
+        self.say_why_empty()
+        keys = self._keys()
+        go_to = None if self._goes_to is None else self._line_of(self._goes_to)
+        if go_to is None and followed and len(keys):
+            go_to = keys[0]
+        self._goes_to = None
+        table.show(keys, of_completions=self._as_completions, go_to=go_to)
+        self._show_state()
+        self.show_chosen()
+
+    def say_why_empty(self) -> None:
+        """Say why the list is empty, by the newest view; a search may end before the first one comes."""
+        state, table = self.query_one(QueryState), self.query_one(GroupTable)
+        if state.trouble or state.unread:
+            return
+        view = self.shell.view
+        none = view.no_groups if view is not None else "No completion was recorded."
+        hint = one_line(self.found.hint, 200)
+        told = f"Nothing is found by this query{': ' if hint else ''}{hint}."
+        table.waits = [(), [Span(f"   {told if self.found.of else none}", "dim")]]
+
+    def _keys(self) -> Sequence[int]:
+        return self.found.ids if self._as_completions else self._groups
+
+    def _line_of(self, group: int) -> int | None:
+        """What stands for a group in the list: its number, or that of its first completion found."""
+        if not self._as_completions:
+            return group
+        return next(
+            (one for one, of in zip(self.found.ids, self.found.group_of, strict=True) if of == group), None
+        )
+
+    def _show_state(self) -> None:
+        state, heading = self.query_one(QueryState), self.query_one(GroupHeading)
+        state.found, state.line = self.found, self.line
+        state.newer = self.newest > self.found.newest_group > 0 and not self.follows
+        state.changed()
+        heading.of_completions = self._as_completions
+        heading.order = order_words(self.order)
+        heading.changed()
+
+    def on_group_table_wanted(self, event: GroupTable.Wanted) -> None:
+        if self.pages is None:
+            return
+        keys, totals, table = (
+            event.keys,
+            self.query_one(GroupTable).totals,
+            self.query_one(GroupTable),
+        )
+
+        def look(stores: Stores) -> Sequence[GroupCard | Rollout]:
+            if event.of_completions:
+                return rollouts_of(stores.search.run, keys)
+            absent = absent_fields(stores.search.run)
+            return [group_card(group, totals, absent) for group in stores.run.groups_by_id(keys)]
+
+        def take(brought: Sequence[GroupCard | Rollout]) -> None:
+            if event.of_completions == table.of_completions:
+                table.take(brought)
+                if not table.unread:
+                    self.cannot_read("")
+
+        def failed(why: str) -> None:
+            if event.of_completions != table.of_completions:
+                return
+            if len(keys) > 1:  # one that is spoilt does not keep the others away
+                for key in keys:
+                    self.on_group_table_wanted(GroupTable.Wanted((key,), of_completions=event.of_completions))
+                return
+            table.fail(keys[0], why)
+            self.cannot_read(why)
+            if keys[0] == table.key:
+                self.show_chosen()
+
+        self.pages.ask(f"lines {keys[0]}", look, take, failed)
+
+    def read_again(self) -> None:
+        """Ask anew for what could not be read; the file may have come back."""
+        if self._unanswered:
+            self.find()
+        self.query_one(GroupTable).ask_again()
+
+    def cannot_read(self, why: str) -> None:
+        """Say beside the query what of the run cannot be read; an empty sentence when all can."""
+        state = self.query_one(QueryState)
+        state.unread = why
+        state.changed()
+        self.query_one(GroupTable).changed()
+
+    def action_generations_query(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Say at once where a query is not understood."""
+        state = self.query_one(QueryState)
+        try:
+            read_query(event.value, self._functions())
+            state.trouble = ""
+        except QueryError as error:
+            state.trouble = error.sentence
+        state.changed()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        try:
+            read_query(event.value, self._functions())
+        except QueryError as error:
+            self.app.notify(one_line(error.sentence, 300), severity="warning")
+            return
+        self.line = event.value.strip()
+        self.query_one(GroupTable).focus()
+        self.find()
+
+    def show_query(self, line: str, *, group: int | None = None, order: str | None = None) -> None:
+        """Find by a query that came from elsewhere."""
+        self.query_one(Input).value = line
+        self.line, self._goes_to = line.strip(), group
+        self.order = self.order if order is None else order
+        self.find()
+
+    def action_generations_kind(self) -> None:
+        table = self.query_one(GroupTable)
+        chosen = table.selected
+        self._as_completions = not self._as_completions
+        go_to = None
+        if chosen is not None:
+            go_to = self._line_of(chosen.id if isinstance(chosen, GroupCard) else chosen.group)
+        self.query_one(GroupTable).show(self._keys(), of_completions=self._as_completions, go_to=go_to)
+        self._show_state()
+
+    def action_generations_sort(self) -> None:
+        from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
+
+        names = self.query_one(CardTable).names
+        fields = [
+            "",
+            "-reward",
+            "-advantage",
+            "-std",
+            "-mean",
+            "-tokens",
+            *(f"-{_field(name)}" for name in names),
+        ]
+        choices = [Choice(order_words(field), "", field) for field in fields]
+
+        def chosen(field: Any) -> None:
+            if field is not None:
+                self.order = field
+                self.find()
+
+        at = fields.index(self.order) if self.order in fields else 0
+        self.app.push_screen(MenuDialog("sort by", choices, at=at), chosen)
+
+    def action_generations_turn(self) -> None:
+        line = self.order or "-step"
+        self.order = line[1:] if line.startswith("-") else f"-{line}"
+        if self.order == "-step":
+            self.order = ""
+        self.find()
+
+    # -- reading the chosen completion -----------------------------------------------------------
+
+    @property
+    def row(self) -> CardRow | None:
+        """The completion that is read."""
+        return self.query_one(CardTable).selected
+
+    def show_card(self, card: GroupCard | None, index: int | None, hits: frozenset[int]) -> None:
+        """Show a group with the cursor on one completion, by default where it was, or on the first hit."""
+        table, heading = self.query_one(CardTable), self.query_one(CardHeading)
+        same = card is not None and self.card is not None and card.id == self.card.id
+        if index is None:
+            index = table.cursor if same else min(hits, default=0)
+        self.card = heading.card = card
+        shared = self.query_one(GroupTable).shared
+        heading.short = shared.left_out(card.prompt.strip()) if card is not None else ""
+        heading.changed()
+        table.show(card, index, hits)
+        if not same:
+            self.visits = ()
+            if self.reading.view == "diff":
+                self.reading = replace(self.reading, view="text", against=("", ""))
+            self._ask_visits()
+        self.show_reading()
+
+    def show_reading(self) -> None:
+        """Show the completion under the cursor as it is wished to be read."""
+        row, heading = self.row, self.query_one(ReaderHeading)
+        heading.card, heading.row, heading.reading = self.card, row, self.reading
+        heading.changed()
+        table, reader = self.query_one(CardTable), self.query_one(Reader)
+        reader.weights = table.weights
+        reader.show(self.card, row, self.reading, table.names)
+
+    def _ask_visits(self) -> None:
+        card = self.card
+        if card is None or self.pages is None:
+            return
+
+        def take(visits: list[Visit]) -> None:
+            if self.card is not None and self.card.id == card.id:
+                self.visits = tuple(visits)
+
+        self.pages.ask("visits", lambda stores: stores.run.visits(card.prompt_key), take)
+
+    def action_move_completion(self, by: int) -> None:
+        self.query_one(CardTable).action_move(by)
+
+    def action_generations_fold(self) -> None:
+        row = self.row
+        names = foldable(row.text) if row is not None else []
+        if not names:
+            self.app.notify("Nothing to fold: no tags and no code.")
+            return
+        now = self.reading.folded
+        wanted = [frozenset[str](), frozenset(names[:1]), frozenset(names)]
+        steps = [folded for n, folded in enumerate(wanted) if folded not in wanted[:n]]
+        at = steps.index(now) if now in steps else 0
+        self.reading = replace(self.reading, view="text", folded=steps[(at + 1) % len(steps)])
+        self.show_reading()
+
+    def action_turn(self, view: str) -> None:
+        now = "text" if self.reading.view == view else view
+        self.reading = replace(self.reading, view=now)  # type: ignore[arg-type]
+        self.show_reading()
+
+    def action_generations_mark(self) -> None:
+        card, row = self.card, self.row
+        if card is None or row is None:
+            return
+        self._marked = (f"completion {row.index + 1} of step {card.step:,}", row.text)
+        self.app.notify(f"d compares with {self._marked[0]} first.")
+
+    def action_generations_diff(self) -> None:
+        """The next thing to compare with; after the last one the text alone."""
+        card, row = self.card, self.row
+        if card is None or row is None:
+            return
+        others: list[tuple[str, str]] = []
+        if self._marked is not None:
+            others.append(self._marked)
+        for word, place in (("best", card.best), ("worst", card.worst)):
+            if place is not None and card.kind == "mixed" and place != row.index:
+                others.append((f"the {word}, {place + 1}", card.rows[place].text))
+        earlier = [v for v in self.visits if (v.attempt, v.step) < (card.attempt, card.step)]
+        if earlier and earlier[-1].best is not None:
+            others.append((f"the best of step {earlier[-1].step:,}", earlier[-1].best))
+        if not others:
+            others = [(f"completion {r.index + 1}", r.text) for r in card.rows if r.index != row.index][:1]
+        names = [name for name, _ in others]
+        now = self.reading.against[0] if self.reading.view == "diff" else ""
+        at = names.index(now) + 1 if now in names else 0
+        if at < len(others):
+            self.reading = replace(self.reading, view="diff", against=others[at])
+        else:
+            self.reading = replace(self.reading, view="text", against=("", ""))
+        self.show_reading()
+
+    def action_generations_copy(self) -> None:
+        card, row = self.card, self.row
+        if card is None or row is None:
+            self.app.notify("No completion is chosen.", severity="warning")
+            return
+        if self.reading.view == "prompt":
+            self.shell.copy("the prompt", "\n".join(text for _, text in card.messages))
+            return
+        what = f"completion {row.index + 1} of step {card.step:,}, “{one_line(card.prompt.strip(), 40)}”"
+        self.shell.copy(what, row.text)
+
+
+_Answer = tuple[Found | str, Sequence[int], tuple[float, float] | None]
+"""What was found or why not, its groups, the ends of the run's totals."""
+
+
+def _answer(found: Found | str, stores: Stores) -> _Answer:
+    """In the thread that searches: of 100,000 completions the groups take some milliseconds."""
+    groups = () if isinstance(found, str) else tuple(dict.fromkeys(found.group_of))
+    return found, groups, total_range(stores.search.run)
+
+
+def _field(name: str) -> str:
+    plain = name.replace("_", "").isalnum()
+    return f"rewards.{name}" if plain else f'rewards."{name}"'

@@ -21,10 +21,10 @@ from grpo_tui.core.text import safe, wrapped
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.metric_rows import MetricRow, matching, metric_row, rows_of_charts
 from grpo_tui.present.train_view import TrainView
-from grpo_tui.ui.opened import LeftOnce
+from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, pad
-from grpo_tui.ui.screens.dialogs import DialogTitle
 from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.textual_private import LeftOnce
 
 TREND = 24
 """Stretches that a small curve is made of, when Train has none."""
@@ -55,7 +55,6 @@ class MetricList(LineScroll, can_focus=False):
             self.scroll_to(y=max(0, self.selected - height // 2), animate=False)
 
     def lines(self, width: int) -> list[Line]:
-        """Title, key, value, curve."""
         curve = 12 if width >= 60 else 0
         key = min(36, width - 62) if width >= 84 else 0
         title = width - key - curve - 10 - 5
@@ -72,7 +71,6 @@ class MetricList(LineScroll, can_focus=False):
         return lines
 
     def on_click(self, event: Click) -> None:
-        """Select, and choose at the second click."""
         row = int(event.y) + self.scroll_offset.y
         if row < len(self.rows):
             self.show(self.rows, row)
@@ -131,7 +129,6 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
         self._gone = threading.Event()
 
     def compose(self) -> ComposeResult:
-        """The words, the rows, and what the selected one means."""
         with Vertical(classes="dialog -large"):
             yield DialogTitle("metrics", f"{self._purpose}   ? meaning   esc back")
             yield SearchField(placeholder="words of its title, key or meaning", id="metric-words")
@@ -147,7 +144,6 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
         self.app.run_worker(self._read, thread=True, group="metrics", exit_on_error=False)
 
     def on_unmount(self) -> None:
-        """End the thread."""
         self._gone.set()
 
     def _on_view(self, view: TrainView | None) -> None:
@@ -222,15 +218,12 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
         self._show(self._key if not event.value.strip() else "")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Choose the selected one."""
         self._choose()
 
     def on_metric_list_chosen(self, event: MetricList.Chosen) -> None:
-        """Choose by a double click."""
         self._choose()
 
     def on_resize(self) -> None:
-        """Keep the selected row in sight."""
         self.call_after_refresh(self._show, self._selected_key())
 
     def _choose(self) -> None:
@@ -239,17 +232,14 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
             self.dismiss(found.rows[found.selected].key)
 
     def action_move(self, by: int) -> None:
-        """Another row."""
         found = self.query_one(MetricList)
         if found.rows:
             self._show(found.rows[max(0, min(len(found.rows) - 1, found.selected + by))].key)
 
     def action_meaning(self) -> None:
-        """The whole meaning of the selected one."""
-        from grpo_tui.ui.screens.meaning import MeaningScreen
+        from grpo_tui.ui.screens.reading import MeaningScreen
 
         self.app.push_screen(MeaningScreen(self._selected_key()))
 
     def action_close(self) -> None:
-        """Choose nothing."""
         self.dismiss(None)

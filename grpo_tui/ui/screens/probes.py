@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
-from textual.screen import Screen
-
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, plural
 from grpo_tui.present.rewards_view import fitted
 from grpo_tui.rewards.probes import TOTAL, ProbeReport, looks_at
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.opened import LeftOnce
+from grpo_tui.ui.kit.reading import FullReadingScreen
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, wrapped
-from grpo_tui.ui.shell import Shell
-from grpo_tui.ui.widgets.footer import Footer
-from grpo_tui.ui.widgets.header import Header
 
 HEADINGS = {"fooled": "takes what it should not", "unfair": "refuses what it should take"}
 KIND_W = 28
@@ -93,43 +87,17 @@ class ProbeLines(LineScroll):
         return lines
 
 
-class ProbesScreen(LeftOnce, Screen[None], Shell):
+class ProbesScreen(FullReadingScreen):
     """The outcome of the probes."""
 
     BINDINGS = bindings("probes")
     PANE = "probes"
 
     def __init__(self, report: ProbeReport) -> None:
-        super().__init__()
-        self._report = report
-
-    def compose(self) -> ComposeResult:
-        """Header, the outcome, footer."""
-        yield Header("rewards")
-        yield ProbeLines(self._report)
-        yield Footer(self.PANE)
-
-    def on_mount(self) -> None:
-        """Ready to scroll."""
-        self.query_one(Header).show(self.shell.view)
-        self.query_one(Footer).show(self.shell.view)
-        self.query_one(ProbeLines).focus()
-
-    def action_probes_back(self) -> None:
-        """Back to the samples."""
-        self.dismiss(None)
-
-    def action_probes_down(self) -> None:
-        """A line on."""
-        self.query_one(ProbeLines).scroll_relative(y=1, animate=False)
-
-    def action_probes_up(self) -> None:
-        """A line back."""
-        self.query_one(ProbeLines).scroll_relative(y=-1, animate=False)
+        self._probes = ProbeLines(report)
+        super().__init__("rewards", self._probes)
 
     def action_probes_whole(self) -> None:
-        """The examples in full, or their beginnings."""
-        lines = self.query_one(ProbeLines)
-        lines.whole = not lines.whole
-        lines.changed()
-        lines.refresh()
+        self._probes.whole = not self._probes.whole
+        self._probes.changed()
+        self._probes.refresh()

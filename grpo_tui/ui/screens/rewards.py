@@ -4,50 +4,57 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from textual import on
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.screen import Screen
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.baseline_text import whole
-from grpo_tui.present.formatting import duration, from_here
+from grpo_tui.present.formatting import duration, from_here, plural
 from grpo_tui.present.rewards_view import next_order, sample_detail
 from grpo_tui.rewards.sources import Origin
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.editing import edit, editor_command
 from grpo_tui.ui.lab_worker import LabWorker
-from grpo_tui.ui.messages import (
-    BaselineDone,
-    CaseKept,
-    LabBusy,
-    LabIdle,
-    LabScored,
-    LabTrouble,
-    ProbesDone,
-)
+from grpo_tui.ui.messages import BaselineDone, CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
 from grpo_tui.ui.paint import Line, Span
-from grpo_tui.ui.rewards_wish import RewardsWish, rewards_of_run
+from grpo_tui.ui.requests import RewardsWish, rewards_of_run
+from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.screens.probes import ProbesScreen, probed_word
-from grpo_tui.ui.screens.reward_growing import RewardGrowing
-from grpo_tui.ui.screens.reward_samples import SampleEditing
-from grpo_tui.ui.screens.reward_weights import STEP, WeightMoving
-from grpo_tui.ui.screens.text import TextScreen
-from grpo_tui.ui.switching import KeepsStyles
-from grpo_tui.ui.widgets.footer import Footer
-from grpo_tui.ui.widgets.header import Header
-from grpo_tui.ui.widgets.reward_functions import FunctionRows
-from grpo_tui.ui.widgets.reward_lines import DetailLines, FindingLines, RewardsSummary
-from grpo_tui.ui.widgets.reward_table import SampleHeading, SampleTable
+from grpo_tui.ui.screens.reading import TextScreen
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.textual_private import KeepsStyles
+from grpo_tui.ui.widgets.bars import Footer, Header
+from grpo_tui.ui.widgets.reward_table import (
+    DetailLines,
+    FindingLines,
+    FunctionRows,
+    RewardsSummary,
+    SampleHeading,
+    SampleTable,
+)
 
 if TYPE_CHECKING:
     from grpo_tui.present.rewards_view import RewardsView
     from grpo_tui.present.train_view import TrainView
+    from grpo_tui.rewards.lab import Aggregation
+    from grpo_tui.rewards.samples import Sample
+    from grpo_tui.rewards.scoring import Report
+    from grpo_tui.ui.messages import GrowthSeen, RewardAdded
 
 BUSY_S = 0.4
 """What takes less is not said to be going on."""
 LOOK_S = 0.25
+AGGREGATIONS = ("sum_then_normalize", "normalize_then_sum")
+SCALES = ("group", "batch", "none")
+STEP = 0.1
+"""What an arrow adds to a weight or takes from it."""
+YOURS = "yours"
+"""The kind of a sample that a person wrote."""
 EMPTY: list[Line] = [
     (),
     [
@@ -61,7 +68,7 @@ EMPTY: list[Line] = [
 ]
 
 
-class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, RewardGrowing):
+class RewardsScreen(KeepsStyles, Screen[None], Shell):
     """The rewards of a config, on samples."""
 
     BINDINGS = bindings("rewards")
@@ -74,9 +81,25 @@ class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, Rewa
         self._low_first = False
         self._busy: LabBusy | None = None
         self._trouble = ""
+        self.samples: tuple[Sample, ...] = ()
+        self.origin: Origin | None = None
+        """Where they come from."""
+        self.scored: RewardsView | None = None
+        self.report: Report | None = None
+        self.worker: LabWorker | None = None
+        self.goes_to: int | None = None
+        """The sample that the cursor goes to with the next scores."""
+        self.words: str = ""
+        """Only samples that hold these words are shown."""
+        self._names: tuple[str, ...] = ()
+        self._weights: tuple[float, ...] = ()
+        self._first: tuple[float, ...] = ()
+        """The config's."""
+        self._muted: frozenset[int] = frozenset()
+        self._modes: Aggregation | None = None
+        """How totals become advantages, as a person chose it; as the config says when None."""
 
     def compose(self) -> ComposeResult:
-        """Header, summary, samples, functions, findings, the chosen sample, footer."""
         yield Header("rewards")
         yield RewardsSummary(id="rewards-summary")
         yield SampleHeading(id="sample-heading")
@@ -95,7 +118,6 @@ class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, Rewa
         self._show()
 
     def on_unmount(self) -> None:
-        """End the lab."""
         if self.worker is not None:
             self.worker.stop()
 
@@ -132,24 +154,20 @@ class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, Rewa
     # -- what the lab says -----------------------------------------------------------------------
 
     def on_lab_busy(self, message: LabBusy) -> None:
-        """Something goes on."""
         self._busy = message
         self._look()
 
     def on_lab_idle(self, message: LabIdle) -> None:
-        """Nothing goes on."""
         self._busy = None
         self._look()
 
     def on_lab_trouble(self, message: LabTrouble) -> None:
-        """Say what the lab cannot do."""
         self._busy, self._trouble = None, message.text
         if self.report is None:
             self.query_one(SampleTable).waits = EMPTY
         self._show()
 
     def on_lab_scored(self, message: LabScored) -> None:
-        """Show the scores."""
         changed = tuple(column.name for column in message.view.columns) != self._names
         other = changed or _loaded_anew(self.scored, message.view)
         self.scored, self.report, self.samples = message.view, message.report, message.samples
@@ -163,7 +181,6 @@ class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, Rewa
         self._show()
 
     def on_probes_done(self, message: ProbesDone) -> None:
-        """Show what fools the rewards."""
         summary = self.query_one(RewardsSummary)
         summary.probed = probed_word(message.report)
         summary.changed()
@@ -177,14 +194,11 @@ class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, Rewa
             self.app.push_screen(TextScreen("baseline", text, prose=True))
 
     def on_case_kept(self, message: CaseKept) -> None:
-        """Say where it went."""
         if message.trouble:
-            self.app.notify(message.trouble, severity="warning", timeout=10, markup=False)
+            self.app.notify(message.trouble, severity="warning", timeout=10)
             return
         place = one_line(from_here(message.path), 60)
-        self.app.notify(
-            f"Kept as “{message.name}” in {place}; grpo-tui cases run {place} tries it.", markup=False
-        )
+        self.app.notify(f"Kept as “{message.name}” in {place}; grpo-tui cases run {place} tries it.")
 
     # -- showing ---------------------------------------------------------------------------------
 
@@ -252,16 +266,15 @@ class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, Rewa
         """Columns and the lower parts depend on the size."""
         self.call_after_refresh(self._show)
 
-    def on_sample_table_chosen(self, event: SampleTable.Chosen) -> None:
-        """Another sample."""
+    @on(CursorList.Chosen, "#samples")
+    def _chosen_sample(self) -> None:
         self._show_chosen()
 
-    def on_function_rows_chosen(self, event: FunctionRows.Chosen) -> None:
-        """Another function."""
+    @on(CursorList.Chosen, "#reward-functions")
+    def _chosen_function(self) -> None:
         self._choose(self.query_one(FunctionRows).chosen)
 
     def on_function_rows_turned(self, event: FunctionRows.Turned) -> None:
-        """Other keys."""
         self.query_one(FunctionRows).changed()
         self._look()
 
@@ -273,15 +286,7 @@ class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, Rewa
 
     # -- keys ------------------------------------------------------------------------------------
 
-    def action_rewards_left(self) -> None:
-        """A lower weight, or the function before."""
-        self._step(-1)
-
-    def action_rewards_right(self) -> None:
-        """A higher weight, or the next function."""
-        self._step(1)
-
-    def _step(self, by: int) -> None:
+    def action_step(self, by: int) -> None:
         rows, view = self.query_one(FunctionRows), self.scored
         if self.on_weights:
             self.move_weight(by * STEP)
@@ -290,14 +295,12 @@ class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, Rewa
             self._choose(rows.chosen)
 
     def action_rewards_edit(self) -> None:
-        """The weight, or the completion."""
         if self.on_weights:
             self.type_weight()
         else:
             self.edit_chosen()
 
     def action_rewards_sort(self) -> None:
-        """The next order."""
         if self.scored is not None:
             self._order = next_order(self.scored, self._order)
             self.goes_to = None
@@ -311,32 +314,27 @@ class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, Rewa
         self._show()
 
     def action_rewards_turn(self) -> None:
-        """The other end on top."""
         if self.scored is not None and self._order is not None:
             self._low_first = not self._low_first
             self._show()
             self.query_one(SampleTable).action_first()
         else:
-            self.app.notify("s sorts first.", markup=False)
+            self.app.notify("s sorts first.")
 
     def action_rewards_score(self) -> None:
-        """Load and score again."""
         if self.worker is not None:
             self.worker.again()
 
     def action_rewards_probe(self) -> None:
-        """Try to fool the rewards."""
         if self.worker is not None and self.report is not None:
             self.worker.probe()
         else:
-            self.app.notify("No rewards are loaded yet.", severity="warning", markup=False)
+            self.app.notify("No rewards are loaded yet.", severity="warning")
 
     def action_rewards_whole(self) -> None:
-        """The whole sample, to be read and copied."""
         self._whole(lambda what, text: self.app.push_screen(TextScreen(what, text)))
 
     def action_rewards_copy(self) -> None:
-        """Copy the whole sample."""
         self._whole(self.shell.copy)
 
     def _whole(self, then: object) -> None:
@@ -357,17 +355,16 @@ class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, Rewa
             self._show()
 
     def action_rewards_source(self) -> None:
-        """The source of the chosen function in the person's editor."""
         view = self.scored
         k = self.query_one(FunctionRows).chosen
         column = view.columns[k] if view is not None and k < len(view.columns) else None
         if column is None or not column.file:
             what = f"{column.name} has no file of its own" if column else "No function is loaded"
-            self.app.notify(f"{what}.", severity="warning", markup=False)
+            self.app.notify(f"{what}.", severity="warning")
             return
         words = editor_command(os.environ, Path(column.file), column.line)
         if words is None:
-            self.app.notify("No editor is known: set EDITOR.", severity="warning", markup=False)
+            self.app.notify("No editor is known: set EDITOR.", severity="warning")
             return
         try:
             with self.app.suspend():
@@ -375,7 +372,360 @@ class RewardsScreen(KeepsStyles, Screen[None], SampleEditing, WeightMoving, Rewa
         except SuspendNotSupported:
             trouble = "this terminal cannot be given to an editor"
         if trouble:
-            self.app.notify(one_line(trouble, 200), severity="warning", markup=False)
+            self.app.notify(one_line(trouble, 200), severity="warning")
+
+    # -- samples: written, changed, tagged, found, removed, kept, fetched ------------------------
+
+    def chosen_sample(self) -> int | None:
+        """The sample under the cursor; says what to do when there is none."""
+        selected = self.query_one(SampleTable).selected
+        if selected is None or selected >= len(self.samples) or self.worker is None:
+            self.app.notify("There are no samples yet: f chooses where they come from.", severity="warning")
+            return None
+        return selected
+
+    def gold_of(self, index: int) -> str:
+        """The right answer of a sample's row."""
+        view = self.scored
+        return view.groups[view.rows[index].group].gold if view is not None else ""
+
+    def action_rewards_add(self) -> None:
+        index = self.chosen_sample()
+        if index is None:
+            return
+        sample = self.samples[index]
+        fresh = replace(sample, completion="", kind=YOURS, recorded=None, truncated=False)
+        self._ask_for("a completion of your own", fresh, index, lambda new: self._insert(index + 1, new))
+
+    def edit_chosen(self) -> None:
+        """Change the completion under the cursor."""
+        index = self.chosen_sample()
+        if index is not None:
+            self._ask_for(
+                "edit the completion", self.samples[index], index, lambda new: self._put(index, new)
+            )
+
+    def action_rewards_duplicate(self) -> None:
+        index = self.chosen_sample()
+        if index is not None:
+            self._insert(index + 1, replace(self.samples[index], recorded=None))
+
+    def action_rewards_remove(self) -> None:
+        """Take the sample out of the list; what it came from stays."""
+        index = self.chosen_sample()
+        if index is None:
+            return
+        if len(self.samples) == 1:
+            self.app.notify("It is the last sample; f fetches others.", severity="warning")
+            return
+        self.goes_to = max(0, index - 1)
+        self._score([s for i, s in enumerate(self.samples) if i != index], "a sample removed")
+
+    def action_rewards_tags(self) -> None:
+        from grpo_tui.rewards.samples import tags_of
+        from grpo_tui.ui.screens.dialogs import WordsDialog
+
+        index = self.chosen_sample()
+        if index is None:
+            return
+        sample = self.samples[index]
+        known = dict.fromkeys(tag for one in self.samples for tag in one.tags)
+        hint = f"There are: {' '.join(known)}" if known else "Words that you choose, such as hard or fooled."
+
+        def typed(words: str | None) -> None:
+            if words is not None and (tags := tags_of(words)) != sample.tags:
+                self._tag(index, replace(sample, tags=tags))
+
+        self.app.push_screen(WordsDialog(f"tags of sample {index + 1}", " ".join(sample.tags), hint), typed)
+
+    def _tag(self, index: int, sample: Sample) -> None:
+        """Tags change no score."""
+        self.goes_to = index
+        self.samples = (*self.samples[:index], sample, *self.samples[index + 1 :])
+        if self.worker is not None:
+            self.worker.tag(index, sample.tags)
+
+    def action_rewards_filter(self) -> None:
+        from grpo_tui.ui.screens.dialogs import WordsDialog
+
+        hint = "Words in completion, prompt or kind; #hard is a tag. Empty shows all."
+
+        def typed(words: str | None) -> None:
+            if words is not None:
+                self.show_only(" ".join(words.split()))
+
+        self.app.push_screen(WordsDialog("show only", self.words, hint), typed)
+
+    def action_rewards_write(self) -> None:
+        from grpo_tui.rewards.samples import save_jsonl
+        from grpo_tui.ui.screens.dialogs import PathDialog
+
+        if self.chosen_sample() is None:
+            return
+
+        def named(path: Path | None) -> None:
+            if path is None:
+                return
+            try:
+                save_jsonl(self.samples, path)
+            except OSError as error:
+                self.app.notify(f"Not written: {error}", severity="warning")
+                return
+            where = one_line(from_here(path), 60)
+            count = plural(len(self.samples), "sample")
+            self.app.notify(f"{count} written to {where}; f fetches them again.")
+
+        origin = self.origin
+        name = origin.file if origin is not None and origin.file is not None else Path("samples.jsonl")
+        hint = "JSONL, tags kept; grpo-tui score CONFIG --samples FILE reads it."
+        dialog = PathDialog(
+            "write the samples", str(name.with_suffix(".jsonl")), _no_file, hint, replaces=True
+        )
+        self.app.push_screen(dialog, named)
+
+    def action_rewards_keep(self) -> None:
+        """Keep the sample as a case, with what it gets now."""
+        index = self.chosen_sample()
+        if index is not None and self.worker is not None:
+            self.worker.keep(index)
+
+    def action_rewards_model(self) -> None:
+        """Let the model of the config answer the row under the cursor."""
+        index = self.chosen_sample()
+        if index is not None and self.worker is not None:
+            self.goes_to = index
+            self.worker.generate(index)
+
+    def action_rewards_baseline(self) -> None:
+        """Let the model of the config answer rows, before any training."""
+        if self.worker is not None and self.report is not None:
+            self.goes_to = 0
+            self.worker.baseline()
+        else:
+            self.app.notify("No rewards are loaded yet.", severity="warning")
+
+    def action_rewards_samples(self) -> None:
+        from grpo_tui.ui.screens.rewards_dialogs import SourceDialog
+
+        folder = self.shell.run_folder
+        if self.worker is None or self.report is None:
+            self.app.notify("No rewards are loaded yet, so nothing can be scored.", severity="warning")
+            return
+
+        def chosen(origin: Origin | None) -> None:
+            if origin is not None and self.worker is not None:
+                self.goes_to = 0
+                self.worker.take(origin)
+
+        dialog = SourceDialog(folder.root if folder is not None else None, dataset=self.report.batch > 0)
+        self.app.push_screen(dialog, chosen)
+
+    def action_rewards_data(self) -> None:
+        config = self.worker.config if self.worker is not None else None
+        if config is None or not config.model:
+            self.app.notify(
+                "Functions alone have no rows; open a config: grpo-tui rewards CONFIG.yaml",
+                severity="warning",
+            )
+            return
+        from grpo_tui.ui.screens.data import DataScreen
+
+        self.app.push_screen(DataScreen(config.path or Path(config.cwd), config=config))
+
+    # -- how -------------------------------------------------------------------------------------
+
+    def _ask_for(self, title: str, sample: Sample, index: int, then: Any) -> None:
+        from grpo_tui.core.text import prompt_text
+        from grpo_tui.present.rewards_view import editable_text
+        from grpo_tui.ui.screens.rewards_dialogs import CompletionDialog
+
+        before = editable_text(sample)
+
+        def written(text: str | None) -> None:
+            if text is not None and (text != before or sample.kind == YOURS):
+                then(replace(sample, completion=text, recorded=None, kind=_kind_of(sample)))
+
+        dialog = CompletionDialog(title, prompt_text(sample.prompt), self.gold_of(index), before)
+        self.app.push_screen(dialog, written)
+
+    def _insert(self, place: int, sample: Sample) -> None:
+        self.goes_to = place
+        self._score([*self.samples[:place], sample, *self.samples[place:]], "a sample added")
+
+    def _put(self, place: int, sample: Sample) -> None:
+        self.goes_to = place
+        samples = list(self.samples)
+        samples[place] = sample
+        self._score(samples, f"sample {place + 1} changed")
+
+    def _score(self, samples: list[Sample], reason: str) -> None:
+        if self.worker is not None:
+            self.samples = tuple(samples)
+            self.worker.replace(samples, reason)
+
+    @property
+    def _rows(self) -> FunctionRows:
+        return self.query_one(FunctionRows)
+
+    # -- weights: nothing is scored again, and the config stays as it is -------------------------
+
+    @property
+    def on_weights(self) -> bool:
+        """Whether the keys are those of the weights."""
+        return self._rows.has_focus
+
+    def take_weights(self, view: RewardsView, first: tuple[float, ...]) -> None:
+        """Begin with a scoring's weights when its functions are others than before."""
+        names = tuple(column.name for column in view.columns)
+        self._first = first
+        if view.own_modes:
+            self._modes = None
+        if names != self._names:
+            self._names = names
+            self._weights = tuple(column.weight for column in view.columns)
+            self._muted = frozenset(k for k, column in enumerate(view.columns) if column.muted)
+
+    def move_weight(self, by: float) -> None:
+        """Change the chosen weight."""
+        k = self._rows.chosen
+        if k < len(self._weights):
+            self.set_weight(k, round(self._weights[k] + by, 6))
+
+    def set_weight(self, k: int, weight: float) -> None:
+        """Set one weight; a muted function is heard again."""
+        self._weights = (*self._weights[:k], weight, *self._weights[k + 1 :])
+        self._muted -= {k}
+        self._tell()
+
+    def type_weight(self) -> None:
+        """Ask for the chosen weight."""
+        from grpo_tui.ui.screens.rewards_dialogs import WeightDialog
+
+        k = self._rows.chosen
+        if k >= len(self._weights):
+            return
+
+        def typed(weight: float | None) -> None:
+            if weight is not None:
+                self.set_weight(k, weight)
+
+        self.app.push_screen(WeightDialog(self._names[k], self._weights[k]), typed)
+
+    def action_rewards_weights(self) -> None:
+        if self._weights and not self.on_weights:
+            self._rows.focus()
+        else:
+            self.query_one(SampleTable).focus()
+
+    def action_rewards_mute(self) -> None:
+        k = self._rows.chosen
+        if k >= len(self._weights):
+            return
+        muted = self._muted - {k} if k in self._muted else self._muted | {k}
+        if len(muted) == len(self._weights):
+            self.app.notify("One function must be heard.")
+            return
+        self._muted = muted
+        self._tell()
+
+    def action_rewards_alone(self) -> None:
+        k = self._rows.chosen
+        if k < len(self._weights):
+            alone = frozenset(range(len(self._weights))) - {k}
+            self._muted = frozenset() if self._muted == alone else alone
+            self._tell()
+
+    def action_rewards_reset(self) -> None:
+        if self._first:
+            self._weights, self._muted, self._modes = self._first, frozenset(), None
+            self._tell()
+
+    def action_rewards_scale(self) -> None:
+        """Scale advantages by the group's spread, by the batch's, or not."""
+        self._turn("scale_rewards", SCALES)
+
+    def action_rewards_combine(self) -> None:
+        """Normalize the sum of the rewards, or sum what was normalized."""
+        self._turn("multi_objective_aggregation", AGGREGATIONS)
+
+    def _turn(self, name: str, known: tuple[str, ...]) -> None:
+        report = self.report
+        if report is None:
+            return
+        modes = self._modes or report.aggregation
+        now = getattr(modes, name)
+        place = known.index(now) + 1 if now in known else 0
+        self._modes = replace(modes, **{name: known[place % len(known)]})
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.worker is not None:
+            self.worker.weigh(self._weights, self._muted, self._modes)
+
+    # -- a rewards file that grows ---------------------------------------------------------------
+
+    def action_rewards_new(self) -> None:
+        """Ask for the name of a new rewards file, write it and open it."""
+        from grpo_tui.ui.screens.rewards_dialogs import NewFileDialog
+
+        def named(path: Path | None) -> None:
+            if path is not None:
+                self._begin(path)
+
+        self.app.push_screen(NewFileDialog(), named)
+
+    def _begin(self, path: Path) -> None:
+        from grpo_tui.rewards.next_reward import start_file, with_reward
+        from grpo_tui.rewards.scoring import config_of_functions
+        from grpo_tui.rewards.templates import Task, TemplateError
+
+        try:
+            stage = start_file(path, Task())
+        except (OSError, TemplateError) as error:
+            reason = getattr(error, "strerror", None) or error
+            self.app.notify(one_line(f"{path}: {reason}", 200), severity="warning")
+            return
+        file = path.absolute()
+        wish = RewardsWish(path.name, lambda: with_reward(config_of_functions([]), file, stage))
+        self.shell.show_rewards(wish)
+        where = one_line(from_here(path), 60)
+        self.app.notify(f"{where} has one reward; e edits it, n adds the next.")
+
+    def action_rewards_next(self) -> None:
+        """Try the rewards, and show which comes next; without any, begin a file."""
+        if self.worker is not None and self.report is not None:
+            self.worker.grow()
+        else:
+            self.action_rewards_new()
+
+    def on_growth_seen(self, message: GrowthSeen) -> None:
+        """Show the next reward, or what to mend first."""
+        from grpo_tui.ui.screens.rewards_dialogs import NextRewardScreen
+
+        if self.app.screen is not self:
+            return
+        seen, wish = message.seen, self._wish
+        if seen.probed is not None:
+            summary = self.query_one(RewardsSummary)
+            summary.probed = probed_word(seen.probed)
+            summary.changed()
+        config = self.worker.config_file if self.worker is not None else None
+        if wish is None or wish.run is not None:
+            config = None  # what a run was started with stays what it was
+
+        def chosen(add: bool | None) -> None:
+            if add and seen.advice.stage is not None and self.worker is not None:
+                self.worker.add(seen, seen.advice.stage, config)
+
+        self.app.push_screen(NextRewardScreen(seen, message.section, config), chosen)
+
+    def on_reward_added(self, message: RewardAdded) -> None:
+        file = one_line(from_here(message.file), 60)
+        if message.config is not None:
+            said = f"{message.name} stands in {file} and in {one_line(message.config.name, 40)}."
+        else:
+            said = f"{message.name} stands in {file}; no config names it yet."
+        self.app.notify(said, timeout=8)
 
 
 def _loaded_anew(before: RewardsView | None, now: RewardsView) -> bool:
@@ -383,3 +733,15 @@ def _loaded_anew(before: RewardsView | None, now: RewardsView) -> bool:
     if before is None or not now.reason.endswith((" saved", " again")):
         return False
     return (before.scored_at, before.took_s) != (now.scored_at, now.took_s)
+
+
+def _kind_of(sample: Sample) -> str:
+    """What was gold or wrong is no longer known to be, once it is changed."""
+    return sample.kind if sample.kind in ("", YOURS) else YOURS
+
+
+def _no_file(path: Path) -> str:
+    """Why samples cannot be written there, empty when they can."""
+    if path.is_dir() or not path.parent.is_dir():
+        return f"{one_line(from_here(path), 50)} is no name of a file here"
+    return ""

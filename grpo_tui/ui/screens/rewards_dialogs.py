@@ -7,25 +7,27 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, TextArea
 
-from grpo_tui.core.text import one_line, safe
+from grpo_tui.core.text import one_line, safe, wrapped
 from grpo_tui.rewards.sources import Origin
 from grpo_tui.store.query import QueryError, read_query
-from grpo_tui.ui.opened import LeftOnce
-from grpo_tui.ui.paint import Span
+from grpo_tui.ui.kit.reading import ReadingScreen
+from grpo_tui.ui.paint import Line, LineScroll, Span
 from grpo_tui.ui.rows import CursorList
-from grpo_tui.ui.screens.choosing import Choice, Choices
-from grpo_tui.ui.screens.dialogs import CLOSE, DialogText, DialogTitle
+from grpo_tui.ui.screens.dialogs import Choice, Choices, Dialog, DialogText, FieldDialog
+
+if TYPE_CHECKING:
+    from grpo_tui.rewards.next_reward import Growth
+
+FILE_NAME = "rewards.py"
 
 
-class CompletionDialog(LeftOnce, ModalScreen[str]):
+class CompletionDialog(Dialog[str]):
     """A completion to write or to change.
 
     Args:
@@ -37,29 +39,24 @@ class CompletionDialog(LeftOnce, ModalScreen[str]):
 
     # Before the text area sees it; what is pasted keeps its line breaks.
     BINDINGS: ClassVar[list[BindingType]] = [
-        *CLOSE,
         Binding("enter", "score", "score", priority=True),
         Binding("ctrl+j", "new_line", "new line", priority=True),
     ]
+    FIRST = TextArea
 
     def __init__(self, title: str, prompt: str, gold: str, text: str) -> None:
-        super().__init__()
-        self._title, self._prompt, self._gold, self._text = title, prompt, gold, text
+        super().__init__(title, "enter score   ctrl+j new line   esc back")
+        self._prompt, self._gold, self._text = prompt, gold, text
         self._shown = safe(text)
 
-    def compose(self) -> ComposeResult:
-        """What is asked, and a text area."""
+    def parts(self) -> ComposeResult:
         gold = [Span(f"   gold {one_line(self._gold, 30)}", "dim")] if self._gold else []
-        with Vertical(classes="dialog"):
-            yield DialogTitle(self._title, "enter score   ctrl+j new line   esc back")
-            yield DialogText([[Span(f" {one_line(self._prompt, 60)}", "strong"), *gold]])
-            yield TextArea(self._shown, id="completion", soft_wrap=True)
+        yield DialogText([[Span(f" {one_line(self._prompt, 60)}", "strong"), *gold]])
+        yield TextArea(self._shown, id="completion", soft_wrap=True)
 
     def on_mount(self) -> None:
-        """Ready to type, at the end."""
         area = self.query_one(TextArea)
         area.move_cursor(area.document.end)
-        area.focus()
 
     def action_score(self) -> None:
         """Hand back the text; what was not touched comes back as it was, control characters and all."""
@@ -67,35 +64,15 @@ class CompletionDialog(LeftOnce, ModalScreen[str]):
         self.dismiss(self._text if text == self._shown else text)
 
     def action_new_line(self) -> None:
-        """Break the line."""
         self.query_one(TextArea).insert("\n")
 
-    def action_close(self) -> None:
-        """Change nothing."""
-        self.dismiss(None)
 
-
-class WeightDialog(LeftOnce, ModalScreen[float]):
+class WeightDialog(FieldDialog[float]):
     """One weight, typed."""
 
-    BINDINGS: ClassVar[list[BindingType]] = CLOSE
-
     def __init__(self, name: str, weight: float) -> None:
-        super().__init__()
-        self._function, self._weight = name, weight
-
-    def compose(self) -> ComposeResult:
-        """A field."""
-        with Vertical(classes="dialog"):
-            yield DialogTitle(f"weight of {one_line(self._function, 40)}", "enter apply   esc back")
-            yield Input(value=f"{self._weight:g}", id="weight")
-            yield DialogText(
-                [[Span(" For these samples alone; the config stays as it is.", "dim")]], id="word"
-            )
-
-    def on_mount(self) -> None:
-        """Ready to type."""
-        self.query_one(Input).focus()
+        hint = "For these samples alone; the config stays as it is."
+        super().__init__(f"weight of {one_line(name, 40)}", f"{weight:g}", hint, id="weight")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Hand the number back, or say that it is none."""
@@ -106,14 +83,10 @@ class WeightDialog(LeftOnce, ModalScreen[float]):
         if math.isfinite(weight):
             self.dismiss(weight)
         else:
-            self.query_one("#word", DialogText).tell([[Span(" ✗ That is no number.", "bad")]])
-
-    def action_close(self) -> None:
-        """Change nothing."""
-        self.dismiss(None)
+            self.tell([Span(" ✗ That is no number.", "bad")])
 
 
-class SourceDialog(LeftOnce, ModalScreen[Origin]):
+class SourceDialog(Dialog[Origin]):
     """Where the samples shall come from.
 
     Args:
@@ -121,10 +94,10 @@ class SourceDialog(LeftOnce, ModalScreen[Origin]):
         dataset: whether the config has a dataset.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = CLOSE
+    FIRST = Choices
 
     def __init__(self, run: Path | None, *, dataset: bool) -> None:
-        super().__init__()
+        super().__init__("samples from", "enter choose   tab file   esc back")
         rows = "rows of the dataset" if dataset else "made-up questions"
         self._run = run
         self._choices = [
@@ -140,26 +113,18 @@ class SourceDialog(LeftOnce, ModalScreen[Origin]):
                 Choice("worst group", f"of {name}, by its mean", Origin("run", run=run, step="worst")),
             ]
 
-    def compose(self) -> ComposeResult:
-        """The choices, and a field for a file or a step."""
+    def parts(self) -> ComposeResult:
         others = [" a file: JSONL, TRL's parquet, cases"]
         if self._run is not None:
             others.append(" or of the run: a step such as 40, or where reward<1 and truncated")
         else:
             others.append(" Once a run is open (1), what it wrote is offered too.")
-        with Vertical(classes="dialog"):
-            yield DialogTitle("samples from", "enter choose   tab file   esc back")
-            yield Choices(self._choices, 0)
-            yield DialogText([(), *([Span(other, "dim")] for other in others)])
-            yield Input(placeholder="samples.jsonl", id="source-file")
-            yield DialogText([()], id="word")
-
-    def on_mount(self) -> None:
-        """Start with the choices."""
-        self.query_one(Choices).focus()
+        yield Choices(self._choices, 0)
+        yield DialogText([(), *([Span(other, "dim")] for other in others)])
+        yield Input(placeholder="samples.jsonl", id="source-file")
+        yield DialogText([()], id="word")
 
     def on_cursor_list_opened(self, event: CursorList.Opened) -> None:
-        """Hand the choice back."""
         self.dismiss(self._choices[event.place].value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -188,6 +153,84 @@ class SourceDialog(LeftOnce, ModalScreen[Origin]):
             return
         self.dismiss(Origin("run", run=self._run, where=where))
 
-    def action_close(self) -> None:
-        """Leave the samples as they are."""
-        self.dismiss(None)
+
+class NewFileDialog(FieldDialog[Path]):
+    """The name of a new rewards file."""
+
+    def __init__(self) -> None:
+        hint = "It begins with correctness; n then adds the next, one at a time."
+        super().__init__("a new rewards file", _free_name(), hint, "begin", id="rewards-file")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Hand the name back, or say why it cannot be."""
+        path = Path(event.value.strip()).expanduser()
+        word = ""
+        if path.suffix != ".py":
+            word = "A rewards file is Python: its name ends in .py."
+        elif path.exists():
+            word = f"{one_line(str(path), 50)} is there already and stays as it is."
+        elif not path.parent.is_dir():
+            word = f"There is no folder {one_line(str(path.parent), 50)}."
+        if word:
+            self.tell([Span(f" ✗ {word}", "bad")])
+        else:
+            self.dismiss(path)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def _free_name() -> str:
+    """`rewards.py`, or the first of its kind that is not there."""
+    stem, number, name = FILE_NAME.removesuffix(".py"), 2, FILE_NAME
+    while Path(name).exists():
+        name, number = f"{stem}_{number}.py", number + 1
+    return name
+
+
+class NextLines(LineScroll):
+    """What comes next and why; its source, and the lines of the config."""
+
+    def __init__(self, seen: Growth, section: str) -> None:
+        super().__init__()
+        self._seen, self._section = seen, section
+
+    def lines(self, width: int) -> list[Line]:
+        advice = self._seen.advice
+        lines: list[Line] = [
+            [Span(f" {row}", "strong")] for row in wrapped(_sentence(advice.says), max(10, width - 2))
+        ]
+        for sentence in advice.mend:
+            for number, row in enumerate(wrapped(sentence, max(10, width - 5))):
+                lines.append([Span(" ✗ " if number == 0 else "   ", "bad"), Span(row)])
+        if advice.mend:
+            lines += [(), [Span(" Back in the pane x shows the completions, e opens the source.", "dim")]]
+        if advice.stage is not None:
+            lines += [(), *([Span(f"   {row}")] for row in advice.stage.source.strip("\n").split("\n"))]
+            lines += [(), [Span(" In the config:", "dim")], ()]
+            lines += [[Span(f"   {row}")] for row in self._section.rstrip("\n").split("\n")]
+        return lines
+
+
+class NextRewardScreen(ReadingScreen):
+    """The next reward, to be added; or what stands in its way."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("enter", "add", "add"), ("y", "copy", "copy")]
+
+    def __init__(self, seen: Growth, section: str, config: Path | None) -> None:
+        stage = seen.advice.stage
+        title, keys = "the next reward", "esc back"
+        if stage is not None:
+            also = f" and {one_line(config.name, 24)}" if config is not None else ""
+            title = f"next: {stage.name}"
+            keys = f"enter add to {one_line(seen.file.name, 24)}{also}   y copy   esc back"
+        super().__init__(title, NextLines(seen, section), keys)
+        self._stage, self._section = stage, section
+
+    def action_add(self) -> None:
+        self.dismiss(self._stage is not None)
+
+    def action_copy(self) -> None:
+        if self._section:
+            self.shell.copy("the lines of the config", self._section)

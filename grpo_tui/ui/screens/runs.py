@@ -19,11 +19,9 @@ from grpo_tui.ui.actions import Action, Listed, action, bindings, refusal
 from grpo_tui.ui.messages import ResumeEnded, ResumeOffered
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, spread
 from grpo_tui.ui.shell import Shell
-from grpo_tui.ui.switching import KeepsStyles
-from grpo_tui.ui.widgets.footer import Footer
-from grpo_tui.ui.widgets.header import Header
-from grpo_tui.ui.widgets.run_detail import RunDetail
-from grpo_tui.ui.widgets.runs_table import RunsTable, columns_for, heading
+from grpo_tui.ui.textual_private import KeepsStyles
+from grpo_tui.ui.widgets.bars import Footer, Header
+from grpo_tui.ui.widgets.runs_table import RunDetail, RunsTable, columns_for, heading
 
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import ResumeOffer, RunRow
@@ -85,7 +83,6 @@ class EmptyRuns(LinePane):
     """What to do where there is no run."""
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """The two commands that fill the list."""
         return [
             (),
             [
@@ -111,7 +108,6 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self._resuming: Path | None = None
 
     def compose(self) -> ComposeResult:
-        """Header, numbers, filter, list, what happened to the one under the cursor, footer."""
         yield Header("runs")
         yield Input(placeholder=SYNTAX, id="runs-filter")
         yield RunsSummary(id="runs-summary")
@@ -174,8 +170,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(RunDetail).show(listed.row, self.shell.clock())
         self.query_one(Footer).show(self.shell.view, listed)
 
-    def on_runs_table_chosen(self, event: RunsTable.Chosen) -> None:
-        """The cursor moved."""
+    def on_cursor_list_chosen(self) -> None:
         self._show_chosen()
 
     def on_resize(self) -> None:
@@ -186,17 +181,14 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
     # -- filter, order, marks --------------------------------------------------------------------
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter as one types."""
         self._show()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Back to the list, the filter kept."""
         if not event.value.strip():
             event.input.display = False
         self.query_one(RunsTable).focus()
 
     def action_runs_filter(self) -> None:
-        """Ask for the words."""
         field = self.query_one("#runs-filter", Input)
         field.display = True
         self.set_focus(field)
@@ -220,11 +212,10 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
             self._marked.remove(row.path)
         else:
             self._marked.append(row.path)
-        self.query_one(RunsTable).move(1)
+        self.query_one(RunsTable).action_move(1)
         self._show()
 
     def action_runs_copy(self) -> None:
-        """Copy the command that opens the run, from any folder."""
         row = self._allowed(action("runs.copy"))
         if row is not None:
             self.shell.copy(
@@ -233,7 +224,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
 
     def action_runs_config(self) -> None:
         """Open the config that the run was started with, when its file is still there."""
-        from grpo_tui.ui.config_wish import ConfigWish
+        from grpo_tui.ui.requests import ConfigWish
 
         row = self._allowed(action("runs.config"))
         if row is None:
@@ -245,43 +236,38 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
             word = (
                 f"its file {row.config_path} is gone" if row.config_path else "it was started without a file"
             )
-            self.app.notify(f"{row.name}: {word}; `grpo-tui check RUN` shows what it ran.", markup=False)
+            self.app.notify(f"{row.name}: {word}; `grpo-tui check RUN` shows what it ran.")
 
     def action_runs_overlay(self) -> None:
         """Show the marked runs over each other, in the order in which they were marked."""
-        from grpo_tui.ui.screens.overlay import OverlayScreen
+        from grpo_tui.ui.screens.chart import OverlayScreen
 
         reason = refusal(action("runs.overlay"), self.shell.view, self.listed)
         if reason is not None:
-            self.app.notify(reason, severity="warning", markup=False)
+            self.app.notify(reason, severity="warning")
         else:
             self.app.push_screen(OverlayScreen(tuple(self._marked)))
 
     def action_runs_sort(self) -> None:
-        """The next order."""
         orders = ["", *ORDERS]
         self._order = orders[(orders.index(self._order) + 1) % len(orders)]
         self._show()
 
     # -- the run under the cursor ----------------------------------------------------------------
 
-    def on_runs_table_opened(self, event: RunsTable.Opened) -> None:
-        """Open by a double click."""
-        self.shell.open_run(event.path)
+    def on_cursor_list_opened(self) -> None:
+        """A second click opens the run as it is, whatever its keys refuse."""
+        row = self.query_one(RunsTable).selected
+        if row is not None:
+            self.shell.open_run(row.path)
 
     def action_runs_open(self) -> None:
-        """Open the chosen run in Train."""
         row = self._allowed(action("runs.open"))
         if row is not None:
             self.shell.open_run(row.path)
 
-    def action_runs_down(self) -> None:
-        """Next run."""
-        self.query_one(RunsTable).move(1)
-
-    def action_runs_up(self) -> None:
-        """Previous run."""
-        self.query_one(RunsTable).move(-1)
+    def action_move(self, by: int) -> None:
+        self.query_one(RunsTable).action_move(by)
 
     def action_runs_resume(self) -> None:
         """Look for the checkpoint; the question comes when it is found."""
@@ -289,9 +275,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         if row is None:
             return
         if self._resuming is not None:
-            self.app.notify(
-                f"{one_line(self._resuming.name, 60)} is being resumed; wait for it.", markup=False
-            )
+            self.app.notify(f"{one_line(self._resuming.name, 60)} is being resumed; wait for it.")
             return
         self.run_worker(
             partial(self._look_for_checkpoint, row), thread=True, group="resume", exit_on_error=False
@@ -304,11 +288,11 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
 
     def on_resume_offered(self, message: ResumeOffered) -> None:
         """Ask once, or say why it cannot be."""
-        from grpo_tui.ui.screens.resume import ResumeDialog
+        from grpo_tui.ui.screens.dialogs import ResumeDialog
 
         offer = message.offer
         if offer.refusal:
-            self.app.notify(offer.refusal, severity="warning", timeout=10, markup=False)
+            self.app.notify(offer.refusal, severity="warning", timeout=10)
         elif self.app.screen is self:
 
             def answered(yes: bool | None) -> None:
@@ -325,7 +309,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
             self.post_message(ConsentAsked(codes, partial(self._start, offer)))
             return
         self._resuming = offer.path
-        self.app.notify(f"{offer.name}: starting from {offer.checkpoint} …", markup=False)
+        self.app.notify(f"{offer.name}: starting from {offer.checkpoint} …")
         self.run_worker(partial(self._resume, offer), thread=True, group="resume", exit_on_error=False)
 
     def _resume(self, offer: ResumeOffer) -> None:
@@ -338,9 +322,9 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self._resuming = None
         name, said = message.offer.name, message.said
         if not message.started:
-            self.app.notify(f"{name} was not resumed: {said}", severity="error", timeout=20, markup=False)
+            self.app.notify(f"{name} was not resumed: {said}", severity="error", timeout=20)
             return
-        self.app.notify(f"{name}: {said}", markup=False)
+        self.app.notify(f"{name}: {said}")
         if self.app.screen is self:
             self.shell.open_run(message.offer.path)
 
@@ -349,6 +333,6 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         listed = self.listed
         reason = refusal(asked, self.shell.view, listed)
         if reason is not None:
-            self.app.notify(reason, severity="warning", markup=False)
+            self.app.notify(reason, severity="warning")
             return None
         return listed.row

@@ -17,19 +17,149 @@ from textual.message import Message
 from textual.screen import Screen
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import plural
+from grpo_tui.core.token_scores import TokenScores
+from grpo_tui.present.formatting import duration, plural
+from grpo_tui.present.reading import laid_out
+from grpo_tui.present.token_lines import (
+    LEGEND,
+    LISTED,
+    HeatRow,
+    head_lines,
+    heat_rows,
+    line_of,
+    surprising_lines,
+)
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.messages import ConsentAsked
-from grpo_tui.ui.opened import LeftOnce
-from grpo_tui.ui.screens.choosing import Choice, MenuDialog
+from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
+from grpo_tui.ui.rows import CursorList
+from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
 from grpo_tui.ui.shell import Shell
-from grpo_tui.ui.widgets.footer import Footer
-from grpo_tui.ui.widgets.header import Header
-from grpo_tui.ui.widgets.token_parts import TokenList, TokensHead, TokensHeading, TokensHeat
+from grpo_tui.ui.textual_private import LeftOnce
+from grpo_tui.ui.widgets.bars import Footer, Header
 
 if TYPE_CHECKING:
-    from grpo_tui.core.token_scores import TokenScores
     from grpo_tui.rewards.token_asking import Policy, TokenAsker
+
+
+def spans(line: Sequence[tuple[str, str]]) -> list[Span]:
+    """A line of `present` as the painter takes it."""
+    return [Span(text, role) for text, role in line]
+
+
+class TokensHead(LinePane):
+    """Which completion, what goes on or went wrong, and what its figures come to."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.title = ""
+        self.doing = ""
+        self.since = time.monotonic()
+        self.trouble = ""
+        self.scores: TokenScores | None = None
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return len(self.lines(width, 0))
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        lines: list[Line] = [ruled([[Span("tokens", "title")], [Span(self.title, "dim")]], width)]
+        room = max(20, width - 4)
+        if self.doing:
+            waited = duration(time.monotonic() - self.since)
+            doing = f"{one_line(self.doing, room - 24)}, {waited}"
+            lines.append([Span(f" ◌ {doing}", "attention"), Span("   esc ends it", "dim")])
+        elif self.trouble:
+            lines += [
+                [Span(" ✗ " if number == 0 else "   ", "bad"), *spans(line)]
+                for number, line in enumerate(laid_out([(one_line(self.trouble), "bad")], room - 1))
+            ]
+        if self.scores is not None and not self.doing:
+            lines += map(spans, head_lines(self.scores, width))
+        return lines
+
+
+class TokensHeat(LineScroll):
+    """The tokens, or the prompt as the model gets it."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.scores: TokenScores | None = None
+        self.chosen: int | None = None
+        self.shows_prompt = False
+        self._rows: tuple[TokenScores, int, list[HeatRow]] | None = None
+
+    def _laid(self, scores: TokenScores, width: int) -> list[HeatRow]:
+        """The rows, kept, so that moving the mark lays out nothing."""
+        if self._rows is None or self._rows[0] is not scores or self._rows[1] != width:
+            self._rows = (scores, width, heat_rows(scores, width))
+        return self._rows[2]
+
+    def lines(self, width: int) -> list[Line]:
+        scores = self.scores
+        if scores is None:
+            return []
+        room = max(8, width - 2)
+        if self.shows_prompt:
+            title = f"{plural(scores.prompt_tokens, 'token')}, as the model gets them"
+            lines: list[Line] = [ruled([[Span("prompt", "title")], [Span(title, "dim")]], width)]
+            found = laid_out([(scores.prompt, "text")], room)
+            return [*lines, *([Span(" "), *spans(line)] for line in found)]
+        rows = self._laid(scores, room)
+        lines = [[Span(" "), *spans(line)] for row in rows for line in row.lines(self.chosen)]
+        return [*lines, (), *([Span(" "), *spans(line)] for line in laid_out([(LEGEND, "dim")], room))]
+
+    def show_place(self, place: int) -> None:
+        """Mark a token and bring it into sight."""
+        self.chosen = place
+        if self.scores is not None and not self.shows_prompt:
+            room = max(8, self.scrollable_content_region.width - 2)
+            row = line_of(self._laid(self.scores, room), place)
+            top, height = self.scroll_offset.y, self.size.height
+            if not top <= row < top + height - 1:
+                self.scroll_to(y=max(0, row - height // 2), animate=False, force=True)
+        self.changed()
+
+
+class TokensHeading(LinePane):
+    """The names of the columns of the list."""
+
+    scores: TokenScores | None = None
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        title: Line = ruled([[Span("the most surprising", "title")]], width)
+        if self.scores is None:
+            return [title, ()]
+        return [title, spans(surprising_lines(self.scores, width, 0)[0])]
+
+
+class TokenList(CursorList):
+    """The most surprising tokens; the one under the cursor is marked in the text."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.scores: TokenScores | None = None
+        self._places: list[int] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._places)
+
+    @property
+    def place(self) -> int | None:
+        """The place of the token under the cursor."""
+        return self._places[self.cursor] if self.cursor < len(self._places) else None
+
+    def show(self, scores: TokenScores | None) -> None:
+        """List these, with the cursor on the most surprising."""
+        self.scores, self.cursor = scores, 0
+        self._places = scores.most_surprising(LISTED) if scores is not None else []
+        self.changed()
+
+    def lines(self, width: int) -> list[Line]:
+        if self.scores is None:
+            return []
+        return [spans(line) for line in surprising_lines(self.scores, width, LISTED, self.place)[1:]]
+
 
 LOOK_S = 0.5
 WORDS = {
@@ -81,7 +211,6 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         self._left = False
 
     def compose(self) -> ComposeResult:
-        """Header, what it comes to, the tokens beside the list or over it, footer."""
         yield Header("generations")
         yield TokensHead(id="tokens-head")
         with Container(id="token-parts"):
@@ -92,7 +221,6 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         yield Footer(self.PANE)
 
     def on_mount(self) -> None:
-        """Look who can be asked."""
         self.query_one(Header).show(self.shell.view)
         self.query_one(Footer).show(self.shell.view)
         self.query_one(TokenList).focus()
@@ -102,7 +230,6 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         self.app.run_worker(self._find_policies, thread=True, group="tokens", exit_on_error=False)
 
     def on_unmount(self) -> None:
-        """End the child."""
         self._left = True
         self._cancel.set()
         if self._working.acquire(blocking=False):  # else the thread closes it, which looks after it is done
@@ -174,7 +301,6 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
     # -- on the screen ---------------------------------------------------------------------------
 
     def on_tokens_screen_told(self, message: Told) -> None:
-        """Show it."""
         head = self.query_one(TokensHead)
         if message.doing:
             head.doing = message.doing
@@ -200,8 +326,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         heat.changed()
         heading.changed()
 
-    def on_token_list_chosen(self, event: TokenList.Chosen) -> None:
-        """Mark it in the text."""
+    def on_cursor_list_chosen(self) -> None:
         place = self.query_one(TokenList).place
         if place is not None:
             self.query_one(TokensHeat).show_place(place)
@@ -219,13 +344,12 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
 
     def _waits(self) -> bool:
         if self._busy:
-            self.app.notify("The tokens are being looked at; esc ends it.", markup=False)
+            self.app.notify("The tokens are being looked at; esc ends it.")
         return self._busy
 
     # -- keys ------------------------------------------------------------------------------------
 
     def action_tokens_back(self) -> None:
-        """End what runs; else back to the pane."""
         if self._busy and self._policy is not None and not self._cancel.is_set():
             self._cancel.set()
         else:
@@ -261,32 +385,22 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
             self.dismiss(None)
 
     def action_tokens_base(self) -> None:
-        """With the base beside it, or without."""
         policy = self._policy
         if policy is None or self._waits():
             return
         if policy.kind == "base":
-            self.app.notify("The base model is what is shown; t chooses another policy.", markup=False)
+            self.app.notify("The base model is what is shown; t chooses another policy.")
             return
         if policy.kind == "live":
             self.app.notify(
                 "The live policy is compared with the reference that the run has in memory, if it has one; "
-                "a checkpoint can be compared with the base model.",
-                markup=False,
+                "a checkpoint can be compared with the base model."
             )
             return
         self._base = not self._base
         self._start()
 
-    def action_tokens_left(self) -> None:
-        """The completion before."""
-        self._move(-1)
-
-    def action_tokens_right(self) -> None:
-        """The next completion."""
-        self._move(1)
-
-    def _move(self, by: int) -> None:
+    def action_move(self, by: int) -> None:
         index = self._index + by
         if self._waits() or not 0 <= index < self._count:
             return
@@ -305,7 +419,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         """Copy the figures of every token, or the prompt that is shown."""
         scores = self.query_one(TokensHead).scores
         if scores is None:
-            self.app.notify("There is nothing to copy yet.", severity="warning", markup=False)
+            self.app.notify("There is nothing to copy yet.", severity="warning")
         elif self.query_one(TokensHeat).shows_prompt:
             self.shell.copy("the prompt as the model gets it", scores.prompt)
         else:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.events import Resize
+from textual.events import DescendantFocus, Resize
 from textual.screen import ModalScreen, Screen
 
 from grpo_tui.core.commands import Outcome
-from grpo_tui.present.train_view import TrainView
+from grpo_tui.present.train_view import ChartView, TrainView
 from grpo_tui.ui.actions import Action, action, bindings, refusal
-from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SampleResult, SetDialog
-from grpo_tui.ui.screens.train_charts import ChartSlots
-from grpo_tui.ui.screens.train_parts import LowerParts
-from grpo_tui.ui.switching import KeepsStyles
-from grpo_tui.ui.widgets.before_after_list import BeforeAfterList
+from grpo_tui.ui.pages import Pages
+from grpo_tui.ui.paint import LineScroll
+from grpo_tui.ui.rows import CursorList
+from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SetDialog
+from grpo_tui.ui.screens.reading import SampleResult
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.textual_private import KeepsStyles
+from grpo_tui.ui.widgets.bars import Footer, Header
 from grpo_tui.ui.widgets.chart import Chart
-from grpo_tui.ui.widgets.event_list import EventSection
-from grpo_tui.ui.widgets.footer import Footer
-from grpo_tui.ui.widgets.functions import FunctionTable
+from grpo_tui.ui.widgets.event_list import BeforeAfterList, EventSection
 from grpo_tui.ui.widgets.groups import GroupList
-from grpo_tui.ui.widgets.header import Header
-from grpo_tui.ui.widgets.log_section import LogSection
-from grpo_tui.ui.widgets.now_lines import EventLines, NowLine
-from grpo_tui.ui.widgets.summary import HealthLine, RewardLine
+from grpo_tui.ui.widgets.log_list import LogSection
+from grpo_tui.ui.widgets.summary import EventLines, FunctionTable, HealthLine, NowLine, RewardLine
+
+if TYPE_CHECKING:
+    from grpo_tui.store.layout import RunFolder
 
 
-class TrainScreen(KeepsStyles, Screen[None], ChartSlots, LowerParts):
+class TrainScreen(KeepsStyles, Screen[None], Shell):
     """The open run."""
 
     BINDINGS = bindings("train")
@@ -34,9 +39,13 @@ class TrainScreen(KeepsStyles, Screen[None], ChartSlots, LowerParts):
     def __init__(self) -> None:
         super().__init__()
         self._held: TrainView | None = None
+        self._offset = 0
+        self._part_wanted = ""
+        self._large = False
+        self._pages: Pages | None = None
+        self._pages_of: RunFolder | None = None
 
     def compose(self) -> ComposeResult:
-        """From the header down to the footer; the grid takes the charts in reading order."""
         yield Header("train")
         yield RewardLine(id="reward-line")
         yield HealthLine(id="health-line")
@@ -66,7 +75,6 @@ class TrainScreen(KeepsStyles, Screen[None], ChartSlots, LowerParts):
         self.query_one("#groups").focus()
 
     def on_unmount(self) -> None:
-        """Read no more pages."""
         self.close_pages()
 
     def charts_shown(self) -> TrainView | None:
@@ -86,7 +94,6 @@ class TrainScreen(KeepsStyles, Screen[None], ChartSlots, LowerParts):
             self._show(view)
 
     def on_screen_resume(self) -> None:
-        """Show what came meanwhile."""
         self._on_view(self.shell.view)
 
     def _show(self, view: TrainView | None) -> None:
@@ -102,50 +109,34 @@ class TrainScreen(KeepsStyles, Screen[None], ChartSlots, LowerParts):
         self.show_parts(view)
 
     def on_resize(self, event: Resize) -> None:
-        """Another size shows another number of charts."""
         self.call_after_refresh(self._show, self._held or self.shell.view)
 
     # -- the view --------------------------------------------------------------------------------
 
     def action_view_hold(self) -> None:
-        """Hold the view, or let it go on."""
         self._held = None if self._held is not None else self.shell.view
         self._on_view(self.shell.view)
 
     def action_hardware_open(self) -> None:
-        """The machine over the whole screen."""
         from grpo_tui.ui.screens.hardware import HardwareScreen
 
         self.app.push_screen(HardwareScreen())
 
     # -- steering --------------------------------------------------------------------------------
 
-    def action_run_pause(self) -> None:
-        """Pause after the step."""
-        self._pause_or_go_on("pause")
-
-    def action_run_resume(self) -> None:
-        """Go on after a pause."""
-        self._pause_or_go_on("resume")
-
     def action_run_checkpoint(self) -> None:
-        """Save a checkpoint."""
         self._steer(action("run.checkpoint"), "checkpoint")
 
     def action_run_abort(self) -> None:
-        """Abort the reward call that runs."""
         self._steer(action("run.abort"), "abort_reward")
 
     def action_run_stop(self) -> None:
-        """Stop, after asking once."""
         self._steer(action("run.stop"), "stop")
 
     def action_run_stop_now(self) -> None:
-        """Stop at once, after asking once."""
         self._steer(action("run.stop_now"), "stop_now")
 
     def action_run_set(self) -> None:
-        """Ask for a setting and its value."""
         view = self._allowed(action("run.set"))
         if view is not None:
 
@@ -169,11 +160,11 @@ class TrainScreen(KeepsStyles, Screen[None], ChartSlots, LowerParts):
     def _show_samples(self, outcome: Outcome) -> None:
         self.app.push_screen(SampleResult(outcome))
 
-    def _pause_or_go_on(self, kind: str) -> None:
+    def action_pause_or_go_on(self, kind: str) -> None:
         """Pause or go on; what is on its way counts, though the run has not come to it yet."""
         on_its_way = self.shell.turning
         if on_its_way == kind:
-            self.app.notify(f"The {kind} is on its way: it comes after the step.", markup=False)
+            self.app.notify(f"The {kind} is on its way: it comes after the step.")
         elif on_its_way:
             self.shell.steer(kind)
         else:
@@ -200,9 +191,268 @@ class TrainScreen(KeepsStyles, Screen[None], ChartSlots, LowerParts):
         if view is None and self.shell.run_folder is not None:
             reason = "The run is just being read: press the key again in a moment."
         if reason is not None:
-            self.app.notify(reason, severity="warning", markup=False)
+            self.app.notify(reason, severity="warning")
             return None
         return view
+
+    # -- charts ----------------------------------------------------------------------------------
+
+    def show_charts(self, view: TrainView, waits: str) -> None:
+        """Show the charts of a view; before the first step, their titles and what is waited for."""
+        visible = self._visible_charts()
+        if not view.charts:
+            from grpo_tui.present.big_chart import title_of
+
+            for place, widget in enumerate(visible):
+                title = title_of(FIRST_KEYS[place]) if place < len(FIRST_KEYS) else ""
+                widget.show(None, title=title, waits=waits if place == 0 else "")
+            return
+        charts = arranged(view.charts, self.shell.preferences.charts)
+        # With room for several the first keeps its place: the reward is the signal of progress.
+        fixed = 1 if len(visible) > 1 else 0
+        turning = charts[fixed:]
+        for place, widget in enumerate(visible):
+            if place < fixed:
+                widget.show(charts[0])
+            elif turning:
+                at = self._offset + place - fixed
+                fits = place - fixed < len(turning)
+                widget.show(turning[at % len(turning)] if fits else None)
+            else:
+                widget.show(None)
+
+    def _visible_charts(self) -> list[Chart]:
+        """The charts for which this size has room."""
+        charts = (self.query_one(f"#chart-{i}", Chart) for i in range(CHARTS))
+        return [c for c in charts if c.display and all(a.display for a in c.ancestors)]
+
+    def _focused_chart(self) -> Chart | None:
+        focused = self.focused
+        return focused if isinstance(focused, Chart) and focused.key is not None else None
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Name the keys of a chart while it has the focus."""
+        footer = self.query_one(Footer)
+        footer.focused = "chart" if isinstance(event.widget, Chart) else ""
+        footer.show(self.shell.view)
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def action_chart_next(self) -> None:
+        self._turn(1)
+
+    def action_chart_previous(self) -> None:
+        self._turn(-1)
+
+    def _turn(self, direction: int) -> None:
+        view = self.charts_shown()
+        if view is None or not view.charts:
+            return
+        visible = len(self._visible_charts())
+        by = max(1, visible - 1)
+        turning = len(view.charts) - (1 if visible > 1 else 0)
+        if turning > 0:
+            self._offset = (self._offset + direction * by) % turning
+        self.show_charts(view, "")
+
+    def action_chart_open(self) -> None:
+        chart = self._focused_chart() or next((c for c in self._visible_charts() if c.key is not None), None)
+        if chart is not None and chart.key is not None:
+            self._enlarge(chart.key)
+
+    def action_chart_enlarge(self, place: int) -> None:
+        key = self.query_one(f"#chart-{place}", Chart).key
+        if key is not None:
+            self._enlarge(key)
+
+    def _enlarge(self, key: str) -> None:
+        from grpo_tui.ui.screens.chart import ChartScreen
+
+        folder = self.shell.run_folder
+        if folder is not None:
+            self.app.push_screen(ChartScreen(folder.root, key))
+
+    def action_chart_pick(self) -> None:
+        """Choose a metric: into the focused chart, or to look at over the whole screen."""
+        from grpo_tui.ui.screens.metrics import MetricPicker
+
+        folder, chart = self.shell.run_folder, self._focused_chart()
+        if folder is None:
+            return
+        key = chart.key if chart is not None and chart.key is not None else ""
+        purpose = "enter into this chart" if chart is not None else "enter enlarge"
+
+        def chosen(key: str | None) -> None:
+            if key is not None:
+                self._take(key, chart)
+
+        self.app.push_screen(MetricPicker([folder.root], key, purpose), chosen)
+
+    def _take(self, key: str, chart: Chart | None) -> None:
+        view = self.charts_shown()
+        if chart is None or view is None or key not in {c.key for c in view.charts}:
+            self._enlarge(key)
+            return
+        visible = self._visible_charts()
+        shown = [c.key for c in visible if c.key is not None]
+        place = visible.index(chart) if chart in visible else 0
+        self.shell.prefer(charts=chosen_charts(shown, place, key, self.shell.preferences.charts))
+        self._offset = 0
+        self.show_charts(view, "")
+        chart.focus()
+
+    def help_here(self) -> bool:
+        """Say what the focused chart's metric means; False when no chart has the focus."""
+        chart = self._focused_chart()
+        if chart is None or chart.key is None:
+            return False
+        from grpo_tui.ui.screens.reading import MeaningScreen
+
+        self.app.push_screen(MeaningScreen(chart.key))
+        return True
+
+    # -- the lower parts -------------------------------------------------------------------------
+
+    @property
+    def part(self) -> str:
+        """The part that shows, `groups`, `log`, `event-list` or `before-after`."""
+        return next(name for name in PARTS if self.query_one(f"#{name}").display)
+
+    def show_parts(self, view: TrainView) -> None:
+        """Show this view in the part that is on the screen."""
+        self._open_pages()
+        self.query_one(GroupList).show(view, view.no_groups)
+        self.query_one(BeforeAfterList).show(view.before_after)
+        self.query_one(LogSection).look(view.now)
+        self.query_one(EventSection).look(view)
+
+    def choose_part(self, view: TrainView | None) -> None:
+        """Show what was asked for, else before and after once a run has them, else the groups."""
+        ready = view is not None and view.before_after is not None
+        wanted = self._part_wanted or ("before-after" if ready else "groups")
+        if wanted == "before-after" and not ready:
+            wanted = "groups"
+        self.set_state({"-after": wanted == "before-after", "-large": self._large}, SIZED)
+        focused = isinstance(self.focused, LineScroll) or self.focused is None
+        turned = not self.query_one(f"#{wanted}").display
+        for name in PARTS:
+            self.query_one(f"#{name}").display = name == wanted
+        if focused and turned:
+            self._focus_part(wanted)
+        self.query_one(Footer).parts = (wanted, "large") if self._large else (wanted,)
+
+    def _focus_part(self, name: str) -> None:
+        part = self.query_one(f"#{name}")
+        (part if isinstance(part, LineScroll) else part.query_one(CursorList)).focus()
+
+    def _turn_to(self, part: str, *, large: bool | None = None) -> None:
+        self._part_wanted = part
+        self._large = self._large if large is None else large
+        view = self.charts_shown()
+        self.choose_part(view)
+        self._focus_part(self.part)
+        if view is not None:
+            self.show_parts(view)
+            self.query_one(Footer).show(view)
+
+    def _open_pages(self) -> None:
+        """Read pages of the run that is open now."""
+        folder = self.shell.run_folder
+        if folder == self._pages_of:
+            return
+        self.close_pages()
+        self._pages_of = folder
+        if folder is not None:
+            self._pages = Pages(folder.database, self.call_later)
+            self.run_worker(self._pages.run, thread=True, group="pages", exit_on_error=False)
+        for part in (
+            self.query_one(LogSection),
+            self.query_one(EventSection),
+            self.query_one(GroupList),
+        ):
+            part.follow(self._pages)
+
+    def close_pages(self) -> None:
+        """Read no more."""
+        if self._pages is not None:
+            self._pages.stop()
+        self._pages = self._pages_of = None
+
+    def action_view_log(self) -> None:
+        """Log, groups, and the answers before and after where there are some, in turn."""
+        view = self.charts_shown()
+        order = ["groups", "log"]
+        if view is not None and view.before_after is not None:
+            order = ["before-after", "log", "groups"]
+        now = self.part if self.part in order else order[0]
+        self._turn_to(order[(order.index(now) + 1) % len(order)])
+
+    def action_view_groups(self) -> None:
+        large = not (self._large and self.part == "groups")
+        self._turn_to("groups" if large else "", large=large)
+
+    def action_view_events(self) -> None:
+        shown = self.part == "event-list"
+        self._turn_to("" if shown else "event-list", large=not shown)
+
+    def action_view_large(self) -> None:
+        self._turn_to(self._part_wanted, large=not self._large)
+
+    def action_view_back(self) -> None:
+        """End a search, else make the part small again, else go back to the groups."""
+        if self.part == "log" and self.query_one(LogSection).end_search():
+            return
+        if self._large or self._part_wanted:
+            self._turn_to(
+                "" if self.part == "event-list" or not self._large else self._part_wanted, large=False
+            )
+
+    def action_part_end(self) -> None:
+        part = self.query_one(f"#{self.part}")
+        if isinstance(part, LogSection):
+            part.log_list.action_last()
+        elif isinstance(part, EventSection):
+            part.event_list.action_first()
+        elif isinstance(part, GroupList):
+            part.action_first()
+
+    def action_log_search(self) -> None:
+        self._turn_to("log")
+        self.query_one(LogSection).search()
+
+    def action_log_next(self) -> None:
+        self._turn_to("log")
+        self.query_one(LogSection).next_hit(forward=True)
+
+    def action_log_previous(self) -> None:
+        self._turn_to("log")
+        self.query_one(LogSection).next_hit(forward=False)
+
+    def action_log_level(self) -> None:
+        self._turn_to("log")
+        self.query_one(LogSection).turn_level()
+
+    def action_groups_score(self) -> None:
+        from grpo_tui.ui.requests import rewards_of_run
+
+        chosen, folder = self.query_one(GroupList).selected, self.shell.run_folder
+        if chosen is None or folder is None:
+            self.app.notify("No completion is recorded yet.", severity="warning")
+        else:
+            self.shell.show_rewards(rewards_of_run(folder.root, chosen[0].id))
+
+    def action_groups_inspect(self) -> None:
+        chosen = self.query_one(GroupList).selected
+        self.shell.show_generations(group=None if chosen is None else chosen[0].id)
+
+    def action_part_copy(self) -> None:
+        focused = self.focused
+        if isinstance(focused, Chart) and focused.newest:
+            self.shell.copy(f"newest value of {focused.key}", focused.newest)
+            return
+        part = self.query_one(f"#{self.part}")
+        if isinstance(part, LogSection | EventSection | GroupList):
+            part.copy()
 
 
 def _waits_for_steps(view: TrainView) -> str:
@@ -213,3 +463,31 @@ def _waits_for_steps(view: TrainView) -> str:
     if view.phase == "load":
         return "Begins with the first step."
     return "The charts begin when the first step ends."
+
+
+CHARTS = 5
+"""Most charts that any size shows; the stylesheet hides those without room."""
+FIRST_KEYS = ("reward", "completions/mean_length", "entropy")
+"""Charts that every run will have, before its first step."""
+
+
+def arranged(charts: Sequence[ChartView], chosen: Sequence[str]) -> list[ChartView]:
+    """The charts with the chosen ones first, in their order; those this run does not log are passed over."""
+    by_key = {chart.key: chart for chart in charts}
+    first = [by_key[key] for key in dict.fromkeys(chosen) if key in by_key]
+    kept = {chart.key for chart in first}
+    return [*first, *(chart for chart in charts if chart.key not in kept)]
+
+
+def chosen_charts(shown: Sequence[str], place: int, key: str, before: Sequence[str]) -> tuple[str, ...]:
+    """The choice after `key` was put into a place; what is shown stays, one shown already changes places."""
+    after = list(shown)
+    if key in after:
+        after[after.index(key)] = after[place]
+    after[place] = key
+    return tuple(dict.fromkeys([*after, *before]))
+
+
+PARTS = ("groups", "log", "event-list", "before-after")
+SIZED = "#charts, #health-line, #functions, #events, #now"
+"""What gives way to the answers before and after, and to a part over the whole pane."""

@@ -13,22 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual.app import ComposeResult
 from textual.message import Message
-from textual.screen import Screen
 
 from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import duration, plural
 from grpo_tui.present.what_if_lines import what_if_lines
 from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.kit.reading import FullReadingScreen
 from grpo_tui.ui.messages import ConsentAsked
-from grpo_tui.ui.opened import LeftOnce
 from grpo_tui.ui.paint import Line, LineScroll, Span, ruled
-from grpo_tui.ui.rewards_wish import rewards_of_run
-from grpo_tui.ui.screens.choosing import WordsDialog
-from grpo_tui.ui.shell import Shell
-from grpo_tui.ui.widgets.footer import Footer
-from grpo_tui.ui.widgets.header import Header
+from grpo_tui.ui.requests import rewards_of_run
+from grpo_tui.ui.screens.dialogs import WordsDialog
 
 if TYPE_CHECKING:
     from grpo_tui.rewards.lab import Lab
@@ -98,7 +93,7 @@ class WhatIfLines(LineScroll):
         return [*lines, *([Span(text, role) for text, role in line] for line in found)]
 
 
-class WhatIfScreen(LeftOnce, Screen[None], Shell):
+class WhatIfScreen(FullReadingScreen):
     """Recorded groups scored again.
 
     Args:
@@ -119,44 +114,33 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
             self.attempt, self.doing, self.trouble, self.found = attempt, doing, trouble, found
 
     def __init__(self, root: Path, groups: Sequence[int]) -> None:
-        super().__init__()
         self._root, self._groups = root, tuple(groups[:MOST_GROUPS])
         asked = f"{plural(len(self._groups), 'group')} scored again"
         if len(groups) > MOST_GROUPS:
             asked = f"the newest {len(self._groups):,} of {len(groups):,} groups scored again"
-        self._lines = WhatIfLines(asked)
+        self._tried = WhatIfLines(asked)
+        super().__init__("generations", self._tried)
         self._attempt = Attempt(None)
 
-    def compose(self) -> ComposeResult:
-        """Header, the lines, footer."""
-        yield Header("generations")
-        yield self._lines
-        yield Footer(self.PANE)
-
     def on_mount(self) -> None:
-        """Start at once."""
-        self.query_one(Header).show(self.shell.view)
-        self.query_one(Footer).show(self.shell.view)
-        self._lines.focus()
         self.set_interval(LOOK_S, self._look)
         self._start(None)
 
     def on_unmount(self) -> None:
-        """End the lab."""
         self._attempt.give_up()
 
     def _start(self, weights: tuple[float, ...] | None) -> None:
         """Try the rewards as they are now, or these weights, in place of what is being tried."""
         self._attempt.give_up()
         attempt = self._attempt = Attempt(weights)
-        self._lines.doing = STARTING
-        self._lines.found, self._lines.trouble, self._lines.since = None, "", time.monotonic()
-        self._lines.changed()
+        self._tried.doing = STARTING
+        self._tried.found, self._tried.trouble, self._tried.since = None, "", time.monotonic()
+        self._tried.changed()
         self.app.run_worker(partial(self._score, attempt), thread=True, group="what if", exit_on_error=False)
 
     def _look(self) -> None:
-        if self._lines.found is None and not self._lines.trouble:
-            self._lines.changed()
+        if self._tried.found is None and not self._tried.trouble:
+            self._tried.changed()
 
     def _score(self, attempt: Attempt) -> None:
         """The thread: load the run's rewards, score, compare."""
@@ -203,31 +187,17 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
         if message.attempt is not self._attempt:
             return
         if message.found is not None or message.trouble:
-            self._lines.found, self._lines.trouble = message.found, message.trouble
+            self._tried.found, self._tried.trouble = message.found, message.trouble
         elif message.doing:
-            self._lines.doing = message.doing
-        self._lines.changed()
+            self._tried.doing = message.doing
+        self._tried.changed()
 
     # -- keys ------------------------------------------------------------------------------------
 
-    def action_what_if_back(self) -> None:
-        """Back to the pane."""
-        self.dismiss(None)
-
-    def action_what_if_down(self) -> None:
-        """A line on."""
-        self._lines.scroll_relative(y=1, animate=False)
-
-    def action_what_if_up(self) -> None:
-        """A line back."""
-        self._lines.scroll_relative(y=-1, animate=False)
-
     def action_what_if_again(self) -> None:
-        """The rewards as they are now."""
         self._start(None)
 
     def action_what_if_weights(self) -> None:
-        """Other weights over the recorded scores."""
         view = self.shell.view
         names = [function.name for function in view.functions] if view is not None else []
         now = " ".join(f"{f.weight:g}" for f in view.functions) if view is not None else ""
@@ -239,7 +209,7 @@ class WhatIfScreen(LeftOnce, Screen[None], Shell):
             weights = _numbers(words)
             if weights is None or len(weights) != len(names):
                 wanted = f"{plural(len(names), 'number')}, such as {now}"
-                self.app.notify(one_line(f"Weights are {wanted}.", 200), severity="warning", markup=False)
+                self.app.notify(one_line(f"Weights are {wanted}.", 200), severity="warning")
                 return
             self._start(weights)
 

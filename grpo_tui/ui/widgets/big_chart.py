@@ -27,7 +27,7 @@ from grpo_tui.present.big_chart import (
 )
 from grpo_tui.present.plot import LINE_ROLES, MOST_LINES, Drawing, draw, line_sign, with_cursor
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, ruled, width_of
-from grpo_tui.ui.widgets.plot_lines import EDGE, plot_lines
+from grpo_tui.ui.widgets.chart import EDGE, plot_lines
 
 HEADING, READING = 2, 2
 """Lines above and below the plot."""
@@ -82,7 +82,6 @@ class BigChart(LinePane, can_focus=True):
     # -- lines -----------------------------------------------------------------------------------
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Heading, plot, reading."""
         wish, view = self._wish, self._view
         if wish is None:
             return []
@@ -219,21 +218,17 @@ class BigChart(LinePane, can_focus=True):
             self.post_message(self.Pointed(place))
 
     def on_mouse_move(self, event: MouseMove) -> None:
-        """Drag the cursor."""
         if self._dragging and self._drawing is not None:
             self.post_message(self.Pointed(self._drawing.frame.place(int(event.x))))
 
     def on_mouse_up(self, event: MouseUp) -> None:
-        """Leave the cursor where it is."""
         self._dragging = False
         self.release_mouse()
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        """Zoom in around the mouse."""
         self._wheel(event.x, event.y, 0.8)
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        """Zoom out around the mouse."""
         self._wheel(event.x, event.y, 1.25)
 
     def _wheel(self, x: float, y: float, factor: float) -> None:

@@ -8,14 +8,13 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from textual.binding import BindingType
-from textual.message import Message
 
 from grpo_tui.core.text import one_line, told_apart
 from grpo_tui.present.formatting import MISSING, fixed, percent, within
 from grpo_tui.present.group_card import KINDS, CardRow, GroupCard
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled, width_of
 from grpo_tui.ui.rows import MOVES, CursorList, LazyLines
-from grpo_tui.ui.widgets.group_lines import advantage_sign
+from grpo_tui.ui.widgets.groups import advantage_sign
 
 NUMBER_W, ADVANTAGE_W, TOTAL_W, TOKENS_W = 4, 7, 8, 8
 LEAST_NAME, MOST_NAME = 6, 14
@@ -120,9 +119,6 @@ class CardTable(CursorList, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
 
-    class Chosen(Message):
-        """Another completion is under the cursor."""
-
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.card: GroupCard | None = None
@@ -132,7 +128,6 @@ class CardTable(CursorList, inherit_bindings=False):
 
     @property
     def count(self) -> int:
-        """Completions of the group."""
         return 0 if self.card is None else len(self.card.rows)
 
     @property
@@ -145,16 +140,11 @@ class CardTable(CursorList, inherit_bindings=False):
         self.card, self._hits = card, hits
         self.put(max(0, index))
 
-    def moved(self) -> None:
-        """Say so."""
-        self.post_message(self.Chosen())
-
     def action_open(self) -> None:
         """A second click goes on to the text, as enter does."""
         self.screen.run_worker(self.run_action("screen.generations_open"))
 
     def lines(self, width: int) -> LazyLines | list[Line]:
-        """One line a completion."""
         card = self.card
         if card is None:
             return []

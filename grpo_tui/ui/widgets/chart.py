@@ -7,10 +7,23 @@ in before the first paint.
 
 from __future__ import annotations
 
-from grpo_tui.present.plot import Sketch, plot
+from collections.abc import Sequence
+from itertools import groupby
+
+from grpo_tui.present.plot import Cell, Sketch, plot
 from grpo_tui.present.train_view import ChartView
 from grpo_tui.ui.paint import Line, LinePane, Span, ruled
-from grpo_tui.ui.widgets.plot_lines import EDGE, plot_lines
+
+EDGE = 1
+"""Cells at the right that a plot leaves free, for its last step is a number."""
+
+
+def plot_lines(rows: Sequence[Sequence[Cell]]) -> list[Line]:
+    """One line per row, neighbours of one role in one span."""
+    return [
+        [Span("".join(char for char, _ in run), role) for role, run in groupby(row, key=lambda c: c[1])]
+        for row in rows
+    ]
 
 
 class Chart(LinePane, can_focus=True):
@@ -41,12 +54,10 @@ class Chart(LinePane, can_focus=True):
         return self._chart.value if self._chart is not None else ""
 
     def watch_has_focus(self, focused: bool) -> None:
-        """Show whether keys are about this chart."""
         super().watch_has_focus(focused)
         self.changed()
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """Title and plot."""
         chart = self._chart
         if chart is None:
             title = ruled([[Span(self._title, "title")]], width) if self._title else ()

@@ -10,12 +10,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
+from grpo_tui.core.text import ending, one_line, shorten
 from grpo_tui.present.events import whole_history
-from grpo_tui.present.formatting import clock, date, moment, plural
-from grpo_tui.present.train_view import EventRow, TrainView
-from grpo_tui.ui.paint import Line, LinePane, Span, pad, ruled
+from grpo_tui.present.formatting import clock, date, fixed, moment, plural
+from grpo_tui.present.train_view import BeforeAfter, EventRow, TrainView
+from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, pad, ruled
 from grpo_tui.ui.rows import CursorList, LazyLines
-from grpo_tui.ui.screens.text import TextScreen
+from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.shell import Shell
 
 if TYPE_CHECKING:
@@ -50,7 +51,6 @@ class EventList(CursorList):
 
     @property
     def count(self) -> int:
-        """How many events."""
         return len(self._events)
 
     @property
@@ -78,7 +78,6 @@ class EventList(CursorList):
         self.changed()
 
     def moved(self) -> None:
-        """At the top everything was seen."""
         if self.cursor == 0 and self.unseen:
             self.unseen = 0
             self.post_message(self.Turned())
@@ -125,7 +124,6 @@ class EventSection(Vertical, Shell):
         """What a look knew when the whole history was last read."""
 
     def compose(self) -> ComposeResult:
-        """Title and events."""
         yield self._title
         yield self.event_list
 
@@ -172,3 +170,90 @@ class EventSection(Vertical, Shell):
         row = self.event_list.selected
         if row is not None:
             self.app.push_screen(TextScreen(f"event, {date(row.at)} {clock(row.at)}", row.text))
+
+
+_RIGHT = {True: ("✓", "good"), False: ("✗", "bad"), None: ("·", "dim")}
+
+
+class BeforeAfterList(LineScroll):
+    """One row per held prompt."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._pair: BeforeAfter | None = None
+
+    def show(self, pair: BeforeAfter | None) -> None:
+        """Show these answers."""
+        if pair != self._pair:
+            self._pair = pair
+            self.changed()
+
+    def lines(self, width: int) -> list[Line]:
+        held = self._pair
+        if held is None:
+            return []
+        prompts = max((len(p.prompt) for p in held.pairs), default=8)
+        prompt_w = max(8, min(prompts + 1, width // 4))
+        gold_w = max(6, min(12, max((len(p.gold) for p in held.pairs), default=4) + 2))
+        rest = max(10, width - prompt_w - gold_w - 2)
+        rewards = [r for p in held.pairs for r in (p.before_reward, p.after_reward) if r is not None]
+        scored = max((len(fixed(r)) + 1 for r in rewards), default=0)
+        before_w = min(rest // 2, max((len(p.before) for p in held.pairs), default=8) + 4 + scored)
+        lines: list[Line] = [_title(held, width)]
+        head = pad("prompt", prompt_w) + pad("gold", gold_w) + pad("  before", before_w) + "  after"
+        lines.append([Span(" " + head, "dim")])
+        for p in held.pairs:
+            before, after = _RIGHT[p.before_right], _RIGHT[p.after_right]
+            lines.append(
+                [
+                    Span(" " + pad(p.prompt, prompt_w)),
+                    Span(pad(p.gold, gold_w), "strong"),
+                    Span(before[0] + " ", before[1]),
+                    Span(_reward(p.before_reward, scored), "dim"),
+                    Span(pad(_with_end(p.before, before_w - 4 - scored), before_w - 2 - scored), "dim"),
+                    Span(after[0] + " ", after[1]),
+                    Span(_reward(p.after_reward, scored), "strong"),
+                    Span(_with_end(p.after, rest - before_w - 2 - scored)),
+                ]
+            )
+        lines.append(())
+        lines.append([Span(" Next: ", "dim"), *_next()])
+        return lines
+
+
+def _reward(value: float | None, width: int) -> str:
+    return pad(fixed(value), width - 1, right=True) + " " if width else ""
+
+
+def _with_end(text: str, width: int) -> str:
+    """The text cut in its middle: what an answer ends with matters more than how it goes on."""
+    if cell_len(text) <= width or width < 12:
+        return one_line(text, width)
+    tail = ending(text, width * 3 // 5 + 1)
+    head = shorten(text, width - cell_len(tail) + 1).removesuffix("…")
+    while head and head[-1].isdigit():
+        head = head[:-1]  # half a number would be another number
+    return f"{head}{tail}"
+
+
+def _title(held: BeforeAfter, width: int) -> Line:
+    parts: list[Line] = [[Span("before and after", "title")]]
+    known = [p for p in held.pairs if p.before_right is not None]
+    if known:
+        before = sum(bool(p.before_right) for p in known)
+        after = sum(bool(p.after_right) for p in known)
+        parts.append([Span(f"right, in the form asked: {before} → {after} of {len(known)}", "strong")])
+    if held.gain is not None:
+        sign, role = ("▲", "good") if held.gain > 0 else ("▼", "bad")
+        parts.append([Span("reward ", "dim"), Span(f"{sign} {fixed(abs(held.gain))}", role)])
+    return ruled(parts, width)
+
+
+def _next() -> list[Span]:
+    return [
+        Span("l", "key", "screen.view_log"), Span(" the log   ", "dim"),
+        Span("g", "key", "screen.view_groups"), Span(" the groups   ", "dim"),
+        Span("]", "key", "screen.chart_next"), Span(" other charts   ", "dim"),
+        Span("1", "key", "app.pane_runs"), Span(" all runs   ", "dim"),
+        Span("q", "key", "app.app_leave"), Span(" leave", "dim"),
+    ]  # fmt: skip

@@ -13,13 +13,53 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import fixed, within
+from grpo_tui.present.formatting import fixed, plural, within
+from grpo_tui.present.glyphs import spark
 from grpo_tui.present.group_card import KINDS, MOST_BARS, SHORT, GroupCard, SharedBeginning, bars
 from grpo_tui.store.rollouts import Rollout
-from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad
+from grpo_tui.store.search import Found
+from grpo_tui.ui.paint import Line, LinePane, Span, fitting, headed, pad
 from grpo_tui.ui.rows import MOVES, CursorList, LazyLines
 from grpo_tui.ui.widgets.card_table import counted
-from grpo_tui.ui.widgets.group_lines import advantage_sign
+from grpo_tui.ui.widgets.groups import advantage_sign
+
+CURVE = 16
+
+
+class QueryState(LinePane):
+    """One line beside the query."""
+
+    found = Found()
+    line = ""
+    trouble = ""
+    unread = ""
+    """What of the run cannot be read."""
+    searching = False
+    newer = False
+    """Whether the run has moved on while a person reads further down."""
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        if trouble := self.trouble or self.unread:
+            return [[Span(" ✗ ", "bad"), Span(one_line(trouble, max(1, width - 4)), "bad")]]
+        found = self.found
+        parts: list[tuple[int, Line]] = []
+        if self.searching and (found.seconds > 0.3 or found.searched < found.of):
+            parts.append((1, [Span("◌ searching", "attention")]))
+        if self.newer:
+            parts.append((1, [Span("newer ones: home", "attention", "screen.generations_newest")]))
+        if self.line:
+            parts.append((0, [Span(f"{found.count:,}", "strong"), Span(f" of {found.of:,}", "dim")]))
+            parts.append((2, [Span(f"in {plural(found.groups, 'group')}", "dim")]))
+            if found.over_steps and found.count:
+                shares = [bucket.hits / bucket.of if bucket.of else 0.0 for bucket in found.over_steps]
+                parts.append((3, [Span(spark(shares, CURVE, 0.0), "accent"), Span(" over steps", "dim")]))
+                if found.began is not None:
+                    parts.append((4, [Span(f"since step {found.began.first_step:,}", "text")]))
+        elif found.of:
+            parts.append((0, [Span(plural(found.of, "completion"), "dim")]))
+            parts.append((2, [Span(f"in {plural(found.groups, 'group')}", "dim")]))
+        return [[Span(" "), *fitting(parts, width - 2, gap=2)]]
+
 
 KEPT = 2_000
 """Cards kept at once."""
@@ -37,9 +77,6 @@ class GroupTable(CursorList, inherit_bindings=False):
     """What was found, with a cursor; `Chosen` is posted when it moved, `Wanted` when cards are missing."""
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
-
-    class Chosen(Message):
-        """Another line is under the cursor."""
 
     class Wanted(Message):
         """These are in sight and not known yet: numbers of groups, or of completions."""
@@ -66,7 +103,6 @@ class GroupTable(CursorList, inherit_bindings=False):
 
     @property
     def count(self) -> int:
-        """Lines of the list."""
         return len(self._keys)
 
     @property
@@ -155,17 +191,11 @@ class GroupTable(CursorList, inherit_bindings=False):
         super().put(place)
         self.ask()
 
-    def moved(self) -> None:
-        """Say so."""
-        self.post_message(self.Chosen())
-
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Ask for what comes into sight."""
         super().watch_scroll_y(old_value, new_value)
         self.ask()
 
     def on_resize(self) -> None:
-        """More lines may be in sight."""
         super().on_resize()
         self.ask()
 
@@ -260,7 +290,6 @@ class GroupHeading(LinePane):
     """How the list is sorted, in a word or two."""
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """One ruled line."""
         ends: tuple[tuple[str, int], ...]
         if self.of_completions:
             ends = (("total", NUMBER_W), ("adv", ADVANTAGE_W), ("tokens", TOKENS_W))

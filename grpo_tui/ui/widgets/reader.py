@@ -12,7 +12,7 @@ from grpo_tui.present.group_card import CardRow, GroupCard
 from grpo_tui.present.reading import compared, laid_out, raw, structured
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
 from grpo_tui.ui.widgets.card_table import card_layout
-from grpo_tui.ui.widgets.group_lines import advantage_sign
+from grpo_tui.ui.widgets.groups import advantage_sign
 
 View = Literal["text", "diff", "raw", "prompt"]
 WORDS = {"text": "completion", "diff": "completion", "raw": "completion, raw", "prompt": "prompt"}
@@ -43,7 +43,6 @@ class ReaderHeading(LinePane):
     reading = Reading()
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """One rule."""
         row = self.row
         if row is None:
             return [ruled([[Span("completion", "title")]], width)]

@@ -10,17 +10,32 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual.binding import BindingType
+from textual.events import Blur, Focus
 from textual.message import Message
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import fixed
+from grpo_tui.core.text import wrapped as words_wrapped
+from grpo_tui.present.formatting import clock, compact, duration, fixed, percent, plural
 from grpo_tui.present.rewards_view import ADVANTAGE, TOTAL, cell, fitted, ordered
-from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, spread
+from grpo_tui.ui.paint import (
+    Line,
+    LinePane,
+    LineScroll,
+    Span,
+    fitting,
+    headed,
+    pad,
+    ruled,
+    spread,
+    width_of,
+    wrapped,
+)
 from grpo_tui.ui.rows import MOVES, CursorList, LazyLines
-from grpo_tui.ui.widgets.group_lines import advantage_sign
+from grpo_tui.ui.widgets.groups import advantage_sign
 
 if TYPE_CHECKING:
-    from grpo_tui.present.rewards_view import RewardsView, SampleRow
+    from grpo_tui.core.findings import Finding
+    from grpo_tui.present.rewards_view import FunctionColumn, RewardsView, SampleDetail, SampleRow, Saw
 
 LEAST_TEXT = 18
 """Cells that a completion keeps, whatever the number of functions."""
@@ -111,7 +126,6 @@ class SampleHeading(LinePane):
     chosen = 0
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """One ruled line, words over their columns."""
         view = self.view
         if view is None:
             return [headed([(2, "samples", "title")], width)]
@@ -146,9 +160,6 @@ class SampleTable(CursorList, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
 
-    class Chosen(Message):
-        """Another sample is under the cursor."""
-
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._view: RewardsView | None = None
@@ -160,7 +171,6 @@ class SampleTable(CursorList, inherit_bindings=False):
 
     @property
     def count(self) -> int:
-        """Samples, and the headings of groups."""
         return len(self._places)
 
     @property
@@ -205,12 +215,7 @@ class SampleTable(CursorList, inherit_bindings=False):
         if self._places and place and self._places[place - 1][1] < 0 and self.scroll_offset.y == place:
             self.scroll_to(y=place - 1, animate=False, force=True)
 
-    def moved(self) -> None:
-        """Say so."""
-        self.post_message(self.Chosen())
-
     def action_open(self) -> None:
-        """A second click opens as enter does."""
         self.screen.run_worker(self.run_action("screen.rewards_edit"))
 
     def lines(self, width: int) -> LazyLines | list[Line]:
@@ -270,3 +275,291 @@ def sample_line(view: RewardsView, row: SampleRow, laid: TableLayout, *, here: b
     sign, role = advantage_sign(row.advantage)
     line.append(Span(pad(f"{sign}{fixed(abs(row.advantage))}", ADVANTAGE_W, right=True), role + tail))
     return line
+
+
+NAME_W = 22
+
+
+class FunctionRows(CursorList, inherit_bindings=False):
+    """A row for each function under a heading."""
+
+    BINDINGS: ClassVar[list[BindingType]] = MOVES
+
+    class Turned(Message):
+        """The focus came or went: the keys mean other things."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._view: RewardsView | None = None
+
+    @property
+    def count(self) -> int:
+        """The heading and the functions; the cursor stays below the heading."""
+        return 1 + len(self._view.columns) if self._view is not None else 0
+
+    @property
+    def chosen(self) -> int:
+        """The function under the cursor."""
+        return max(0, self.cursor - 1)
+
+    def show(self, view: RewardsView | None) -> None:
+        """Show these functions."""
+        self._view = view
+        self.cursor = min(max(1, self.cursor), max(1, self.count - 1))
+        self.styles.height = max(1, min(self.count, 7))
+        self.changed()
+
+    def choose(self, k: int) -> None:
+        """Choose a function."""
+        self.put(k + 1)
+
+    def put(self, place: int) -> None:
+        """Never onto the heading."""
+        super().put(max(1, place))
+
+    def action_open(self) -> None:
+        self.screen.run_worker(self.run_action("screen.rewards_source"))
+
+    def on_focus(self, event: Focus) -> None:
+        self.post_message(self.Turned())
+
+    def on_blur(self, event: Blur) -> None:
+        """The keys are those of the samples again."""
+        self.post_message(self.Turned())
+
+    def lines(self, width: int) -> list[Line]:
+        view = self._view
+        if view is None:
+            return []
+        return [self._heading(width), *(self._row(k, c, width) for k, c in enumerate(view.columns))]
+
+    def _heading(self, width: int) -> Line:
+        title = "weights" if self.has_focus else "functions"
+        words = [(2, title, "title"), (NAME_W + 4, "weight", "dim"), (NAME_W + 13, "share", "dim")]
+        words += [(NAME_W + 21, "scored", "dim"), (NAME_W + 30, "scores", "dim")]
+        if width >= 100:
+            words += [(NAME_W + 54, "time", "dim"), (NAME_W + 62, "goes with", "dim")]
+        return headed(words, width)
+
+    def _row(self, k: int, column: FunctionColumn, width: int) -> Line:
+        here = k == self.chosen
+        tail = " selected" if here and self.has_focus else ""
+        weight = "off" if column.muted else f"{column.weight:g}"
+        line = [
+            Span("❙ " if here else "  ", "accent" + tail),
+            Span(pad(column.name, NAME_W), ("dim" if column.muted else "strong") + tail),
+            Span(pad(weight, 8, right=True), ("attention" if column.muted else "text") + tail),
+        ]
+        if column.failure:
+            room = max(8, width - NAME_W - 16)
+            return [*line, Span("   ✗ " + pad(one_line(column.failure, room), room), "bad" + tail)]
+        share = "–" if column.muted or column.share is None else percent(column.share)
+        line += [
+            Span(pad(share, 9, right=True), "text" + tail),
+            Span(pad(percent(column.coverage), 9, right=True),
+                 ("text" if column.coverage == 1 else "attention") + tail),
+            Span("   " + pad(_range(column), 24), "text" + tail),
+        ]  # fmt: skip
+        if width >= 100:
+            like = f"{one_line(column.like[0], 20)} {column.like[1]:+.2f}" if column.like else ""
+            line += [
+                Span(pad(_time(column.seconds), 6, right=True), "dim" + tail),
+                Span("   " + pad(like, max(1, width - NAME_W - 64)), "dim" + tail),
+            ]
+        return [*line, Span(" " * max(0, width - width_of(line)), "text" + tail)]
+
+
+def _range(column: FunctionColumn) -> str:
+    """Lowest score, histogram, highest score."""
+    if column.low is None:
+        return "none"
+    if column.low == column.high:
+        return f"{compact(column.low)} always"
+    return f"{compact(column.low)} {column.histogram} {compact(column.high)}"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+FEW = 3
+"""With so few lines the completion is put on one."""
+LEFT_W = 24
+"""Cells that are kept for whose rewards these are."""
+SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("●", "accent")}
+WORDS = {"sum_then_normalize": "sum, then normalize", "normalize_then_sum": "normalize, then sum"}
+
+
+class RewardsSummary(LinePane):
+    """Whose rewards, how many samples, what is found; below, what goes on and what has changed."""
+
+    view: RewardsView | None = None
+    title = ""
+    trouble = ""
+    busy: Line = ()
+    probed = ""
+    weighing = False
+    """Whether the keys are those of the weights."""
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        return [self._what(width), self._state(width)]
+
+    def _what(self, width: int) -> Line:
+        view = self.view
+        if view is None:
+            return [Span(f" {self.title or 'No rewards are open.'}", "strong")]
+        groups = "" if len(view.groups) == len(view.rows) else f" in {plural(len(view.groups), 'group')}"
+        left: list[tuple[int, Line]] = [
+            (0, [Span(f" {one_line(view.title, 36)}", "strong")]),
+            (1, [Span(plural(len(view.rows), "sample") + groups)]),
+            (2, [Span(view.origin, "dim")]),
+            (3, [Span(modes_words(view), "dim" if view.own_modes else "attention")]),
+        ]
+        right = self._found(view, width)
+        return spread(fitting(left, width - sum(len(s.text) for s in right) - 1), right, width)
+
+    def _found(self, view: RewardsView, width: int) -> list[Span]:
+        errors, warnings = view.counts()
+        line: list[Span] = []
+        if errors:
+            line.append(Span(f"✗ {plural(errors, 'error')}  ", "bad"))
+        if warnings:
+            line.append(Span(f"⚠ {plural(warnings, 'warning')}  ", "attention"))
+        if not view.whole:
+            line.append(Span("checking …  ", "dim"))
+        sound = not self.probed.startswith("⚠")
+        if view.whole and not line and sound:
+            line.append(Span("✓ no faults found  ", "good"))
+        if self.probed:
+            room = width - sum(len(span.text) for span in line) - LEFT_W
+            told = self.probed if len(self.probed) < room else self.probed.partition(":")[0]
+            line.append(Span(f"{told}  ", "good" if sound else "attention"))
+        return line
+
+    def _state(self, width: int) -> Line:
+        if self.busy:
+            return self.busy
+        if self.trouble:
+            return [Span(f" ✗ {one_line(self.trouble, width - 4)}", "bad")]
+        view = self.view
+        if view is None:
+            return ()
+        if self.weighing:
+            return self._modes(view)
+        left = [Span(f" scored at {clock(view.scored_at)} in {_took(view.took_s)}", "dim")]
+        if not view.own_modes:
+            left.append(Span(f"   {modes_words(view)}, not as in the config", "attention"))
+        if view.reason:
+            left.append(Span(f"   {view.reason}", "text"))
+        if view.changed:
+            left.append(Span(f"   {plural(view.changed, 'score')} changed, old→new", "accent"))
+        elif view.reason.endswith("saved"):
+            left.append(Span("   no score changed", "dim"))
+        return left
+
+    def _modes(self, view: RewardsView) -> Line:
+        scaled = view.aggregation == "sum_then_normalize"
+        line = [
+            Span(" g", "key", "screen.rewards_scale"),
+            Span(f" scale {view.scale}" + ("" if scaled else " (not used)"), "text" if scaled else "dim"),
+            Span("   c", "key", "screen.rewards_combine"),
+            Span(f" {WORDS.get(view.aggregation, view.aggregation)}"),
+        ]
+        if not view.own_modes:
+            line.append(Span("   not as in the config", "attention"))
+        return line
+
+
+def modes_words(view: RewardsView) -> str:
+    """How totals become advantages; TRL scales by nothing else when it sums what was normalized."""
+    words = WORDS.get(view.aggregation, view.aggregation)
+    return f"scale {view.scale}; {words}" if view.aggregation == "sum_then_normalize" else words
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds < 10 else duration(seconds)
+
+
+class FindingLines(LineScroll):
+    """What is wrong with the rewards, errors first."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._findings: tuple[Finding, ...] = ()
+        self._whole = True
+        self._trouble = ""
+
+    def show(self, view: RewardsView | None, trouble: str) -> None:
+        """Show what was found, and what hinders the lab."""
+        self._findings = view.findings if view is not None else ()
+        self._trouble = trouble
+        self._whole = view is None or view.whole
+        self.changed()
+
+    def fit(self, most: int) -> None:
+        """Take the lines that are needed, at most so many."""
+        lines = len(self.lines(max(20, self.size.width or self.screen.size.width)))
+        self.styles.height = min(most, lines)
+        self.changed()
+
+    def lines(self, width: int) -> list[Line]:
+        lines: list[Line] = [ruled([[Span("findings", "title")]], width)]
+        found = [(SIGNS[f.severity], f.message) for f in self._findings]
+        if self._trouble:
+            found.insert(0, (SIGNS["error"], self._trouble))
+        if not found and not self._whole:
+            lines.append([Span("  The functions are being looked at …", "dim")])
+        elif not found:
+            lines.append([Span("  Nothing is wrong with these functions on these samples.", "dim")])
+        for (sign, role), message in found:
+            for number, row in enumerate(words_wrapped(one_line(message), max(10, width - 4))):
+                lines.append([Span(f" {sign} " if number == 0 else "   ", role), Span(row)])
+        return lines
+
+
+class DetailLines(LineScroll):
+    """The chosen sample: what each function saw, the completion, what was printed."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._detail: SampleDetail | None = None
+
+    def show(self, detail: SampleDetail | None) -> None:
+        """Show this sample."""
+        if detail != self._detail:
+            self._detail = detail
+            self.scroll_to(y=0, animate=False, force=True)
+            self.changed()
+
+    def lines(self, width: int) -> list[Line]:
+        """A rule, a line for each function that has something to say, and the text."""
+        detail = self._detail
+        if detail is None:
+            return []
+        parts: list[Line] = [[Span(f"sample {detail.number}", "title")]]
+        parts.append([Span(one_line(detail.kind, 24), "dim")] if detail.kind else [])
+        parts.append(
+            [Span(f"“{one_line(detail.prompt, max(12, width - 40 - len(detail.recorded)))}”", "strong")]
+        )
+        parts.append([Span(f"in the run: {detail.recorded}", "dim")] if detail.recorded else [])
+        lines: list[Line] = [ruled([part for part in parts if part], width)]
+        lines += [line for saw in detail.saw for line in saw_lines(saw, width)]
+        if self.size.height <= FEW:
+            return [*lines, [Span("  " + fitted(one_line(detail.completion), width - 3))]]
+        lines += [[Span("  " + row)] for row in wrapped(detail.completion, max(8, width - 4))]
+        for saw in detail.saw:
+            lines += [[Span(f"  {saw.name} printed: ", "dim"), Span(row, "dim")] for row in saw.printed]
+        return lines
+
+
+def saw_lines(saw: Saw, width: int) -> list[Line]:
+    """What a function compared, or that it fails because of this sample; else nothing."""
+    if saw.failure and saw.blamed:
+        rows = words_wrapped(f"{saw.name} fails because of this sample: {saw.failure}", max(10, width - 4))
+        return [[Span(" ✗ " if i == 0 else "   ", "bad"), Span(row, "bad")] for i, row in enumerate(rows)]
+    if not saw.compared:
+        return []
+    line = [Span(f"  {saw.name} saw  ", "dim")]
+    for name, value in saw.compared:
+        line += [Span(f"{name} ", "dim"), Span(f"{one_line(value, 60)}   ", "strong")]
+    return [line]

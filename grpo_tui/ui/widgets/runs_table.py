@@ -2,19 +2,133 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
-from textual.events import Click
-from textual.message import Message
+from textual.binding import BindingType
 
-from grpo_tui.present.formatting import fixed, moment
+from grpo_tui.core.text import one_line, shell_word, wrapped
+from grpo_tui.present.formatting import DOING, fixed, from_here, moment
 from grpo_tui.present.glyphs import spark, state_sign
-from grpo_tui.ui.paint import Line, LineScroll, Span, headed, pad
+from grpo_tui.ui.paint import Line, LinePane, Span, fitting, headed, pad, ruled
+from grpo_tui.ui.rows import MOVES, CursorList
 
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
+
+LABEL_W = 13
+MOST_CHECKPOINTS = 8
+DETAIL_CURVE_W = 48
+
+
+class RunDetail(LinePane):
+    """A few lines under the list."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._row: RunRow | None = None
+        self._now = 0.0
+
+    def show(self, row: RunRow | None, now: float) -> None:
+        """Tell of this run."""
+        self._row, self._now = row, now
+        if self.display:
+            self.changed()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """What happened first, then its course, its folder, the way on."""
+        row = self._row
+        if row is None:
+            return []
+        began = f"began {_when(row.started_at)}   " if row.started_at else ""
+        right = [Span(f"{began}{moment(row.seen_at, self._now)}", "dim")]
+        lines: list[Line] = [ruled([[Span(row.name, "title")], _standing(row)], width, right)]
+        lines += _story(row, width)
+        if row.reward is not None:
+            lines.append(_course(row, width))
+        lines.append(_labelled("checkpoints", [_checkpoints(row)]))
+        parts = [
+            [Span(text, "text")]
+            for text in (_typed(row.model_path), _typed(row.config_path), one_line(from_here(row.path)))
+            if text
+        ]
+        lines.append(_labelled("from", fitting(list(enumerate(parts)), width - LABEL_W)))
+        lines.append(_way_on(row, width))
+        return lines[:height]
+
+
+def _standing(row: RunRow) -> Line:
+    sign, role = state_sign(row.state)
+    step = f" at step {row.step:,}" if row.step else ""
+    total = f" of {row.total_steps:,}" if row.step and row.total_steps else ""
+    return [Span(f"{sign} {row.state}", role), Span(step + total, "text")]
+
+
+def _story(row: RunRow, width: int) -> list[Line]:
+    """One sentence of what happened, in at most two lines."""
+    if row.trouble or row.cause:
+        role = "bad" if row.state in ("failed", "crashed", "broken") else "attention"
+        rows = wrapped(row.trouble or row.cause, width - 2)
+        if len(rows) > 2:
+            rows = [rows[0], pad(" ".join(rows[1:]), width - 2)]
+        return [[Span(f" {text}", role)] for text in rows]
+    words = {
+        "finished": "It made all its steps.",
+        "stopped": "It was stopped.",
+        "paused": "It is paused; memory is kept.",
+        "stalled": "It lives, but has made no progress for long.",
+    }.get(row.state, f"It is {DOING[row.phase]} now." if row.phase in DOING else f"It is {row.state}.")
+    again = f" This is its start number {row.attempt}." if row.attempt > 1 else ""
+    return [[Span(f" {words}{again}", "text")]]
+
+
+def _course(row: RunRow, width: int) -> Line:
+    known = [value for value in row.curve if value is not None]
+    line = [Span(f"{fixed(known[0])} → " if known else "", "dim"), Span(fixed(row.reward), "strong")]
+    line.append(Span("   " + spark(row.curve, min(DETAIL_CURVE_W, max(0, width - 40))), "line"))
+    return _labelled("reward", line)
+
+
+def _checkpoints(row: RunRow) -> Span:
+    if not row.checkpoints and not row.torn:
+        return Span("none", "dim")
+    shown = row.checkpoints[-MOST_CHECKPOINTS:]
+    more = len(row.checkpoints) - len(shown)
+    text = f"{more} older, " if more else ""
+    text += ", ".join(f"{step:,}" for step in shown)
+    if row.torn:
+        text += f"{'; ' if shown else ''}not complete: {', '.join(f'{step:,}' for step in row.torn[-3:])}"
+    return Span(text)
+
+
+def _typed(path: str) -> str:
+    return from_here(Path(path)) if path.startswith("/") else path
+
+
+def _way_on(row: RunRow, width: int) -> Line:
+    path = from_here(row.path)
+    if row.trouble:
+        return []
+    if row.live or row.state == "finished" or not row.checkpoints:
+        line = [Span("enter", "key", "screen.runs_open"), Span(" opens it")]
+        if row.ended and row.state != "finished":
+            line.append(Span("; no complete checkpoint to resume from", "dim"))
+            return _labelled("way on", line)
+        return _labelled("way on", [*line, Span(f"   grpo-tui attach {shell_word(path)}", "dim")])
+    from grpo_tui.present.runs_view import resume_command
+
+    line = [Span("r", "key", "screen.runs_resume"), Span(f" resumes from checkpoint-{row.checkpoints[-1]}")]
+    return _labelled("way on", [*line, Span(f"   {resume_command(path)}", "dim")])
+
+
+def _labelled(label: str, line: Line) -> Line:
+    return [Span(" " + pad(label, LABEL_W - 1), "dim"), *line]
+
+
+def _when(at: float) -> str:
+    return time.strftime("%d %b %H:%M", time.localtime(at))
 
 
 STATE_W, STEP_W, REWARD_W, CURVE_W, SEEN_W = 12, 16, 9, 15, 15
@@ -33,18 +147,10 @@ HEADINGS = {
 """Column to its heading, whether it stands at the right edge, and how far it is set in."""
 
 
-class RunsTable(LineScroll):
-    """Runs with a cursor and marks; `Opened` is posted for a double click, `Chosen` when the cursor moved."""
+class RunsTable(CursorList, inherit_bindings=False):
+    """Runs with a cursor and marks; `Chosen` is posted when the cursor moved."""
 
-    class Opened(Message):
-        """A run was opened."""
-
-        def __init__(self, path: Path) -> None:
-            super().__init__()
-            self.path = path
-
-    class Chosen(Message):
-        """Another run is under the cursor."""
+    BINDINGS: ClassVar[list[BindingType]] = MOVES
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -53,7 +159,10 @@ class RunsTable(LineScroll):
         self._columns: tuple[int, dict[str, int]] = (-1, {})
         self._known: dict[Path, tuple[tuple[object, ...], Line]] = {}
         self.marked: frozenset[Path] = frozenset()
-        self.cursor = 0
+
+    @property
+    def count(self) -> int:
+        return len(self._rows)
 
     @property
     def selected(self) -> RunRow | None:
@@ -66,68 +175,18 @@ class RunsTable(LineScroll):
         self._rows, self._now, self.marked = rows, now, marked
         self._columns = (-1, {})
         places = [i for i, row in enumerate(rows) if row.path == chosen]
-        in_sight = self._in_sight()
+        top = self.scroll_offset.y
+        in_sight = top <= self.cursor < top + self.scrollable_content_region.height
         self.cursor = places[0] if places else min(self.cursor, max(0, len(rows) - 1))
         self.changed()
         if in_sight:
-            self._keep_in_sight()
+            self.put(self.cursor)
 
-    def move(self, by: int) -> None:
-        """Move the cursor."""
-        if not self._rows:
-            return
-        self.cursor = min(len(self._rows) - 1, max(0, self.cursor + by))
-        self._keep_in_sight()
-        self.changed()
-        self.post_message(self.Chosen())
-
-    def _in_sight(self) -> bool:
-        top, height = self.scroll_offset.y, self.scrollable_content_region.height
-        return top <= self.cursor < top + height
-
-    def _keep_in_sight(self) -> None:
-        """Scroll just as far as the cursor needs."""
-        top, height = self.scroll_offset.y, self.scrollable_content_region.height
-        if self.cursor < top:
-            self.scroll_to(y=self.cursor, animate=False)
-        elif height and self.cursor >= top + height:
-            self.scroll_to(y=self.cursor - height + 1, animate=False)
-
-    def key_down(self) -> None:
-        """Arrow keys move the cursor, not the view."""
-        self.move(1)
-
-    def key_up(self) -> None:
-        """Arrow keys move the cursor, not the view."""
-        self.move(-1)
-
-    def key_pagedown(self) -> None:
-        """A page on."""
-        self.move(max(1, self.size.height - 1))
-
-    def key_pageup(self) -> None:
-        """A page back."""
-        self.move(-max(1, self.size.height - 1))
-
-    def key_home(self) -> None:
-        """The first run."""
-        self.move(-len(self._rows))
-
-    def key_end(self) -> None:
-        """The last run."""
-        self.move(len(self._rows))
-
-    def on_click(self, event: Click) -> None:
-        """A click chooses, a second one opens."""
-        row = event.y + self.scroll_offset.y
-        if row >= len(self._rows):
-            return
-        again = row == self.cursor and event.chain > 1
-        self.cursor = row
-        self.changed()
-        self.post_message(self.Chosen())
-        if again and self.selected is not None:
-            self.post_message(self.Opened(self.selected.path))
+    def action_move(self, by: int) -> None:
+        """Move the cursor, from where it is."""
+        if self._rows:
+            self.put(self.cursor + by)
+            self.moved()
 
     def lines(self, width: int) -> list[Line]:
         """A line per run; those that did not change are not made again."""

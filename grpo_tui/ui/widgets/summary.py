@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
 
-from grpo_tui.core.text import shorten
-from grpo_tui.present.formatting import duration, fixed, percent, plural
-from grpo_tui.present.train_view import TrainView
-from grpo_tui.ui.paint import Line, LinePane, Span, fitting, spread, width_of
+from grpo_tui.core.text import shorten, told_apart
+from grpo_tui.present.formatting import DOING, digits_for, duration, fixed, moment, percent, plural, within
+from grpo_tui.present.glyphs import spark
+from grpo_tui.present.train_view import FunctionRow, TrainView
+from grpo_tui.ui.paint import Line, LinePane, Span, fitting, headed, pad, ruled, spread, width_of
+
+if TYPE_CHECKING:
+    from grpo_tui.present.hardware_view import HardwareView, RankRow
+    from grpo_tui.present.train_view import EventRow
 
 WIDEST_BAR = 40
 LEAST_CAUSE = 40
@@ -179,3 +185,193 @@ def _wrapped(spans: list[Span], width: int) -> list[Line]:
                 word = word.lstrip()
             lines[-1].append(Span(word, span.role))
     return list(lines)
+
+
+CURVE = 10
+COLUMNS = (("weight", 7), ("mean", 7), ("share", 7))
+
+
+class FunctionTable(LinePane):
+    """One line per function under a heading."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._rows: tuple[FunctionRow, ...] = ()
+        self._seen = False
+
+    def show(self, rows: tuple[FunctionRow, ...], *, seen: bool) -> None:
+        """Show these functions; `seen` is False while the run has not named any."""
+        if rows != self._rows or seen != self._seen:
+            taller = len(rows) != len(self._rows)
+            self._rows, self._seen = rows, seen
+            self.changed(layout=taller)
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return 1 + max(1, len(self._rows))
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """Heading and rows; what does not fit is counted."""
+        curve = CURVE if width >= 52 else 0
+        figures = sum(cells for _, cells in COLUMNS)
+        name_width = max(8, width - 1 - figures - (curve + 2 if curve else 0) - 1)
+        lines: list[Line] = [self._heading(width, name_width)]
+        if not self._rows:
+            waits = "The run has named no reward function." if self._seen else "Waiting for the run."
+            return [*lines, [Span(f"  {waits}", "dim")]]
+        digits = digits_for([row.mean for row in self._rows])
+        room = max(1, height - 1)
+        shown = self._rows if len(self._rows) <= room else self._rows[: room - 1]
+        names = told_apart([row.name for row in self._rows], name_width)
+        for row, name in zip(shown, names, strict=False):
+            line = [
+                Span(" " + pad(name, name_width)),
+                Span(pad(_weight(row.weight), 7, right=True), "dim"),
+                Span(pad(within(row.mean, 6, max(2, digits)), 7, right=True), "strong"),
+                Span(pad(percent(row.share), 7, right=True)),
+            ]
+            if curve:
+                line.append(Span("  " + pad(spark(row.trend, curve), curve), "line"))
+            lines.append(line)
+        if len(shown) < len(self._rows):
+            lines.append([Span(f"  and {len(self._rows) - len(shown)} more", "dim")])
+        return lines
+
+    def _heading(self, width: int, name_width: int) -> Line:
+        """A ruled title whose column names stand over their columns."""
+        title = "rewards by function" if name_width >= 21 else "rewards"
+        words = [(2, title, "title")]
+        edge = 1 + name_width
+        for name, cells in COLUMNS:
+            edge += cells
+            words.append((edge - len(name), name, "dim"))
+        return headed(words, width)
+
+
+def _weight(weight: float) -> str:
+    """Three figures that count, one decimal at least: 2.0, 0.5, 0.333, 12.8."""
+    return within(weight, 6, 1) if weight % 1 == 0 or abs(weight) >= 1000 else f"{weight:.3g}"
+
+
+OPENS = "screen.hardware_open"
+"""What a click on the machine does."""
+
+
+class NowLine(LinePane):
+    """The phase and its age, the machine, and the share of time each phase takes."""
+
+    _view: TrainView | None = None
+
+    def show(self, view: TrainView) -> None:
+        """Show this view."""
+        self._view = view
+        self.changed()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """One ruled line: the phase always, then what deserves attention, the figures, the shares."""
+        view = self._view
+        if view is None:
+            return [ruled([[Span("now", "title")]], width)]
+        head: list[Line] = [[Span("ended" if view.ended else "now", "title")], _phase(view)]
+        shares = _shares(view)
+        for machine in _machine(view.hardware):
+            for parts in ([*head, shares], head) if shares else (head,):
+                if _ruled_fits(parts, machine, width):
+                    return [ruled(parts, width, machine)]
+        parts = [*head, shares] if shares else head
+        return [ruled(parts, width)]
+
+
+def _phase(view: TrainView) -> Line:
+    if view.state == "paused":
+        return [Span(paused_words(view), "strong attention")]
+    if view.ended:
+        of = f" of {view.total_steps:,}" if view.total_steps else ""
+        return [Span(f"{view.state} at step {view.step:,}{of}")]
+    if view.state == "broken":
+        return [Span("the run cannot be read")]
+    behind = [rank for rank in view.ranks if rank.behind]
+    if behind:
+        return _waited_for(view, behind)
+    for_s = f" for {duration(view.phase_s)}" if view.phase_s is not None else ""
+    return [Span(f"{doing(view.phase, view.reward_function)}{for_s}")]
+
+
+def _waited_for(view: TrainView, behind: list[RankRow]) -> Line:
+    """The ranks that the others wait for, by number when it is one."""
+    first = behind[0]
+    since = min((rank.phase_since for rank in behind if rank.phase_since), default=view.now)
+    who = f"rank {first.rank}" if len(behind) == 1 else f"{len(behind)} of {len(view.ranks)} ranks"
+    for_s = duration(max(0.0, view.now - since))
+    return [Span(f"{who} still {doing(first.phase, first.reward_function)} for {for_s}")]
+
+
+def doing(phase: str, reward_function: str | None = None) -> str:
+    """What is done in a phase, in words."""
+    if phase == "reward" and reward_function:
+        return f"scoring with {reward_function}"
+    return DOING.get(phase, phase)
+
+
+def _shares(view: TrainView) -> Line:
+    if view.state == "paused":
+        return ()
+    return [
+        Span(f"{'  ' if i else ''}{name} {percent(share)}", "dim")
+        for i, (name, share) in enumerate(view.phase_shares)
+        if share >= 0.005
+    ]
+
+
+def _machine(hardware: HardwareView | None) -> list[Line]:
+    """The machine from the most to the least words: what deserves attention stays when figures go."""
+    if hardware is None:
+        return []
+    figures: list[Line] = [[Span(words, "text", OPENS)] for words in hardware.figures]
+    if not hardware.warnings:
+        return figures
+    first, more = hardware.warnings[0], len(hardware.warnings) - 1
+    sign = Span(f"⚠ {first.short}" + (f" and {more} more" if more else ""), "attention", OPENS)
+    return [*([*line, Span("   "), sign] for line in figures), [sign]]
+
+
+def _ruled_fits(parts: list[Line], right: Line, width: int) -> bool:
+    """True when a ruled line shows all of it."""
+    return 2 + sum(map(width_of, parts)) + 4 * (len(parts) - 1) + 1 + width_of(right) + 3 <= width
+
+
+def paused_words(view: TrainView) -> str:
+    """The one sentence a paused run is known by."""
+    for_s = f" for {duration(view.phase_s)}" if view.phase_s is not None else ""
+    return f"⏸ paused at step {view.step:,}{for_s}; memory is kept; r resumes"
+
+
+class EventLines(LinePane):
+    """What happened to the run, newest first, in as many lines as there is room for."""
+
+    _events: tuple[EventRow, ...] = ()
+    _nothing = ""
+    _now = 0.0
+
+    def show(self, view: TrainView) -> None:
+        """Show this view's events."""
+        self._events, self._now, self._nothing = view.events, view.now, view.no_events
+        self.changed()
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        if not self._events:
+            return [[Span(f"   {self._nothing}", "dim")]]
+        lines: list[Line] = []
+        shown = self._events[: max(1, height)]
+        steps = [f"step {event.step:,}" if event.step is not None else "now" for event in shown]
+        cells = max(11, 2 + max(map(len, steps)))
+        for event, step in zip(shown, steps, strict=True):
+            when = moment(event.at, self._now)
+            line = [
+                Span(f" {event.sign} ", event.role),
+                Span(pad(step, cells), "dim"),
+                Span(event.text, "bad" if event.role == "bad" else "text"),
+            ]
+            if width_of(line) + len(when) + 3 <= width:
+                line += [Span(" " * (width - width_of(line) - len(when) - 1)), Span(when, "dim")]
+            lines.append(line)
+        return lines

@@ -111,7 +111,6 @@ class YamlArea(TextArea):
             self.post_message(self.Typed())
 
     def on_text_area_selection_changed(self, event: TextArea.SelectionChanged) -> None:
-        """Say where the cursor is."""
         event.stop()
         self.post_message(self.Moved(event.selection.end[0] + 1))
 
@@ -128,7 +127,6 @@ class YamlArea(TextArea):
             super().action_undo()
 
     def action_redo(self) -> None:
-        """As undo."""
         if self._elsewhere:
             self.screen.run_worker(self.run_action("screen.config_redo"))
         else:

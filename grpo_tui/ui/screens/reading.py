@@ -1,0 +1,296 @@
+"""What is read over a pane: a long text, a sample of the policy, a comparison, the help, a metric."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.cells import cell_len
+from textual.binding import BindingType
+
+from grpo_tui.core.commands import Outcome
+from grpo_tui.core.metrics import describe, is_computed
+from grpo_tui.core.text import one_line, safe
+from grpo_tui.core.text import wrapped as words_wrapped
+from grpo_tui.present.events import sampled_texts
+from grpo_tui.present.formatting import plural
+from grpo_tui.ui.actions import ACTIONS, Action
+from grpo_tui.ui.kit.reading import ReadingScreen
+from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, wrapped
+
+if TYPE_CHECKING:
+    from grpo_tui.present.config_compare import Compared
+
+
+class WholeText(LineScroll):
+    """The rows of a text."""
+
+    def __init__(self, text: str, *, prose: bool) -> None:
+        super().__init__()
+        self._text, self._prose = text, prose
+
+    def lines(self, width: int) -> list[Line]:
+        """Wrapped at the width, prose between words, all else at any character: it stays as it is."""
+        room = max(2, width - 2)
+        if not self._prose:
+            return [[Span(" " + row)] for row in wrapped(self._text, room)]
+        return [[Span(" " + row)] for line in safe(self._text).split("\n") for row in _by_words(line, room)]
+
+
+def _by_words(line: str, room: int) -> list[str]:
+    """A line that fits as it is; a longer one between its words, all rows as far in as the first."""
+    if cell_len(line) <= room:
+        return [line]
+    indent = line[: min(len(line) - len(line.lstrip(" ")), room // 2)]
+    return [indent + row for row in words_wrapped(line, room - len(indent))]
+
+
+class TextScreen(ReadingScreen):
+    """One text, to be read and copied."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("enter", "close", "close"), ("y", "copy", "copy")]
+
+    def __init__(self, title: str, text: str, *, prose: bool = False) -> None:
+        super().__init__(title, WholeText(text, prose=prose), "y copy   esc back")
+        self._text = text
+
+    def action_copy(self) -> None:
+        self.shell.copy(self._title, self._text)
+
+
+class TextLines(LineScroll):
+    """Texts one under the other, wrapped, each with a heading."""
+
+    def __init__(self, parts: list[tuple[str, str]]) -> None:
+        super().__init__()
+        self._parts = parts
+
+    def lines(self, width: int) -> list[Line]:
+        """Wrapped at the width; control characters are visible by now."""
+        lines: list[Line] = []
+        room = max(10, width - 3)
+        for title, text in self._parts:
+            lines.append(ruled([[Span(title, "dim")]], width))
+            lines += [[Span("  " + row)] for row in wrapped(text, room)]
+        return lines
+
+
+class SampleResult(ReadingScreen):
+    """Prompt and completions of a sample."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("enter", "close", "close")]
+
+    def __init__(self, outcome: Outcome) -> None:
+        result = outcome.result
+        texts = sampled_texts(outcome)
+        shown = result.get("rendered") or result.get("prompt", "")
+        before = result.get("before")
+        title = f"prompt, after {before} of training" if isinstance(before, str) and before else "prompt"
+        parts = [(title, shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))]
+        parts += [
+            (f"completion {i + 1} of {len(texts)}{_length(result, i)}", text) for i, text in enumerate(texts)
+        ]
+        super().__init__(f"sampled at step {outcome.step:,}", TextLines(parts), "esc back")
+
+
+def _length(result: Mapping[str, Any], index: int) -> str:
+    items = result.get("completions")
+    if not isinstance(items, list) or index >= len(items) or not isinstance(items[index], Mapping):
+        return ""
+    tokens = items[index].get("tokens")
+    cut = ", cut off" if items[index].get("truncated") else ""
+    return f", {plural(int(tokens), 'token')}{cut}" if isinstance(tokens, int) else ""
+
+
+ROLES = {"+": "good", "-": "bad", " ": "dim", "@": "rule"}
+
+
+class DiffLines(LineScroll):
+    """The lines, wrapped."""
+
+    def __init__(self, compared: Compared) -> None:
+        super().__init__()
+        self._compared = compared
+
+    def lines(self, width: int) -> list[Line]:
+        compared = self._compared
+        count = sum(sign in "+-" for sign, _ in compared.lines)
+        if not count:
+            return [[Span(" Nothing differs.", "strong")]]
+        lines: list[Line] = [
+            [Span(" - ", "bad"), Span(one_line(compared.theirs, 40), "text"),
+             Span("   + ", "good"), Span(one_line(compared.mine, 30), "text"),
+             Span(f"   {plural(count, 'line')}", "dim")]
+        ]  # fmt: skip
+        for sign, text in compared.lines:
+            if sign == "@":
+                lines.append(ruled([[Span(text, "dim")]], width))
+                continue
+            for number, row in enumerate(wrapped(text, max(8, width - 4))):
+                lines.append([Span(f" {sign if number == 0 else ' '} ", ROLES[sign]), Span(row, ROLES[sign])])
+        return lines
+
+
+class DiffScreen(ReadingScreen):
+    """Two configs compared."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("enter", "close", "close"), ("D", "close", "close")]
+
+    def __init__(self, compared: Compared) -> None:
+        super().__init__("differences", DiffLines(compared))
+
+
+PANES = (
+    ("train", "4 Train"),
+    ("zoom", "a chart over the whole screen"),
+    ("chart", "a chart of one run"),
+    ("overlay", "a chart of several runs"),
+    ("hardware", "u machine"),
+    ("runs", "1 Runs"),
+    ("config", "2 Config"),
+    ("data", "the rows of a config"),
+    ("rewards", "3 Rewards"),
+    ("probes", "what the probes showed"),
+    ("generations", "5 Generations"),
+    ("course", "the run over its steps"),
+    ("what-if", "what would turn"),
+    ("tokens", "the tokens of a completion"),
+    ("all", "everywhere"),
+)
+
+WORDS = (
+    ("reward", "mean of the weighted total over a step's completions: the signal of progress"),
+    ("spread", "mean, over the groups of the newest step, of the standard deviation inside a group"),
+    ("flat groups", "share of groups that teach nothing: all advantages are 0, or all is masked"),
+    ("share", "part of the spread inside groups that a function carries; all of them make 100 %"),
+    ("▲ ▼ advantage", "how far a completion's total lies above or below its group, as TRL computed it"),
+    ("✂", "cut off at the longest length allowed"),
+    ("entropy", "how undecided the policy is about the next token; near 0 it always says the same"),
+    ("loss", "no progress signal: advantages are centred, so near 0 or below is healthy"),
+    ("chart", "bright: moving average; faint: raw values, for the reward the mean ± spread"),
+    ("◆ ▴ ↻", "on a chart's axis: a checkpoint, a changed setting, a resume (in the large chart)"),
+)
+
+
+MOVING = (
+    ("↑ ↓", "Move the cursor, or scroll; pgup and pgdn by a page, home and end to the ends."),
+    ("click", "Does what the key does, wherever a key or a name of a pane is written."),
+)
+"""What lists and long texts take everywhere, beside the table of actions."""
+
+
+class HelpLines(LineScroll):
+    """The whole help, scrollable."""
+
+    def __init__(self, first: str) -> None:
+        super().__init__()
+        self._first = first
+
+    def lines(self, width: int) -> list[Line]:
+        """The keys of the pane it was asked for on, those of everywhere, the words, the other panes."""
+        first = (self._first, "zoom") if self._first in ("chart", "overlay") else (self._first,)
+        near = [pane for name in (*first, "all") for pane in PANES if pane[0] == name]
+        lines: list[Line] = []
+        for pane in near:
+            lines += _pane_lines(*pane, width)
+        lines.append(ruled([[Span("what the words mean", "title")]], width))
+        for word, meaning in WORDS:
+            lines += _wrapped(word, meaning, max(10, width - 18))
+        lines.append(())
+        for pane in PANES:
+            if pane not in near:
+                lines += _pane_lines(*pane, width)
+        return lines[:-1]
+
+
+def _pane_lines(pane: str, title: str, width: int) -> list[Line]:
+    lines: list[Line] = [ruled([[Span(title, "title")]], width)]
+    for action in ACTIONS:
+        if action.pane == pane and action.key:
+            lines += _key_lines(action, max(10, width - 10))
+    if pane == "all":
+        lines += [row for key, does in MOVING for row in _rows(key, does, max(10, width - 10))]
+    return [*lines, ()]
+
+
+def _key_lines(action: Action, room: int) -> list[Line]:
+    lines = _rows(action.key_alone, action.help, room)
+    if action.dangerous:
+        asks = Span("  asks once", "attention")
+        fits = cell_len(lines[-1][-1].text) + cell_len(asks.text) <= room
+        lines[-1:] = [[*lines[-1], asks]] if fits else [lines[-1], [Span(" " * 7), asks]]
+    return lines
+
+
+def _rows(key: str, does: str, room: int) -> list[Line]:
+    return [
+        [Span(" " + pad(key if number == 0 else "", 8), "key"), Span(row)]
+        for number, row in enumerate(words_wrapped(does, room))
+    ]
+
+
+def _wrapped(word: str, meaning: str, room: int) -> list[Line]:
+    rows = words_wrapped(meaning, room)
+    return [[Span(" " + pad(word if i == 0 else "", 16), "strong"), Span(row)] for i, row in enumerate(rows)]
+
+
+class HelpScreen(ReadingScreen):
+    """Keys and words over the pane.
+
+    Args:
+        first: the pane it is asked for on, as the table of actions names it.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [("question_mark", "close", "close")]
+
+    def __init__(self, first: str = "train") -> None:
+        super().__init__("help", HelpLines(first))
+
+
+DRAWN = (
+    "The line is a bias-corrected exponential moving average, as f chooses: with a = 2 / (N + 1) over N "
+    "values, s becomes (1 - a) s + a x, divided by 1 - (1 - a)^n after n values. The faint band holds the "
+    "lowest and highest raw values; for the reward it is the mean ± the standard deviation inside a group."
+)
+
+
+class MeaningLines(LineScroll):
+    """The words, wrapped."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self._key = key
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return len(self.lines(width))
+
+    def lines(self, width: int) -> list[Line]:
+        """Key, meaning, healthy shape, how it is drawn."""
+        metric = describe(self._key)
+        who = "Worked out here as" if is_computed(self._key) else "TRL's key"
+        parts = [(who, one_line(self._key, 200)), ("means", metric.meaning), ("healthy", metric.healthy)]
+        parts.append(("drawn", DRAWN))
+        lines: list[Line] = []
+        for word, text in parts:
+            lines.append([Span(f" {word}", "dim")])
+            role = "key" if text == one_line(self._key, 200) else "text"
+            lines += [[Span(f"   {row}", role)] for row in words_wrapped(safe(text), max(10, width - 5))]
+        return lines
+
+
+class MeaningScreen(ReadingScreen):
+    """What a metric means, over the chart."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("enter", "close", "close"),
+        ("question_mark", "help", "all keys"),
+    ]
+
+    def __init__(self, key: str) -> None:
+        title = one_line(describe(key).title, 40)
+        super().__init__(title, MeaningLines(key), "? all keys   esc back", "-meaning")
+
+    def action_help(self) -> None:
+        """The general help instead."""
+        self.app.switch_screen(HelpScreen())
