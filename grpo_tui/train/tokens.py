@@ -2,7 +2,8 @@
 
 One forward pass; softmax and sums in float32, at temperature 1. Serves the child that loads checkpoints and
 the live run, whose policy is looked at at the safe point and on every rank, because a rank may hold a part of
-the model. The random state and the training mode are the same afterwards.
+the model. The random state and the training mode are the same afterwards. Importing it imports neither torch
+nor transformers: the child sets the environment that they read first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Any
 from grpo_tui.core.text import one_line
 from grpo_tui.core.token_scores import MOST_TOKENS, Token, TokenScores
 from grpo_tui.train import compat
-from grpo_tui.train.sampling import MAX_PROMPT_TOKENS, evaluating, unchanged_randomness
 from grpo_tui.train.settings import Refused
 
 ROWS_AT_ONCE = 128
@@ -274,6 +274,8 @@ def live_tokens(trainer: Any, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _looked_at(trainer: Any, args: Mapping[str, Any]) -> dict[str, Any]:
+    from grpo_tui.train.sampling import MAX_PROMPT_TOKENS
+
     tokenizer = trainer._tokenizer
     refuse_images(args["prompt"])
     try:
@@ -312,6 +314,8 @@ def _figures(
 ) -> tuple[str, dict[str, list[Any]]]:
     """Name of the reference, and the columns."""
     import torch
+
+    from grpo_tui.train.sampling import evaluating, unchanged_randomness
 
     # Through the model as TRL takes it for log-probabilities: what is sharded gathers itself, layer by layer.
     model, device = trainer.model, trainer.accelerator.device
