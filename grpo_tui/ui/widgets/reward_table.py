@@ -428,7 +428,7 @@ class RewardsSummary(LinePane):
         if not view.whole:
             line.append(Span("checking …  ", "dim"))
         sound = not self.probed.startswith("⚠")
-        if view.whole and not line and sound:
+        if view.whole and not line and sound and not self.trouble:
             line.append(Span("✓ no faults found  ", "good"))
         if self.probed:
             room = width - sum(len(span.text) for span in line) - LEFT_W
