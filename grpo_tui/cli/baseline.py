@@ -1,18 +1,13 @@
-"""`grpo-tui baseline`: what the model of a config does before any training, and what follows from it.
-
-Knows the command's words; asking is `rewards.baseline_run`'s, the lines are `present.baseline_text`'s.
-"""
+"""`grpo-tui baseline`: what the model of a config does before any training, and what follows from it."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.errors import FAILED, OK, CommandError
-from grpo_tui.cli.plain import terminal_width
-from grpo_tui.cli.score import told, wanted_config
-from grpo_tui.cli.score_text import finding_lines
+from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
+from grpo_tui.cli.plain import print_json, terminal_width
+from grpo_tui.cli.score import finding_lines, told, wanted_config
 from grpo_tui.config import RunConfig
 from grpo_tui.core.text import shell_word
 from grpo_tui.present.baseline_text import heading, lines, progress
@@ -32,17 +27,15 @@ def baseline(parsed: Any) -> int:
     _require_folder(parsed.save)
     wish = BaselineWish(parsed.rows, parsed.group, parsed.seed, parsed.held, parsed.correct)
     try:
-        with Lab(limit_s=parsed.timeout) as lab:
+        with reported(LabError, GenerateError, JudgeError), Lab(limit_s=parsed.timeout) as lab:
             told("", "starting the lab, which imports torch")
             _load(lab, config)
             found, generated = ask_baseline(lab, config, wish, _tell)
-    except (LabError, GenerateError, JudgeError) as error:
-        raise CommandError(str(error)) from error
     finally:
         told("", "")
     _save(generated, parsed.save)
     if parsed.json:
-        print(json.dumps(found.to_json(), ensure_ascii=False, default=str))
+        print_json(found.to_json())
     else:
         width = terminal_width()
         report = [*heading(found, width), "", *lines(found, generated, width), ""]

@@ -1,17 +1,14 @@
-"""`grpo-tui cases run FILE`: do the rewards still give what the cases expect? Exit 1 when one does not.
-
-Knows the command's words and how a test runner prints; the cases are `rewards.cases`'s.
-"""
+"""`grpo-tui cases run FILE`: do the rewards still give what the cases expect? Exit 1 when one does not."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.plain import print_json
 from grpo_tui.cli.score import told, wanted_config
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
@@ -38,7 +35,7 @@ def run_cases(parsed: Any) -> int:
             }
             for file, misses, errors in outcomes
         ]
-        print(json.dumps({"ok": not missed, "files": body}, ensure_ascii=False))
+        print_json({"ok": not missed, "files": body})
     else:
         for outcome in outcomes:
             _print(*outcome)

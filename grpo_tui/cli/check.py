@@ -1,22 +1,16 @@
-"""`grpo-tui check`, and the check before a start: what would stop or spoil a run, as lines or as JSON.
-
-Knows where a config comes from and how findings are printed; what is found is `preflight`'s.
-"""
+"""`grpo-tui check`, and the check before a start: what would stop or spoil a run, as lines or as JSON."""
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.errors import FAILED, OK, CommandError
-from grpo_tui.cli.launcher import launcher_words, world_size
-from grpo_tui.cli.plain import terminal_width
-from grpo_tui.cli.saved_run import launcher_of_run, saved_run
-from grpo_tui.cli.streams import show_progress
+from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
+from grpo_tui.cli.plain import print_json, show_progress, terminal_width
+from grpo_tui.cli.saved_run import launcher_of_run, launcher_words, saved_run, world_size
 from grpo_tui.cli.words import sets
 from grpo_tui.config.plan.memory import WORDS
 from grpo_tui.config.trl_fields import FieldsUnavailableError
@@ -39,13 +33,11 @@ def check(parsed: Any) -> int:
 
     source, start = _wanted(parsed)
     parts = run.QUICK if parsed.quick else PARTS
-    try:
+    with reported(FieldsUnavailableError):
         result = run.check(source, start, progress=show_progress, parts=parts)
-    except FieldsUnavailableError as error:
-        raise CommandError(str(error)) from error
     show_progress("")
     if parsed.json:
-        print(json.dumps(result.to_json(), ensure_ascii=False, default=str))
+        print_json(result.to_json())
     else:
         for line in lines(result, source.path, min(terminal_width(), WIDEST)):
             print(line)

@@ -1,11 +1,10 @@
 """`grpo-tui completions`: find completions of a run, count them over the steps, print or export them.
 
-Knows how to ask the search and what to print; starts and changes nothing of a run.
+Changes nothing of a run.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -14,12 +13,11 @@ from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
 from grpo_tui.cli.look import readable_folder
+from grpo_tui.cli.plain import print_text
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
-from grpo_tui.present.glyphs import ascii_locale, to_ascii
 from grpo_tui.present.rollout_export import write_rows, write_steps
-from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.query import And, Between, Field, Has, Matches, Query, QueryError, read_query
 from grpo_tui.store.rollouts import all_function_names, import_notes, iter_rollouts
@@ -44,11 +42,7 @@ def completions(parsed: Any) -> int:
     if parsed.run is None:
         raise CommandError("completions: name a run; `grpo-tui runs` lists them. --views needs none")
     root = readable_folder(parsed.run)
-    try:
-        search = Search(RunFolder(root).database)
-    except RunDatabaseError as error:
-        raise CommandError(str(error)) from error
-    with closing(search):
+    with closing(Search(RunFolder(root).database)) as search:
         query, sort = _asked(parsed, views, all_function_names(search.run))
         if parsed.save_view:
             trouble = views.save(SavedView(parsed.save_view, parsed.where, parsed.sort or ""))
@@ -174,7 +168,6 @@ def _chart(found: Found) -> None:
     if not found.over_steps:
         print("the run has no completions yet")
         return
-    plain = ascii_locale(os.environ)
     labels = [
         f"{bucket.first_step:,}" if bucket.first_step == bucket.last_step
         else f"{bucket.first_step:,} to {bucket.last_step:,}"
@@ -186,7 +179,7 @@ def _chart(found: Found) -> None:
         share = bucket.hits / bucket.of
         bar = "█" * round(BAR * share / most)
         line = f"step {label:>{wide}}  {bucket.hits:>7,} of {bucket.of:<7,} {share:>6.1%}  {bar}"
-        print(to_ascii(line.rstrip()) if plain else line.rstrip())
+        print_text([line.rstrip()])
     began = found.began
     if began is None:
         print("nothing was found")

@@ -1,11 +1,7 @@
-"""`grpo-tui config diff|fields|set`: a config file read, compared and edited without the screen.
-
-Knows files, run folders and how things are printed; what a field means is `config`'s business.
-"""
+"""`grpo-tui config diff|fields|set`: a config file read, compared and edited without the screen."""
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +9,8 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from grpo_tui.cli.errors import FAILED, OK, CommandError
-from grpo_tui.cli.plain import terminal_width
+from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
+from grpo_tui.cli.plain import print_json, terminal_width
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config.advice import advice_on, advice_page
@@ -42,10 +38,8 @@ def config(parsed: Any) -> int:
     """`grpo-tui config WHAT …`."""
     if parsed.kind is None:
         raise CommandError("config what? `config diff`, `config fields` or `config set`; --help shows them")
-    try:
+    with reported(DraftFileError, FieldsUnavailableError):
         return {"diff": _diff, "fields": _fields, "set": _set}[parsed.kind](parsed)
-    except (DraftFileError, FieldsUnavailableError) as error:
-        raise CommandError(str(error)) from error
 
 
 def _diff(parsed: Any) -> int:
@@ -53,7 +47,7 @@ def _diff(parsed: Any) -> int:
     there = _side(parsed.second) if parsed.second is not None else _natural_side(parsed.first)
     found = diff(here, there)
     if parsed.json:
-        print(json.dumps(found.to_json(), ensure_ascii=False, default=str))
+        print_json(found.to_json())
     elif parsed.text:
         for line in found.lines:
             print(safe(line))
@@ -127,7 +121,7 @@ def _fields(parsed: Any) -> int:
     if not words and not parsed.all:
         found = [name for name in found if matters(name)]
     if parsed.json:
-        print(json.dumps([_field_json(values[name]) for name in found], ensure_ascii=False, default=str))
+        print_json([_field_json(values[name]) for name in found])
     elif not found:
         said = explain(words, None, list(values), SECTION_KEYS)[0]  # as `check` says of such a key
         unknown = said.endswith("a like name")
@@ -230,10 +224,8 @@ def _set(parsed: Any) -> int:
     if not draft.edited:
         print(f"{parsed.file} says that already")
     elif not parsed.dry_run:
-        try:
+        with reported(ChangedOnDiskError):
             draft.save()
-        except ChangedOnDiskError as error:
-            raise CommandError(str(error)) from error
     return OK
 
 

@@ -1,25 +1,19 @@
-"""`grpo-tui course`: how groups, lengths, variety and shares of the rewards change over a run; or one prompt.
-
-Knows how to ask the store and what to print.
-"""
+"""`grpo-tui course`: how groups, lengths, variety and reward shares change over a run; or one prompt."""
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.look import readable_folder
-from grpo_tui.cli.plain import print_lines, terminal_width
+from grpo_tui.cli.plain import print_json, print_lines, terminal_width
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.text import one_line, prompt_text
 from grpo_tui.present.course import course, course_lines, probe_course, probe_lines, visit_lines
-from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.values import finite_json
 
 STRETCHES = 48
 
@@ -29,11 +23,7 @@ def show_course(parsed: Any) -> int:
     if parsed.prompt is not None:
         refuse_unused(parsed, "with --prompt", "--stretches")
     root = readable_folder(parsed.run)
-    try:
-        reader = RunReader(RunFolder(root).database)
-    except RunDatabaseError as error:
-        raise CommandError(str(error)) from error
-    with closing(reader):
+    with closing(RunReader(RunFolder(root).database)) as reader:
         return _prompt(parsed, reader) if parsed.prompt is not None else _run(parsed, reader)
 
 
@@ -50,7 +40,7 @@ def _run(parsed: Any, reader: RunReader) -> int:
             for s in stretches
         ]
         asked = [{**asdict(p), "rewards": dict(zip(names, p.rewards, strict=True))} for p in probes]
-        print(json.dumps(finite_json({"stretches": rows, "probes": asked}), ensure_ascii=False))
+        print_json({"stretches": rows, "probes": asked})
         return OK
     print_lines(course_lines(stretches, names, terminal_width()))
     if probes:
@@ -67,7 +57,7 @@ def _prompt(parsed: Any, reader: RunReader) -> int:
         )
     visits = reader.visits(groups[0].prompt_key)
     if parsed.json:
-        print(json.dumps(finite_json({"visits": [asdict(visit) for visit in visits]}), ensure_ascii=False))
+        print_json({"visits": [asdict(visit) for visit in visits]})
     else:
         print(one_line(prompt_text(groups[0].prompt).strip(), terminal_width()))
         print_lines(visit_lines(visits, groups[0].id, terminal_width()))

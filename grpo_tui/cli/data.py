@@ -1,16 +1,12 @@
-"""`grpo-tui data`: a config's rows as training will see them, one by one or in figures.
-
-Knows the command's words; finding out is the checker's, the lines are `present.data_view`'s.
-"""
+"""`grpo-tui data`: a config's rows as training will see them, one by one or in figures."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from grpo_tui.cli.errors import FAILED, OK, CommandError
-from grpo_tui.cli.plain import print_lines, terminal_width
+from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
+from grpo_tui.cli.plain import print_json, print_text, terminal_width
 from grpo_tui.cli.score import told
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config import ConfigError, RunConfig, load_config
@@ -25,7 +21,6 @@ from grpo_tui.present.formatting import plural
 from grpo_tui.present.reading import laid_out
 from grpo_tui.rewards.consent import ConsentError, required
 from grpo_tui.rewards.lab import DEFAULT_LIMIT_S, Lab, LabError
-from grpo_tui.store.values import finite_json
 
 MOST_MATCHES = 20
 """Numbers of rows that a search names."""
@@ -39,18 +34,13 @@ def data(parsed: Any) -> int:
         refuse_unused(parsed, "without --row, --search or --random", "--no-rewards", "--timeout")
     elif parsed.no_rewards:
         refuse_unused(parsed, "with --no-rewards", "--timeout")
-    try:
+    with reported(ConfigError):
         config = load_config(parsed.config, parsed.overrides, world_size=None)
-    except ConfigError as error:
-        raise CommandError(str(error)) from error
     try:
-        with Checker(progress=lambda what: told("", what)) as checker:
-            code = _row(checker, config, parsed) if wants_row else _figures(checker, config, parsed)
-    except CheckerError as error:
-        raise CommandError(str(error)) from error
+        with reported(CheckerError), Checker(progress=lambda what: told("", what)) as checker:
+            return _row(checker, config, parsed) if wants_row else _figures(checker, config, parsed)
     finally:
         told("", "")
-    return code
 
 
 def _figures(checker: Checker, config: RunConfig, parsed: Any) -> int:
@@ -59,7 +49,7 @@ def _figures(checker: Checker, config: RunConfig, parsed: Any) -> int:
     facts = found.facts.data
     told("", "")
     if parsed.json:
-        _print_json(_facts_json(found))
+        print_json(_facts_json(found))
     elif facts is None or not facts.source_columns:
         for finding in found.findings:
             _print_rows(Block("", (), (finding_row(finding),)))
@@ -86,7 +76,7 @@ def _row(checker: Checker, config: RunConfig, parsed: Any) -> int:
     told("", "")
     if parsed.json:
         row = {**plain(view), "rewards": [plain(g) for g in golds or ()], "matches": list(matches)}
-        _print_json({"row": row, "note": why})
+        print_json({"row": row, "note": why})
         return OK
     if parsed.search is not None:
         named = ", ".join(f"{number:,}" for number in matches[:MOST_MATCHES])
@@ -123,10 +113,6 @@ def _facts_json(found: Checked) -> dict[str, Any]:
     }
 
 
-def _print_json(body: Mapping[str, Any]) -> None:
-    print(json.dumps(finite_json(dict(body)), ensure_ascii=False, default=str))
-
-
 def _print_blocks(blocks: Sequence[Block]) -> None:
     for block in blocks:
         _say("")
@@ -148,4 +134,4 @@ def _print_rows(block: Block) -> None:
 
 
 def _say(line: str) -> None:
-    print_lines([[(line, "")]])
+    print_text([line.rstrip()])

@@ -1,7 +1,4 @@
-"""`grpo-tui export CONFIG --format script`: a config as a stand-alone train.py.
-
-Knows the command's words and files; the script is written by `config.export_script`.
-"""
+"""`grpo-tui export CONFIG --format script`: a config as a stand-alone train.py."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.errors import OK, CommandError, reported
 from grpo_tui.cli.saved_run import saved_run
 from grpo_tui.config.draft_file import DraftFileError, write_text
 from grpo_tui.config.export_script import exportable, installed_versions, write_script
@@ -25,17 +22,13 @@ def export(parsed: Any) -> int:
     target: Path = parsed.output or Path("train.py")
     if parsed.output is not None and target.exists():
         raise CommandError(f"{target} is there already and stays as it is; name another file")
-    try:
+    with reported(NoSourceError):
         text = write_script(config, target, installed_versions())
-    except NoSourceError as error:
-        raise CommandError(str(error)) from error
     if parsed.output is None:
         sys.stdout.write(text)
         return OK
-    try:
+    with reported(DraftFileError):
         write_text(target, text)
-    except DraftFileError as error:
-        raise CommandError(str(error)) from error
     print(f"{target}: {len(text.splitlines())} lines; `python {shell_word(target)}` trains")
     return OK
 
@@ -46,7 +39,5 @@ def _config(path: Path, overrides: list[str]) -> RunConfig:
         found = inspect_saved(saved_run(path)[2], overrides, world_size=None)
     else:
         found = inspect_config(path, overrides, world_size=None)
-    try:
+    with reported(ConfigError):
         return exportable(found)
-    except ConfigError as error:
-        raise CommandError(str(error)) from error

@@ -1,24 +1,21 @@
-"""`grpo-tui gpus`, and the GPUs that `train --gpus` puts a run on.
-
-Knows the machine through the supervisor's probe; the run itself is started elsewhere.
-"""
+"""`grpo-tui gpus`, and the GPUs that `train --gpus` puts a run on."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
-from grpo_tui.cli.launcher import spans_machines, world_size
+from grpo_tui.cli.plain import print_json
+from grpo_tui.cli.saved_run import spans_machines, world_size
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.hardware_view import gpu_json, gpu_lines
 from grpo_tui.store.live import Gpu
 from grpo_tui.store.spec import RunSpec
-from grpo_tui.supervisor.placing import (
+from grpo_tui.supervisor.gpus import (
     NoGpus,
     NoSuchGpu,
     chosen_gpus,
@@ -37,7 +34,7 @@ def gpus(parsed: Any) -> int:
     except NoGpus as error:
         trouble = one_line(str(error), 200)
     if parsed.json:
-        print(json.dumps(gpu_json(found, trouble)))
+        print_json(gpu_json(found, trouble), ascii_only=True)
         return OK
     for line in gpu_lines(found) or [f"no GPU here: {trouble}"]:
         print(line)

@@ -19,7 +19,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
-from grpo_tui.cli.streams import drop_output
+from grpo_tui.cli.plain import drop_output
 from grpo_tui.core.text import filled, one_line, shorten
 from grpo_tui.present.charts import way_on
 from grpo_tui.present.formatting import LARGE, compact

@@ -1,7 +1,7 @@
 """`grpo-tui log RUN`: print the output of a run, by level and words, and follow it.
 
 On a terminal each line has its time and level and is made safe to show; into a pipe lines go as they were
-printed. Knows the stored lines; knows nothing of the screen.
+printed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.look import run_folder
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import clock, date
-from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.log_lines import LogReader, StoredLine
 from grpo_tui.store.status import ENDED, read_status
@@ -31,10 +30,7 @@ def log(parsed: Any) -> int:
     """Print the log; 0 when done, also when nothing matched."""
     folder = RunFolder(run_folder(parsed.run))
     pattern = _pattern(parsed.regex)
-    try:
-        reader = LogReader(folder.database)
-    except RunDatabaseError as error:
-        raise CommandError(str(error)) from error
+    reader = LogReader(folder.database)
     query = {"level": parsed.level, "words": parsed.search or "", "pattern": pattern}
     seen = _newest(reader)
     for line in _last(reader.lines(**query, last=seen), parsed.tail):

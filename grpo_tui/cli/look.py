@@ -1,33 +1,29 @@
-"""The commands that look at runs: attach, list, status.
+"""The commands that look at runs: attach, list, status; and how every command finds its run folder.
 
-Knows how to ask the store; starts and changes nothing.
+Folders of completions that TRL or verl logged stand in the place of a run folder: read, never steered.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.errors import OK, CommandError
-from grpo_tui.cli.logs import NAMES, copied, followed, list_logs, log_source, what_it_is
-from grpo_tui.cli.plain import has_screen
+from grpo_tui.cli.errors import OK, CommandError, reported
+from grpo_tui.cli.plain import has_screen, print_json, show_progress
 from grpo_tui.cli.screen import default_roots, show
-from grpo_tui.cli.streams import show_progress
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import from_here, plural
 from grpo_tui.present.runs_filter import RunsFilter, read_filter
 from grpo_tui.present.runs_view import read_run, run_names
-from grpo_tui.store.connection import RunDatabaseError
-from grpo_tui.store.importers import source_at
+from grpo_tui.store.importers import LogFolderError, Source, find_sources, follow, opened, source_at
 from grpo_tui.store.layout import RunFolder, find_runs
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import Status, read_status
-from grpo_tui.store.values import finite_json
 from grpo_tui.supervisor import adopt
 
 PROGRESS_S = 0.5
@@ -73,9 +69,8 @@ def runs(parsed: Any) -> int:
     logs = [] if wanted.tests else list_logs(roots)
     if as_json:
         found += [(source.root, Status(state="logs", step=step)) for source, step in logs]
-        print(
-            json.dumps([finite_json({"path": str(path), **look.to_json()}) for path, look in found], indent=1)
-        )
+        rows = [{"path": str(path), **look.to_json()} for path, look in found]
+        print_json(rows, ascii_only=True, indent=1)
         return OK
     if not found and paths:
         print(f"none of {plural(len(paths), 'run')} is shown; without --filter all are")
@@ -117,13 +112,10 @@ def status(parsed: Any) -> int:
     root = readable_folder(parsed.run)
     if log_source(parsed.run) is None:
         _mend(root)
-    try:
-        look = read_status(root)
-    except RunDatabaseError as error:
-        raise CommandError(str(error)) from error
+    look = read_status(root)
     forced = _forced(root)
     if parsed.json:
-        print(json.dumps(finite_json({**look.to_json(), "forced": list(forced)}), indent=1))
+        print_json({**look.to_json(), "forced": list(forced)}, ascii_only=True, indent=1)
         return OK
     why = Mailbox(RunFolder(root).commands).refusal() if look.live else ""
     lines = [*describe(look), *([f"read-only: {why}"] if why else [])]
@@ -249,3 +241,62 @@ def run_folder(path: Path) -> Path:
 
 def _number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, int | float) else "-" if value is None else str(value)
+
+
+# -- logs of others ---------------------------------------------------------------------------------
+
+NAMES = {"trl": "TRL", "verl": "verl"}
+
+
+def log_source(path: Path) -> Source | None:
+    """The logged completions that a folder holds: its own, or those of the one folder below it that has any.
+
+    Raises:
+        CommandError: Several folders below it have.
+    """
+    if not path.is_dir() or RunFolder(path).exists():
+        return None
+    own = source_at(path)
+    if own is not None:
+        return own
+    found = find_sources([path])
+    if len(found) > 1:
+        names = ", ".join(one_line(str(source.root.relative_to(path.absolute())), 60) for source in found[:4])
+        more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+        raise CommandError(
+            f"{path}: several folders of logged completions are in it: {names}{more}; name one"
+        )
+    return found[0] if found else None
+
+
+def copied(source: Source) -> Path:
+    """The run folder of the copy of logged completions, brought up to date.
+
+    Raises:
+        CommandError: They cannot be read.
+    """
+    with reported(LogFolderError):
+        return opened(source)
+
+
+@contextmanager
+def followed(source: Source) -> Iterator[Path]:
+    """As `copied`, and kept up to date until the end; says on stderr what it is that one looks at.
+
+    Raises:
+        CommandError: They cannot be read.
+    """
+    with reported(LogFolderError), follow(source) as root:
+        print(f"grpo-tui: {what_it_is(source)}; read-only", file=sys.stderr)
+        yield root
+
+
+def what_it_is(source: Source) -> str:
+    """A sentence without its end, such as `completions that TRL logged in DIR`."""
+    return f"completions that {NAMES[source.kind]} logged in {one_line(str(source.folder))}"
+
+
+def list_logs(roots: Sequence[Path]) -> list[tuple[Source, int]]:
+    """Folders of logged completions under some roots, with the newest step of each."""
+    found = [(source, source.files()) for source in find_sources(roots)]
+    return [(source, files[-1][0]) for source, files in found if files]

@@ -1,7 +1,4 @@
-"""Turn arguments into a command, and what goes wrong into one or two lines on stderr.
-
-Knows which function serves which word; each lives beside this module.
-"""
+"""Turn arguments into a command, and what goes wrong into one or two lines on stderr."""
 
 from __future__ import annotations
 
@@ -14,10 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_tui.cli.errors import OK, REFUSED, USAGE, CommandError
-from grpo_tui.cli.parser import build_parser
-from grpo_tui.cli.parser_completions import joined
-from grpo_tui.cli.plain import has_screen
-from grpo_tui.cli.streams import complain, drop_output, guard_terminals, open_standard_streams
+from grpo_tui.cli.parser import build_parser, joined
+from grpo_tui.cli.plain import complain, drop_output, guard_terminals, has_screen, open_standard_streams
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.store.connection import RunDatabaseError
 

@@ -1,33 +1,40 @@
 """`grpo-tui metrics`: every metric of runs as a table, whole as CSV or JSON lines, and what a metric means.
 
-Knows how to ask the reader and what to print; starts and changes nothing.
+CSV and JSON lines are written page by page, so that the length of a run costs no memory.
 """
 
 from __future__ import annotations
 
+import csv
 import difflib
-import os
+import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.cells import cell_len
 
 from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.look import readable_folder
+from grpo_tui.cli.plain import print_text
 from grpo_tui.cli.words import refuse_unused
-from grpo_tui.core.metrics import METRICS, Metric, describe
-from grpo_tui.core.text import filled, one_line, wrapped
+from grpo_tui.core.metrics import METRICS, Metric, describe, is_computed
+from grpo_tui.core.text import csv_text, filled, one_line, wrapped
 from grpo_tui.present.formatting import compact, plural, told_apart
-from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
+from grpo_tui.present.glyphs import spark
 from grpo_tui.present.metric_rows import MetricFigures, figures, in_groups, keys_matching, keys_of
 from grpo_tui.present.runs_view import run_names
-from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.read_series import metric_keys
+from grpo_tui.store.read_series import (
+    TOKENS_PER_SECOND,
+    last_metric_row_id,
+    metric_keys,
+    new_points,
+    series_window,
+)
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.values import finite_json
 
 CURVE = 20
 TEXT_WIDTH = 96
@@ -45,25 +52,18 @@ def metrics(parsed: Any) -> int:
     roots = [readable_folder(path) for path in parsed.runs]
     with ExitStack() as stack:
         names = run_names(roots)
-        readers = {names[root]: stack.enter_context(closing(_reader(root))) for root in roots}
+        readers = {
+            names[root]: stack.enter_context(closing(RunReader(RunFolder(root).database))) for root in roots
+        }
         if parsed.explain is not None:
             return _explain(parsed.explain, readers)
         patterns = [part.strip() for part in (parsed.keys or "").split(",") if part.strip()]
         if shape == "table":
             return _table(readers, patterns, parsed.steps)
         chosen = _chosen(readers, patterns, computed=bool(patterns))
-        from grpo_tui.cli.metrics_export import write_csv, write_jsonl
-
         write = write_csv if shape == "csv" else write_jsonl
         write(sys.stdout, readers, chosen, parsed.steps, parsed.every or 1)
     return OK
-
-
-def _reader(root: Path) -> RunReader:
-    try:
-        return RunReader(RunFolder(root).database)
-    except RunDatabaseError as error:
-        raise CommandError(str(error)) from error
 
 
 def _chosen(readers: dict[str, RunReader], patterns: Sequence[str], *, computed: bool) -> list[str]:
@@ -108,11 +108,9 @@ def _table(
     lines = [head, *(_cells(name, row, several=several) for name, row in found)]
     numbers = range(2 if several else 1, 6 if several else 5)
     widths = [max(cell_len(cells[i]) for cells in lines) for i in range(len(head))]
-    plain = ascii_locale(os.environ)
     for cells in lines:
         padded = [filled(c, widths[i], right=i in numbers) for i, c in enumerate(cells)]
-        line = "  ".join(padded).rstrip()
-        print(to_ascii(line) if plain else line)
+        print_text(["  ".join(padded).rstrip()])
     return OK
 
 
@@ -154,12 +152,8 @@ def _explain(key: str, readers: dict[str, RunReader]) -> int:
     if not keys:
         near = _near(key, list(dict.fromkeys(known)))
         raise CommandError(f"--explain: nothing is known of {one_line(key, 60)}{near}")
-    plain = ascii_locale(os.environ)
     for number, one in enumerate(keys):
-        if number:
-            print()
-        for line in _explained(describe(one), readers):
-            print(to_ascii(line) if plain else line)
+        print_text([*([""] if number else []), *_explained(describe(one), readers)])
     return OK
 
 
@@ -176,3 +170,90 @@ def _explained(metric: Metric, readers: dict[str, RunReader]) -> Iterator[str]:
             curve = spark(row.curve, CURVE)
             ends = f"{compact(row.low)} to {compact(row.high)}"
             yield f"  {one_line(name, 40)}: {compact(row.newest)} at step {row.last:,}, {ends}  {curve}"
+
+
+# -- export -----------------------------------------------------------------------------------------
+
+Steps = tuple[int | None, int | None]
+Row = tuple[int, float, dict[str, Any]]
+"""Step, wall clock in seconds since the epoch, values by key."""
+
+
+def write_csv(
+    out: TextIO, readers: Mapping[str, RunReader], keys: Sequence[str], steps: Steps, every: int
+) -> None:
+    """A header and a line per logged row; what a row did not log is empty, `nan` and `inf` are words."""
+    several = len(readers) > 1
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow([*(["run"] if several else []), "step", "at", *map(csv_text, keys)])
+    for name, reader in readers.items():
+        for step, at, values in rows(reader, keys, steps, every):
+            cells = [_cell(values.get(key)) for key in keys]
+            table.writerow([*([csv_text(name)] if several else []), step, f"{at:.3f}", *cells])
+
+
+def write_jsonl(
+    out: TextIO, readers: Mapping[str, RunReader], keys: Sequence[str], steps: Steps, every: int
+) -> None:
+    """An object per logged row, with the keys that it logged; None, NaN and infinities are null."""
+    several = len(readers) > 1
+    for name, reader in readers.items():
+        for step, at, values in rows(reader, keys, steps, every):
+            row = {**({"run": name} if several else {}), "step": step, "at": round(at, 3), **values}
+            out.write(json.dumps(finite_json(row)) + "\n")
+
+
+def rows(reader: RunReader, keys: Sequence[str], steps: Steps, every: int) -> Iterator[Row]:
+    """The rows of a run by step, those with a step between the two that is a multiple of `every`.
+
+    What is computed from the groups of a step stands in the first row of that step, or in one of its own.
+    """
+    first, last = steps
+
+    def wanted(step: int) -> bool:
+        return (first is None or step >= first) and (last is None or step <= last) and step % every == 0
+
+    computed = [key for key in keys if is_computed(key) and key != TOKENS_PER_SECOND]
+    waiting = _by_step(reader, computed, steps)
+    own = next(waiting, None)
+    for step, at, values in _logged(reader, keys):
+        while own is not None and own[0] < step:
+            if wanted(own[0]):
+                yield own
+            own = next(waiting, None)
+        if own is not None and own[0] == step:
+            values |= own[2]
+            own = next(waiting, None)
+        if wanted(step) and values:
+            yield step, at, values
+    while own is not None:
+        if wanted(own[0]):
+            yield own
+        own = next(waiting, None)
+
+
+def _logged(reader: RunReader, keys: Sequence[str]) -> Iterator[Row]:
+    """Logged rows as they were logged, superseded ones left out."""
+    after, last = 0, last_metric_row_id(reader)
+    while after < last:
+        after, points = new_points(reader, after, keys=keys)
+        page: dict[int, Row] = {}
+        for key in keys:
+            for point in points.get(key, ()):
+                page.setdefault(point.row, (point.step, point.at, {}))[2][key] = point.value
+        for row in sorted(page):
+            yield page[row]
+
+
+def _by_step(reader: RunReader, keys: Sequence[str], steps: Steps) -> Iterator[Row]:
+    first, last = steps
+    found: dict[int, Row] = {}
+    for key in keys:
+        for bucket in series_window(reader, key, first, last, buckets=1 << 40):
+            found.setdefault(bucket.first, (bucket.first, bucket.first_at, {}))[2][key] = bucket.mean
+    for step in sorted(found):
+        yield found[step]
+
+
+def _cell(value: Any) -> Any:
+    return "" if value is None else csv_text(value) if isinstance(value, str) else value

@@ -1,19 +1,24 @@
-"""`grpo-tui new rewards FILE.py`: a rewards file with one function, and the next one when those there work.
+"""`grpo-tui new`: begin with a shipped config, or with a rewards file that grows.
 
-Knows the command's words and prints; the texts are `rewards.templates`'s, the trying `rewards.growing`'s.
+What a preset is and which files go with it is said by `config.presets`, the texts of rewards by
+`rewards.templates`.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
 from grpo_tui.cli.score import told
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config import RunConfig
+from grpo_tui.config.meant import nearest
+from grpo_tui.config.presets import PresetError, copy_preset, presets
 from grpo_tui.config.section import RewardEntry
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.lab import DEFAULT_LIMIT_S, Lab, LabError
@@ -38,8 +43,6 @@ def new(parsed: Any) -> int:
     if parsed.list and parsed.kind is not None:
         raise CommandError(f"--list shows the presets and makes nothing; leave it or {parsed.kind} out")
     if parsed.list or parsed.kind == "config":
-        from grpo_tui.cli.new_config import list_presets, new_config
-
         return list_presets() if parsed.list else new_config(parsed)
     if parsed.kind is None:
         raise CommandError(
@@ -182,3 +185,48 @@ def lines(path: Path, task: Task, weights: Mapping[str, float], config: Path | N
     yield ""
     entries = [RewardEntry(name, f"{place}:{name}", weight) for name, weight in weights.items()]
     yield section(entries, task).rstrip("\n")
+
+
+# -- configs ----------------------------------------------------------------------------------------
+
+_WIDTH = 110
+
+
+def list_presets() -> int:
+    """`grpo-tui new --list`."""
+    found = presets()
+    indent = max(len(preset.name) for preset in found) + 2
+    for preset in found:
+        print(f"{preset.name:{indent}}" + _folded(preset.title, indent))
+        print(" " * indent + _folded(re.split(r"[.:] ", preset.gpu)[0].rstrip("."), indent))
+    print("\nA copy of one:  grpo-tui new config FILE.yaml --preset NAME")
+    return OK
+
+
+def new_config(parsed: Any) -> int:
+    """`grpo-tui new config FILE.yaml --preset NAME`: exit 2 when something is in its way."""
+    target: Path = parsed.file
+    if target.suffix not in (".yaml", ".yml"):
+        raise CommandError(f"{target}: a config is YAML; call it {target.with_suffix('.yaml')}")
+    known = {preset.name: preset for preset in presets()}
+    preset = known.get(parsed.preset)
+    if preset is None:
+        near = nearest(parsed.preset, known)
+        hint = f"did you mean {near}?" if near else "`grpo-tui new --list` shows them"
+        raise CommandError(f"there is no preset {parsed.preset}; {hint}")
+    try:
+        with reported(PresetError):
+            written = copy_preset(preset, target)
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
+    print(f"{written[0]}: a copy of {preset.name}" + "".join(f"\n{place}" for place in written[1:]))
+    for label, text in (("Needs", preset.needs), ("Hardware", preset.gpu), ("Expect", preset.expects)):
+        print(f"\n{label:10}" + _folded(text, 10))
+    print(f"\nCheck it:  grpo-tui check {shell_word(target)}")
+    print(f"Start it:  grpo-tui train {shell_word(target)}")
+    return OK
+
+
+def _folded(text: str, indent: int) -> str:
+    lines = textwrap.wrap(text, _WIDTH - indent, break_long_words=False, break_on_hyphens=False)
+    return ("\n" + " " * indent).join(lines)

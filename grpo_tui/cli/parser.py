@@ -1,23 +1,32 @@
-"""The words of the command line and their help texts; knows nothing of what a command does."""
+"""The words of the command line and their help texts; those about configs and rewards are beside it."""
 
 from __future__ import annotations
 
 import argparse
+import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from grpo_tui import __version__
-from grpo_tui.cli.parser_check import add_check_command, add_start_check
-from grpo_tui.cli.parser_completions import add_completions_command, add_course_command
-from grpo_tui.cli.parser_config import add_config_command
-from grpo_tui.cli.parser_data import add_data_command
-from grpo_tui.cli.parser_examples import add_examples
-from grpo_tui.cli.parser_export import add_export_command
-from grpo_tui.cli.parser_new import add_new_command
-from grpo_tui.cli.parser_plan import add_placing, add_plan_commands
+from grpo_tui.cli.parser_config import (
+    add_check_command,
+    add_config_command,
+    add_data_command,
+    add_export_command,
+    add_new_command,
+    add_placing,
+    add_plan_commands,
+    add_start_check,
+)
 from grpo_tui.cli.parser_rewards import add_reward_commands
-from grpo_tui.cli.parser_tokens import add_tokens_command
 from grpo_tui.cli.words import add_overrides, add_trust, path, positive, seconds, steps
 
+if TYPE_CHECKING:
+    from grpo_tui.cli.words import Commands
+if TYPE_CHECKING:
+    from grpo_tui.cli.words import Commands
+if TYPE_CHECKING:
+    from grpo_tui.cli.words import Commands
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
 
@@ -42,9 +51,9 @@ def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argpar
     _look_commands(commands)
     _log_command(commands)
     _metrics_command(commands)
-    add_completions_command(commands)
-    add_course_command(commands)
-    add_tokens_command(commands)
+    _completions_command(commands)
+    _course_command(commands)
+    _tokens_command(commands)
     _steer_commands(commands)
     add_check_command(commands)
     add_plan_commands(commands)
@@ -53,7 +62,7 @@ def build_parser(*, with_faults: bool = True, with_open: bool = False) -> argpar
     add_new_command(commands)
     add_config_command(commands)
     add_export_command(commands)
-    add_examples(commands)
+    _add_examples(commands)
     return parser
 
 
@@ -214,3 +223,184 @@ def _run_command(commands: Commands, name: str, text: str) -> argparse.ArgumentP
     )
     parser.add_argument("--json", action="store_true", help="the outcome as JSON")
     return parser
+
+
+# -- completions, course, tokens --------------------------------------------------------------------
+
+COMPLETIONS_EPILOG = """\
+examples:
+  grpo-tui completions RUN --where 'reward<0.2 and tokens>400' --sort -tokens --limit 20
+  grpo-tui completions RUN --search "wait" --over-steps       when did this begin?
+  grpo-tui completions RUN --regex '\\\\boxed\\{.*\\}' --count
+  grpo-tui completions RUN --where 'rewards.format is none' --format md > issue.md
+RUN is a run folder, a folder with TRL's completions_*.parquet, or one with verl's STEP.jsonl.
+Exit 0; 1 when the search was ended before its end. The language of --where is in docs/completions.md.
+"""
+
+
+_VALUES = ("--sort", "--search", "--regex")
+
+
+def joined(words: Sequence[str]) -> list[str]:
+    """The words of a command line with `--sort -reward` as `--sort=-reward`.
+
+    argparse takes a value that begins with a dash for an option of its own.
+    """
+    found: list[str] = []
+    for word in words:
+        dashed = len(word) > 1 and word[0] == "-" and word[1] != "-"
+        if dashed and "completions" in found and found[-1] in _VALUES:
+            found[-1] = f"{found[-1]}={word}"
+        else:
+            found.append(word)
+    return found
+
+
+def _completions_command(commands: Commands) -> None:
+    command = commands.add_parser(
+        "completions",
+        help="find completions of a run by a query, text or pattern, count them over steps, export them",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=COMPLETIONS_EPILOG,
+    )
+    command.add_argument("run", type=path, nargs="?", metavar="RUN", help="run folder, or a folder of logs")
+    command.add_argument(
+        "--step", type=steps, default=(None, None), metavar="A:B", help="only steps A to B; A:, :B and A too"
+    )
+    command.add_argument("--where", metavar="EXPR", default="", help="a query, see below")
+    words = command.add_mutually_exclusive_group()
+    words.add_argument("--search", metavar="TEXT", help="only completions that hold TEXT, in any case")
+    words.add_argument("--regex", metavar="RE", help="only completions that match RE, as in Python's re")
+    command.add_argument(
+        "--sort", metavar="KEY,…", help="a field, -field for the largest first (default step)"
+    )
+    command.add_argument("--limit", type=positive, metavar="N", help="only the first N")
+    command.add_argument("--format", choices=("jsonl", "csv", "md"), help="default jsonl")
+    command.add_argument("--all", action="store_true", help="every recorded field, columns and extras too")
+    command.add_argument("--superseded", action="store_true", help="also steps that a resume has done again")
+    shape = command.add_mutually_exclusive_group()
+    shape.add_argument("--count", action="store_true", help="only how many there are")
+    shape.add_argument("--over-steps", action="store_true", help="only how many there are, by step")
+    command.add_argument(
+        "--view", metavar="NAME", help="a saved view: its query, and its order without --sort"
+    )
+    command.add_argument("--save-view", metavar="NAME", help="keep --where and --sort under a name")
+    command.add_argument("--views", action="store_true", help="list the saved views")
+
+
+def _course_command(commands: Commands) -> None:
+    command = commands.add_parser(
+        "course",
+        help="how kinds of groups, lengths, variety and shares of the rewards change over a run",
+        epilog="GROUP is the number that `grpo-tui completions` gives. See docs/generations.md.",
+    )
+    command.add_argument("run", type=path, metavar="RUN", help="run folder, or a folder of logs")
+    command.add_argument(
+        "--prompt",
+        type=positive,
+        metavar="GROUP",
+        help="instead: each time that this group's prompt was answered",
+    )
+    command.add_argument(
+        "--stretches", type=positive, metavar="N", help="at most so many stretches (default 48)"
+    )
+    command.add_argument("--json", action="store_true", help="one JSON object")
+
+
+TOKENS_EPILOG = """\
+examples:
+  grpo-tui tokens RUN --group 412 --index 3              the newest checkpoint, else the live policy
+  grpo-tui tokens RUN --group 412 --from live            the policy as it is now, at the end of the step
+  grpo-tui tokens RUN --group 412 --from checkpoint=200 --base
+  grpo-tui tokens RUN --group 412 --from base --prompt   with the prompt as the model gets it
+GROUP and INDEX are those of `grpo-tui completions`. See docs/generations.md, Tokens.
+"""
+
+
+def _tokens_command(commands: Commands) -> None:
+    command = commands.add_parser(
+        "tokens",
+        help="log-probability, entropy, rank and KL of each token of a completion, by a policy of the run",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=TOKENS_EPILOG,
+    )
+    command.add_argument("run", type=path, metavar="RUN", help="run folder")
+    command.add_argument("--group", type=positive, required=True, metavar="N", help="the group")
+    command.add_argument(
+        "--index", type=int, default=0, metavar="I", help="which of its completions, from 0 (default 0)"
+    )
+    command.add_argument(
+        "--from", dest="source", metavar="WHO", help="live, checkpoint, checkpoint=STEP or base"
+    )
+    command.add_argument(
+        "--base", action="store_true", help="compare with the base model, or the live run's reference: KL"
+    )
+    command.add_argument("--prompt", action="store_true", help="print the rendered prompt too")
+    command.add_argument(
+        "--limit", type=positive, metavar="N", help="the N most surprising tokens (default 20)"
+    )
+    command.add_argument(
+        "--wait", type=seconds, default=60.0, metavar="S", help="wait so long for a live run (default 60)"
+    )
+    add_trust(command)
+    command.add_argument("--json", action="store_true", help="one JSON object, with every token")
+
+
+# -- examples ---------------------------------------------------------------------------------------
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "demo": ("grpo-tui demo", "grpo-tui demo --fault first-digit --steps 40"),
+    "train": (
+        "grpo-tui train my.yaml",
+        "grpo-tui train my.yaml --set learning_rate=2.0e-6 --set max_steps=50",
+        "grpo-tui train my.yaml --smoke                     two steps, saved and reloaded, as a trial",
+        "grpo-tui train runs/first --resume --detach        goes on from the newest complete checkpoint",
+    ),
+    "attach": ("grpo-tui attach runs/first",),
+    "runs": ("grpo-tui runs", "grpo-tui runs experiments --filter 'state:failed step>=100'"),
+    "status": ("grpo-tui status runs/first", "grpo-tui status runs/first --json"),
+    "log": ("grpo-tui log runs/first --level warning", "grpo-tui log runs/first --search nan --tail 20"),
+    "metrics": (
+        "grpo-tui metrics runs/first runs/second",
+        "grpo-tui metrics runs/first --keys 'reward,rewards/*/mean' --format csv",
+        "grpo-tui metrics --explain clip_ratio/high_mean",
+    ),
+    "course": ("grpo-tui course runs/first", "grpo-tui course runs/first --prompt 313"),
+    "pause": ("grpo-tui pause runs/first",),
+    "resume": ("grpo-tui resume runs/first",),
+    "checkpoint": ("grpo-tui checkpoint runs/first",),
+    "abort-reward": ("grpo-tui abort-reward runs/first",),
+    "stop": ("grpo-tui stop runs/first", "grpo-tui stop runs/first --now"),
+    "set": ("grpo-tui set runs/first learning_rate=2e-6 temperature=0.9",),
+    "sample": ("grpo-tui sample runs/first 'What is 7 + 15?' --count 2",),
+    "data": ("grpo-tui data my.yaml", "grpo-tui data my.yaml --search fraction"),
+    "score": (
+        "grpo-tui score my.yaml --rows 8                     gold answer and a wrong one of 8 rows",
+        "grpo-tui score rewards.py:correct --samples samples.jsonl",
+        "grpo-tui score my.yaml --run runs/first --where 'reward<1 and truncated'",
+    ),
+    "baseline": ("grpo-tui baseline my.yaml --rows 32",),
+    "probe": ("grpo-tui probe rewards.py:correct --show", "grpo-tui probe my.yaml"),
+    "cases": ("grpo-tui cases run my.cases.yaml",),
+    "rewards": ("grpo-tui rewards my.yaml", "grpo-tui rewards rewards.py:correct --samples samples.jsonl"),
+    "whatif": (
+        "grpo-tui whatif runs/first",
+        "grpo-tui whatif runs/first better.py:correct --where 'step>100 and all_wrong'",
+        "grpo-tui whatif runs/first --recorded --weights 2,1,0.5",
+    ),
+    "new": ("grpo-tui new --list", "grpo-tui new rewards rewards.py"),
+    "config": ("grpo-tui config fields loss_type", "grpo-tui config set my.yaml learning_rate=5e-6"),
+}
+"""By command."""
+
+
+def _add_examples(commands: Commands) -> None:
+    """Put each command's lines behind what its help ends with."""
+    for name, lines in EXAMPLES.items():
+        command = commands.choices[name]
+        said = command.epilog or ""
+        if said and command.formatter_class is argparse.HelpFormatter:
+            said = textwrap.fill(said, 100)
+        examples = "\n".join(["examples:", *(f"  {line}" for line in lines)])
+        command.epilog = f"{examples}\n{said}" if said else examples
+        command.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -1,12 +1,22 @@
-"""The words of `grpo-tui config`: what a config says, how two differ, and single keys set. Runs nothing."""
+"""The words of the commands about a config: config, check, plan, gpus, data, new, export, a checked start."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import path
+from grpo_tui.cli.words import add_overrides, add_time_limit, add_trust, path, positive
 
+if TYPE_CHECKING:
+    from grpo_tui.cli.words import Commands
+if TYPE_CHECKING:
+    from grpo_tui.cli.words import Commands
+if TYPE_CHECKING:
+    from grpo_tui.cli.words import Commands
+if TYPE_CHECKING:
+    from grpo_tui.cli.words import Commands
+if TYPE_CHECKING:
+    from grpo_tui.cli.words import Commands
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
 
@@ -87,3 +97,210 @@ def _set(kinds: Commands) -> None:
     put.add_argument("file", type=path, metavar="FILE", help="the config file")
     put.add_argument("pairs", metavar="K=V", nargs="+", help="a key, dotted where nested, and its value")
     put.add_argument("--dry-run", action="store_true", help="show what would change and write nothing")
+
+
+def add_check_command(commands: Commands) -> None:
+    """Add `check`."""
+    check = commands.add_parser(
+        "check",
+        help="pre-flight: everything that would stop or spoil a run, without loading the model",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(
+            [
+                "examples:",
+                "  grpo-tui check my.yaml",
+                "  grpo-tui check my.yaml --world-size 4 --set max_steps=50",
+                "  grpo-tui check my.yaml --json | jq '.findings[] | select(.severity == \"error\")'",
+                "Exit 0: nothing stops a start; 1: errors. See docs/check.md.",
+            ]
+        ),
+    )
+    check.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
+    check.add_argument(
+        "--world-size",
+        type=positive,
+        metavar="N",
+        help="training processes to check for (default: what grpo_tui.launcher starts, else 1)",
+    )
+    add_overrides(check)
+    add_trust(check)
+    check.add_argument("--run-dir", type=path, help="run folder (default: output_dir, else outputs/CONFIG)")
+    check.add_argument(
+        "--quick", action="store_true", help="only what needs no process: no model, no data, no rewards"
+    )
+    check.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
+def add_start_check(command: argparse.ArgumentParser) -> None:
+    """Give a command that starts a run the switches of the check before it."""
+    add_trust(command)
+    command.add_argument(
+        "--force",
+        action="store_true",
+        help="start in spite of what the check before it found; the run's record says so",
+    )
+    command.add_argument(
+        "--quick-check",
+        action="store_true",
+        help="check the config alone before the start, not model, data and rewards",
+    )
+
+
+def add_plan_commands(commands: Commands) -> None:
+    """Add `plan` and `gpus`."""
+    plan = commands.add_parser(
+        "plan",
+        help="what a config comes to: prompts, steps, hours, checkpoints, memory; loads no model",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(
+            [
+                "examples:",
+                "  grpo-tui plan my.yaml",
+                "  grpo-tui plan my.yaml --count",
+                "  grpo-tui plan my.yaml --gpu 24GB --set use_peft=true",
+                "  grpo-tui plan my.yaml --world-size 4 --gpu H100 --json",
+                "See docs/plan.md.",
+            ]
+        ),
+    )
+    plan.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
+    plan.add_argument(
+        "--world-size",
+        type=positive,
+        metavar="N",
+        help="training processes (default: what grpo_tui.launcher starts, else 1)",
+    )
+    plan.add_argument(
+        "--gpu", metavar="NAME|80GB", help="fit on this card or so much memory (default: this machine's GPU)"
+    )
+    plan.add_argument("--rows", type=positive, metavar="N", help="training rows, when they are not counted")
+    plan.add_argument(
+        "--prompt-tokens", type=positive, metavar="N", help="tokens of the longest prompt (default 256)"
+    )
+    plan.add_argument(
+        "--count", action="store_true", help="count rows, tokens and parameters first; takes seconds"
+    )
+    add_overrides(plan)
+    add_trust(plan)
+    plan.add_argument("--json", action="store_true", help="the documented JSON object")
+
+    gpus = commands.add_parser(
+        "gpus",
+        help="every GPU of this machine: free memory, and who holds it",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="examples:\n  grpo-tui gpus\n  grpo-tui train my.yaml --gpus 2",
+    )
+    gpus.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
+def add_placing(command: argparse.ArgumentParser) -> None:
+    """Give a command that starts a run the words for where, and for a trial."""
+    command.add_argument(
+        "--gpus", metavar="N,N", help="the GPUs it is put on, as `grpo-tui gpus` counts them (or UUIDs)"
+    )
+    command.add_argument(
+        "--smoke",
+        action="store_true",
+        help="a trial: two steps on the longest prompts, saved and reloaded, in a folder that is removed",
+    )
+    command.add_argument("--keep", action="store_true", help="with --smoke: keep the folder of the trial")
+
+
+def add_data_command(commands: Commands) -> None:
+    """Add `data`."""
+    data = commands.add_parser(
+        "data",
+        help="the rows of a config as training will see them, and what is wrong with them",
+        epilog=(
+            "Without an option: all rows in figures. Exit 0: nothing stops a run; 1: an error was found. "
+            "See docs/config.md."
+        ),
+        formatter_class=argparse.HelpFormatter,
+    )
+    data.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config")
+    which = data.add_mutually_exclusive_group()
+    which.add_argument("--row", type=positive, metavar="N", help="row N of the source, from 1")
+    which.add_argument(
+        "--search", metavar="TEXT", help="the first row that holds TEXT anywhere, and how many do"
+    )
+    which.add_argument("--random", action="store_true", help="a row by chance")
+    data.add_argument(
+        "--no-rewards", action="store_true", help="with a row: leave out the rewards of its right answer"
+    )
+    add_time_limit(data)
+    data.set_defaults(timeout=None)
+    add_overrides(data)
+    add_trust(data)
+    data.add_argument("--json", action="store_true", help="facts and findings, or the row, as JSON")
+
+
+def add_new_command(commands: Commands) -> None:
+    """Add `new` with a word for each kind of file."""
+    new = commands.add_parser(
+        "new", help="begin a file: a config from a preset, or rewards one at a time; --list shows the presets"
+    )
+    new.add_argument("--list", action="store_true", help="the presets: what each trains and on which GPU")
+    kinds = new.add_subparsers(dest="kind", metavar="KIND")
+    _new_config(kinds)
+    _new_rewards(kinds)
+
+
+def _new_config(kinds: Commands) -> None:
+    config = kinds.add_parser(
+        "config",
+        help="a config copied from a preset, with its rewards and data beside it",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="examples:\n"
+        "  grpo-tui new --list                                      the presets\n"
+        "  grpo-tui new config trial/my.yaml --preset json_task     a copy, with json_rewards.py and data\n"
+        "  grpo-tui check trial/my.yaml                             what this machine says to it\n"
+        "Nothing is overwritten. See docs/config.md.",
+    )
+    config.add_argument("file", type=path, metavar="FILE.yaml", help="the config to write; never overwritten")
+    config.add_argument("--preset", metavar="NAME", required=True, help="see `grpo-tui new --list`")
+
+
+def _new_rewards(kinds: Commands) -> None:
+    rewards = kinds.add_parser(
+        "rewards",
+        help="a rewards file with one simple function; --next adds one more when these work",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="examples:\n"
+        "  grpo-tui new rewards rewards.py                    correctness alone\n"
+        "  grpo-tui new rewards rewards.py --config my.yaml   in the form and with the columns of a config\n"
+        "  grpo-tui new rewards rewards.py --next             tries what is there, adds what is missing\n"
+        "  grpo-tui new rewards rewards.py --next length      adds this one; known are correctness,\n"
+        "                                                     format, partial, length, style\n"
+        "Exit 0: written; 1: --next found something to mend first, or nothing missing. See docs/rewards.md.",
+    )
+    rewards.add_argument("file", type=path, metavar="FILE.py", help="never overwritten; --next adds to it")
+    rewards.add_argument(
+        "--config", type=path, metavar="CONFIG", help="whose prompts and columns they are for"
+    )
+    rewards.add_argument(
+        "--write", action="store_true", help="name it in CONFIG too; only the lines of the rewards change"
+    )
+    rewards.add_argument(
+        "--next", nargs="?", const="", metavar="NAME", help="add the next reward, or the one of this name"
+    )
+    add_time_limit(rewards)
+    add_trust(rewards)
+    rewards.set_defaults(timeout=None)
+
+
+def add_export_command(commands: Commands) -> None:
+    """Add `export`."""
+    export = commands.add_parser(
+        "export",
+        help="a config as a train.py that needs TRL alone",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="examples:\n"
+        "  grpo-tui export my.yaml --format script                    prints it\n"
+        "  grpo-tui export my.yaml --format script -o train.py        writes it; nothing is overwritten\n"
+        "  grpo-tui export runs/first --format script -o train.py     what a run was started with\n"
+        "Rewards and data stay where they are and are named from where the script lies. See docs/config.md.",
+    )
+    export.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
+    export.add_argument("--format", choices=("script",), required=True, help="script: a train.py")
+    export.add_argument("-o", "--output", type=path, metavar="FILE", help="default: the terminal")
+    add_overrides(export)

@@ -1,4 +1,4 @@
-"""The words of the commands about rewards: score, baseline, probe, cases, rewards. Knows not what they do."""
+"""The words of the commands about rewards: score, baseline, probe, cases, rewards, whatif."""
 
 from __future__ import annotations
 

@@ -5,14 +5,20 @@ Gathers what lies outside a config and prints the plan; the sums are `config.pla
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import OK, CommandError
-from grpo_tui.cli.launcher import accelerate_config, launcher_words, world_size
-from grpo_tui.cli.saved_run import launcher_of_run, overridden, saved_run
+from grpo_tui.cli.plain import print_json
+from grpo_tui.cli.saved_run import (
+    accelerate_config,
+    launcher_of_run,
+    launcher_words,
+    overridden,
+    saved_run,
+    world_size,
+)
 from grpo_tui.config.plan import Device, Plan, PlanSettings, Surroundings, plan, read_shape
 from grpo_tui.config.plan.memory import CARDS, card
 from grpo_tui.config.resolve import inspect_config
@@ -31,7 +37,7 @@ def plan_config(parsed: Any) -> int:
     config, words = _config(parsed)
     made = plan_on(config, words, parsed)
     if parsed.json:
-        print(json.dumps(made.to_json(), ensure_ascii=False))
+        print_json(made.to_json())
         return OK
     for line in plan_list(made):
         print(line)
@@ -77,7 +83,7 @@ def plan_on(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Plan:
 
 def _counted(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Facts:
     """Rows, tokens and parameters, counted by the pre-flight's process; what cannot be is said on stderr."""
-    from grpo_tui.cli.streams import show_progress
+    from grpo_tui.cli.plain import show_progress
     from grpo_tui.preflight.run import check
     from grpo_tui.rewards.consent import required
 

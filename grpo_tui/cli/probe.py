@@ -1,15 +1,12 @@
-"""`grpo-tui probe`: how rewards can be fooled, and which right answers they refuse.
-
-Knows where rewards and rows come from; the probes are `rewards.probing`'s.
-"""
+"""`grpo-tui probe`: how rewards can be fooled, and which right answers they refuse."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
-from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.errors import FAILED, OK, reported
+from grpo_tui.cli.plain import print_json
 from grpo_tui.cli.score import told, wanted_config
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, plural
@@ -27,18 +24,15 @@ HEADINGS = {
 def probe_rewards(parsed: Any) -> int:
     """`grpo-tui probe CONFIG_OR_FUNC…`: exit 1 when a function is fooled, unfair, or fails."""
     config = wanted_config(parsed.sources, parsed.overrides, None)
-    try:
-        with Lab(limit_s=parsed.timeout) as lab:
-            told("", "starting the lab, which imports torch")
-            lab.load(config)
-            dataset = dataset_rows(lab, config, parsed.rows)
-            rows, column = rows_with_gold(lab, config, dataset, parsed.rows)
-            found = probe(lab, rows, column, made_up=dataset is None, tell=told)
-    except (LabError, SampleError) as error:
-        raise CommandError(str(error)) from error
+    with reported(LabError, SampleError), Lab(limit_s=parsed.timeout) as lab:
+        told("", "starting the lab, which imports torch")
+        lab.load(config)
+        dataset = dataset_rows(lab, config, parsed.rows)
+        rows, column = rows_with_gold(lab, config, dataset, parsed.rows)
+        found = probe(lab, rows, column, made_up=dataset is None, tell=told)
     told("", "")
     if parsed.json:
-        print(json.dumps(found.to_json(), ensure_ascii=False))
+        print_json(found.to_json())
     else:
         for line in lines(found, show=parsed.show):
             print(line)

@@ -1,6 +1,6 @@
 """`grpo-tui rewards`: the screen on the pane Rewards, for a config or for functions alone.
 
-Knows the command's words; what is wrong with them is said before the screen opens.
+What is wrong with its arguments is said before the screen opens.
 """
 
 from __future__ import annotations

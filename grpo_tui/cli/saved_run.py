@@ -1,13 +1,19 @@
-"""What a run was started with, for the commands that take a run folder as a config. Knows `run.json`."""
+"""What a run was started with, for the commands that take a run folder as a config, and its launcher.
+
+Only flags of `accelerate launch` and `torchrun` that matter are read; the others are passed on.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from grpo_tui.cli.errors import CommandError
-from grpo_tui.cli.launcher import launcher_words
+from grpo_tui.cli.errors import CommandError, reported
 from grpo_tui.cli.words import sets
+from grpo_tui.config import accelerate_file
+from grpo_tui.config.accelerate_file import AccelerateFileError, accelerate_settings, ranks_of
 from grpo_tui.config.resolve import inspect_saved, reload_config
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core.text import shell_word
@@ -53,10 +59,8 @@ def overridden(
         return saved
     if force and (config := inspect_saved(saved, overrides, world_size=size).config) is not None:
         return config
-    try:
+    with reported(ConfigError):
         return reload_config(saved, overrides, world_size=size)
-    except ConfigError as error:
-        raise CommandError(str(error)) from error
 
 
 def launcher_of_run(spec: RunSpec, saved: RunConfig, overrides: Sequence[str]) -> tuple[str, ...]:
@@ -64,3 +68,49 @@ def launcher_of_run(spec: RunSpec, saved: RunConfig, overrides: Sequence[str]) -
     if not sets(overrides, "grpo_tui.launcher"):
         return spec.launcher
     return launcher_words(inspect_saved(saved, overrides, world_size=None).section.launcher)
+
+
+KNOWN = (("accelerate", "launch"), ("torchrun",))
+
+
+def launcher_words(text: str | None) -> tuple[str, ...]:
+    """The words of `--launcher`, none when it was not given.
+
+    Raises:
+        CommandError: It is no launcher the program knows.
+    """
+    if text is None:
+        return ()
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise CommandError(f"--launcher {text}: {error}") from error
+    if not any(words[: len(known)] == known for known in KNOWN):
+        raise CommandError(f'--launcher {text}: write it as "accelerate launch …" or "torchrun …"')
+    return words
+
+
+def world_size(words: tuple[str, ...]) -> int | None:
+    """How many ranks a launcher starts: 1 without one, None when its words do not say."""
+    with reported(AccelerateFileError, before="--launcher: "):
+        return ranks_of(words)
+
+
+def accelerate_config(words: tuple[str, ...]) -> dict[str, Any] | None:
+    """What accelerate's config file and the switches of a launcher say, None when they say nothing.
+
+    Raises:
+        CommandError: The file cannot be read.
+    """
+    with reported(AccelerateFileError, before="--launcher: "):
+        return accelerate_settings(words)
+
+
+def spans_machines(words: tuple[str, ...]) -> bool:
+    """Whether the ranks are on several machines, so that those of this one are not all.
+
+    Raises:
+        CommandError: The config file of the launcher cannot be read.
+    """
+    with reported(AccelerateFileError, before="--launcher: "):
+        return accelerate_file.spans_machines(words)

@@ -1,28 +1,31 @@
 """`grpo-tui score`: what rewards give for samples, in a lab without a GPU, with everything that is wrong.
 
-Knows where rewards and samples come from; scoring is `rewards.scoring`'s, the table `cli.score_text`'s.
+Other commands about rewards find their config, weights and progress line here.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.errors import FAILED, OK, CommandError
-from grpo_tui.cli.logs import log_source
-from grpo_tui.cli.look import readable_folder
-from grpo_tui.cli.plain import terminal_width
+from rich.cells import cell_len
+
+from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
+from grpo_tui.cli.look import log_source, readable_folder
+from grpo_tui.cli.plain import print_json, show_progress, terminal_width
 from grpo_tui.cli.saved_run import overridden, saved_run
-from grpo_tui.cli.streams import show_progress
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.config.run_config import describe
-from grpo_tui.core.text import one_line
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.statistics import signal_of
+from grpo_tui.core.text import filled, one_line, prompt_text, wrapped
+from grpo_tui.present.formatting import MISSING, compact, duration, fixed, percent
 from grpo_tui.rewards.lab import Lab, LabError
-from grpo_tui.rewards.samples import Sample, SampleError
+from grpo_tui.rewards.samples import Sample, SampleError, sample_words
+from grpo_tui.rewards.score_report import FunctionScore, GroupScore
 from grpo_tui.rewards.scoring import Dataset, Report, Wish, config_of_functions, report
 from grpo_tui.rewards.sources import (
     MOST_FOUND_GROUPS,
@@ -33,7 +36,6 @@ from grpo_tui.rewards.sources import (
     run_samples,
     samples_from,
 )
-from grpo_tui.store.connection import RunDatabaseError
 
 
 def score(parsed: Any) -> int:
@@ -41,25 +43,22 @@ def score(parsed: Any) -> int:
     config = wanted_config(parsed.sources, parsed.overrides, parsed.run)
     weights = weights_of(parsed.weights)
     _require_samples(config, parsed)
-    try:
-        with Lab(limit_s=parsed.timeout) as lab:
-            show_progress("starting the lab, which imports torch")
-            lab.load(config)
-            if weights is not None and len(weights) != len(lab.functions):
-                raise CommandError(f"--weights has {len(weights)} for {len(lab.functions)} reward functions")
-            dataset, note = _dataset(lab, config, parsed)
-            samples, left_out = _samples(lab, config, parsed, dataset)
-            samples = _tagged(samples, parsed.tag)
-            wish = Wish(weights=weights, gold=not parsed.once, repeat=not parsed.once, tell=told)
-            found = report(lab, samples, dataset, wish)
-    except (LabError, SampleError, RunDatabaseError) as error:
-        raise CommandError(str(error)) from error
+    with reported(LabError, SampleError), Lab(limit_s=parsed.timeout) as lab:
+        show_progress("starting the lab, which imports torch")
+        lab.load(config)
+        if weights is not None and len(weights) != len(lab.functions):
+            raise CommandError(f"--weights has {len(weights)} for {len(lab.functions)} reward functions")
+        dataset, note = _dataset(lab, config, parsed)
+        samples, left_out = _samples(lab, config, parsed, dataset)
+        samples = _tagged(samples, parsed.tag)
+        wish = Wish(weights=weights, gold=not parsed.once, repeat=not parsed.once, tell=told)
+        found = report(lab, samples, dataset, wish)
     show_progress("")
     data = dataset.notes if dataset is not None else ()
     notes = [told for told in (*data, note, left_out) if told]
     if parsed.json:
         body = found.to_json()
-        print(json.dumps({**body, "notes": [*body["notes"], *notes]}, ensure_ascii=False, default=str))
+        print_json({**body, "notes": [*body["notes"], *notes]})
     else:
         _print(found, notes)
     return FAILED if found.failed else OK
@@ -84,10 +83,8 @@ def wanted_config(sources: Sequence[str], overrides: Sequence[str], run: Path | 
         return _config_of_run(Path(sources[0]), overrides)
     if Path(sources[0]).is_dir():
         return _of_functions(sources, overrides)  # a folder with a reward model
-    try:
+    with reported(ConfigError):
         config = load_config(sources[0], overrides, world_size=None)
-    except ConfigError as error:
-        raise CommandError(str(error)) from error
     for finding in config.findings:
         if finding.severity == "warning":
             print(f"grpo-tui: {describe(finding, config.path)}", file=sys.stderr)
@@ -185,9 +182,100 @@ def told(function: str, what: str) -> None:
 
 
 def _print(found: Report, notes: Sequence[str]) -> None:
-    from grpo_tui.cli.score_text import lines
-
-    for line in lines(found, terminal_width()):
+    for line in report_lines(found, terminal_width()):
         print(line)
     for note in notes:
         print(f"note: {one_line(note)}")
+
+
+# -- the report -------------------------------------------------------------------------------------
+
+WIDEST = 14
+"""Cells for the name of a function over its column."""
+LEAST_TEXT = 20
+MOST_GROUPS = 40
+
+
+def report_lines(found: Report, width: int) -> Iterator[str]:
+    """Return the whole report as lines of at most `width` cells, as far as findings allow."""
+    functions = found.scored.functions
+    names = [one_line(f.info.name, WIDEST) for f in functions]
+    cells = [max(len(name), 7) for name in names]
+    for group in found.aggregate.groups[:MOST_GROUPS]:
+        yield from _group(found, group, names, cells, width)
+        yield ""
+    left = len(found.aggregate.groups) - MOST_GROUPS
+    if left > 0:
+        yield f"… {left} more groups; --json has them all"
+        yield ""
+    yield from _functions(found)
+    yield ""
+    yield from finding_lines(found.findings, width)
+
+
+def _group(
+    found: Report, group: GroupScore, names: Sequence[str], cells: Sequence[int], width: int
+) -> Iterator[str]:
+    samples = found.scored.samples
+    words = {i: one_line(sample_words(samples[i]), WIDEST) for i in group.indices}
+    kind_w = max(5, *map(len, words.values())) if any(sample_words(s) for s in samples) else 0
+    spread = f"mean {compact(group.mean)}  std {compact(group.std)}"
+    totals = [found.aggregate.totals[i] for i in group.indices]
+    taught = len(totals) == 1 or signal_of(totals, group.advantages) == "some"
+    flat = "" if taught else "  flat: nothing to learn"
+    prompt = one_line(
+        prompt_text(samples[group.indices[0]].prompt), max(LEAST_TEXT, width - len(spread) - len(flat) - 3)
+    )
+    yield f"{prompt}   {spread}{flat}"
+    head = "".join(f"  {name:>{cell}}" for name, cell in zip(names, cells, strict=True))
+    kind_head = f"  {'kind':{kind_w}}" if kind_w else ""
+    yield f"{'#':>5}{kind_head}{head}    total  advantage  completion"
+    for index, advantage in zip(group.indices, group.advantages, strict=True):
+        scores = "".join(
+            f"  {_score(f, index):>{cell}}" for f, cell in zip(found.scored.functions, cells, strict=True)
+        )
+        kind = f"  {words[index]:{kind_w}}" if kind_w else ""
+        total = compact(found.aggregate.totals[index])
+        row = f"{index + 1:>5}{kind}{scores}  {total:>7}  {fixed(advantage):>9}  "
+        yield row + one_line(samples[index].text, max(LEAST_TEXT, width - len(row)))
+
+
+def _score(result: FunctionScore, index: int) -> str:
+    if result.failure is not None:
+        return "failed"
+    score = result.scores[index]
+    return "none" if score is None else compact(score)
+
+
+def _functions(found: Report) -> Iterator[str]:
+    names = [one_line(f.info.name, 24) for f in found.scored.functions]
+    widest = max(map(cell_len, names), default=8)
+    yield f"{'function':{widest}}   weight  scored    share     time"
+    for position, result in enumerate(found.scored.functions):
+        share = found.shares[position]
+        row = (
+            f"{filled(names[position], widest)}  {found.weights[position]:>7g}  "
+            f"{percent(result.coverage):>6}  {MISSING if share is None else percent(share):>7}  "
+            f"{_seconds(result.seconds):>7}"
+        )
+        if result.failure is not None:
+            row += f"  {one_line(result.failure.text, 160)}"
+        yield row.rstrip()
+        for line in result.output.strip().splitlines()[-3:]:
+            yield f"{'':{widest}}  printed: {one_line(line, 120)}"
+
+
+def finding_lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
+    """Return findings as lines, each with its severity before it and its id behind it."""
+    if not findings:
+        yield "no findings"
+        return
+    for finding in findings:
+        head = f"{finding.severity:7}  "
+        text = f"{one_line(finding.message)} [{finding.id}]"
+        for number, row in enumerate(wrapped(text, max(width, 60) - len(head))):
+            yield f"{'' if number else head:{len(head)}}{row}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else duration(seconds)

@@ -1,7 +1,7 @@
 """`grpo-tui train CONFIG --smoke`: two real steps on the longest prompts, saved and reloaded, then removed.
 
 A trial is a run like any other, in a folder of its own beside the real one, which it does not touch. What it
-measures is printed against the plan and kept for the next one. Knows runs from outside, as every command.
+measures is printed against the plan and kept for the next one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError
-from grpo_tui.cli.launcher import accelerate_config
-from grpo_tui.cli.streams import show_progress
+from grpo_tui.cli.plain import show_progress
+from grpo_tui.cli.saved_run import accelerate_config
 from grpo_tui.config.plan import Device, Plan, PlanSettings, Surroundings, plan, read_shape
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.statistics import is_number

@@ -1,7 +1,6 @@
 """The commands that start runs, demo and train; a config given alone is opened.
 
-Everything wrong with a config is said before a process is started. Knows configs, folders and the
-supervisor; the training process does the rest.
+Everything wrong with a config is said before a process is started; the training process does the rest.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.cli.errors import OK, CommandError
+from grpo_tui.cli.errors import OK, CommandError, reported
 from grpo_tui.cli.gpus import placed
-from grpo_tui.cli.launcher import launcher_words, world_size
 from grpo_tui.cli.plain import has_screen
-from grpo_tui.cli.saved_run import launcher_of_run, overridden, saved_run
+from grpo_tui.cli.saved_run import launcher_of_run, launcher_words, overridden, saved_run, world_size
 from grpo_tui.cli.screen import show
-from grpo_tui.cli.summary import summary
 from grpo_tui.cli.words import sets
 from grpo_tui.config.adapters import adapter_mismatch
+from grpo_tui.config.batch import generation_batch_size
 from grpo_tui.config.draft_file import DraftFileError, read_text
 from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
+from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.consent import required_to_start
 from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, judge, newest_usable, refused_at_resume
@@ -100,10 +99,8 @@ def open_config(parsed: Any) -> int:
         from grpo_tui.ui.requests import ConfigWish
 
         launcher_words(parsed.launcher)
-        try:
+        with reported(DraftFileError):
             read_text(parsed.config)
-        except DraftFileError as error:
-            raise CommandError(str(error)) from error
         wish = ConfigWish(parsed.config, tuple(parsed.overrides), parsed.run_dir, parsed.launcher)
         return show(None, config=wish)
     start = _anew_or_by_key(parsed)
@@ -313,10 +310,8 @@ def _load(path: Path, overrides: list[str], size: int | None = 1, *, force: bool
         config = inspect_config(path, overrides, world_size=size).config
         if config is not None:
             return config
-    try:
+    with reported(ConfigError):
         return load_config(path, overrides, world_size=size)
-    except ConfigError as error:
-        raise CommandError(str(error)) from error
 
 
 def _fresh(root: Path) -> RunFolder:
@@ -437,3 +432,34 @@ def _announce(start: Start) -> None:
         print(f"note: {note}", file=sys.stderr)
     if start.spec.resume:
         print(f"resuming from {Path(start.spec.resume).name}", file=sys.stderr)
+
+
+# -- what would run ---------------------------------------------------------------------------------
+
+
+def summary(config: RunConfig, root: Path, world_size: int | None) -> list[str]:
+    """Model, rewards, batch and folder of a run that was not started yet."""
+    fields = load_fields()
+
+    def setting(name: str) -> Any:
+        return config.grpo[name] if name in config.grpo else fields[name].default
+
+    size, group = generation_batch_size(setting, world_size or 1), int(setting("num_generations"))
+    steps, epochs = setting("max_steps"), setting("num_train_epochs")
+    length = f"{steps:,} steps" if isinstance(steps, int) and steps > 0 else f"{epochs:g} epochs"
+    ranks = "" if world_size in (1, None) else f", on {world_size} ranks"
+    return [
+        f"model    {config.model}{', LoRA' if config.model_args.get('use_peft') else ''}",
+        f"rewards  {', '.join(_rewards(config)) or 'none'}",
+        f"batch    {size} completions = {size // group} prompts × {group}{ranks}; {length}",
+        f"folder   {root}",
+    ]
+
+
+def _rewards(config: RunConfig) -> list[str]:
+    names = [str(config.script[key]) for key in ("reward_model_name_or_path",) if config.script.get(key)]
+    names += [str(name) for name in config.script.get("reward_funcs") or ()]
+    return names + [
+        entry.name if entry.weight in (None, 1.0) else f"{entry.name} × {entry.weight:g}"
+        for entry in config.section.rewards
+    ]

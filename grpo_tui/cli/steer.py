@@ -1,7 +1,6 @@
 """The commands that steer a run: submit, wait, report the outcome.
 
-Exit 0 when applied, 3 when refused (reason on stderr), 4 when the wait ran out. Knows the mailbox;
-what a command means is the run's business.
+Exit 0 when applied, 3 when refused (reason on stderr), 4 when the wait ran out.
 """
 
 from __future__ import annotations
@@ -13,24 +12,20 @@ from typing import Any
 
 from grpo_tui.cli.errors import OK, REFUSED, TIMED_OUT, USAGE, CommandError
 from grpo_tui.cli.look import run_folder
+from grpo_tui.cli.plain import print_json
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.text import safe
 from grpo_tui.present.charts import way_on
-from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder, is_known
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.status import Status, read_status
-from grpo_tui.store.values import finite_json
 
 
 def steer(parsed: Any) -> int:
     """Carry one command to a run and wait for what becomes of it."""
     root = run_folder(parsed.run)
     kind, args = _command(parsed)
-    try:
-        look = read_status(root)
-    except RunDatabaseError as error:
-        raise CommandError(str(error)) from error
+    look = read_status(root)
     if not look.live:
         raise CommandError(_gone(kind, root, look), REFUSED)
     mailbox = Mailbox(RunFolder(root).commands)
@@ -114,7 +109,7 @@ def _report(parsed: Any, kind: str, outcome: Outcome) -> int:
             "reason": outcome.reason,
             "result": outcome.result,
         }
-        print(json.dumps(finite_json(body)))
+        print_json(body, ascii_only=True)
     elif not outcome.applied:
         print(
             f"grpo-tui: {kind.replace('_', ' ')} refused at step {outcome.step}: {safe(outcome.reason)}",

@@ -1,25 +1,19 @@
-"""`grpo-tui tokens`: how sure a policy of the run is of each token of one completion.
-
-Knows the command's words; asking is `rewards.token_asking`'s, the lines are `present.token_lines`'.
-"""
+"""`grpo-tui tokens`: how sure a policy of the run is of each token of one completion."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError
+from grpo_tui.cli.errors import FAILED, OK, REFUSED, CommandError, reported
 from grpo_tui.cli.look import run_folder
-from grpo_tui.cli.plain import print_lines, terminal_width
+from grpo_tui.cli.plain import print_json, print_lines, terminal_width
 from grpo_tui.cli.score import told
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.text import safe
 from grpo_tui.present.token_lines import LEGEND, head_lines, heat_lines, surprising_lines
 from grpo_tui.rewards.model_child import GenerateError
 from grpo_tui.rewards.token_asking import Policy, TokenAsker, completion_of, policies
-from grpo_tui.store.connection import RunDatabaseError
-from grpo_tui.store.values import finite_json
 
 SHOWN = 20
 """Surprising tokens that are printed."""
@@ -30,11 +24,9 @@ def tokens(parsed: Any) -> int:
     if parsed.json:
         refuse_unused(parsed, "with --json, which holds every token", "--limit")
     root = run_folder(parsed.run)
-    try:
+    with reported(LookupError):
         row = completion_of(root, parsed.group, parsed.index)
         policy = _policy(policies(root), parsed.source)
-    except (LookupError, RunDatabaseError) as error:
-        raise CommandError(str(error)) from error
     try:
         with TokenAsker(root, lambda what: told("", what), patience_s=parsed.wait) as asker:
             found = asker.ask(row, policy, base=parsed.base)
@@ -44,7 +36,7 @@ def tokens(parsed: Any) -> int:
     told("", "")
     if parsed.json:
         body = {"group": row.group, "index": row.index, "step": row.step, **found.to_json()}
-        print(json.dumps(finite_json(body), ensure_ascii=False))
+        print_json(body)
         return OK
     width = terminal_width()
     if parsed.prompt:

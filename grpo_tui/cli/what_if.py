@@ -1,17 +1,13 @@
-"""`grpo-tui whatif`: recorded rollouts scored again, with the rewards as they are now or with other weights.
-
-Knows the command's words; scoring is `rewards.what_if`'s, the lines are `present.what_if_lines`'.
-"""
+"""`grpo-tui whatif`: recorded rollouts scored again, with the current rewards or with other weights."""
 
 from __future__ import annotations
 
-import json
 from contextlib import closing
 from typing import Any
 
-from grpo_tui.cli.errors import FAILED, OK, CommandError
+from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
 from grpo_tui.cli.look import readable_folder
-from grpo_tui.cli.plain import print_lines, terminal_width
+from grpo_tui.cli.plain import print_json, print_lines, terminal_width
 from grpo_tui.cli.score import told, wanted_config, weights_of
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.text import one_line
@@ -19,11 +15,9 @@ from grpo_tui.present.what_if_lines import what_if_lines
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.rewards.what_if import what_if_of_run
-from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.query import QueryError
 from grpo_tui.store.search import Search
-from grpo_tui.store.values import finite_json
 
 SHOWN = 20
 """Groups that are printed."""
@@ -44,21 +38,18 @@ def show_what_if(parsed: Any) -> int:
     else:
         config = wanted_config(parsed.sources, parsed.overrides, parsed.run)
     weights = weights_of(parsed.weights)
-    try:
-        with closing(Search(RunFolder(root).database)) as search:
-            groups = _groups(search, parsed)
-        with Lab(limit_s=parsed.timeout) as lab:
-            told("", "starting the lab, which imports torch")
-            if parsed.recorded:  # no function is called, so none is loaded
-                lab.config = config
-            else:
-                lab.load(config)
-            found = what_if_of_run(lab, root, groups, weights=weights, recorded=parsed.recorded, tell=told)
-    except (LabError, RunDatabaseError) as error:
-        raise CommandError(str(error)) from error
+    with closing(Search(RunFolder(root).database)) as search:
+        groups = _groups(search, parsed)
+    with reported(LabError), Lab(limit_s=parsed.timeout) as lab:
+        told("", "starting the lab, which imports torch")
+        if parsed.recorded:  # no function is called, so none is loaded
+            lab.config = config
+        else:
+            lab.load(config)
+        found = what_if_of_run(lab, root, groups, weights=weights, recorded=parsed.recorded, tell=told)
     told("", "")
     if parsed.json:
-        print(json.dumps(finite_json(found.to_json()), ensure_ascii=False))
+        print_json(found.to_json())
     else:
         print_lines(what_if_lines(found, terminal_width(), parsed.limit or SHOWN))
     return FAILED if any(function.failure for function in found.functions) else OK

@@ -1,4 +1,4 @@
-"""Words that several commands share: arguments, and how their values are read. Knows no command."""
+"""Words that several commands share: arguments, and how their values are read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Rows that are left out: without a prompt or an answer, the same prompt again, too short or too long.
 
-Everything left out is counted in a sentence. A stream is filtered as it passes, without a count. It knows
-the section's filters; how a prompt is made and read is `mapping`'s.
+Everything left out is counted in a sentence. A stream is filtered as it passes, without a count. A prompt's
+tokens are those of the trainer: chat template, generation prompt and special tokens included; transformers is
+imported by the functions that need it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import AnswerSpec, Filters
 from grpo_tui.core.answers import extract
-from grpo_tui.data.prompt_tokens import NoTokenizerError, load_tokenizer, prompt_lengths
 from grpo_tui.data.sources import DataError
 
 if TYPE_CHECKING:
@@ -166,3 +166,76 @@ def _note(all_rows: Sequence[Any], kept: Sequence[int], why: str, rule: str) -> 
 def _refuse_nothing(kept: Sequence[int], why: str, origin: str) -> None:
     if not kept:
         raise DataError(f"{origin}: no row is left by {_KEY}.{why}")
+
+
+# -- tokens -----------------------------------------------------------------------------------------
+
+_AT_ONCE = 512
+
+
+class NoTokenizerError(ValueError):
+    """The tokenizer of the policy is not at hand; the message says which and why."""
+
+
+def load_tokenizer(config: RunConfig, *, fetch: bool = True) -> Any:
+    """Load the policy's tokenizer, or processor, as GRPOTrainer does.
+
+    Args:
+        config: the run's config.
+        fetch: whether it may be fetched from the Hub; else only what is on this machine is used.
+
+    Raises:
+        NoTokenizerError: there is none.
+    """
+    from transformers import AutoProcessor
+
+    try:
+        return AutoProcessor.from_pretrained(
+            config.model,
+            revision=config.model_args.get("model_revision", "main"),
+            truncation_side="left",
+            padding_side="left",
+            trust_remote_code=bool(config.grpo.get("trust_remote_code", False)),
+            local_files_only=not fetch,
+        )
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        raise NoTokenizerError(
+            f"no tokenizer of {config.model} ({type(error).__name__}: {first[:200]})"
+        ) from error
+
+
+def prompt_lengths(
+    tokenizer: Any, prompts: Sequence[Any], template: dict[str, Any] | None = None
+) -> list[int]:
+    """Return the number of tokens of each prompt, (N,), as the model will get it.
+
+    Args:
+        tokenizer: what `load_tokenizer` gave.
+        prompts: (N,) texts, or lists of messages.
+        template: `chat_template_kwargs` of the config.
+
+    Raises:
+        NoTokenizerError: the tokenizer has no chat template, or refuses the messages.
+    """
+    lengths: list[int] = []
+    for start in range(0, len(prompts), _AT_ONCE):
+        part = list(prompts[start : start + _AT_ONCE])
+        if isinstance(part[0], str):
+            ids = tokenizer(text=part)["input_ids"]
+        else:
+            try:
+                ids = tokenizer.apply_chat_template(
+                    conversation=part,
+                    add_generation_prompt=True,
+                    tokenize=True,
+                    return_dict=True,
+                    **(template or {}),
+                )["input_ids"]
+            except Exception as error:
+                first = str(error).strip().partition("\n")[0]
+                raise NoTokenizerError(
+                    f"the chat template cannot write the prompts: {first[:200]}"
+                ) from error
+        lengths += [len(one) for one in ids]
+    return lengths

@@ -1,7 +1,7 @@
 """`load_prompts`: the rows a config names, mapped to the prompts that TRL trains on.
 
 Column mapping, answer extraction, filters, system prompt and few-shot examples, hold-out. Training, lab and
-checker share it, so that what is previewed is what is trained on. It knows no reward.
+checker share it, so that what is previewed is what is trained on.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where rows come from: files, a person's function, a dataset's name, TRL's mixture. No mapping yet.
 
-Imports `datasets` (and TRL for a mixture) inside its functions. It knows the config, not prompts.
+Imports `datasets` (and TRL for a mixture) inside its functions.
 """
 
 from __future__ import annotations

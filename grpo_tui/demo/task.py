@@ -1,8 +1,8 @@
 """The demonstration's dataset: all sums of two numbers from 1 to 20.
 
 A row has the columns TRL hands to rewards: `prompt` (a list of chat messages) and `answer` (the right sum, as
-text). This file stands alone, so that it can be copied beside a config of one's own. It knows neither the
-model nor the rewards, and imports `datasets` only when a dataset is asked for.
+text). This file stands alone, so that it can be copied beside a config of one's own.
+`datasets` is imported only when a dataset is asked for.
 """
 
 from __future__ import annotations

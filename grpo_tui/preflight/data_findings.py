@@ -26,13 +26,29 @@ MOST_HELD_OUT = 32
 """Rows that are advised to be held out; more take time at every evaluation."""
 MOST_NAMES = 10
 """Columns that a sentence names."""
-_LOST = ("completion", "completion_ids")
-_REPLACED = ("trainer_state", "log_extra", "log_metric", "environments")
-_UNREAD = {
-    "tools": "the tools of a GRPO run are the trainer's, the same for all rows",
-    "chat_template_kwargs": "it takes one chat_template_kwargs for all rows, from the config",
+_SOMETHING_ELSE = "{short} has a column {name}, a name that TRL gives rewards something else under; rename it"
+_KEPT_BY_TRL = "the column {name} reaches no reward: TRL keeps that name to itself; rename it"
+_REPLACED = "the column {name} reaches no reward: TRL puts its own {name} in its place; rename it"
+_UNREAD = "GRPOTrainer does not read the column {name}, which reaches rewards only: "
+_TAKEN: Mapping[str, tuple[str, Severity, str]] = {
+    **dict.fromkeys(("prompts", "completions"), ("data.reserved-name", "error", _SOMETHING_ELSE)),
+    **dict.fromkeys(("completion", "completion_ids"), ("data.reserved-name", "warning", _KEPT_BY_TRL)),
+    **dict.fromkeys(
+        ("trainer_state", "log_extra", "log_metric", "environments"),
+        ("data.reserved-name", "warning", _REPLACED),
+    ),
+    "tools": (
+        "data.unread-column",
+        "warning",
+        f"{_UNREAD}the tools of a GRPO run are the trainer's, the same for all rows",
+    ),
+    "chat_template_kwargs": (
+        "data.unread-column",
+        "warning",
+        f"{_UNREAD}it takes one chat_template_kwargs for all rows, from the config",
+    ),
 }
-"""Columns that other trainers of TRL read row by row and GRPOTrainer does not, with what it does."""
+"""Columns whose name means something to TRL: rule, severity and sentence."""
 _STEP = 64
 """Lengths are advised in multiples of it."""
 
@@ -102,29 +118,10 @@ def _columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             message = f"the header of {facts.short} names {name[:-2]} twice; the second one is read as {name}"
             yield judged.found("data.header-twice", "warning", judged.data_key, message)
     after = [name for name in names if name not in section.columns.values()] + list(section.columns)
-    for name in ("prompts", "completions"):
+    for name, (rule, severity, text) in _TAKEN.items():
         if name in after:
-            message = (
-                f"{facts.short} has a column {name}, a name that TRL gives rewards something else under; "
-                "rename it"
-            )
-            fix = _renamed(name)
-            yield judged.found("data.reserved-name", "error", judged.data_key, message, fix)
-    for name in _LOST:
-        if name in after:
-            message = f"the column {name} reaches no reward: TRL keeps that name to itself; rename it"
-            fix = _renamed(name)
-            yield judged.found("data.reserved-name", "warning", judged.data_key, message, fix)
-    for name in _REPLACED:
-        if name in after:
-            message = f"the column {name} reaches no reward: TRL puts its own {name} in its place; rename it"
-            fix = _renamed(name)
-            yield judged.found("data.reserved-name", "warning", judged.data_key, message, fix)
-
-    for name, instead in _UNREAD.items():
-        if name in after:
-            message = f"GRPOTrainer does not read the column {name}, which reaches rewards only: {instead}"
-            yield judged.found("data.unread-column", "warning", judged.data_key, message, _renamed(name))
+            message = text.format(short=facts.short, name=name)
+            yield judged.found(rule, severity, judged.data_key, message, _renamed(name))
 
 
 def _renamed(name: str) -> Fix:
@@ -441,16 +438,36 @@ _CLOSED = (
     "so the model cannot continue that text. Remove the message. To begin every answer with it, write it at "
     "the end of the template's generation prompt"
 )
-_WRITTEN: Mapping[str, tuple[Severity, str]] = {
-    "repr": ("error", _REPR),
-    "image": ("error", _IMAGE),
-    "refused": ("error", "{detail}. TRL stops when it reaches such a row"),
-    "lost": ("warning", _LEFT_OUT),
-    "doubled": ("warning", "the chat template writes what the {detail} says twice"),
-    "cut": ("warning", _CUT),
-    "closed": ("warning", _CLOSED),
+_QUOTED = (
+    "the prompt is a text that holds a list of messages, as CSV files have it; it reaches the model as it "
+    "stands, quotes and all. Write the messages as JSON Lines"
+)
+_ROLE = (
+    "a message has the role {detail}, which chat templates pass over without a word; they know system, user "
+    "and assistant"
+)
+_ANSWERED = (
+    "the prompt ends with an answer of the assistant, a different one in each row. The model sees that "
+    "answer and begins another turn. Remove that message"
+)
+_ODD: Mapping[str, tuple[str, Severity, str]] = {
+    "quoted": ("data.quoted-messages", "warning", _QUOTED),
+    "role": ("data.role", "warning", _ROLE),
+    "blank": ("data.blank-turn", "warning", "a message of the user is blank"),
+    "answered": ("data.answered", "warning", _ANSWERED),
+    "repr": ("data.template-repr", "error", _REPR),
+    "image": ("data.template-image", "error", _IMAGE),
+    "refused": ("data.template-refused", "error", "{detail}. TRL stops when it reaches such a row"),
+    "lost": ("data.template-lost", "warning", _LEFT_OUT),
+    "doubled": (
+        "data.template-doubled",
+        "warning",
+        "the chat template writes what the {detail} says twice",
+    ),
+    "cut": ("data.template-cut", "warning", _CUT),
+    "closed": ("data.template-closed", "warning", _CLOSED),
 }
-"""What a chat template does to messages: severity and sentence for each kind of `DataFacts.odd`."""
+"""Rule, severity and sentence for each kind of `DataFacts.odd`."""
 
 
 def leaving_out(facts: DataFacts, columns: Sequence[str]) -> Fix | None:
@@ -470,32 +487,11 @@ def prompt_findings(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
     """Judge what training takes and nobody means."""
     answered = any(odd.what == "answered" for odd in facts.odd)
     for odd in facts.odd:
-        where = f"{facts.short}, {first_rows(odd.rows, odd.count)}"
-        key = judged.data_key
-        if odd.what == "quoted":
-            message = (
-                f"{where}: the prompt is a text that holds a list of messages, as CSV files have it; it "
-                "reaches the model as it stands, quotes and all. Write the messages as JSON Lines"
-            )
-            yield judged.found("data.quoted-messages", "warning", key, message)
-        elif odd.what == "role":
-            message = (
-                f"{where}: a message has the role {odd.reason}, which chat templates pass over without a "
-                "word; they know system, user and assistant"
-            )
-            yield judged.found("data.role", "warning", key, message)
-        elif odd.what == "blank":
-            yield judged.found("data.blank-turn", "warning", key, f"{where}: a message of the user is blank")
-        elif odd.what == "answered":
-            message = (
-                f"{where}: the prompt ends with an answer of the assistant, a different one in each row. The "
-                "model sees that answer and begins another turn. Remove that message"
-            )
-            yield judged.found("data.answered", "warning", key, message)
-        elif odd.what in _WRITTEN and not (odd.what == "closed" and answered):
-            severity, text = _WRITTEN[odd.what]
-            message = f"{where}: {text.format(detail=odd.reason)}"
-            yield judged.found(f"data.template-{odd.what}", severity, key, message)
+        if odd.what not in _ODD or (odd.what == "closed" and answered):
+            continue
+        rule, severity, text = _ODD[odd.what]
+        message = f"{facts.short}, {first_rows(odd.rows, odd.count)}: {text.format(detail=odd.reason)}"
+        yield judged.found(rule, severity, judged.data_key, message)
 
 
 # -- columns that the section names -----------------------------------------------------------------

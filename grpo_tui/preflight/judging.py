@@ -1,7 +1,4 @@
-"""What a judgement of facts sees of a config: settings with their defaults, lines, how a finding is made.
-
-It knows no fact and no rule.
-"""
+"""What a judgement of facts sees of a config: settings with their defaults, lines, how a finding is made."""
 
 from __future__ import annotations
 

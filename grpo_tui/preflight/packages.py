@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from importlib import metadata
-from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
@@ -34,6 +33,15 @@ _OPTIMIZERS: tuple[tuple[str, str], ...] = (
     (r"stable_adamw", "torch-optimi"),
 )
 """Optimizers by pattern, and the package that holds them."""
+_ASKED: tuple[tuple[str, bool | None, str, str], ...] = (
+    ("use_vllm", False, "vllm", "vLLM"),
+    ("use_peft", False, "peft", "PEFT"),
+    ("load_in_4bit", False, "bitsandbytes", "bitsandbytes"),
+    ("load_in_8bit", False, "bitsandbytes", "bitsandbytes"),
+    ("use_liger_kernel", False, "liger-kernel", "Liger"),
+    ("deepspeed", None, "deepspeed", "DeepSpeed"),
+)
+"""Keys that ask for a package: the value without it, distribution and name."""
 _MATH_REWARDS = ("accuracy_reward", "reasoning_accuracy_reward")
 _ATTENTION = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn-3"}
 
@@ -77,19 +85,9 @@ def _vllm_in_source() -> SpecifierSet:
 
 
 def _windows(s: Settings, version: VersionOf) -> Iterator[Finding]:
-    asked: list[tuple[str, Any, str, str]] = []
-    if s.get("use_vllm"):
-        asked.append(("use_vllm", False, "vllm", "vLLM"))
-    if s.get("use_peft"):
-        asked.append(("use_peft", False, "peft", "PEFT"))
-    asked += [
-        (n, False, "bitsandbytes", "bitsandbytes") for n in ("load_in_4bit", "load_in_8bit") if s.get(n)
-    ]
-    if s.get("use_liger_kernel"):
-        asked.append(("use_liger_kernel", False, "liger-kernel", "Liger"))
-    if s.get("deepspeed"):
-        asked.append(("deepspeed", None, "deepspeed", "DeepSpeed"))
-    for field, instead, package, name in asked:
+    for field, instead, package, name in _ASKED:
+        if not s.get(field):
+            continue
         have, wanted = version(package), window(package)
         if have is None or not wanted or _inside(have, wanted):
             continue

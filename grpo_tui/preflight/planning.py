@@ -25,7 +25,7 @@ from grpo_tui.preflight.machine import Machine
 from grpo_tui.present.formatting import plural, size
 from grpo_tui.present.hardware_view import free_bytes
 from grpo_tui.present.known_rates import known_rates, measured
-from grpo_tui.supervisor.placing import held_by_others
+from grpo_tui.supervisor.gpus import held_by_others
 
 
 def plan_of(

@@ -1,12 +1,12 @@
 """What a pre-flight found, as one value: findings, plan, checklist, advice. The shape of `check --json`.
 
-Sorts and counts; finds nothing itself and knows no screen.
+Sorts and counts; finds nothing itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from grpo_tui.config.run_config import RunConfig
@@ -35,10 +35,6 @@ class ChecklistItem:
     text: str
     mark: Mark
     evidence: str
-
-    def to_json(self) -> dict[str, str]:
-        """Return `{"text", "mark", "evidence"}`."""
-        return {"text": self.text, "mark": self.mark, "evidence": self.evidence}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,7 @@ class Preflight:
                 "findings": [finding.to_json() for finding in self.findings],
                 "resolved": dict(self.resolved),
                 "plan": dict(self.plan) if self.plan is not None else None,
-                "checklist": [item.to_json() for item in self.checklist],
+                "checklist": [asdict(item) for item in self.checklist],
                 "advice": [finding.to_json() for finding in self.advice],
                 "notes": list(self.notes),
                 "parts": list(self.done),

@@ -1,6 +1,6 @@
 """Figures about rows and lengths: kinds of values, what is missing, what repeats, percentiles, a histogram.
 
-Pure functions on plain values; row numbers are given by the caller. It knows no dataset and no tokenizer.
+Pure functions on plain values; row numbers are given by the caller.
 """
 
 from __future__ import annotations

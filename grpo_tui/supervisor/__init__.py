@@ -1,8 +1,8 @@
 """The parent of a training process: heartbeat, log, out-of-band commands, and the last word on its end.
 
 Runs in a session of its own, so no hang-up reaches it, and stays responsive when a regular expression
-or a C library holds the trainer's interpreter. `start` starts one, `watch` is what it does. Knows
-processes and the run folder; never imports the ML stack.
+or a C library holds the trainer's interpreter. `start` starts one, `watch` is what it does. It
+never imports the ML stack.
 """
 
 from __future__ import annotations

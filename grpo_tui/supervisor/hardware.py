@@ -1,7 +1,7 @@
 """Sample the machine of a run every two seconds, in a thread of its own that can harm nobody.
 
 The supervisor starts it, ends it and never waits for it: a driver that hangs holds up this thread alone,
-`hardware.json` then grows old, and readers see that. Knows psutil and the run folder; NVML is for `gpus`.
+`hardware.json` then grows old, and readers see that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The processes of a run: what they use, and whether another process belongs to them.
-
-Knows psutil; neither GPUs nor run folders.
-"""
+"""The processes of a run: what they use, and whether another process belongs to them."""
 
 from __future__ import annotations
 

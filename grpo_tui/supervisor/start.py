@@ -1,7 +1,4 @@
-"""Start supervisors: for a new run, for a script that runs already, for a run that has lost its own.
-
-Knows locks and processes; what a supervisor does is `watch`'s business.
-"""
+"""Start supervisors: for a new run, for a script that runs already, for a run that has lost its own."""
 
 from __future__ import annotations
 

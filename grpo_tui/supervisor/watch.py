@@ -1,7 +1,4 @@
-"""What a supervisor does: watch one training process, serve what cannot wait, record how it ended.
-
-Knows processes, signals and the run folder; never what the training process computes.
-"""
+"""What a supervisor does: watch one training process, serve what cannot wait, record how it ended."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ from grpo_tui.store.live import (
 from grpo_tui.store.mailbox import Mailbox, Outbox
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.supervisor.hardware import HardwareWatch
-from grpo_tui.supervisor.last_word import Ended, conclude
+from grpo_tui.supervisor.last_word import Ended, conclude, starvation_kills
 from grpo_tui.supervisor.leftovers import (
     MARK,
     adopt_orphans,
@@ -40,7 +37,6 @@ from grpo_tui.supervisor.leftovers import (
     mark_of,
     send,
 )
-from grpo_tui.supervisor.verdict import starvation_kills
 
 TICK_S = 0.1
 HEARTBEAT_S = 1.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_tui.core.records import RewardFunctionInfo
 from grpo_tui.core.text import prompt_text
-from grpo_tui.data.prompt_tokens import NoTokenizerError, load_tokenizer, prompt_lengths
+from grpo_tui.data.filters import NoTokenizerError, load_tokenizer, prompt_lengths
 from grpo_tui.train import compat
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.machine import Machine, this_machine
 from grpo_tui.preflight.planning import plan_of
 from grpo_tui.store.live import Gpu
-from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
+from grpo_tui.supervisor.gpus import GpuProbe, NoGpus, held_by_others
 from grpo_tui.supervisor.leftovers import MARK, is_marked
-from grpo_tui.supervisor.placing import held_by_others
 from grpo_tui.supervisor.run_processes import RunProcesses
 from grpo_tui.train.ranks import world_size
 

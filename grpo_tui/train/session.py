@@ -34,7 +34,7 @@ from grpo_tui.store.live import (
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.recorder import Recorder, SpoolRecorder
 from grpo_tui.store.status import REPLACED
-from grpo_tui.supervisor.verdict import doing_of
+from grpo_tui.supervisor.last_word import doing_of
 from grpo_tui.train import own
 from grpo_tui.train.devices import gpu_of
 from grpo_tui.train.failure import describe, of_ours

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from grpo_tui.cli.parser import build_parser
-from grpo_tui.cli.parser_completions import joined
+from grpo_tui.cli.parser import build_parser, joined
 
 
 def commands(parser: argparse.ArgumentParser, words: str = "grpo-tui") -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from grpo_tui.cli import gpus as gpus_command
 from grpo_tui.cli import main
 from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.gpus import placed
-from grpo_tui.cli.launcher import accelerate_config, launcher_words, world_size
+from grpo_tui.cli.saved_run import accelerate_config, launcher_words, world_size
 from grpo_tui.config.plan import Device, PlanSettings
 from grpo_tui.config.plan.model import read_sharding
 from grpo_tui.config.resolve import inspect_config, load_config
@@ -30,8 +30,7 @@ from grpo_tui.present.plan_text import plan_list
 from grpo_tui.store.live import Gpu, GpuProcess
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.store.trials import TrialFigures, keep_trial, read_trials
-from grpo_tui.supervisor.gpus import NoGpus
-from grpo_tui.supervisor.placing import HELD_BYTES, NoSuchGpu, chosen_gpus, held_by_others, visible_names
+from grpo_tui.supervisor.gpus import HELD_BYTES, NoGpus, NoSuchGpu, chosen_gpus, held_by_others, visible_names
 
 GB = 1 << 30
 HELD = (GpuProcess(4711, "python train.py", 40 * GB, user="ana"), GpuProcess(12, "Xorg", 10_000_000))

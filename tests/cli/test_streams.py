@@ -46,7 +46,7 @@ def test_a_refusal_keeps_its_exit_code_where_it_cannot_be_said(ended: Path) -> N
 
 def test_no_file_gets_the_number_of_a_closed_stream() -> None:
     code = (
-        "import os; from grpo_tui.cli.streams import open_standard_streams as f; f(); f();"
+        "import os; from grpo_tui.cli.plain import open_standard_streams as f; f(); f();"
         "print('said'); os._exit(os.open('/dev/null', os.O_RDONLY))"
     )
     done = subprocess.run(["sh", "-c", f'"{sys.executable}" -c "{code}" <&- >&- 2>&-'], check=False)

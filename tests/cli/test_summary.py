@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.cli import main, start
-from grpo_tui.cli.start import Start
-from grpo_tui.cli.summary import summary
+from grpo_tui.cli.start import Start, summary
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.store.layout import RunFolder, remember

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 import grpo_tui
-from grpo_tui.cli.launcher import accelerate_config, launcher_words
 from grpo_tui.cli.main import main
+from grpo_tui.cli.saved_run import accelerate_config, launcher_words
 from grpo_tui.config import load_config
 from grpo_tui.config import presets as module
 from grpo_tui.config.plan import Surroundings, plan

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from grpo_tui.config import load_config
+from grpo_tui.data.filters import load_tokenizer, prompt_lengths
 from grpo_tui.data.load import DataError, Prompts, load_prompts
-from grpo_tui.data.prompt_tokens import load_tokenizer, prompt_lengths
 from grpo_tui.demo import DEMO_DIR
 
 ROWS = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from grpo_tui.cli.launcher import launcher_words, world_size
+from grpo_tui.cli.saved_run import launcher_words, world_size
 from grpo_tui.demo import DEMO_CONFIG, DEMO_DIR, DEMO_MODEL
 from grpo_tui.preflight.run import QUICK, Children, check
 from grpo_tui.preflight.static import Source, Start

@@ -313,14 +313,14 @@ def test_a_stopped_viewer_blocks_no_write_and_holds_the_log_back_no_longer_than_
 def test_a_screen_that_does_not_leave_when_asked_is_ended(tmp_path: Path) -> None:
     stubborn = """
 import signal, sys, time
-from grpo_tui.cli import guard
-guard.LAST_S = 1
-def screen():
+from grpo_tui.cli import screen
+screen.LAST_S = 1
+def stubborn():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     print("up", flush=True)
     while True:
         time.sleep(0.1)
-sys.exit(guard.guarded(screen, lambda: ""))
+sys.exit(screen.guarded(stubborn, lambda: ""))
 """
     main, line = pty.openpty()
     guard = subprocess.Popen(

@@ -11,8 +11,7 @@ import pytest
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.supervisor import watch
-from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
-from grpo_tui.supervisor.placing import gpus_now
+from grpo_tui.supervisor.gpus import GpuProbe, NoGpus, gpus_now
 from tests.supervisor.test_hardware import FakeNvml
 
 

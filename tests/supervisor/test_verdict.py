@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.store.live import RankState
-from grpo_tui.supervisor.verdict import Death, starvation_kills, verdict
+from grpo_tui.supervisor.last_word import Death, starvation_kills, verdict
 
 SILENT = ", and did not say why"
 JUDGE = RankState(0, 1, 1.0, phase="reward", reward_function="judge", reward_call=3)

@@ -17,7 +17,7 @@ from tests.ui.recorded_run import RecordedRun
 PROGRAM = """
 import sys
 from pathlib import Path
-from grpo_tui.cli.streams import last_word
+from grpo_tui.cli.plain import last_word
 from grpo_tui.ui.app import run_app
 last_word(f"left: {run_app([Path('runs')], Path(sys.argv[1]) if len(sys.argv) > 1 else None)}")
 """

@@ -2,7 +2,7 @@
 
 Every structural rule is asked of `data.mapping.map_rows` itself, on one row; what concerns each row is
 applied here to plain values, so that every bad row is found and not only the first. A test holds that both
-agree. The filters that count tokens come later, by `apply_lengths`. It knows no tokenizer.
+agree. The filters that count tokens come later, by `apply_lengths`.
 """
 
 from __future__ import annotations

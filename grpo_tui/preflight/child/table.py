@@ -1,7 +1,7 @@
 """The source's rows as plain columns: all of them, or a sample that says so; never a download without need.
 
 A dataset of the hub that is not on this machine is read as a stream, its first rows only: fetching it whole
-is training's business. It knows the config's sources and no mapping.
+is training's business.
 """
 
 from __future__ import annotations

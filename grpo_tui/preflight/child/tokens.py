@@ -1,7 +1,7 @@
 """The policy's tokenizer: what it is, how a prompt looks to the model, how many tokens texts have.
 
 Prompts are written and counted as `GRPOTrainer._tokenize_prompts` of TRL 1.16 does it: messages through the
-chat template, texts with the tokenizer's own special tokens. It knows no dataset.
+chat template, texts with the tokenizer's own special tokens.
 """
 
 from __future__ import annotations
