@@ -98,8 +98,8 @@ def test_the_answers_before_training_are_those_before_the_first_step_of_the_run(
         session.close("stopped")
         return found
 
-    assert attempt() == []
     assert attempt("a", "b") == ["answer 1 to a", "answer 1 to b"]
     assert attempt("a", "b") == ["answer 1 to a", "answer 1 to b"]
     assert RunReader(folder.database).fact(ANSWERS_BEFORE) == ["answer 1 to a", "answer 1 to b"]
     assert attempt("a") == ["answer 2 to a"], "another number of questions is asked again"
+    assert attempt() == []
