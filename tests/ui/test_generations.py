@@ -102,6 +102,7 @@ async def test_the_first_page_comes_before_the_search_is_done(
 ) -> None:
     monkeypatch.setattr("grpo_tui.store.search.FIRST_BLOCK", 20)
     monkeypatch.setattr("grpo_tui.store.search.BLOCK", 20)
+    monkeypatch.setattr("grpo_tui.ui.screens.generations.AGAIN_S", 0.0)  # views that come meanwhile wait
     find, goes_on = Search.find, threading.Event()
 
     def held(search: Search, *args: Any, on_part: Any = None, **options: Any) -> Found:

@@ -418,6 +418,8 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         if not self.follows:
             self._show_state()
             return
+        if self.query_one(QueryState).searching:
+            return  # at its end; to begin again with each view, a long search would never end
         rest = self._asked_at + max(AGAIN_S, REST * self.found.seconds) - time.monotonic()
         if rest <= 0:
             self.find(again=True)
@@ -505,6 +507,8 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         table.show(keys, of_completions=self._as_completions, go_to=go_to)
         self._show_state()
         self.show_chosen()
+        if whole:
+            self.look_again()
 
     def say_why_empty(self) -> None:
         """Say why the list is empty, by the newest view; a search may end before the first one comes."""
