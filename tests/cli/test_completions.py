@@ -66,6 +66,24 @@ def rows(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict[str, A
     return [json.loads(line) for line in printed(capsys, *words).splitlines()]
 
 
+def test_steps_done_again_are_left_out_unless_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    for attempt, resumed_from in ((1, None), (2, 1)):
+        writer.write([r.AttemptStarted(attempt, float(attempt), "here", 2**22 - 3, resumed_from)])
+        writer.write([r.RewardFunctionInfo(attempt, 0, "format", 1.0)])
+        for step in range((resumed_from or 0) + 1, 3):
+            completions = (r.Completion(0, f"{attempt} {step}", (1.0,), 1.0, 0.0, 3, False),)
+            group = r.Group(0, "say", {}, completions)
+            writer.write([r.GenerationBatch(attempt, step, 0, "train", step, step, float(step), (group,))])
+    writer.close()
+    assert [row["completion"] for row in rows(capsys, tmp_path, "--sort", "step")] == ["1 1", "2 2"]
+    every = rows(capsys, tmp_path, "--sort", "step", "--superseded")
+    assert {row["completion"] for row in every} == {"1 1", "1 2", "2 2"}
+    assert printed(capsys, tmp_path, "--superseded", "--count") != printed(capsys, tmp_path, "--count")
+
+
 def test_rows_have_exactly_the_documented_keys(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = rows(capsys, run)
     assert len(found) == 40

@@ -299,7 +299,7 @@ def test_who_leaves_early_is_told_of_the_run_and_gets_the_code_of_the_signal(
 
     monkeypatch.setattr(headless, "_follow", leave)
     monkeypatch.setattr(headless, "drop_output", lambda: None)
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     writer = _written(tmp_path, r.AttemptStarted(1, 0.0, socket.gethostname(), os.getpid()))
     _lives(tmp_path)
     assert headless.follow(tmp_path) == of_a_live_run
@@ -308,7 +308,7 @@ def test_who_leaves_early_is_told_of_the_run_and_gets_the_code_of_the_signal(
     writer.close()
     assert headless.follow(tmp_path) == of_an_ended_one
     assert f"`grpo-tui status {tmp_path}` says how" in capsys.readouterr().err
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.signal(signal.SIGTERM, before) is signal.SIG_DFL
 
 
 def test_a_standstill_is_said_once_and_the_end_sums_up_the_newest_ten_steps(

@@ -158,6 +158,23 @@ def test_a_missing_file_and_a_folder_are_refused_in_a_sentence(tmp_path) -> None
         load_config(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("gone.jsonl", True),
+        ("./gone.csv", True),
+        ("/nowhere/gone.parquet", True),
+        ("org/rows.jsonl", False),
+        ("org/rows", False),
+        ("rows", False),
+    ],
+)
+def test_a_dataset_is_a_missing_file_when_its_name_can_be_nothing_of_the_hub(tmp_path, name, missing) -> None:
+    found = errors(tmp_path, f"model_name_or_path: m\ndataset_name: {name}\n")
+    told = found.get("dataset_name")
+    assert (told is not None and "there is no file" in told.message) is missing
+
+
 def test_a_name_too_long_for_a_file_hides_no_other_fault(tmp_path) -> None:
     long = "x" * 5000
     text = f"model_name_or_path: {long}\ndataset_name: {long}\ndeepspeed: {long}\nlearning_rate: fast\n"

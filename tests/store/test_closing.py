@@ -10,6 +10,7 @@ from pathlib import Path
 
 from grpo_tui.core import records as r
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
+from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile
 from grpo_tui.store.mailbox import Mailbox
@@ -17,6 +18,7 @@ from grpo_tui.store.read_series import last_metric_row_id, metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder, SpoolRecorder
 from grpo_tui.store.status import read_status
+from grpo_tui.store.writer import Writer
 
 
 def _blocked(folder: RunFolder) -> tuple[Recorder, sqlite3.Connection, list[str], list[dict[str, int]]]:
@@ -55,6 +57,11 @@ def test_what_cannot_be_written_at_the_end_is_tried_then_counted_and_said(tmp_pa
     rank.update(attempt=1, lost=lost[0])
     rank.close()
     assert read_status(tmp_path).dropped == 8
+    writer = Writer(open_writer(folder.database))  # as the supervisor writes at the end what the rank told
+    writer.write([*(r.Dropped(1, kind, count) for kind, count in lost[0].items())])
+    writer.write([AttemptEnded(1, 1.0, "crashed", 2)])
+    writer.close()
+    assert read_status(tmp_path).dropped == 8, "once each"
 
 
 def test_room_made_while_a_run_ends_costs_no_record(tmp_path: Path) -> None:

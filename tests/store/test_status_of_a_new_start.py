@@ -50,6 +50,18 @@ def test_the_supervisor_that_saw_the_end_does_not_start_it_anew(tmp_path: Path) 
     assert read_status(tmp_path).state == "crashed"
 
 
+def test_a_process_that_is_gone_is_crashed_only_when_no_supervisor_is_about_to_say_how_it_ended(
+    tmp_path: Path,
+) -> None:
+    folder = RunFolder(tmp_path)
+    writer = Writer(open_writer(folder.database))
+    writer.write([AttemptStarted(1, time.time(), "here", 2**22 - 3, None)])
+    writer.close()
+    assert read_status(tmp_path).state == "crashed"
+    write_heartbeat(folder.heartbeat, os.getpid(), None)
+    assert read_status(tmp_path).state == "stopping"
+
+
 def test_a_run_whose_database_was_removed_is_training_and_says_what_is_lost(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     write_heartbeat(folder.heartbeat, os.getpid(), os.getpid())
