@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 LOOK_S = 1.0
 """How often a run is asked for something new."""
 SHARE = 30
-"""Rests so many times as long as a reading took: a long run must not keep a core busy."""
+"""Rests so many times the processor time of a reading: a long run must not keep a core busy."""
 EVAL = "eval_"
 
 
@@ -83,7 +83,7 @@ class WindowLoader:
         try:
             while not self._stopped.is_set():
                 self._wake.clear()
-                wish, began = self._wish, time.monotonic()
+                wish, began = self._wish, time.thread_time()
                 moved = [source.look() for source in self._sources]
                 if wish is not None and (wish != read or any(moved)):
                     if wish != read and any(source.long for source in self._sources):
@@ -91,7 +91,7 @@ class WindowLoader:
                     if wish == self._wish:
                         self._read(*wish)
                     read = wish
-                self._wake.wait(max(LOOK_S, SHARE * (time.monotonic() - began)))
+                self._wake.wait(max(LOOK_S, SHARE * (time.thread_time() - began)))
         finally:
             for source in self._sources:
                 source.close()
