@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.cli import probe, score_text, steer
+from grpo_tui.cli import probe, steer
+from grpo_tui.cli.score import report_lines
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.findings import Finding
 from grpo_tui.rewards.answer_format import Form
@@ -21,7 +22,7 @@ from tests.rewards.reports import made_report, samples
 
 def test_the_table_of_scores_has_groups_functions_and_findings() -> None:
     finding = Finding("rewards.few", "info", None, None, "two rewards " + "many words " * 8)
-    lines = list(score_text.lines(made_report(findings=[finding]), 90))
+    lines = list(report_lines(made_report(findings=[finding]), 90))
     assert lines[:5] == [
         "What is 0 + 7?   mean 1.33  std 1.53",
         "    #  kind   correctness   format  incremental    total  advantage  completion",
@@ -41,17 +42,17 @@ def test_the_table_of_scores_has_groups_functions_and_findings() -> None:
 
 
 def test_the_table_says_what_failed_what_is_flat_and_what_is_left_out() -> None:
-    failed = list(score_text.lines(made_report(failure=Failure("raised", "ValueError", "no judge")), 100))
+    failed = list(report_lines(made_report(failure=Failure("raised", "ValueError", "no judge")), 100))
     assert failed[2].split()[:5] == ["1", "gold", "failed", "1.00", "1.00"]
     assert failed[13].endswith("0 ms  ValueError: no judge")
     assert failed[14].strip() == "printed: before it fell"
     assert failed[-1] == "no findings"
-    flat = list(score_text.lines(made_report(scores=[[1.0] * 6] * 3), 100))
+    flat = list(report_lines(made_report(scores=[[1.0] * 6] * 3), 100))
     assert flat[0] == "What is 0 + 7?   mean 3.00  std 0.00  flat: nothing to learn"
     assert flat[13].split()[3:5] == ["%", "–"]
     alone = made_report([sample for sample in samples() if sample.kind == "gold"])
-    assert "flat" not in "".join(score_text.lines(alone, 100)), "one completion has nothing to be flat with"
-    assert "… 2 more groups; --json has them all" in list(score_text.lines(made_report(samples(42)), 100))
+    assert "flat" not in "".join(report_lines(alone, 100)), "one completion has nothing to be flat with"
+    assert "… 2 more groups; --json has them all" in list(report_lines(made_report(samples(42)), 100))
 
 
 FORM = Form("tags", "think", "answer")

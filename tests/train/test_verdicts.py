@@ -64,7 +64,7 @@ def masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def shown(folder: Path) -> TrainView:
     search = Search(RunFolder(folder).database)
-    state, deltas = RunState("run", str(folder)), DeltaReader(search)
+    state, deltas = RunState("run", str(folder)), DeltaReader(search.run)
     while (delta := deltas.read()).more or delta.fresh:
         state.fold(delta)
     state.fold(delta)
@@ -90,7 +90,7 @@ def test_equal_totals_with_advantages_teach(normalized: Path) -> None:
     by_step = {step: [g for g in groups if g.step == step] for step in (1, 2)}
     shares = {step: sum(g in dead for g in own) / len(own) for step, own in by_step.items()}
     assert {stat.step: stat.flat for stat in step_stats(search.run)} == shares
-    assert [s.mixed for s in course(search, [2.0, 1.0])] == [1 - share for share in shares.values()]
+    assert [s.mixed for s in course(search.run, [2.0, 1.0])] == [1 - share for share in shares.values()]
     search.close()
 
     view = shown(normalized)
@@ -111,7 +111,7 @@ def test_what_the_loss_leaves_out_is_marked_everywhere(
     assert counts == {"masked": 32, "not masked": 0, "zero_std": 0, "mixed": 0}
     assert [(stat.flat, stat.masked) for stat in step_stats(search.run)] == [(1.0, 1.0)] * 2
     assert [b.mean for b in series_window(search.run, MASKED)] == [1.0, 1.0]
-    assert [(s.masked, s.mixed, s.flat) for s in course(search, [1.0])] == [(1.0, 0.0, 0.0)] * 2
+    assert [(s.masked, s.mixed, s.flat) for s in course(search.run, [1.0])] == [(1.0, 0.0, 0.0)] * 2
     search.close()
 
     view = shown(masked)
