@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import shutil
 import sys
 import tempfile
@@ -36,7 +37,7 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.status import ENDED, Status, is_live, read_status
 from grpo_tui.store.trials import STAGES, TrialFigures, keep_trial
-from grpo_tui.supervisor import launch
+from grpo_tui.supervisor import RunFolderBusy, launch, take_lock
 
 STEPS = 2
 POLL_S = 0.2
@@ -116,7 +117,7 @@ def smoke(parsed: Any, prepare: Prepare, real: Path) -> int:
         if parsed.keep:
             print(f"the trial is kept in {one_line(str(place))}")
         else:
-            shutil.rmtree(place, ignore_errors=True)
+            _remove(RunFolder(place))
             for folder in made:  # nothing is left of folders that were made for the trial
                 with contextlib.suppress(OSError):
                     folder.rmdir()
@@ -206,6 +207,16 @@ def _end(folder: RunFolder) -> None:
     deadline = time.monotonic() + LEAVING_S
     while is_live(folder.root) and time.monotonic() < deadline:
         time.sleep(POLL_S)
+
+
+def _remove(folder: RunFolder) -> None:
+    """Remove the trial's folder once nobody writes there: its supervisor leaves after the training."""
+    held = None
+    with contextlib.suppress(RunFolderBusy, OSError):
+        held = take_lock(folder, LEAVING_S)
+    shutil.rmtree(folder.root, ignore_errors=True)
+    if held is not None:
+        os.close(held)
 
 
 def _read(folder: RunFolder) -> Seen:

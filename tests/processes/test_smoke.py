@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,30 @@ def test_a_trial_that_fails_says_why_and_is_removed(
     (kept,) = (tmp_path / "runs").iterdir()
     assert f"the trial is kept in {kept}" in capsys.readouterr().out
     assert read_trials(tmp_path / "cache") == ()
+
+
+LEAVES_LATE = """
+import sys, time
+from pathlib import Path
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.supervisor import take_lock
+folder = RunFolder(Path(sys.argv[1]))
+lock = take_lock(folder)
+print("in", flush=True)
+time.sleep(0.5)
+sys.exit(not folder.root.exists())
+"""
+
+
+def test_a_trial_is_removed_when_its_supervisor_has_left(tmp_path: Path) -> None:
+    place = tmp_path / "trial"
+    words = [sys.executable, "-c", LEAVES_LATE, str(place)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as leaving:
+        assert leaving.stdout is not None
+        assert leaving.stdout.readline() == b"in\n"
+        smoke._remove(RunFolder(place))
+    assert leaving.returncode == 0
+    assert not place.exists()
 
 
 def test_rows_go_by_tokens_where_they_are_counted() -> None:
