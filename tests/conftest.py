@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
+
+# A shell without job control starts what it puts in the background deaf to ctrl+c, and every program that is
+# started from there stays so: the tests that press it would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

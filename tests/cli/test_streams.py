@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.processes.hostile import HostileRun, Weaver
 
 PROGRAM = [sys.executable, "-m", "grpo_tui"]
@@ -31,7 +32,9 @@ def live(tmp_path: Path) -> Iterator[Path]:
 
 def _shell(redirected: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
     command = ["sh", "-c", f'"$@" {redirected}', "sh", *PROGRAM, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=PATIENCE_S, check=False
+    )
 
 
 @pytest.mark.parametrize("word", ["attach", "log", "completions"])
@@ -68,7 +71,7 @@ def test_who_is_terminated_while_following_says_that_the_run_goes_on(live: Path)
     assert follower.stdout is not None
     assert follower.stdout.readline().startswith("step")
     follower.send_signal(signal.SIGTERM)
-    _, said = follower.communicate(timeout=30)
+    _, said = follower.communicate(timeout=PATIENCE_S)
     assert follower.returncode == 143
     assert said.startswith("training goes on; `grpo-tui attach ")
 
@@ -77,6 +80,6 @@ def test_a_pipe_whose_reader_left_is_not_taken_for_a_finished_run(live: Path) ->
     follower = _following(live)
     assert follower.stdout is not None
     follower.stdout.close()
-    assert follower.wait(timeout=30) == 141
+    assert follower.wait(timeout=PATIENCE_S) == 141
     assert follower.stderr is not None
     assert follower.stderr.read().startswith("training goes on; ")

@@ -29,6 +29,7 @@ from grpo_tui.demo.faults import (
     scores_the_question,
 )
 from grpo_tui.rewards.loading import load_rewards
+from tests import PATIENCE_S
 
 RIGHT = "<think>7+15=22</think><answer>22</answer>"
 
@@ -135,7 +136,7 @@ def _python(body: str, folder: Any) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", textwrap.dedent(setup) + textwrap.dedent(body), str(folder)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE_S,
         check=False,
     )
 

@@ -18,6 +18,7 @@ from grpo_tui.preflight.machine import Machine, this_machine
 from grpo_tui.preflight.report import PARTS, Part, Preflight
 from grpo_tui.preflight.run import QUICK, Children, check
 from grpo_tui.preflight.static import Source, Start
+from tests import PATIENCE_S
 from tests.preflight.machines import A100, machine, serving
 
 HEAD = f"model_name_or_path: {DEMO_MODEL}\n"
@@ -358,7 +359,7 @@ def test_a_fault_is_found_with_its_place_and_the_fixed_file_is_clean(
 def test_the_command_prints_the_documented_shape_and_exits_by_it(tmp_path: Path) -> None:
     file = write(tmp_path, "learning_rte: 1.0e-6\nsync_ref_model: true\n", ANSWERED, RIGHT)
     words = [sys.executable, "-m", "grpo_tui", "check", str(file), "--json"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1, done.stderr
     body = json.loads(done.stdout)
     assert {"ok", "findings", "resolved", "plan"} <= set(body)
@@ -380,7 +381,7 @@ def test_nothing_of_the_ml_stack_is_imported_by_the_process_that_checks() -> Non
         "print([m for m in ('torch', 'transformers', 'trl', 'datasets', 'tokenizers') if m in sys.modules])\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     assert done.stdout.strip() == "[]"
 

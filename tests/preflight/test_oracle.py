@@ -13,6 +13,7 @@ import yaml
 
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.static import Source, Start, static_check
+from tests import PATIENCE_S
 from tests.preflight.machines import A100, machine
 
 MACHINE = machine(A100, bitsandbytes=None)
@@ -198,7 +199,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
     asked = [(False, whole(REFUSED)), (True, {**whole(REFUSED_LATE), "sound": SOUND})]
     done = subprocess.run(
         [sys.executable, "-c", JUDGE, str(tmp_path_factory.mktemp("out")), str(DEMO_MODEL)],
-        input=json.dumps(asked), capture_output=True, text=True, timeout=120, check=True,
+        input=json.dumps(asked), capture_output=True, text=True, timeout=PATIENCE_S, check=True,
     )  # fmt: skip
     said: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
     return said

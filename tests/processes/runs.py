@@ -17,6 +17,7 @@ from typing import Any
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.status import Status, read_status
+from tests import PATIENCE_S
 
 SMALL = ("per_device_train_batch_size=16", "num_generations=4", "save_steps=1000", "max_completion_length=20")
 """Settings that make a step of the shipped demo take some 60 ms."""
@@ -25,7 +26,7 @@ SMALL = ("per_device_train_batch_size=16", "num_generations=4", "save_steps=1000
 def grpo_tui(
     *words: str | Path,
     check: int | None = 0,
-    timeout_s: float = 120,
+    timeout_s: float = PATIENCE_S,
     cwd: Path | None = None,
     full_check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
@@ -53,7 +54,7 @@ def start(run: Path, *overrides: str, config: Path = DEMO_CONFIG) -> None:
     grpo_tui("train", config, "--run-dir", run, "--detach", *settings)
 
 
-def until(question: Callable[[], Any], what: str, timeout_s: float = 90) -> Any:
+def until(question: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> Any:
     """Wait until a question is answered by something true."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -67,7 +68,7 @@ def until(question: Callable[[], Any], what: str, timeout_s: float = 90) -> Any:
     raise AssertionError(f"{what} did not happen within {timeout_s} s")
 
 
-def state(run: Path, *wanted: str, timeout_s: float = 90) -> Status:
+def state(run: Path, *wanted: str, timeout_s: float = PATIENCE_S) -> Status:
     """Wait until a run is in one of the states."""
 
     def look() -> Status | None:
@@ -81,7 +82,7 @@ def state(run: Path, *wanted: str, timeout_s: float = 90) -> Status:
         raise AssertionError(f"{error}; it is {read_status(run)}\n{log}") from None
 
 
-def at_step(run: Path, step: int, timeout_s: float = 90) -> Status:
+def at_step(run: Path, step: int, timeout_s: float = PATIENCE_S) -> Status:
     """Wait until a run has done a step."""
 
     def look() -> Status | None:
@@ -101,7 +102,7 @@ def end(run: Path) -> None:
     """End a run that a test leaves behind, by its own processes."""
     try:
         if read_status(run).live:
-            grpo_tui("stop", run, "--now", check=None, timeout_s=30)
+            grpo_tui("stop", run, "--now", check=None, timeout_s=PATIENCE_S)
     except RunDatabaseError:
         return
 
@@ -116,7 +117,7 @@ class Screen:
             os.execv(sys.executable, [sys.executable, "-m", "grpo_tui", *map(str, words)])
         self.output = b""
 
-    def until(self, text: str, timeout_s: float = 60) -> None:
+    def until(self, text: str, timeout_s: float = PATIENCE_S) -> None:
         """Read until a text has been painted."""
         deadline = time.monotonic() + timeout_s
         while text.encode() not in self.output:
@@ -154,7 +155,7 @@ class Screen:
         os.close(self._fd)
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             if os.waitpid(self.pid, os.WNOHANG)[0]:
                 return

@@ -100,7 +100,7 @@ def test_a_killed_training_process_is_crashed_with_its_cause(run: Path) -> None:
     rank = read_rank(RunFolder(run).rank(0))
     assert rank is not None
     os.kill(rank.pid, signal.SIGKILL)
-    ended = state(run, "crashed", timeout_s=10)
+    ended = state(run, "crashed")
     assert ended.error is not None
     assert "SIGKILL" in ended.error["message"]
     assert not [p for p in psutil.process_iter() if p.pid == rank.pid and p.status() != psutil.STATUS_ZOMBIE]
@@ -110,7 +110,7 @@ def test_a_killed_training_process_is_crashed_with_its_cause(run: Path) -> None:
     assert "there is no missing in it" in failed.stdout
     assert RunFolder(run).spec.read_bytes() == spec, "what makes a resume fail does not stay"
     done = grpo_tui("train", run, "--resume", "--headless", "--set", "max_steps=12")
-    until(lambda: not RunFolder(run).earlier_spec.exists(), "the end of what was kept for a failure", 20)
+    until(lambda: not RunFolder(run).earlier_spec.exists(), "the end of what was kept for a failure")
     assert "finished at step 12" in done.stdout
     rows = metric_rows(RunReader(RunFolder(run).database), limit=100_000)
     assert [s for _, s, v in rows if "reward" in v] == list(range(1, 13)), (
@@ -177,7 +177,7 @@ def test_a_run_that_ended_while_nobody_watched_gets_its_end_recorded(run: Path) 
     assert rank is not None
     os.kill(heartbeat.supervisor, signal.SIGKILL)
     os.kill(rank.pid, signal.SIGKILL)
-    state(run, "crashed", timeout_s=10)
+    state(run, "crashed")
     assert "nobody watched" in grpo_tui("status", run).stderr
     until(lambda: RunReader(folder.database).attempts()[-1].state == "crashed", "the last word")
 
@@ -200,7 +200,7 @@ def test_a_thread_a_reward_started_does_not_keep_the_process(run: Path, tmp_path
     start(run, "max_steps=2", config=_config(tmp_path / "own", "spawn", body))
     rank = until(lambda: read_rank(RunFolder(run).rank(0)), "the trainer")
     assert state(run, "finished").step == 2
-    until(lambda: not psutil.pid_exists(rank.pid), "the end of the trainer", 40)
+    until(lambda: not psutil.pid_exists(rank.pid), "the end of the trainer")
 
 
 def test_no_process_a_reward_started_outlives_the_run(run: Path, tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_crash_in_a_native_library_is_named(run: Path, tmp_path: Path) -> None
     body = "import ctypes\ndef crash(completions, **kwargs):\n    ctypes.string_at(0)\n"
     start(run, "max_steps=5", config=_config(tmp_path / "own", "crash", body))
     ended = state(run, "crashed")
-    until(lambda: RunReader(RunFolder(run).database).attempts()[-1].error is not None, "the last word", 20)
+    until(lambda: RunReader(RunFolder(run).database).attempts()[-1].error is not None, "the last word")
     ended = state(run, "crashed")
     assert ended.error is not None
     assert "a native library crashed (SIGSEGV)" in ended.error["cause"]
@@ -296,6 +296,6 @@ def test_sigterm_while_loading_is_stopped_with_nothing_to_save(run: Path) -> Non
         lambda: (r := read_rank(RunFolder(run).rank(0))) and r.attempt == 1 and r, "its first word", 60
     )
     os.kill(loading.pid, signal.SIGTERM)
-    ended = state(run, "stopped", timeout_s=30)
+    ended = state(run, "stopped")
     assert (ended.step, ended.error) == (0, None)
     assert "there was nothing to save" in RunFolder(run).log.read_text()

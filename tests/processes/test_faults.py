@@ -12,6 +12,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
+from tests import PATIENCE_S
 from tests.processes.runs import command, grpo_tui, state, until
 
 pytestmark = pytest.mark.slow
@@ -42,7 +43,7 @@ def test_a_hung_reward_is_found_by_name_and_aborted(run: Path) -> None:
     rank = RunFolder(run).rank(0)
     until(lambda: (r := read_rank(rank)) and r.reward_function == "judge" and r.step == HANG_AT - 1, "judge")
     assert command(run, "abort-reward")["applied"]
-    follower.join(timeout=60)
+    follower.join(timeout=PATIENCE_S)
     assert f"finished at step {HANG_AT + 1}" in said[0]
 
 

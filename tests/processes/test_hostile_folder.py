@@ -20,6 +20,7 @@ import pytest
 from grpo_tui.cli.main import main
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
+from tests import PATIENCE_S
 from tests.ui.recorded_run import RecordedRun
 
 STATUS_OF_EACH = """
@@ -105,7 +106,7 @@ def test_a_run_of_this_user_whose_files_were_replaced_harms_nobody(
     _hostile(donor, folder, victim.pid, "stop_now", "abort_reward")
     remember(folder.root)
     main(["status", str(folder.root)])  # it starts a supervisor, which records the end
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while RunReader(folder.database).attempts()[-1].state is None and time.monotonic() < deadline:
         time.sleep(0.05)
     reader = RunReader(folder.database)
@@ -191,7 +192,10 @@ def test_no_file_of_a_run_folder_makes_a_look_hang_or_break(donor: Path, tmp_pat
     (logs / "2.jsonl").symlink_to("/dev/zero")
     os.mkfifo(logs / "completions_00001.parquet")
     said = subprocess.run(
-        [sys.executable, "-c", STATUS_OF_EACH, *map(str, roots)], capture_output=True, text=True, timeout=240
+        [sys.executable, "-c", STATUS_OF_EACH, *map(str, roots)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     told = dict(line.split(" ", 2)[1:] for line in said.stdout.splitlines() if line.startswith("CASE "))
     assert set(told) == {root.name for root in roots}, said.stderr
@@ -204,7 +208,10 @@ def test_no_file_of_a_run_folder_makes_a_look_hang_or_break(donor: Path, tmp_pat
         said.stderr
     )
     listed = subprocess.run(
-        [sys.executable, "-m", "grpo_tui", "runs", str(tmp_path)], capture_output=True, text=True, timeout=240
+        [sys.executable, "-m", "grpo_tui", "runs", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert "Traceback" not in listed.stderr + said.stderr
     assert listed.returncode == 0

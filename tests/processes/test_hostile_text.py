@@ -14,6 +14,7 @@ import pytest
 from textual.keys import _character_to_key
 
 from grpo_tui.ui.actions import on_pane
+from tests import PATIENCE_S
 from tests.processes.hostile import HostileRun, Weaver, obeyed
 from tests.processes.runs import Screen
 
@@ -88,7 +89,7 @@ class Watched:
 
     def until(self, *texts: str) -> None:
         """Wait until a row holds one of these texts."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_S
         while not any(text in row for row in self.screen.display for text in texts):
             assert time.monotonic() < end, "\n".join([f"none of {texts} on", *self.screen.display])
             self.settle()
@@ -142,7 +143,7 @@ def test_no_text_is_obeyed_lost_or_fatal_whatever_key_is_pressed(
     watched.press("1")
     watched.until("3 runs")
     watched.terminal.type("q")
-    watched.terminal.until("\x1b[?1049l", 20)
+    watched.terminal.until("\x1b[?1049l")
     watched.terminal.hang_up()
 
     output = watched.terminal.output
@@ -163,7 +164,7 @@ def test_commands_print_nothing_that_a_terminal_would_obey(runs: tuple[Path, Wea
         for words in [("status", folder), *follow]:
             done = subprocess.run(
                 [sys.executable, "-m", "grpo_tui", *map(os.fspath, words)],
-                capture_output=True, stdin=subprocess.DEVNULL, timeout=60, check=False,
+                capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S, check=False,
             )  # fmt: skip
             text = (done.stdout + done.stderr).replace(b"\n", b" ")
             assert obeyed(text) == [], words

@@ -15,6 +15,7 @@ from grpo_tui.store.live import read_heartbeat
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
+from tests import PATIENCE_S
 from tests.processes.runs import at_step, command, state, until
 
 pytestmark = pytest.mark.slow
@@ -60,7 +61,7 @@ def test_a_script_with_one_line_more_is_recorded_and_steered(run: Path, tmp_path
     assert command(run, "set", "temperature=1.2")["applied"]
     assert command(run, "resume")["applied"]
     assert command(run, "stop")["applied"]
-    output, _ = script.communicate(timeout=60)
+    output, _ = script.communicate(timeout=PATIENCE_S)
     assert script.returncode == 0, output
     assert "the script goes on" in output
     ended = state(run, "stopped")
@@ -74,7 +75,7 @@ def test_a_script_with_one_line_more_is_recorded_and_steered(run: Path, tmp_path
 
 def test_a_script_that_fails_says_why(run: Path, tmp_path: Path) -> None:
     script = _script(tmp_path, run, 5, body="completions[99]")
-    output, _ = script.communicate(timeout=90)
+    output, _ = script.communicate(timeout=PATIENCE_S)
     assert script.returncode != 0
     assert "IndexError" in output, "the script still sees its own exception"
     ended = state(run, "failed")
@@ -86,8 +87,8 @@ def test_a_script_that_is_killed_is_crashed(run: Path, tmp_path: Path) -> None:
     script = _script(tmp_path, run, 2000)
     at_step(run, 2)
     script.kill()
-    script.wait(timeout=10)
-    assert state(run, "crashed", timeout_s=10).step >= 2
+    script.wait(timeout=PATIENCE_S)
+    assert state(run, "crashed").step >= 2
 
 
 TWO = """\
@@ -122,10 +123,10 @@ def test_a_script_trains_twice_in_one_folder_and_goes_on_without_a_sidecar(run: 
         assert state(run, "finished").step == 4
         heartbeat = read_heartbeat(RunFolder(run).heartbeat)
         assert heartbeat is not None
-        until(lambda: not heartbeat.supervisor_alive, "the end of the second sidecar", 20)
+        until(lambda: not heartbeat.supervisor_alive, "the end of the second sidecar")
         assert script.poll() is None
     finally:
-        output, _ = script.communicate("", timeout=60)
+        output, _ = script.communicate("", timeout=PATIENCE_S)
     assert script.returncode == 0, output
     assert "trained again, unrecorded, in 3" in output
     reader = RunReader(RunFolder(run).database)
@@ -137,7 +138,7 @@ def test_sigterm_saves_and_then_ends_a_script_as_its_sender_meant(run: Path, tmp
     script = _script(tmp_path, run, 2000)
     step = at_step(run, 2).step
     script.terminate()
-    output, _ = script.communicate(timeout=60)
+    output, _ = script.communicate(timeout=PATIENCE_S)
     assert script.returncode == -signal.SIGTERM
     assert "the script goes on" not in output
     ended = state(run, "stopped")

@@ -19,6 +19,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_heartbeat, read_rank
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.status import read_status
+from tests import PATIENCE_S
 from tests.processes.runs import SMALL, at_step, command, end, start, state, until
 
 pytestmark = pytest.mark.slow
@@ -37,7 +38,7 @@ def test_of_two_starts_into_one_folder_at_the_same_moment_one_wins(run: Path) ->
         subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         for _ in range(2)
     ]
-    told = [process.communicate(timeout=60)[1] for process in starts]
+    told = [process.communicate(timeout=PATIENCE_S)[1] for process in starts]
     assert sorted(process.returncode for process in starts) == [0, 2], told
     refused = next(text for process, text in zip(starts, told, strict=True) if process.returncode == 2)
     assert "another run trains into this folder" in refused or "a run trains in" in refused
@@ -61,8 +62,8 @@ def test_a_run_whose_folder_is_deleted_trains_on_and_can_be_stopped(run: Path) -
     assert trainer.is_running()
     until(lambda: trainer.cpu_times().user > used + 0.5, "its going on to compute")
     os.kill(rank.pid, signal.SIGTERM)
-    until(lambda: not psutil.pid_exists(rank.pid), "the end of the trainer", 30)
-    until(lambda: not psutil.pid_exists(heartbeat.supervisor), "the end of the supervisor", 30)
+    until(lambda: not psutil.pid_exists(rank.pid), "the end of the trainer")
+    until(lambda: not psutil.pid_exists(heartbeat.supervisor), "the end of the supervisor")
     assert sorted(path.name for path in run.rglob("*")) == before, "another's folder is left alone"
     rescued = run.with_name(f"{run.name}.rescued")
     (saved,) = rescued.glob("checkpoint-*")
@@ -85,7 +86,7 @@ def test_a_renamed_folder_is_followed_by_the_run_its_commands_and_who_prints_it(
         at_step(renamed, saved["step"] + 2)
         assert read_status(renamed).supervised
         assert command(renamed, "stop")["applied"]
-        output, said = followed.communicate(timeout=60)
+        output, said = followed.communicate(timeout=PATIENCE_S)
         assert followed.returncode == 3
         assert f"the run folder is {renamed} now" in said
         assert f"stopped at step {state(renamed, 'stopped').step}; {renamed}" in output

@@ -20,6 +20,7 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
+from tests import PATIENCE_S
 from tests.processes.runs import at_step, command, grpo_tui, state, until
 from tests.train.tiny import without_times
 
@@ -144,11 +145,11 @@ def _comparable(rows: list[Any]) -> list[Any]:
 
 def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(run: Path, tmp_path: Path) -> None:
     _start(tmp_path, run, steps=4)
-    state(run, "finished", timeout_s=150)
+    state(run, "finished")
     script = tmp_path / "plain.py"
     script.write_text(textwrap.dedent(PLAIN))
     words = ["-m", "accelerate.commands.launch", *LAUNCH.split(), script, tmp_path / "rows.json", tmp_path]
-    subprocess.run([sys.executable, *map(str, words)], check=True, timeout=150, capture_output=True)
+    subprocess.run([sys.executable, *map(str, words)], check=True, timeout=PATIENCE_S, capture_output=True)
     plain = json.loads((tmp_path / "rows.json").read_text())
 
     reader = RunReader(RunFolder(run).database)
@@ -170,7 +171,7 @@ def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(run: P
 
 def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume(run: Path, tmp_path: Path) -> None:
     _start(tmp_path, run, steps=4000, body=IMPATIENT)
-    at_step(run, 2, timeout_s=150)
+    at_step(run, 2)
     assert len(state(run, "training").ranks) == 2
     assert command(run, "pause")["applied"]
     held = state(run, "paused")
@@ -195,7 +196,7 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume(run: 
     last = state(run, "stopped").step
     assert "ChildFailedError" not in (run / "train.log").read_text(), "a launcher took the stop for a failure"
     grpo_tui("train", run, "--resume", "--detach", "--set", f"max_steps={last + 2}")
-    assert state(run, "finished", timeout_s=150).step == last + 2
+    assert state(run, "finished").step == last + 2
     steps = [s for _, s, v in metric_rows(RunReader(RunFolder(run).database), limit=10_000) if "reward" in v]
     assert steps == list(range(1, last + 3))
 
@@ -206,7 +207,7 @@ def test_a_reward_that_hangs_on_the_second_rank_alone_is_aborted_there(run: Path
         "    return [0.5] * len(completions)\n"
     )
     _start(tmp_path, run, steps=4, body=body)
-    at_step(run, 1, timeout_s=150)
+    at_step(run, 1)
     until(
         lambda: (
             (r := read_rank(RunFolder(run).rank(1))) and r.reward_function == "extra" and r.reward_call == 4
@@ -231,14 +232,14 @@ def test_the_rank_that_fails_is_the_one_a_person_reads_about(run: Path, tmp_path
         "    return [0.5] * len(completions)\n"
     )
     _start(tmp_path, run, steps=4000, body=body)
-    at_step(run, 1, timeout_s=150)
-    ended = state(run, "failed", timeout_s=15)
+    at_step(run, 1)
+    ended = state(run, "failed")
     assert ended.error is not None
     cause = "rank 1: reward function 'extra' failed (own_extra.py:6): RuntimeError: judge key missing"
     assert ended.error["cause"] == cause
     pids = [s.pid for r in (0, 1) if (s := read_rank(RunFolder(run).rank(r)))]
     assert len(pids) == 2
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of both ranks", 60)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of both ranks")
 
 
 def test_a_rank_that_is_killed_ends_the_run_and_is_named(run: Path, tmp_path: Path) -> None:
@@ -246,10 +247,10 @@ def test_a_rank_that_is_killed_ends_the_run_and_is_named(run: Path, tmp_path: Pa
     import signal
 
     _start(tmp_path, run, steps=4000)
-    at_step(run, 2, timeout_s=150)
+    at_step(run, 2)
     rank = read_rank(RunFolder(run).rank(1))
     assert rank is not None
     os.kill(rank.pid, signal.SIGKILL)
-    ended = state(run, "failed", "crashed", timeout_s=20)
+    ended = state(run, "failed", "crashed")
     assert ended.error is not None
     assert "rank 1 is gone" in ended.error["cause"]

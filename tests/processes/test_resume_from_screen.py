@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 def test_two_keys_resume_a_stopped_run_and_open_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start(run, "max_steps=400")
-    at_step(run, 2, timeout_s=200)
+    at_step(run, 2)
     command(run, "stop")
     stopped = state(run, "stopped").step
     monkeypatch.chdir(run.parent)
@@ -22,7 +22,7 @@ def test_two_keys_resume_a_stopped_run_and_open_it(run: Path, monkeypatch: pytes
     screen.type("r")
     screen.until(f"checkpoint-{stopped}, saved")
     screen.type("y")
-    status = at_step(run, stopped + 1, timeout_s=200)
+    status = at_step(run, stopped + 1)
     assert status.attempt == 2
     screen.until("newest group")
     screen.type("q")

@@ -23,6 +23,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
+from tests import PATIENCE_S
 from tests.processes.runs import Screen, at_step, end, start, until
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,7 @@ class Guarded(Screen):
     @property
     def screen(self) -> psutil.Process:
         """The process that paints."""
-        return until(lambda: psutil.Process(self.pid).children(), "the screen's process", 20)[0]
+        return until(lambda: psutil.Process(self.pid).children(), "the screen's process")[0]
 
     def exit_code(self) -> int:
         """Wait for the end; 128 + n for a signal n that ended the program itself."""
@@ -63,7 +64,7 @@ class Guarded(Screen):
             ended.extend([os.waitstatus_to_exitcode(status)] if pid else [])
             return bool(pid)
 
-        until(look, "the end of the program", 20)
+        until(look, "the end of the program")
         self.read(0.02)
         return ended[0]
 
@@ -119,7 +120,7 @@ def watched(live: Path) -> Iterator[Guarded]:
 def assert_goes_on(run: Path, steps: int = 3) -> None:
     """The run does more steps, and holds every step once with all its completions."""
     before = read_status(run)
-    at_step(run, before.step + steps, timeout_s=20)
+    at_step(run, before.step + steps)
     reader = RunReader(RunFolder(run).database)
     try:
         logged = [step for _, step, values in metric_rows(reader, limit=100_000) if "reward" in values]
@@ -205,7 +206,7 @@ def test_ctrl_z_and_fg_in_a_shell_and_a_killed_guard(live: Path) -> None:
 
     guard.kill()
     shell.until("Killed")
-    until(lambda: not screen.is_running() or screen.status() == psutil.STATUS_ZOMBIE, "the screen's end", 10)
+    until(lambda: not screen.is_running() or screen.status() == psutil.STATUS_ZOMBIE, "the screen's end")
     assert_goes_on(live)
     shell.type("exit\n")
     shell.exit_code()
@@ -216,7 +217,7 @@ def test_a_screen_stopped_without_a_warning_is_painted_anew_and_leaves_by_its_ke
     screen, guard = watched.screen, psutil.Process(watched.pid)
     watched.forget()
     screen.suspend()
-    until(lambda: guard.status() == psutil.STATUS_STOPPED, "the guard's stop", 5)
+    until(lambda: guard.status() == psutil.STATUS_STOPPED, "the guard's stop")
     watched.until("\x1b[?1049l")
     assert termios.tcgetattr(watched.line) == watched.settings
     watched.forget()
@@ -261,7 +262,7 @@ def test_ctrl_c_in_headless_leaves_the_run_going_and_says_how_to_watch_and_stop_
     while not followed.stdout.readline().startswith("step "):
         assert followed.poll() is None
     os.killpg(followed.pid, signal.SIGINT)  # as the terminal does
-    _, said = followed.communicate(timeout=20)
+    _, said = followed.communicate(timeout=PATIENCE_S)
     assert followed.returncode == 130
     assert "Traceback" not in said
     assert f"training goes on; `grpo-tui attach '{run}'` watches it, `grpo-tui stop '{run}'`" in said
@@ -302,10 +303,10 @@ def test_a_stopped_viewer_blocks_no_write_and_holds_the_log_back_no_longer_than_
 
     for _ in range(4):
         watched.screen.suspend()
-        at_step(live, read_status(live).step + 4, timeout_s=20)
+        at_step(live, read_status(live).step + 4)
         watched.screen.resume()
         os.kill(watched.pid, signal.SIGCONT)
-        until(all_merged, "the log's way into the database", 10)
+        until(all_merged, "the log's way into the database")
     database.close()
     assert_goes_on(live)
 

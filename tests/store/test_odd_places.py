@@ -22,6 +22,7 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from grpo_tui.store.writer import Writer
+from tests import PATIENCE_S
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_another_login_that_may_only_read_sees_a_run_whole(left: str, elsewhere:
         found = [reader.fact("newest")]
         if left == "live":
             guest.go_on()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + PATIENCE_S
             while reader.fact("newest") == 7 and time.monotonic() < deadline:
                 time.sleep(0.01)
             found.append(reader.fact("newest"))

@@ -19,9 +19,9 @@ from grpo_tui.supervisor import hardware as watching
 from grpo_tui.supervisor.gpus import GpuProbe, NoGpus, throttle_words
 from grpo_tui.supervisor.hardware import HardwareWatch, memory_limit
 from grpo_tui.supervisor.run_processes import RunProcesses, process_name
+from tests import PATIENCE_S
 
 GB = 1 << 30
-PATIENCE_S = 20.0
 
 
 class FakeNvml:

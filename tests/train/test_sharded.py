@@ -11,6 +11,7 @@ import pytest
 
 import grpo_tui
 from grpo_tui.demo import DEMO_MODEL
+from tests import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +102,7 @@ def test_parameters_are_sharded_again_after_a_look_and_after_one_that_failed(tmp
     ]
     try:
         for process in both:
-            said, trouble = process.communicate(timeout=120)
+            said, trouble = process.communicate(timeout=PATIENCE_S)
             assert said == "the same on both\n", trouble
     finally:
         for process in both:

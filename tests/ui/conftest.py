@@ -14,9 +14,8 @@ import pytest
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.store.layout import remember
 from grpo_tui.ui.app import GrpoApp
+from tests import PATIENCE_S
 from tests.ui.recorded_run import NOW, RecordedRun, recorded
-
-PATIENCE_S = 20.0
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from threading import Event
 import pytest
 
 from grpo_tui.ui import ahead
+from tests import PATIENCE_S
 
 HEAVY = ("torch", "trl", "transformers", "datasets", "tokenizers")
 
@@ -57,5 +58,5 @@ def test_what_is_loaded_exists_and_is_light() -> None:
         "ahead.load_ahead(lambda: True, threading.Event())\n"
         f"print([m for m in {HEAVY!r} if m in sys.modules], all(m in sys.modules for m in ahead.MODULES))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stdout == "[] True\n", done.stderr

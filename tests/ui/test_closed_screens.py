@@ -12,10 +12,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from grpo_tui.ui.screens.chart import OverlayScreen
+from tests import PATIENCE_S
 from tests.ui.conftest import app_on, opened, until
 from tests.ui.recorded_run import RecordedRun
 
-PATIENCE_S = 10.0
 KINDS = {
     "chart_open": "ChartScreen",
     "chart_pick": "MetricPicker",

@@ -9,8 +9,9 @@ import time
 import psutil
 import pyte
 
+from tests import PATIENCE_S
 from tests.ui.recorded_run import RecordedRun
-from tests.ui.test_terminal import PATIENCE_S, Terminal
+from tests.ui.test_terminal import Terminal
 
 
 def ended(pid: int) -> bool:

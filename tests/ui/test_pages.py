@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from grpo_tui.ui.pages import Pages
+from tests import PATIENCE_S
 from tests.ui.recorded_run import RecordedRun
 
 
@@ -23,7 +24,7 @@ def test_an_answer_that_waits_for_the_screen_is_dropped_once_the_run_was_left(ru
     thread.start()
     for number in (1, 2):
         pages.ask("groups", lambda stores, number=number: number, answers.append)  # type: ignore[misc]
-        assert brought.acquire(timeout=20)
+        assert brought.acquire(timeout=PATIENCE_S)
     waiting[0]()
     pages.stop()
     waiting[1]()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import PATIENCE_S
 from tests.ui.recorded_run import RecordedRun
 
 PROGRAM = """
@@ -21,7 +22,6 @@ from grpo_tui.cli.plain import last_word
 from grpo_tui.ui.app import run_app
 last_word(f"left: {run_app([Path('runs')], Path(sys.argv[1]) if len(sys.argv) > 1 else None)}")
 """
-PATIENCE_S = 30.0
 
 
 class Terminal:
