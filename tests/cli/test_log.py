@@ -91,3 +91,25 @@ def test_it_follows_until_the_run_has_ended(run: RecordedRun) -> None:
         run.write(r.AttemptEnded(1, time.time() + 60, "finished", 0, 0))
         assert process.stdout.read() == "new 2\n"
         assert process.wait() == 0
+
+
+def test_following_prints_a_changing_line_once_and_the_last_one_too(
+    run: RecordedRun, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.now("update")
+    moments = [
+        [r.LogLine(8.0, "10%|#")],
+        [r.LogLine(9.0, "20%|##", replaces=True), r.LogLine(10.0, "new 1"), r.LogLine(11.0, "new 2")],
+        [r.LogLine(12.0, "new 3"), r.LogLine(13.0, "new 4")],
+        [r.LogLine(14.0, "new 5"), r.AttemptEnded(1, time.time() + 60, "finished", 0, 0)],
+    ]
+    seen: list[list[str]] = []
+
+    def passes(_: float) -> None:
+        seen.append(capsys.readouterr().out.splitlines())
+        run.write(*moments.pop(0))
+
+    monkeypatch.setattr("grpo_tui.cli.log.time.sleep", passes)
+    rest = printed(capsys, str(run.folder.root), "--follow", "--tail", "1")
+    assert seen == [["ends"], [], ["20%|##", "new 1"], ["new 2", "new 3"]], "the newest one may still change"
+    assert rest == ["new 4", "new 5"]

@@ -314,6 +314,23 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"lora_r": 32}, "lora_r is not used"),
+        ({"use_dora": True}, "use_dora is not used"),
+        ({"lora_r": 32, "use_rslora": True}, "lora_r and 1 more of its keys are not used"),
+        ({"lora_r": 32, "use_peft": True}, None),
+        ({"temperature": 0.9}, None),
+    ],
+)
+def test_keys_of_an_adapter_are_unused_without_one_and_counted(
+    keys: dict[str, Any], said: str | None, tmp_path: Path
+) -> None:
+    told = [f.message for f in look(tmp_path, keys).findings if f.id == "config.unused"]
+    assert [message.partition(":")[0] for message in told] == ([said] if said else [])
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_rule_finds_its_fault_and_its_fix_takes_it_away(name: str, tmp_path: Path) -> None:
     change, rule, severity, field = CASES[name]

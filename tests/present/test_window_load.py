@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,6 +138,21 @@ def test_a_file_that_breaks_while_it_is_shown_is_said_once_and_read_again(tmp_pa
     file.write_bytes(whole)
     assert source.look(), "that it can be read again is news"
     assert source.trouble == ""
+    source.close()
+
+
+def test_a_value_of_the_wrong_kind_is_a_trouble_that_passes(
+    run: RecordedRun,
+) -> None:
+    source = RunSource(run.folder.root)
+    with contextlib.closing(sqlite3.connect(run.folder.database, isolation_level=None)) as db:
+        db.execute("UPDATE metric_row SET step = 'x' WHERE step = 57")
+        assert source.look()
+        assert source.trouble.startswith("run.db cannot be read: ")
+        assert source.reader is None
+        db.execute("UPDATE metric_row SET step = 57 WHERE step = 'x'")
+    assert source.look()
+    assert (source.trouble, source.extent and source.extent.newest_step) == ("", 57)
     source.close()
 
 

@@ -195,6 +195,7 @@ def _measures(*functions: tuple[str, float]) -> Measures:
         tagged = f"<answer>{gold}" in text
         return {
             "right": 2.0 if tagged else 0.0,
+            "too": 1.0 if tagged else 0.0,
             "format": float(text.startswith("<think>") and "<answer>" in text),
             "short": -len(text) / 100,
             "none": None,
@@ -216,6 +217,18 @@ def test_the_function_that_puts_gold_above_wrong_says_what_is_right_at_what_gold
     assert judge is not None
     assert (judge.name, judge.least) == ("right", 2.0)
     assert [form.name for form in find_forms(measures)] == ["format"], "length is no form"
+
+
+@pytest.mark.parametrize(
+    ("weights", "name"), [((2.0, 1.0), "right"), ((1.0, 2.0), "too"), ((1.0, -2.0), "too")]
+)
+def test_of_several_that_tell_gold_from_wrong_the_one_that_weighs_most_is_taken(
+    weights: tuple[float, float], name: str
+) -> None:
+    measures = _measures(("right", weights[0]), ("too", weights[1]))
+    judge = find_judge(measures, measures.functions)
+    assert judge is not None
+    assert judge.name == name
 
 
 def test_without_gold_a_function_of_few_scores_is_taken_at_its_best_and_only_when_they_differ() -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from grpo_tui.rewards.answer_format import Form, find_form, wrong_answer
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.library import ExactAnswer, IncrementalTags, NumericAnswer, TagFormat
-from grpo_tui.rewards.probes import Probe, ProbeRow, aspect, by_kind, judge, make_probes, probes_for
+from grpo_tui.rewards.probes import Probe, ProbeRow, aspect, by_kind, judge, make_probes, probe, probes_for
+from grpo_tui.rewards.scoring import config_of_functions
+from tests.rewards.labs import write
 
 TAGS = Form("tags", "think", "answer")
 ROW = ProbeRow("What is 2+2?", "4", "5", ("7", "9"))
@@ -125,6 +128,15 @@ def test_what_a_function_looks_at_is_told_by_the_measures() -> None:
     assert aspect(0.0, 1.0, 0.0).reversed
     assert aspect(1.0, 1.0, 1.0).nothing
     assert aspect(None, 1.0, 1.0).nothing
+
+
+def test_a_function_looks_at_what_holds_on_more_than_half_of_the_rows(lab: Lab, tmp_path: Path) -> None:
+    body = "    return [float(a in c or a == '42') for a, c in zip(answer, completions)]\n"
+    file = write(tmp_path, f"def odd(completions, answer, **kwargs):\n{body}")
+    lab.load(config_of_functions([f"{file}:odd"]))
+    rows = [{"prompt": "q", "columns": {"answer": gold}} for gold in ("71", "42", "93")]
+    assert not probe(lab, rows[:2], "answer").aspects["odd"].answer, "one in two is no more than half"
+    assert probe(lab, rows, "answer").aspects["odd"].answer
 
 
 def test_verdicts_are_counted_by_kind_over_the_rows() -> None:
