@@ -19,6 +19,7 @@ from grpo_tui.cli.errors import OK, CommandError
 from grpo_tui.cli.look import readable_folder
 from grpo_tui.cli.plain import print_text
 from grpo_tui.cli.words import refuse_unused
+from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.metrics import METRICS, Metric, describe, is_computed
 from grpo_tui.core.text import csv_text, filled, one_line, wrapped
 from grpo_tui.present.formatting import compact, plural, told_apart
@@ -34,7 +35,6 @@ from grpo_tui.store.read_series import (
     series_window,
 )
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.values import finite_json
 
 CURVE = 20
 TEXT_WIDTH = 96

@@ -72,7 +72,7 @@ def print_lines(lines: Iterable[Iterable[tuple[str, str]]]) -> None:
 
 def print_json(body: Any, *, ascii_only: bool = False, indent: int | None = None) -> None:
     """Print a JSON value in one line, or indented; what is not finite is null."""
-    from grpo_tui.store.values import finite_json
+    from grpo_tui.core.exchange import finite_json
 
     print(json.dumps(finite_json(body), ensure_ascii=ascii_only, indent=indent, default=str))
 

@@ -12,7 +12,7 @@ from grpo_tui.cli.score import told
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.text import safe
 from grpo_tui.present.token_lines import LEGEND, head_lines, heat_lines, surprising_lines
-from grpo_tui.rewards.model_child import GenerateError
+from grpo_tui.rewards.generating import GenerateError
 from grpo_tui.rewards.token_asking import Policy, TokenAsker, completion_of, policies
 
 SHOWN = 20

@@ -1,15 +1,18 @@
-"""Dataclasses as JSON between processes: `plain` makes mappings of them, `rebuilt` the dataclasses again.
+"""Values as JSON: any value at all as text, and dataclasses as mappings and back.
 
-What is rebuilt has the fields' types or is refused, whoever wrote it. A new field needs no word here.
+`plain` makes mappings of dataclasses, `rebuilt` the dataclasses again. What is rebuilt has the fields' types
+or is refused, whoever wrote it. A new field needs no change here.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import types
 import typing
 from collections.abc import Mapping
+from json import dumps
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -81,3 +84,47 @@ def _items(kind: type[Any], parts: tuple[Any, ...], value: Any, name: str) -> An
     if len(parts) != len(value):
         raise ValueError(f"{name} has {len(value)} items, not {len(parts)}")
     return tuple(_value(part, item, name) for part, item in zip(parts, value, strict=True))
+
+
+def clean(text: str) -> str:
+    """Text that SQLite can encode: a lone surrogate becomes `?`."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def to_json(value: Any) -> str:
+    """JSON text of any value at all; what JSON cannot say is kept as its `repr`."""
+    try:
+        text = dumps(value, ensure_ascii=False, default=as_json, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        # Keys that are no text, a value that holds itself, a `tolist` that fails.
+        text = dumps(_shown(value), ensure_ascii=False)
+    return clean(text)
+
+
+def as_json(value: Any) -> Any:
+    """Return what JSON keeps of a value that it does not have."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    if isinstance(value, set | frozenset):
+        return sorted(map(str, value))
+    return _shown(value)
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)[:1000]
+    except Exception:
+        return f"<{type(value).__name__}, which cannot be shown>"
+
+
+def finite_json(value: Any) -> Any:
+    """The value with what standard JSON cannot say made null: NaN and infinities."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_json(item) for item in value]
+    return value

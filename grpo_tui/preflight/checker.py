@@ -26,16 +26,16 @@ screen makes them from a thread. Ids of its findings:
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from grpo_tui.children.asking import AskedChild, EndedError, RefusedError
+from grpo_tui.children.pipe import ChildGoneError, ChildHungError, StartError
 from grpo_tui.config.batch import LineOf
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.closing import Closing
 from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.text import one_line
@@ -45,12 +45,8 @@ from grpo_tui.preflight.judging import Judged
 from grpo_tui.preflight.model_findings import model_findings, tokenizer_findings
 from grpo_tui.rewards.checks.function import signature_findings
 from grpo_tui.rewards.consent import NOT_RUN, Need, needed, not_run, required
-from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe, ModuleStarter
-from grpo_tui.rewards.nursery import NurseryError
 from grpo_tui.rewards.score_report import FunctionInfo
 
-LOOK_S = 0.1
-"""How often it is asked whether the person has had enough."""
 TOLD_S = 2.0
 """From then on a stage is told with its seconds."""
 SILENCE_S = 300.0
@@ -87,7 +83,7 @@ Tell = Callable[[Checked], None]
 Progress = Callable[[str], None]
 
 
-class Checker:
+class Checker(Closing):
     """Owns the child, which starts with the first question and is kept for the next; a context manager.
 
     Args:
@@ -104,17 +100,8 @@ class Checker:
     ) -> None:
         self._progress = progress or (lambda what: None)
         self._cancel = cancel or threading.Event()
-        self.silence_s = silence_s
-        self._pipe: ChildPipe | None = None
-        self._at = "starting"
-
-    def __enter__(self) -> Checker:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        self._child = AskedChild(_CHILD, silence_s)
+        self._at, self._told_s = "starting", 0
 
     def listen(self, progress: Progress | None, cancel: threading.Event | None) -> None:
         """Tell the next calls' progress to somebody else, who may end them."""
@@ -123,9 +110,7 @@ class Checker:
 
     def close(self) -> None:
         """End the child and everything it started."""
-        pipe, self._pipe = self._pipe, None
-        if pipe is not None:
-            pipe.close()
+        self._child.close()
 
     def check(
         self,
@@ -225,57 +210,39 @@ class Checker:
         take: Callable[[Mapping[str, Any]], None] | None = None,
         needs: tuple[Need, ...] = ("data", "model"),
     ) -> dict[str, Any]:
+        def told(event: Mapping[str, Any]) -> None:
+            if event["event"] == "at":
+                self._at = str(event["what"])
+                self._progress(self._at)
+            elif take is not None:
+                take(event)
+
         required(config, *needs)
-        pipe = self._start(config)
-        try:
-            pipe.send({**request, "config": config.to_json()}, self.silence_s)
-            while True:
-                message = self._next(pipe)
-                if "reply" in message:
-                    return dict(message["reply"])
-                if "refused" in message:
-                    raise CheckerError(_refusal(message))
-                if message["event"] == "at":
-                    self._at = str(message["what"])
-                    self._progress(self._at)
-                elif take is not None:
-                    take(message)
-        except ChildHungError as error:
-            self.close()
-            raise CheckerError(
-                f"the checker gave no sign for {self.silence_s:.0f} s while {self._at}, and was ended"
-            ) from error
-        except ChildGoneError as error:
-            self.close()
-            raise CheckerError(f"the checker ended while {self._at}: {one_line(str(error), 300)}") from error
-        except (CheckCancelledError, KeyboardInterrupt):
-            self.close()
-            raise
-
-    def _next(self, pipe: ChildPipe) -> dict[str, Any]:
-        waited = 0.0
-        while not pipe.ready(LOOK_S):
-            waited += LOOK_S
-            if waited >= TOLD_S and int(waited) > int(waited - LOOK_S):
-                self._progress(f"{self._at}… {waited:.0f} s")
-            if self._cancel.is_set():
-                raise CheckCancelledError("cancelled")
-            if waited >= self.silence_s:
-                break
-        return pipe.receive(LOOK_S if waited >= self.silence_s else self.silence_s)
-
-    def _start(self, config: RunConfig) -> ChildPipe:
-        if self._cancel.is_set():
-            raise CheckCancelledError("cancelled")
-        if self._pipe is None:
+        if self._child.pid is None and not self._cancel.is_set():
             self._at = "starting"
             self._progress("starting the checker")
-            folder = config.cwd if config.cwd and Path(config.cwd).is_dir() else os.getcwd()
-            try:
-                self._pipe = ChildPipe(ModuleStarter(_CHILD), folder)
-            except NurseryError as error:
-                raise CheckerError(f"the checker could not start: {error}") from error
-        return self._pipe
+        request = {**request, "config": config.to_json()}
+        try:
+            return self._child.ask(
+                request, told, folder=config.cwd, cancel=self._cancel, waiting=self._tell_seconds
+            )
+        except RefusedError as error:
+            raise CheckerError(_refusal(error)) from error
+        except EndedError as error:
+            raise CheckCancelledError(str(error)) from error
+        except StartError as error:
+            raise CheckerError(f"the checker could not start: {error}") from error
+        except ChildHungError as error:
+            raise CheckerError(
+                f"the checker gave no sign for {self._child.quiet_s:.0f} s while {self._at}, and was ended"
+            ) from error
+        except ChildGoneError as error:
+            raise CheckerError(f"the checker ended while {self._at}: {one_line(str(error), 300)}") from error
+
+    def _tell_seconds(self, waited: float) -> None:
+        if waited >= TOLD_S and int(waited) != self._told_s:
+            self._progress(f"{self._at}… {waited:.0f} s")
+        self._told_s = int(waited)
 
 
 def judge(facts: Facts, judged: Judged, rewards: Sequence[FunctionInfo] = ()) -> tuple[Finding, ...]:
@@ -295,8 +262,8 @@ def judge(facts: Facts, judged: Judged, rewards: Sequence[FunctionInfo] = ()) ->
     return tuple(errors_first(found))
 
 
-def _refusal(message: Mapping[str, Any]) -> str:
-    text = one_line(str(message["refused"]), 600)
-    if message.get("type") in ("ModuleNotFoundError", "ImportError"):
+def _refusal(error: RefusedError) -> str:
+    text = one_line(str(error), 600)
+    if error.type in ("ModuleNotFoundError", "ImportError"):
         return f"{text}. The checker needs transformers and datasets: pip install 'grpo-tui[train]'"
     return text

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.findings import Finding, errors_first, errors_of
 from grpo_tui.preflight.facts import Facts
-from grpo_tui.store.values import finite_json
 
 Part = Literal["static", "model", "data", "rewards", "plan"]
 PARTS: tuple[Part, ...] = ("static", "model", "data", "rewards", "plan")

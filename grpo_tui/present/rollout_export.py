@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
+from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.text import csv_text, one_line, safe
 from grpo_tui.present.formatting import compact, plural
 from grpo_tui.store.query_functions import as_text
 from grpo_tui.store.rollouts import Rollout, keys_of
 from grpo_tui.store.search import Found
-from grpo_tui.store.values import finite_json
 
 _TICKS = re.compile("`+")
 

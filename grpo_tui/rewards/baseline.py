@@ -25,6 +25,7 @@ from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import load_fields
+from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.findings import Finding, Fix, Severity, errors_first
 from grpo_tui.core.statistics import mean, signal_of, std
 from grpo_tui.core.text import completion_text, prompt_text
@@ -35,7 +36,6 @@ from grpo_tui.rewards.right_answers import Judge, find_forms, find_judge, measur
 from grpo_tui.rewards.samples import groups_of
 from grpo_tui.rewards.score_report import Aggregate, FunctionScore
 from grpo_tui.rewards.scoring import GOLD_LIMIT_S, gold_column_of
-from grpo_tui.store.values import finite_json
 
 GROUP_SIZES = (4, 8, 16, 32)
 

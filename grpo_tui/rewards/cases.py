@@ -27,11 +27,11 @@ from grpo_tui.config.meant import nearest
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.yaml_lines import YamlDocument, YamlError, parse_mapping
+from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import completion_text, one_line, prompt_text
 from grpo_tui.rewards.samples import Sample, is_messages, tags_of
 from grpo_tui.rewards.scoring import Report
-from grpo_tui.store.values import finite_json
 
 CASE_KEYS = ("name", "prompt", "completion", "columns", "expect", "above", "below", "tags", "note")
 FILE_KEYS = ("rewards", "cases", "tolerance")

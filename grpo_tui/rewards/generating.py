@@ -1,22 +1,120 @@
-"""Let the model of a config answer rows without training: the parent's side of the child that generates.
+"""Let the model of a config answer rows without training, and ask children that hold a model.
 
-Calls block: a screen makes them from a thread. It imports neither torch nor transformers, and scores nothing.
+The parent's side. Calls block: a screen makes them from a thread. Neither torch nor transformers is imported.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from grpo_tui.children.asking import AskedChild, EndedError, RefusedError, Take
+from grpo_tui.children.pipe import ChildGoneError, ChildHungError, StartError
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.rewards.model_child import CancelledError, GenerateError, ModelChild, Progress, Tell
+from grpo_tui.core.closing import Closing
+from grpo_tui.rewards.consent import Need, required
 from grpo_tui.rewards.samples import Sample
 
-__all__ = [
-    "CancelledError", "GenerateError", "Generated", "Generator", "Progress", "Row", "Tell", "generate",
-]  # fmt: skip
+
+class GenerateError(RuntimeError):
+    """The model gave nothing; the message is for a person."""
+
+
+class CancelledError(GenerateError):
+    """The person had enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What goes on in the child.
+
+    Attributes:
+        what: `starting`, `reading the dataset`, `loading MODEL`, `generating`.
+        done: completions that are there.
+        of: completions that were asked for, 0 while that is not known.
+        tokens: their tokens.
+        seconds: how long generating took so far.
+    """
+
+    what: str
+    done: int = 0
+    of: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens a second, None before the first."""
+        return self.tokens / self.seconds if self.seconds > 0 else None
+
+
+Tell = Callable[[Progress], None]
+
+
+class ModelChild(Closing):
+    """Owns one child; a context manager.
+
+    Args:
+        config: whose model it holds.
+        tell: called with what goes on.
+        cancel: when set, the call under way ends with `CancelledError` and nothing is left running.
+    """
+
+    module: ClassVar[str]
+    """The child's entry point."""
+    what: ClassVar[str]
+    """What it does, as a verb: the process that …"""
+    needs: ClassVar[tuple[Need, ...]] = ("data", "model")
+    """What of its config it loads."""
+    quiet_s: ClassVar[float | None] = None
+    """It is ended when it says nothing for so long; None where its progress is told all the time."""
+
+    def __init__(
+        self, config: RunConfig, tell: Tell | None = None, cancel: threading.Event | None = None
+    ) -> None:
+        self._config = config
+        self.tell: Tell = tell or (lambda progress: None)
+        self._cancel = cancel or threading.Event()
+        self._child = AskedChild(self.module, self.quiet_s)
+
+    def close(self) -> None:
+        """End the child and everything it started."""
+        self._child.close()
+
+    def ask(self, request: Mapping[str, Any], take: Take = lambda event: None) -> dict[str, Any]:
+        """Send a request with the config and wait for the reply.
+
+        Args:
+            request: `do` and its arguments.
+            take: gets every event but `at`, which is told as progress.
+
+        Raises:
+            GenerateError: it was refused, or the child ended or hung.
+            ConsentError: it would run code that is not the user's own.
+        """
+
+        def told(event: Mapping[str, Any]) -> None:
+            if event["event"] == "at":
+                self.tell(Progress(str(event["what"])))
+            else:
+                take(event)
+
+        required(self._config, *self.needs)
+        request = {**request, "config": self._config.to_json()}
+        if self._child.pid is None and not self._cancel.is_set():
+            self.tell(Progress("starting"))
+        try:
+            return self._child.ask(request, told, folder=self._config.cwd, cancel=self._cancel)
+        except RefusedError as error:
+            raise GenerateError(str(error)) from error
+        except EndedError as error:
+            raise CancelledError(str(error)) from error
+        except StartError as error:
+            raise GenerateError(f"the process that {self.what} could not start: {error}") from error
+        except (ChildGoneError, ChildHungError) as error:
+            raise GenerateError(f"the process that {self.what} ended: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +183,7 @@ class Generator(ModelChild):
             GenerateError: the data cannot be used.
         """
         request = {"do": "rows", "count": count, "seed": seed, "held": held}
-        reply = self.ask(request, lambda event: None)
+        reply = self.ask(request)
         rows = tuple(Row(row["number"], row["prompt"], row["columns"]) for row in reply["rows"])
         if not rows:
             raise GenerateError("the dataset has no rows")

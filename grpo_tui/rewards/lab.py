@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.children.forker import Forker
+from grpo_tui.children.pipe import ChildGoneError, ChildHungError, ChildPipe, StartError
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.closing import Closing
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.consent import required
-from grpo_tui.rewards.lab_pipe import ChildGoneError, ChildHungError, ChildPipe
-from grpo_tui.rewards.nursery import Nursery, NurseryError
 from grpo_tui.rewards.samples import Sample, groups_of
 from grpo_tui.rewards.score_report import (
     Aggregate,
@@ -29,6 +29,7 @@ from grpo_tui.rewards.score_report import (
     Scored,
 )
 
+_CHILD = "grpo_tui.rewards.lab_child"
 DEFAULT_LIMIT_S = 60.0
 START_LIMIT_S = 180.0
 ROWS_LIMIT_S = 300.0
@@ -68,7 +69,7 @@ class Lab(Closing):
         self.config: RunConfig | None = None
         self._step = 0
         self._pipe: ChildPipe | None = None
-        self._nursery: Nursery | None = None
+        self._forker: Forker | None = None
         self._interrupted = False
         self._loaded = False
         self._files: set[str] = set()
@@ -86,11 +87,11 @@ class Lab(Closing):
             return
         folder = self.config.cwd if self.config is not None else ""
         try:
-            if self._nursery is not None and not self._nursery.lives():
-                self._nursery = None
-            self._nursery = self._nursery or Nursery.acquire(START_LIMIT_S)
-            self._pipe = ChildPipe(self._nursery, folder if folder and Path(folder).is_dir() else os.getcwd())
-        except NurseryError as error:
+            if self._forker is not None and not self._forker.lives():
+                self._forker = None
+            self._forker = self._forker or Forker.acquire(_CHILD, START_LIMIT_S)
+            self._pipe = ChildPipe(self._forker, folder if folder and Path(folder).is_dir() else os.getcwd())
+        except StartError as error:
             raise LabError(
                 f"the lab's process could not start: {error}. It needs torch and TRL: pip install "
                 "'grpo-tui[train]'"
@@ -100,9 +101,9 @@ class Lab(Closing):
     def close(self) -> None:
         """End the child and everything it started."""
         self._drop()
-        nursery, self._nursery = self._nursery, None
-        if nursery is not None:
-            nursery.release()
+        forker, self._forker = self._forker, None
+        if forker is not None:
+            forker.release()
 
     def interrupt(self) -> None:
         """Kill the child now, from any thread; the call under way ends with a LabError."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.text import whole_text
 from grpo_tui.rewards.answer_format import GoldForm, gold_column, short_answer, wrong_answers
 from grpo_tui.store.reader import RunReader, StoredGroup
-from grpo_tui.store.values import finite_json
 
 MOST_BYTES = 256_000_000
 OURS = "grpo_tui"

@@ -17,6 +17,7 @@ from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.config.trl_fields import FieldsUnavailableError, load_fields
+from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.rewards.answer_format import forms_for, gold_column
 from grpo_tui.rewards.checks.function import (
@@ -40,7 +41,6 @@ from grpo_tui.rewards.checks.together import (
 from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Aggregation, Lab, Scored
 from grpo_tui.rewards.samples import Sample, gold_and_wrong
 from grpo_tui.rewards.score_report import Aggregate, FunctionScore
-from grpo_tui.store.values import finite_json
 
 MOST_GOLD_ROWS = 16
 GOLD_LIMIT_S = 10.0

@@ -17,7 +17,7 @@ from typing import Literal
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.closing import Closing
 from grpo_tui.core.token_scores import TokenScores
-from grpo_tui.rewards.model_child import CancelledError, GenerateError, ModelChild
+from grpo_tui.rewards.generating import CancelledError, GenerateError, ModelChild
 from grpo_tui.store.checkpoints import judge
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
@@ -180,7 +180,7 @@ class TokenAsker(Closing):
                 run_config(self._root), lambda progress: self._tell(progress.what), self._cancel
             )
         beside = read_status(self._root).live
-        return TokenScores.from_wire(self._child.ask({**request, "beside": beside}, lambda event: None))
+        return TokenScores.from_wire(self._child.ask({**request, "beside": beside}))
 
     def _of_live(self, args: dict[str, object]) -> TokenScores:
         mailbox = Mailbox(RunFolder(self._root).commands)

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from json import dumps
 from typing import Any
 
+from grpo_tui.core.exchange import to_json
 from grpo_tui.core.text import whole_text
-from grpo_tui.store.values import from_json, prompt_from, to_column, to_json
+from grpo_tui.store.values import from_json, prompt_from, to_column
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core import records as r
-from grpo_tui.core.exchange import rebuilt
+from grpo_tui.core.exchange import as_json, rebuilt, to_json
 from grpo_tui.store.connection import RunDatabaseError, open_writer
 from grpo_tui.store.json_file import read_regular, write_bytes
 from grpo_tui.store.layout import RunFolder, where
 from grpo_tui.store.log_lines import LogTail
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.queue import DRAIN_S, Drain, kind_of
-from grpo_tui.store.values import as_json, from_json, to_json
+from grpo_tui.store.values import from_json
 from grpo_tui.store.writer import LOG_POSITION, Writer
 
 SPOOLED = (r.GenerationBatch, r.RewardCall, r.PhaseSpan, r.Dropped)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from json import dumps, loads
+from json import loads
 from typing import Any
+
+from grpo_tui.core.exchange import clean, to_json
 
 _LARGEST = 1 << 63
 """SQLite's whole numbers end here."""
@@ -34,21 +36,6 @@ def to_column(value: Any) -> Any:
 def from_column(value: Any) -> Any:
     """The value `to_column` was given."""
     return math.nan if value == "nan" else value
-
-
-def clean(text: str) -> str:
-    """Text that SQLite can encode: a lone surrogate becomes `?`."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def to_json(value: Any) -> str:
-    """JSON text of any value at all; what JSON cannot say is kept as its `repr`."""
-    try:
-        text = dumps(value, ensure_ascii=False, default=as_json, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError):
-        # Keys that are no text, a value that holds itself, a `tolist` that fails.
-        text = dumps(_shown(value), ensure_ascii=False)
-    return clean(text)
 
 
 UNREADABLE = "(unreadable)"
@@ -88,37 +75,8 @@ def _are_messages(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(message, dict) for message in value)
 
 
-def as_json(value: Any) -> Any:
-    """Return what JSON keeps of a value that it does not have."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    if isinstance(value, set | frozenset):
-        return sorted(map(str, value))
-    return _shown(value)
-
-
-def _shown(value: Any) -> str:
-    try:
-        return repr(value)[:1000]
-    except Exception:
-        return f"<{type(value).__name__}, which cannot be shown>"
-
-
 def _as_float(value: int) -> float:
     try:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-
-
-def finite_json(value: Any) -> Any:
-    """The value with what standard JSON cannot say made null: NaN and infinities."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): finite_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite_json(item) for item in value]
-    return value

@@ -11,9 +11,10 @@ from typing import Any
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.exchange import clean, to_json
 from grpo_tui.core.statistics import mean, scored, signal_of, std
 from grpo_tui.store.schema import row_written, rows_superseded
-from grpo_tui.store.values import clean, from_json, to_column, to_json
+from grpo_tui.store.values import from_json, to_column
 
 LOG_POSITION = "log_position"
 """Fact: up to which byte of `train.log` the lines are in the database."""

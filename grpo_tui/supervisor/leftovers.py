@@ -8,7 +8,6 @@ joined with `monitor` has no mark, but holds a file of the run folder open that 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 from pathlib import Path
@@ -18,20 +17,16 @@ import psutil
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import process_alive
 
+ABORT_SIGNAL = signal.SIGRTMIN + 3
+"""What the supervisor sends to a training process to have the running reward call aborted."""
 MARK = "GRPO_TUI_RUN"
 """Variable of the environment that says which run folder a process belongs to."""
-PR_SET_CHILD_SUBREAPER = 36
 
 
 def mark_of(root: Path) -> str:
     """What marks the processes of a run: its folder by what it is, so that a renaming changes nothing."""
     found = os.stat(root)
     return f"{found.st_dev:x}-{found.st_ino:x}"
-
-
-def adopt_orphans() -> None:
-    """Become the parent of whatever a dead trainer leaves behind, even in sessions of its own; prctl(2)."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def kill_session(leader: int) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.children.forker import adopt_orphans
 from grpo_tui.core.commands import CONTROLLER_KINDS, SUPERVISOR_KINDS, Command, Outcome
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.json_file import append_regular, write_bytes
@@ -29,8 +30,8 @@ from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.supervisor.hardware import HardwareWatch
 from grpo_tui.supervisor.last_word import Ended, conclude, starvation_kills
 from grpo_tui.supervisor.leftovers import (
+    ABORT_SIGNAL,
     MARK,
-    adopt_orphans,
     kill_descendants,
     kill_marked,
     kill_session,
@@ -44,7 +45,6 @@ ABORT_LIMIT_S = 5.0
 """How long an aborted reward call may take to give way before it is called uninterruptible."""
 STOP_NOW_LIMIT_S = 3.0
 """How long a trainer gets to write its last records before it is killed."""
-ABORT_SIGNAL = signal.SIGRTMIN + 3
 
 
 @dataclass(slots=True)

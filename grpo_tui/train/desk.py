@@ -29,12 +29,9 @@ from grpo_tui.rewards.contract import (
     refuse_shortened,
     sample_in_words,
 )
+from grpo_tui.supervisor.leftovers import ABORT_SIGNAL
 from grpo_tui.train.failure import message_of
 from grpo_tui.train.phases import PhaseClock
-
-ABORT_SIGNAL = signal.SIGRTMIN + 3
-"""What the supervisor sends to have the running reward call aborted."""
-
 
 CULPRIT_LIMIT_S = 3.0
 """How long a failed reward function is tried on single completions to find the one that breaks it."""

@@ -87,8 +87,8 @@ def test_a_cancel_ends_the_process_and_all_is_told() -> None:
 
     def tell(now: Progress) -> None:
         if now.what.startswith("loading"):
-            assert generator._pipe is not None
-            pids.append(generator._pipe.pid)
+            assert generator._child.pid is not None
+            pids.append(generator._child.pid)
             cancel.set()
 
     with Generator(load_config(DEMO_CONFIG), tell, cancel) as generator, pytest.raises(CancelledError):
@@ -102,8 +102,8 @@ def test_ctrl_c_leaves_no_process() -> None:
 
     def tell(now: Progress) -> None:
         if now.what.startswith("reading"):
-            assert generator._pipe is not None
-            pids.append(generator._pipe.pid)
+            assert generator._child.pid is not None
+            pids.append(generator._child.pid)
             raise KeyboardInterrupt
 
     generator = Generator(load_config(DEMO_CONFIG), tell)

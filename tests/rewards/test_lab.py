@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from grpo_tui.children.pipe import ChildPipe
 from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.rewards.lab import Lab, LabError
-from grpo_tui.rewards.lab_pipe import ChildPipe
 from grpo_tui.rewards.score_report import Aggregation
 from grpo_tui.rewards.scoring import Report, config_of_functions, report, reweighed, unchecked
 from tests.rewards.labs import rows, scored, write

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from grpo_tui.core import records as r
+from grpo_tui.core.exchange import to_json
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.recorder import SpoolRecorder, take_spooled
-from grpo_tui.store.values import to_json
 
 
 def _batch(**changes: Any) -> r.GenerationBatch:

@@ -20,7 +20,8 @@ import pytest
 from grpo_tui.core.records import PhaseSpan, RewardCall
 from grpo_tui.rewards.contract import RewardContractError
 from grpo_tui.store.live import RankFile, read_rank
-from grpo_tui.train.desk import ABORT_SIGNAL, RewardDesk
+from grpo_tui.supervisor.leftovers import ABORT_SIGNAL
+from grpo_tui.train.desk import RewardDesk
 from grpo_tui.train.phases import PhaseClock
 
 TEXTS = ["one", "two", "three"]

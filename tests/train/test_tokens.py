@@ -18,7 +18,7 @@ from grpo_tui.core.token_scores import TokenScores
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.demo.rewards import correctness
 from grpo_tui.demo.task import train_rows
-from grpo_tui.rewards.model_child import CancelledError, GenerateError
+from grpo_tui.rewards.generating import CancelledError, GenerateError
 from grpo_tui.rewards.token_asking import Policy, TokenAsker, policies
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox

@@ -123,7 +123,7 @@ async def test_tokens_of_a_foreign_run_with_a_models_own_code(tmp_path: Path) ->
 def started(screen: Any) -> bool:
     """Whether the process that loads the model was started."""
     child = screen._asker._child if screen._asker is not None else None
-    return child is not None and child._pipe is not None
+    return child is not None and child._child.pid is not None
 
 
 async def at_config(pilot: Any) -> ConfigScreen:

@@ -11,13 +11,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from grpo_tui.children.serving import Send, serve_alone
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.exchange import plain
 from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.session import Looking, Session, data_key
 from grpo_tui.preflight.facts import RowView
-from grpo_tui.rewards.serving import Send, serve_alone
 
 
 class Child:

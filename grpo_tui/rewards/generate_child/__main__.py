@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from grpo_tui.children.serving import Send, serve_alone
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.rewards.generate_child.policy import (
     Policy,
@@ -23,7 +24,6 @@ from grpo_tui.rewards.generate_child.policy import (
     load_policy,
     setting_of,
 )
-from grpo_tui.rewards.serving import Send, serve_alone
 
 
 class Child:

@@ -1,30 +1,29 @@
 """The lab's child process: reads requests, answers each with one line of JSON, and tells what it is at.
 
-`python -m grpo_tui.rewards.lab_child SOCKET_FD` is the nursery: it imports torch, and forks a child for each
-request on its socket. Nothing but the protocol is written to a child's answers; standard output and error
-belong to the rewards. The parent kills a child when a call takes too long. It keeps no result.
+`python -m grpo_tui.rewards.lab_child SOCKET_FD` imports torch, and forks a child for each request on its
+socket. Nothing but the protocol is written to a child's answers; standard output and error belong to the
+rewards. The parent kills a child when a call takes too long.
 """
 
 from __future__ import annotations
 
-import gc
-import json
 import os
-import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from grpo_tui.children.forker import fork_children
+from grpo_tui.children.serving import Send, message_of
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.rewards.contract import RewardContractError, copied
 from grpo_tui.rewards.lab_child.advantages import aggregate
 from grpo_tui.rewards.lab_child.calls import (
+    Around,
     Batch,
     Caller,
     batch_of,
     changed_arguments,
     culprit,
-    message_of,
     other_shape,
     place_of,
     printed_bytes,
@@ -34,15 +33,13 @@ from grpo_tui.rewards.lab_child.calls import (
 )
 from grpo_tui.rewards.lab_child.loaded import PersonsModules, Ready, Rewards
 from grpo_tui.rewards.lab_child.models import RewardModels
-from grpo_tui.rewards.lab_child.orphans import Around, adopt, end_orphans
 from grpo_tui.rewards.lab_child.rows import DatasetRows, Tokens, chat_maker, read_parquet
-from grpo_tui.rewards.serving import leave_with_parent, serve
 
 
 class Child:
     """Serves one parent."""
 
-    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, send: Send) -> None:
         self._send = send
         self._person = PersonsModules(kept=set(sys.modules))
         self._models = RewardModels()
@@ -182,64 +179,11 @@ def trainer_state(config: RunConfig, step: int) -> Any:
     return state
 
 
-def main() -> None:
-    """Fork a child for each request of the parent, until it closes its end."""
-    control = socket.socket(fileno=int(sys.argv[1]))
-    control.set_inheritable(False)
-    import torch  # noqa: F401 - before the first fork, so that no child waits for it
+def _imports() -> None:
+    """Import what every child needs, before the first fork."""
+    import torch  # noqa: F401
     from transformers import TrainerState  # noqa: F401
-
-    gc.collect()
-    gc.freeze()  # what is imported stays shared with the children
-    adopt()
-    children: set[int] = set()
-    control.send(b"ready")
-    while True:
-        data, descriptors, _, _ = socket.recv_fds(control, 1 << 20, 3)
-        if not data:
-            return end_orphans()
-        request = json.loads(data)
-        if request["do"] == "wait":
-            code = _code_of(request["pid"])
-            children.discard(request["pid"])
-            end_orphans(children)
-            control.send(str(code).encode())
-            continue
-        nursery = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            control.close()
-            _become_child(request, descriptors, nursery)
-        children.add(pid)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        control.send(str(pid).encode())
-
-
-def _code_of(pid: int) -> int:
-    try:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    except ChildProcessError:
-        return 0
-
-
-def _become_child(request: Mapping[str, Any], descriptors: list[int], nursery: int) -> None:
-    """Serve in the forked process, and never return."""
-    requests, answers, output = descriptors
-    os.setsid()
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(output)
-    os.environ.clear()
-    os.environ.update(request["environment"])
-    os.chdir(request["folder"])
-    sys.path[0] = request["folder"]
-    leave_with_parent(nursery)
-    try:
-        serve(requests, answers, Child)
-    finally:
-        os._exit(0)  # whatever threads a reward left running
 
 
 if __name__ == "__main__":
-    main()
+    fork_children(int(sys.argv[1]), _imports, Child)

@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import math
 import os
+import signal
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from grpo_tui.children.serving import message_of
 from grpo_tui.core.text import completion_text, prompt_text
 from grpo_tui.rewards.contract import (
     NOT_PASSED,
@@ -112,6 +114,45 @@ def _flush() -> None:
 
 SMALL = 64
 """Samples that are enough for a second look at a function."""
+
+
+_WATCHED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+_POOLS = ("ThreadPoolExecutor", "asyncio_")
+"""Names of threads that end by themselves with their process."""
+
+
+class Around:
+    """What belongs to the whole process and is as it was before a call."""
+
+    def __init__(self) -> None:
+        self._folder = os.getcwd()
+        self._handlers = {number: signal.getsignal(number) for number in _WATCHED}
+        self._threads = set(threading.enumerate())
+        self._closed = _closed_streams()
+
+    def changed(self) -> list[str]:
+        """Return what a call has left changed, each to be read after the function's name."""
+        found = []
+        if os.getcwd() != self._folder:
+            found.append(f"changes the current folder to {os.getcwd()}, for training too")
+        names = [n.name for n, handler in self._handlers.items() if signal.getsignal(n) is not handler]
+        if names:
+            found.append(f"replaces the handler of {', '.join(names)}, by which a run is stopped and watched")
+        left = [
+            thread.name
+            for thread in threading.enumerate()
+            if thread not in self._threads and not thread.daemon and not thread.name.startswith(_POOLS)
+        ]
+        if left:
+            found.append(f"leaves a thread running ({left[0]}), and training cannot end before that one does")
+        closed = [name for name in _closed_streams() if name not in self._closed]
+        if closed:
+            found.append(f"closes sys.{closed[0]}, so that nothing printed after it is in the log")
+        return found
+
+
+def _closed_streams() -> list[str]:
+    return [name for name in ("stdout", "stderr") if getattr(getattr(sys, name), "closed", True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,14 +391,6 @@ def place_of(error: BaseException, is_own: Callable[[str], bool]) -> tuple[str |
     outside = [f for f in frames if "/grpo_tui/rewards/" not in f.filename]
     chosen = own or outside
     return (chosen[-1].filename, chosen[-1].lineno) if chosen else (None, None)
-
-
-def message_of(error: BaseException) -> str:
-    """What an exception says, shortened; a person's own class may fail even at that."""
-    try:
-        return str(error)[:2000] or type(error).__name__
-    except Exception:
-        return f"a {type(error).__name__} that cannot be shown"
 
 
 CULPRIT_LIMIT_S = 5.0

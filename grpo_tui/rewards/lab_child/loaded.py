@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.children.serving import message_of
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.user_code import FILE_MODULES, UserCodeError, forget_module, installed_folders, within
 from grpo_tui.rewards.checks.source_text import RewardSource
-from grpo_tui.rewards.lab_child.calls import captured, message_of, place_of
+from grpo_tui.rewards.lab_child.calls import captured, place_of
 from grpo_tui.rewards.lab_child.models import RewardModels, score
 from grpo_tui.rewards.loading import LoadedReward, RewardLoadError, each_reward, is_async, is_model
 

@@ -22,6 +22,7 @@ from textual.widgets import Input
 
 from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import ConfigError, RunConfig
+from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.checker import Checked
 from grpo_tui.preflight.facts import RowView
@@ -30,7 +31,6 @@ from grpo_tui.present.data_view import Block, row_blocks, statistics_blocks, sum
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.reading import laid_out
 from grpo_tui.rewards.consent import Code
-from grpo_tui.store.values import finite_json
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.jobs import Jobs
 from grpo_tui.ui.messages import (

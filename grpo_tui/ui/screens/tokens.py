@@ -257,7 +257,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
     # -- in the thread ---------------------------------------------------------------------------
 
     def _find_policies(self) -> None:
-        from grpo_tui.rewards.model_child import GenerateError
+        from grpo_tui.rewards.generating import GenerateError
         from grpo_tui.rewards.token_asking import policies, run_config
         from grpo_tui.store.connection import RunDatabaseError
 
@@ -272,7 +272,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
 
     def _ask(self, policy: Policy, index: int, base: bool) -> None:
         from grpo_tui.rewards.consent import ConsentError
-        from grpo_tui.rewards.model_child import CancelledError, GenerateError
+        from grpo_tui.rewards.generating import CancelledError, GenerateError
         from grpo_tui.rewards.token_asking import TokenAsker, completion_of
         from grpo_tui.store.connection import RunDatabaseError
 

@@ -1,7 +1,6 @@
-"""One child process of the lab and the pipes to it: lines of JSON, each awaited no longer than allowed.
+"""One child process and the pipes to it: lines of JSON, each awaited no longer than allowed.
 
-The child has a session of its own; killing it kills all that it started, also what left the session. It knows
-the form of messages, not their meaning.
+The child has a session of its own; killing it kills all that it started, also what left the session.
 """
 
 from __future__ import annotations
@@ -20,22 +19,34 @@ from typing import Any, Protocol
 
 import psutil
 
-from grpo_tui.rewards.nursery import NurseryError
-
 _CHUNK = 1 << 20
 LOOK_S = 0.5
 """How often a silent child is looked at: what it has forked can hold its end of the pipe open."""
 
 
+class StartError(RuntimeError):
+    """A child cannot be started; the message says why."""
+
+
 class Starter(Protocol):
-    """What starts children: the nursery, by a fork, or whatever else does it so."""
+    """What starts children: by a fork, or afresh."""
 
     def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
-        """Start a child in a session of its own and return its process id."""
+        """Start a child in a session of its own and return its process id.
+
+        Args:
+            folder: its working folder.
+            requests: descriptor that it reads requests from.
+            answers: descriptor that it writes answers to.
+            output: its standard output and error.
+
+        Raises:
+            StartError: it cannot be started.
+        """
         ...
 
     def exit_code(self, pid: int) -> int:
-        """Wait for a child's end; return its exit code, negative for a signal."""
+        """Wait for a child's end; return its exit code, negative for a signal as `subprocess` has it."""
         ...
 
 
@@ -54,7 +65,7 @@ class ModuleStarter:
         self._process: subprocess.Popen[bytes] | None = None
 
     def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
-        """Start it in a session of its own and return its process id."""
+        """See `Starter.fork`."""
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-u", "-P", "-m", self._module, folder, str(requests), str(answers)],
@@ -65,11 +76,11 @@ class ModuleStarter:
                 start_new_session=True,
             )
         except OSError as error:
-            raise NurseryError(str(error)) from error
+            raise StartError(str(error)) from error
         return self._process.pid
 
     def exit_code(self, pid: int) -> int:
-        """Wait for its end."""
+        """See `Starter.exit_code`."""
         assert self._process is not None
         return self._process.wait()
 
@@ -94,20 +105,20 @@ class ChildPipe:
     """Starts the child at once.
 
     Args:
-        nursery: starts it.
+        starter: starts it.
         folder: its working folder.
 
     Raises:
-        NurseryError: the nursery is gone.
+        StartError: it cannot be started.
     """
 
-    def __init__(self, nursery: Starter, folder: str) -> None:
-        self._nursery = nursery
+    def __init__(self, starter: Starter, folder: str) -> None:
+        self._starter = starter
         self._printed = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - closed by close()
         child_reads, self._requests = os.pipe()
         self._answers, child_writes = os.pipe()
         try:
-            self.pid = nursery.fork(folder, child_reads, child_writes, self._printed.fileno())
+            self.pid = starter.fork(folder, child_reads, child_writes, self._printed.fileno())
         finally:
             os.close(child_reads)
             os.close(child_writes)
@@ -218,8 +229,8 @@ class ChildPipe:
 
     def _exit_code(self) -> int | None:
         if self._code is None:
-            with contextlib.suppress(NurseryError):
-                self._code = self._nursery.exit_code(self.pid)
+            with contextlib.suppress(StartError):
+                self._code = self._starter.exit_code(self.pid)
         return self._code
 
     def _hung(self) -> ChildHungError:

@@ -1,8 +1,4 @@
-"""How a child process serves its parent: a JSON object a line in, events and replies out.
-
-For the lab's child, the checker's, and those that hold a model. It knows no request; imports nothing of the
-ML stack.
-"""
+"""How a child process serves its parent: a JSON object a line in, events and replies out."""
 
 from __future__ import annotations
 
@@ -17,8 +13,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from grpo_tui.rewards.lab_child.calls import message_of
-from grpo_tui.store.values import to_json
+from grpo_tui.core.exchange import to_json
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -56,7 +51,7 @@ def serve(requests: int, answers: int, child_of: Callable[[Send], Any]) -> None:
 
 
 def serve_alone(child_of: Callable[[Send], Any]) -> None:
-    """Be the child that `lab_pipe.ModuleStarter` starts: `python -m MODULE FOLDER REQUESTS ANSWERS`.
+    """Be the child that `pipe.ModuleStarter` starts: `python -m MODULE FOLDER REQUESTS ANSWERS`.
 
     Args:
         child_of: as in `serve`.
@@ -69,6 +64,14 @@ def serve_alone(child_of: Callable[[Send], Any]) -> None:
         serve(requests, answers, child_of)
     finally:
         os._exit(0)  # whatever threads a library left running
+
+
+def message_of(error: BaseException) -> str:
+    """Return what an exception says, shortened; a user's own class may fail even at that."""
+    try:
+        return str(error)[:2000] or type(error).__name__
+    except Exception:
+        return f"a {type(error).__name__} that cannot be shown"
 
 
 def leave_with_parent(parent: int) -> None:

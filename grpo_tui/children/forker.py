@@ -1,0 +1,232 @@
+"""A process that has a program's imports done and does nothing but fork, so that a child is there at once.
+
+Importing torch and transformers takes seconds, a fork takes milliseconds. A child that hung is killed and the
+next one forked; the user's code never runs in the forker itself. All users of a program in this process share
+one; it ends with the last of them, and by itself when this process is gone.
+
+The upper half is the parent's side. `fork_children` is what the program itself runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import psutil
+
+from grpo_tui.children.pipe import StartError
+from grpo_tui.children.serving import Send, leave_with_parent, serve
+
+_MESSAGE_BYTES = 1 << 20
+_WAIT_S = 2.0
+"""How long orphans that were killed are waited for."""
+_PR_SET_CHILD_SUBREAPER = 36
+_lock = threading.RLock()
+_shared: dict[str, Forker] = {}
+
+
+class Forker:
+    """One such process; take it with `acquire`, give it back with `release`."""
+
+    def __init__(self, module: str) -> None:
+        self.users = 0
+        self._module = module
+        self._printed = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - closed by close()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", "-P", "-m", module, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self._printed,
+                stderr=subprocess.STDOUT,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        self._ready = False
+
+    @classmethod
+    def acquire(cls, module: str, limit_s: float) -> Forker:
+        """Return this process's forker of a program, started when there is none, once its imports are done.
+
+        Args:
+            module: the program, which calls `fork_children`.
+            limit_s: how long its imports may take.
+
+        Raises:
+            StartError: it ended, or was not ready within the limit.
+        """
+        with _lock:
+            forker = _shared.get(module)
+            if forker is None or not forker.lives():
+                forker = _shared[module] = cls(module)
+            forker.users += 1
+            try:
+                forker._await_ready(limit_s)
+            except StartError:
+                forker.close()
+                raise
+        return forker
+
+    def release(self) -> None:
+        """Give it back; the last user's ends it."""
+        with _lock:
+            self.users -= 1
+            if self.users <= 0:
+                self.close()
+
+    def close(self) -> None:
+        """End it."""
+        with _lock:
+            if _shared.get(self._module) is self:
+                del _shared[self._module]
+            self._socket.close()
+            if self._process.poll() is None:
+                self._process.kill()
+            self._process.wait()
+            self._printed.close()
+
+    def lives(self) -> bool:
+        """Return whether it can fork."""
+        return self._socket.fileno() >= 0 and self._process.poll() is None
+
+    def fork(self, folder: str, requests: int, answers: int, output: int) -> int:
+        """See `Starter.fork`.
+
+        Raises:
+            StartError: the forker is gone.
+        """
+        message = {"do": "fork", "folder": folder, "environment": dict(os.environ)}
+        return int(self._ask(message, [requests, answers, output]))
+
+    def exit_code(self, pid: int) -> int:
+        """See `Starter.exit_code`."""
+        return int(self._ask({"do": "wait", "pid": pid}))
+
+    def _ask(self, message: dict[str, Any], descriptors: list[int] | None = None) -> str:
+        with _lock:
+            try:
+                socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors or [])
+                answer = self._socket.recv(_MESSAGE_BYTES)
+            except OSError as error:
+                raise StartError(self._last_words()) from error
+        if not answer:
+            raise StartError(self._last_words())
+        return answer.decode()
+
+    def _await_ready(self, limit_s: float) -> None:
+        if self._ready:
+            return
+        self._socket.settimeout(limit_s)
+        try:
+            answer = self._socket.recv(_MESSAGE_BYTES)
+        except OSError as error:
+            raise StartError(f"it was not ready within {limit_s:g} s") from error
+        self._socket.settimeout(None)
+        if not answer:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+            raise StartError(self._last_words())
+        self._ready = True
+
+    def _last_words(self) -> str:
+        descriptor = self._printed.fileno()
+        size = os.fstat(descriptor).st_size
+        text = os.pread(descriptor, min(size, 4000), max(0, size - 4000)).decode("utf-8", "replace").strip()
+        return text.splitlines()[-1] if text else f"it ended with code {self._process.poll()}"
+
+
+def fork_children(descriptor: int, prepare: Callable[[], None], child_of: Callable[[Send], Any]) -> None:
+    """Fork a child for each request of the parent, until it closes its end.
+
+    Args:
+        descriptor: the socket that the parent has given.
+        prepare: imports what no child shall wait for.
+        child_of: as in `serve`.
+    """
+    control = socket.socket(fileno=descriptor)
+    control.set_inheritable(False)
+    prepare()
+    gc.collect()
+    gc.freeze()  # what is imported stays shared with the children
+    adopt_orphans()
+    children: set[int] = set()
+    control.send(b"ready")
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, _MESSAGE_BYTES, 3)
+        if not data:
+            return _end_orphans()
+        request = json.loads(data)
+        if request["do"] == "wait":
+            code = _code_of(request["pid"])
+            children.discard(request["pid"])
+            _end_orphans(children)
+            control.send(str(code).encode())
+            continue
+        forker = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            _become_child(request, descriptors, forker, child_of)
+        children.add(pid)
+        for theirs in descriptors:
+            os.close(theirs)
+        control.send(str(pid).encode())
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever a child leaves behind, even in sessions of its own; prctl(2), Linux."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _end_orphans(but: Collection[int] = ()) -> None:
+    """Kill this process's children but some, with all that they started, and reap them."""
+    end = time.monotonic() + _WAIT_S
+    while left := [child for child in psutil.Process().children() if child.pid not in but]:
+        for child in left:
+            with contextlib.suppress(psutil.Error):
+                for process in (*child.children(recursive=True), child):
+                    process.kill()
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child.pid, os.WNOHANG)
+        if time.monotonic() > end:
+            return  # something starts again faster than it is killed, or cannot be killed
+        time.sleep(0.002)
+
+
+def _code_of(pid: int) -> int:
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return 0
+
+
+def _become_child(
+    request: Mapping[str, Any], descriptors: list[int], forker: int, child_of: Callable[[Send], Any]
+) -> None:
+    """Serve in the forked process, and never return."""
+    requests, answers, output = descriptors
+    os.setsid()
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    sys.path[0] = request["folder"]
+    leave_with_parent(forker)
+    try:
+        serve(requests, answers, child_of)
+    finally:
+        os._exit(0)  # whatever threads a reward left running
