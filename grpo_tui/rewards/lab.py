@@ -1,8 +1,8 @@
 """The lab: scores samples with a run's rewards in a child process that can be killed and comes back.
 
 The parent's side. Every call has a time limit; over it the child and all it started are killed, the function
-that ran is named, and the next call starts a new child. It imports neither torch nor TRL, and shows nothing.
-Calls block: a screen makes them from a thread. One thread at a time; `interrupt` may come from any.
+that ran is named, and the next call starts a new child. Calls block: a screen makes them from a thread. One
+thread at a time; `interrupt` may come from any.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from grpo_tui.rewards.answer_format import (
     wrong_answers,
 )
 from grpo_tui.rewards.lab import Lab
-from grpo_tui.rewards.library.numbers import parse_number
+from grpo_tui.rewards.library.correctness import parse_number
 from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import FunctionScore, Scored
 

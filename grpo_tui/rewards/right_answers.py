@@ -1,7 +1,7 @@
 """Which reward says that an answer is right, from which score on, and which ones look at the form alone.
 
 Found by asking them: each function scores right, wrong, formless and long completions that are made of some
-rows' gold answers. It knows neither the model's own completions nor what follows from their scores.
+rows' gold answers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Completions to score: from a JSONL file, TRL's parquet files, a dataset's rows, or a recorded run.
 
-A sample is a prompt, a completion and the other columns of its row. It calls no reward and imports no
-pyarrow: parquet rows and dataset rows come from the lab's child.
+A sample is a prompt, a completion and the other columns of its row.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the lab says of rewards and samples, as plain frozen values that travel as JSON.
 
-The lab's child builds the JSON, commands and panes read the values. It computes nothing.
+The lab's child builds the JSON, commands and panes read the values.
 """
 
 from __future__ import annotations

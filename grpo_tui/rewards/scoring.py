@@ -1,6 +1,6 @@
 """Score samples and say all that is to be said of the rewards: the way of commands and panes into the lab.
 
-Puts together the lab's scores, TRL's aggregation and the findings of every check. It shows nothing.
+Puts together the lab's scores, TRL's aggregation and the findings of every check.
 """
 
 from __future__ import annotations

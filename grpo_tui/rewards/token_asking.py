@@ -1,7 +1,7 @@
 """Ask how sure a policy is of each token of a recorded completion: the parent's side.
 
 Of the live run through its mailbox; of a checkpoint or the base model through a child that loads it. Calls
-block: a screen makes them from a thread. It imports neither torch nor transformers.
+block: a screen makes them from a thread.
 """
 
 from __future__ import annotations

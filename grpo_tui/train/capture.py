@@ -1,7 +1,7 @@
 """Capture every generation batch, with rewards and advantages, as TRL computed them.
 
-Wraps two methods of the trainer: rewards are seen in one, advantages in the other, before TRL
-shuffles. Builds records only from what TRL has brought to the host. Knows nothing of storage.
+Wraps two methods of the trainer: rewards are seen in one, advantages in the other, before TRL shuffles.
+Builds records only from what TRL has brought to the host.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Every private name of TRL and transformers that the program touches, in one place.
 
-Tried with TRL 1.16.0 on transformers 5.17 and 5.24. `missing` is the self-test run at start: a name
-that is gone turns off what needs it, with a message, and never stops a run. Knows nothing of
-recording or commands.
+Tried with TRL 1.16.0 on transformers 5.17 and 5.24. `missing` is the self-test run at start: a name that is
+gone turns off what needs it, with a message, and never stops a run.
 """
 
 from __future__ import annotations

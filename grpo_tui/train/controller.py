@@ -1,7 +1,7 @@
 """Carry out commands at the safe point, between two optimizer steps.
 
-The safe point is right after the trainer has logged, evaluated and saved: only there is the step's
-row written and the model at rest. Knows what each command means; knows nothing of who sends it.
+The safe point is right after the trainer has logged, evaluated and saved: only there is the step's row
+written and the model at rest.
 """
 
 from __future__ import annotations

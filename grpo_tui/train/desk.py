@@ -1,9 +1,8 @@
 """Run reward functions in the main thread, time them, keep what they returned, abort one on request.
 
-Math parsers set SIGALRM, which works only in the main thread, and only a main thread can be
-interrupted by a signal. The training thread hands a call over and waits. Async functions stay on
-TRL's event loop, reward models where TRL runs them. Knows nothing of commands or files other than
-the abort request.
+Math parsers set SIGALRM, which works only in the main thread, and only a main thread can be interrupted by a
+signal. The training thread hands a call over and waits. Async functions stay on TRL's event loop, reward
+models where TRL runs them.
 """
 
 from __future__ import annotations

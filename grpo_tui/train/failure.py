@@ -1,7 +1,6 @@
 """Say in one sentence why a run failed, from an exception and where it happened.
 
-The first sentence is the cause and its place, not the last line of a traceback. Knows exceptions
-and phases; the traceback itself goes to `train.log`.
+The first sentence is the cause and its place, not the last line of a traceback.
 """
 
 from __future__ import annotations

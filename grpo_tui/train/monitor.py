@@ -1,7 +1,7 @@
 """Join a person's own TRL script by one line: `grpo_tui.monitor(trainer)` before `trainer.train()`.
 
-Same run folder, same view, same commands as a run the program starts. A sidecar supervisor watches
-the process. Knows the trainer it is given, not how it was built.
+Same run folder, same view, same commands as a run the program starts. A sidecar supervisor watches the
+process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Know which phase this rank is in, tell the rank file at once and the recorder afterwards.
-
-Knows nothing of TRL; the hooks say when a phase begins.
-"""
+"""Know which phase this rank is in, tell the rank file at once and the recorder afterwards."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the ranks of one run tell each other at the safe point; with one rank, nothing at all.
 
-A process group of its own on gloo, on the CPU, with no short time-out: a pause must not trip the
-watchdog of the training collectives. Knows collectives, not what is decided with them.
+A process group of its own on gloo, on the CPU, with no short time-out: a pause must not trip the watchdog of
+the training collectives.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Change learning rate, temperature and reward weights of a run that trains.
 
-Each change either takes whole effect, in generation and gradient alike, or is refused. Knows the
-trainer's settings; knows nothing of how a request came in.
+Each change either takes whole effect, in generation and gradient alike, or is refused.
 """
 
 from __future__ import annotations

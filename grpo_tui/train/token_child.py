@@ -1,8 +1,8 @@
 """The child that looks at tokens: `python -m grpo_tui.train.token_child FOLDER REQUESTS ANSWERS`.
 
 Loads the base model of a config, or one of its checkpoints (an adapter on its base), and renders the prompt
-as `GRPOTrainer` does. Reads requests, answers with events and a reply, a JSON object a line. It keeps what it
-has loaded until its parent has had enough. Knows no run folder.
+as `GRPOTrainer` does. Reads requests, answers with events and a reply, a JSON object a line. It keeps what
+it has loaded until its parent has had enough.
 """
 
 from __future__ import annotations

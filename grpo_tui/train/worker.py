@@ -1,7 +1,7 @@
 """The training process: reads `run.json`, trains in a thread, serves reward calls in the main thread.
 
-Started by the supervisor with `python -m grpo_tui.train.worker RUN_DIR`, in a session of its own,
-without a terminal. Knows how a run is put together; every part of it lives elsewhere.
+Started by the supervisor with `python -m grpo_tui.train.worker RUN_DIR`, in a session of its own, without a
+terminal.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from grpo_tui.rewards import library as lib
-from grpo_tui.rewards.library.numbers import last_number, parse_number
+from grpo_tui.rewards.library.correctness import last_number, parse_number
 from grpo_tui.rewards.loading import callable_name
 
 

@@ -1,7 +1,7 @@
 """Findings from gold answers given as completions: a sound correctness reward puts them above wrong ones.
 
-Each row's gold answer and a wrong one were scored in several forms; one form in which the gold answer wins is
-enough. Only functions that read the gold column are judged. It calls nothing.
+Each row's gold answer and a wrong one were scored in several forms; one form in which the gold answer wins
+is enough. Only functions that read the gold column are judged.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the text of a reward function shows without running it, found with `ast`.
 
-Looks at the function and at what it calls in the same file. It judges nothing and reads no file.
+Looks at the function and at what it calls in the same file.
 """
 
 from __future__ import annotations

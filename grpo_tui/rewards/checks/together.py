@@ -1,6 +1,6 @@
 """Findings from functions side by side: names, cancelling, measuring the same, drowning, cost, float32.
 
-Everything is judged within groups, for only differences there become advantages. It calls nothing.
+Everything is judged within groups, for only differences there become advantages.
 """
 
 from __future__ import annotations

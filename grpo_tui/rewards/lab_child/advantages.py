@@ -1,8 +1,8 @@
 """Totals and advantages of scored completions, in float32 with torch, as GRPOTrainer computes them.
 
-The formulas are those of `GRPOTrainer._generate_and_score_completions` in TRL 1.16, which has them inline, so
-they cannot be called there; a test compares them with what the trainer stored. Groups may differ in size,
-which TRL's do not. It calls no reward.
+The formulas are those of `GRPOTrainer._generate_and_score_completions` in TRL 1.16, which has them inline,
+so they cannot be called there; a test compares them with what the trainer stored. Groups may differ in size,
+which TRL's do not.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reward models in the lab: loaded and called as GRPOTrainer does, on the CPU.
 
-From `GRPOTrainer.__init__` and `_calculate_rewards` in TRL 1.16. It knows no other kind of reward.
+From `GRPOTrainer.__init__` and `_calculate_rewards` in TRL 1.16.
 """
 
 from __future__ import annotations

@@ -20,10 +20,17 @@ from grpo_tui.rewards.library.correctness import (
     MultipleChoice,
     NumericAnswer,
 )
-from grpo_tui.rewards.library.formats import FullPattern, IncrementalTags, JsonFormat, TagFormat
-from grpo_tui.rewards.library.groups import GroupDiversity
-from grpo_tui.rewards.library.length import SoftLengthLimit, TargetLength
-from grpo_tui.rewards.library.style import ForbiddenWords, Repetition
+from grpo_tui.rewards.library.shape import (
+    ForbiddenWords,
+    FullPattern,
+    GroupDiversity,
+    IncrementalTags,
+    JsonFormat,
+    Repetition,
+    SoftLengthLimit,
+    TagFormat,
+    TargetLength,
+)
 from grpo_tui.rewards.library.wrappers import AdaptiveWeight, Clip, Gate, ScheduledWeight
 
 __all__ = [

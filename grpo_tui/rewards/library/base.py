@@ -1,7 +1,7 @@
 """What every reward of the library has in common: a name for TRL's metrics, and how it reads a batch.
 
 A reward of the library is an object made with its parameters and called with the batch, so that a dataset
-column can never be taken for a parameter. It knows no trainer and imports nothing of the ML stack.
+column can never be taken for a parameter.
 """
 
 from __future__ import annotations

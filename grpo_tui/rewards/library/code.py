@@ -3,6 +3,10 @@
 The limits keep an endless loop, a memory hog or a fork from harming the run. They are no sandbox: the code
 can read what this user can read, and reach the network. For code that nobody has looked at, run the whole
 training in a container.
+
+In the child the limits come first, then the code, then the test. The proof of passing is read from stdin
+before the code is run and kept in the frame of a function that the code does not see by name; it is written
+to a pipe once the test has run to its end.
 """
 
 from __future__ import annotations
@@ -23,7 +27,28 @@ from typing import Any
 from grpo_tui.core.answers import last_tag
 from grpo_tui.core.text import completion_text
 from grpo_tui.rewards.library.base import Reward, column, require
-from grpo_tui.rewards.library.code_child import LIMITED
+
+LIMITED = """
+import os, resource, sys
+seconds, memory, pipe = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+proof = os.read(0, 64)
+for what, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_AS, memory),
+                   (resource.RLIMIT_FSIZE, 1 << 20), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NOFILE, 64)):
+    resource.setrlimit(what, (most, most))
+sys.argv = ["code.py"]
+def main(proof, pipe, write):
+    here = os.getpid()
+    names = {"__name__": "code"}
+    code = open("code.py", encoding="utf-8").read()
+    test = open("test.py", encoding="utf-8").read()
+    exec(compile(code, "code.py", "exec"), names)
+    exec(compile(test, "test.py", "exec"), names)
+    if os.getpid() == here:
+        write(pipe, proof)
+main(proof, pipe, os.write)
+"""
+"""A program for `python -c`; its arguments: seconds of processor time, bytes of address space, the pipe."""
+
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 MIB = 1 << 20
