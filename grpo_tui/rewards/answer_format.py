@@ -73,7 +73,6 @@ def find_form(prompts: Iterable[str], sources: Iterable[str] = ()) -> Form:
 
     Args:
         prompts: texts of some prompts, the system prompt among them.
-        sources: source texts of the reward functions.
     """
     asked = list(prompts)
     places = ("\n".join(asked), "\n".join(sources))
@@ -169,7 +168,6 @@ def likely_form(source_texts: Iterable[str], forms: Sequence[GoldForm]) -> GoldF
     """Return the form that reward functions look for, judged by the tags and marks in their source.
 
     Args:
-        source_texts: of the files of the functions.
         forms: as `forms_for` gave them; what the system prompt asks for counts most.
     """
     if forms[0].name == ASKED:

@@ -189,11 +189,6 @@ def drawn_share(right: Sequence[int], of: Sequence[int], size: int) -> float | N
     Without bias: 1 - C(k,G)/C(n,G) - C(n-k,G)/C(n,G), k of n right (hypergeometric, as in pass@k of Chen et
     al. 2021, https://arxiv.org/abs/2107.03374), the mean over the rows.
 
-    Args:
-        right: right completions of each row.
-        of: completions of each row.
-        size: the group's.
-
     Returns:
         None when a row has fewer completions.
     """
@@ -217,12 +212,7 @@ def baseline_of(
     """Compute the figures; `findings` stays empty.
 
     Args:
-        generated: the completions.
-        functions: what each reward gave for them.
-        aggregate: their totals.
         judge: the function that says what is right.
-        forms: those that look at the form.
-        model: id or folder.
         seed: what the rows were chosen with and the completions sampled.
         notes: sentences on what was left out.
     """
@@ -541,10 +531,6 @@ def ask_baseline(
     """Ask it; the completions come with it.
 
     Args:
-        lab: with the config's rewards loaded.
-        config: one that names a model.
-        wish: rows, group, seed.
-        tell: called with what goes on.
         cancel: when set, nothing is left running and `CancelledError` is raised.
 
     Raises:

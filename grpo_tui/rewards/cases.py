@@ -162,9 +162,7 @@ def judge_cases(
     """The expectations that do not hold, in the order of the cases.
 
     Args:
-        file: the cases.
         functions: scores by the name of the function, in the order of the cases.
-        totals: weighted totals in the same order.
 
     Raises:
         CaseFileError: a case names a function that is not there.
@@ -191,8 +189,6 @@ def add_case(path: Path, case: Mapping[str, Any], rewards: str | Sequence[str] =
     """Add a case to a file, which is made when there is none; what stands in it stays as it is.
 
     Args:
-        path: the file.
-        case: the case as the file writes it.
         rewards: what a new file says of the rewards.
 
     Raises:
@@ -371,11 +367,6 @@ def cases_file(config: RunConfig) -> Path:
 
 def keep_case(config: RunConfig, report: Report, index: int) -> tuple[Path, str]:
     """Add a sample to the file of cases.
-
-    Args:
-        config: whose rewards scored it.
-        report: the scoring.
-        index: the sample.
 
     Returns:
         The file, and the name of the case in it.

@@ -105,7 +105,6 @@ def required(config: RunConfig, *needs: Need) -> None:
     """Return when all that a config would run is the user's own, or was said yes to.
 
     Args:
-        config: whose code would run.
         needs: what of it: its rewards, its data, its model and tokenizer.
 
     Raises:
@@ -172,7 +171,6 @@ def needed(config: RunConfig, *needs: Need) -> tuple[Code, ...]:
     """Return what a config would run that is not the user's own and has no yes.
 
     Args:
-        config: the config.
         needs: what of it; all of it when none is named.
     """
     why = _why_foreign(config)
@@ -186,10 +184,7 @@ def needed_to_start(
     """Return what a start would run that is not the user's own and has no yes.
 
     Args:
-        config: what is trained.
-        folder: the run folder.
         launcher: the words of a launcher that the user did not type.
-        checkpoint: the checkpoint that it continues from.
     """
     why = _why_foreign(config)
     found = [code for _, code in _codes(config, why)]

@@ -48,9 +48,7 @@ def checked(name: str, result: Any, count: int) -> Any:
     """Return what a reward function returned, in a form that TRL can use.
 
     Args:
-        name: the reward's name.
         result: what it returned; a generator or another iterator becomes a list, the rest stays as it is.
-        count: number of completions it scored.
 
     Raises:
         RewardContractError: TRL could not use it.
@@ -97,9 +95,7 @@ def check_call(name: str, function: Callable[..., Any], columns: Collection[str]
     """Check a reward function's parameters against what TRL will pass.
 
     Args:
-        name: the reward's name.
         function: the function, as TRL will call it.
-        columns: columns of the dataset.
 
     Returns:
         Warnings: parameters with the default None that no column fills, so that it stays None.
@@ -143,9 +139,7 @@ def signature_faults(
     """Return what is wrong with a function's parameters, the worst first.
 
     Args:
-        name: the reward's name.
         parameters: what it takes.
-        columns: columns of the dataset.
         place: ` (file:line)` of the function, or empty.
     """
     own = [column for column in columns if column not in NOT_PASSED]

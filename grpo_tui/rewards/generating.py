@@ -57,8 +57,6 @@ class ModelChild(Closing):
     """Owns one child; a context manager.
 
     Args:
-        config: whose model it holds.
-        tell: called with what goes on.
         cancel: when set, the call under way ends with `CancelledError` and nothing is left running.
     """
 
@@ -87,7 +85,6 @@ class ModelChild(Closing):
         """Send a request with the config and wait for the reply.
 
         Args:
-            request: `do` and its arguments.
             take: gets every event but `at`, which is told as progress.
 
         Raises:
@@ -172,8 +169,6 @@ class Generator(ModelChild):
         """Choose rows of the config's dataset by a seed, in the dataset's order.
 
         Args:
-            count: at most so many.
-            seed: the choice.
             held: rows of the hold-out, which are never trained on, instead of training rows.
 
         Returns:
@@ -194,7 +189,6 @@ class Generator(ModelChild):
 
         Args:
             rows: at least one.
-            count: completions per row.
             seed: the random seed; the config's when None.
 
         Raises:
@@ -230,10 +224,7 @@ def generate(
     """Let the config's model answer rows without training.
 
     Args:
-        config: the run's.
         rows: at least one.
-        count: completions per row.
-        tell: called with what goes on.
         cancel: when set, nothing is left running and `CancelledError` is raised.
 
     Raises:

@@ -115,7 +115,6 @@ class Lab(Closing):
         """Load a config's rewards, the person's modules afresh; one that fails has a `failure`.
 
         Args:
-            config: the run's.
             step: `trainer_state.global_step` that the functions shall see.
 
         Raises:
@@ -179,7 +178,6 @@ class Lab(Closing):
         same, by a new child.
 
         Args:
-            samples: at least one.
             only: indices of the functions that are called; the others have a `skipped` failure.
             tell: called with a function's name and what is done with it, as it goes.
             repeat_limit_s: a function slower than this is not called a second time; 0 for never.
@@ -244,7 +242,6 @@ class Lab(Closing):
         """Return totals and advantages of what was scored, as TRL computes them.
 
         Args:
-            scored: what `score` gave.
             weights: one per function; those of the config when None.
             aggregation: the modes; those of the config when None.
             muted: indices of functions that are left out, as if the run did not have them.

@@ -68,9 +68,7 @@ def advise(
 
     Args:
         names: the rewards there are, by their names in TRL's metrics.
-        task: what they are for.
         probed: what the probes made of them; None while there are none.
-        findings: of the last score.
     """
     roles = {name: _role(name, probed) for name in names}
     weights = {name: WEIGHTS.get(role, 1.0) for name, role in roles.items()}
@@ -94,7 +92,6 @@ def task_for(
 
     Args:
         prompts: texts of some prompts, the system prompt among them; what they ask for counts most.
-        texts: of the files of the rewards there are.
         column: the dataset column with the gold answer.
         most_tokens: `max_completion_length`.
     """
@@ -199,11 +196,6 @@ class Growth:
 def task_of(config: RunConfig, dataset: Dataset | None, texts: Sequence[str] = ()) -> Task:
     """What a template is to be written for.
 
-    Args:
-        config: of a run, or of functions alone.
-        dataset: its first rows, None without any.
-        texts: of the files of the rewards there are.
-
     Raises:
         TemplateError: the gold column has a name that Python cannot have as a parameter.
     """
@@ -227,13 +219,6 @@ def growth(
     tell: Callable[[str, str], None] | None = None,
 ) -> Growth:
     """Probe the rewards that the lab has loaded and say what comes next.
-
-    Args:
-        lab: with rewards loaded.
-        config: the run's, for its prompts and data; or that of the functions alone.
-        dataset: its rows, None for functions alone.
-        findings: of the last score.
-        tell: called with a function's name and what is done with it.
 
     Raises:
         LabError: the lab cannot score at all.
@@ -320,11 +305,6 @@ def with_reward(config: RunConfig, file: Path, stage: Stage) -> RunConfig:
 
 def put_into_config(path: Path, file: Path, stage: Stage) -> None:
     """Name one reward more in a config; only the lines of the list change.
-
-    Args:
-        path: the config.
-        file: the rewards file.
-        stage: the reward.
 
     Raises:
         ValueError: the config cannot be read, edited or written, or has changed meanwhile.

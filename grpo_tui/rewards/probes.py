@@ -499,11 +499,8 @@ def probe(
     """Score the probes of some rows with the lab's loaded rewards.
 
     Args:
-        lab: with a config loaded.
-        rows: `{"prompt", "columns"}`.
         column: the column with the gold answer, which every row has.
         made_up: whether the rows are not the dataset's.
-        tell: called with a function's name and what is done with it.
 
     Raises:
         LabError: the lab cannot score at all.

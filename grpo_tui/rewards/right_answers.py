@@ -74,10 +74,6 @@ def measured(
     """Ask the functions.
 
     Args:
-        lab: with the config loaded.
-        config: the run's.
-        rows: rows of its dataset.
-        column: the one with the gold answer, None when there is none.
         only: indices of the functions to ask.
 
     Raises:
@@ -117,7 +113,6 @@ def find_judge(measures: Measures, results: Sequence[FunctionScore], wish: str |
     different scores on the model's own completions, not all the same, is taken at the best of them.
 
     Args:
-        measures: what the functions gave for gold answers.
         results: what they gave for the model's completions.
         wish: `NAME` or `NAME>=X`.
 

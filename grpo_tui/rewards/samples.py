@@ -171,7 +171,6 @@ def from_parquet_rows(rows: Iterable[Mapping[str, Any]], rewards: Iterable[str],
     """Turn rows of TRL's `completions/completions_*.parquet` into samples, a group per step and prompt.
 
     Args:
-        rows: the file's rows.
         rewards: names of reward functions, whose columns hold scores and no data.
         origin: the file, for messages.
 
@@ -204,7 +203,6 @@ def with_columns_of(samples: Sequence[Sample], rows: Iterable[Mapping[str, Any]]
 
     Args:
         samples: as read; TRL's parquet files hold no dataset columns.
-        rows: `{"prompt", "columns"}` of the dataset.
     """
     by_prompt = {Sample(row["prompt"], "").prompt_key: row["columns"] for row in rows}
     last_words = {
@@ -229,7 +227,6 @@ def gold_and_wrong(
     """Return, for each row and form, the gold answer as a completion and a wrong one beside it.
 
     Args:
-        rows: `{"prompt", "columns"}`.
         forms: how an answer is written as a completion.
         answer_column: the column with the gold answer; found by its name when None.
 
@@ -255,7 +252,6 @@ def from_run(reader: RunReader, step: int | str | None = None) -> list[Sample]:
     """Return the training completions of a recorded run.
 
     Args:
-        reader: the run.
         step: a step's groups; `best` or `worst` for the one group with that mean; None for the newest step.
 
     Raises:

@@ -202,10 +202,7 @@ def report(
     """Score samples with the lab's loaded rewards and check them in every way.
 
     Args:
-        lab: with a config loaded.
-        samples: what to score.
         dataset: the config's rows; what the samples tell of it when None.
-        wish: weights, modes, and what is left out.
         scored: what the functions gave, when they were called already.
 
     Raises:
@@ -358,9 +355,6 @@ def unchecked(
     """Return scores, totals and advantages at once; what is wrong with them takes longer to find.
 
     Args:
-        lab: with the config loaded.
-        scored: what the functions gave.
-        weights: one per function.
         findings: what was found before, to stand until the checks have ended.
         aggregation: the modes; the config's when None.
 
@@ -391,9 +385,6 @@ def reweighed(
     """Return the report as it is with other weights.
 
     Args:
-        lab: aggregates; nothing need be loaded.
-        report: what was scored.
-        weights: one per function.
         muted: indices of functions that are left out, as if the run did not have them.
         aggregation: the modes; the report's own when None.
 

@@ -96,12 +96,6 @@ def dataset_rows(lab: Lab, config: RunConfig, count: int = MOST_GOLD_ROWS) -> Da
 def samples_from(lab: Lab, config: RunConfig, dataset: Dataset | None, origin: Origin) -> list[Sample]:
     """Gather the samples.
 
-    Args:
-        lab: with the config loaded.
-        config: the run's, or one of functions alone.
-        dataset: its rows, None for functions alone.
-        origin: where from.
-
     Raises:
         SampleError: there are none.
         LabError: the lab cannot read them.
@@ -199,7 +193,6 @@ def found_samples(run: Path, where: str) -> tuple[list[Sample], int]:
     Advantages are a matter of the whole group; the completions that were found have the tag `found`.
 
     Args:
-        run: the run folder.
         where: a query, as for `grpo-tui completions --where`.
 
     Returns:

@@ -214,8 +214,6 @@ def begun_with(stage: Stage, task: Task, file: str) -> str:
     """The text of a new rewards file with one function.
 
     Args:
-        stage: the function.
-        task: what it is for.
         file: its name, for the words in it.
     """
     return f"{HEAD.format(file=file)}\n\n{TEXT_OF}\n{stage.source}"

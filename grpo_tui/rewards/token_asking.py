@@ -99,8 +99,6 @@ def completion_of(root: Path, group: int, index: int) -> Rollout:
     """One recorded completion of a run.
 
     Args:
-        root: the run folder.
-        group: number of its group.
         index: its place there, from 0.
 
     Raises:
@@ -121,8 +119,6 @@ class TokenAsker(Closing):
     """Asks about completions of one run; a context manager. A loaded model is kept until the end.
 
     Args:
-        root: the run folder.
-        tell: called with what goes on, in words.
         cancel: when set, the call under way ends with `CancelledError` and nothing is left running.
         patience_s: how long an answer of the live run is waited for; None for as long as it lives.
     """
@@ -148,8 +144,6 @@ class TokenAsker(Closing):
         """Look at one completion.
 
         Args:
-            row: the completion.
-            policy: whose probabilities.
             base: whether it shall be compared with the base; the live run is asked for the reference that
                 it has in memory.
 

@@ -116,12 +116,8 @@ def what_if_of_run(
     """Score groups of a run again; see `what_if`.
 
     Args:
-        lab: with the config loaded whose rewards are tried.
-        root: the run folder.
         groups: their numbers in the run; the parts of a group on other ranks are looked at with it.
-        weights: as `what_if` has them.
         recorded: weigh the recorded scores anew and call no function.
-        tell: as `what_if` has it.
 
     Raises:
         LabError: nothing can be scored, or the weights do not fit.
@@ -167,13 +163,11 @@ def what_if(
     """Score groups again.
 
     Args:
-        lab: with the config loaded whose rewards are tried.
         groups: as recorded, at least one; whole, whatever ranks their parts were recorded on.
         names: the run's reward functions by attempt, in order, each name once.
         weights: one per function of the config, or of the run with `recorded_weights`; its own when None.
         recorded_weights: those of the newest attempt; when given, no function is called and the recorded
             scores are weighed anew.
-        tell: called with a function's name and what is done with it.
 
     Raises:
         LabError: nothing can be scored, or the weights do not fit.

@@ -31,11 +31,7 @@ def build_trainer(
     """Build the trainer; loads the model.
 
     Args:
-        config: The resolved config.
-        rewards: Loaded rewards in TRL's order.
-        prompts: The datasets.
         output_dir: The run folder, which overrides the config's `output_dir`.
-        tell: Called with what is loaded now.
     """
     tell("loading torch and TRL")
     from trl import GRPOConfig, GRPOTrainer, ModelConfig, get_peft_config, get_quantization_config
@@ -120,7 +116,6 @@ def by_length(
     """Rows by length, longest first, and the tokens of the longest.
 
     Args:
-        prompts: (N,) prompts.
         measure: Gives the tokens of each of some prompts; None to go by characters alone.
     """
     characters = [len(prompt_text(prompt)) for prompt in prompts]

@@ -405,7 +405,6 @@ class Checkpoints:
         Nothing in the file is run: it is data, or it is left out.
 
         Args:
-            checkpoint: Its folder.
             keep_batch: Whether training goes on with the generated batch in it.
         """
         import pickle

@@ -178,7 +178,6 @@ def totals(trainer: Any, rewards: Any) -> list[float | None]:
     """Weighted totals exactly as TRL sums them; None for rows no function scored.
 
     Args:
-        trainer: The GRPOTrainer.
         rewards: float32 tensor, shape (completions, functions), NaN where a function abstained.
     """
     weighted = (rewards * trainer.reward_weights.to(rewards.device).unsqueeze(0)).nansum(dim=1)

@@ -118,7 +118,6 @@ class RewardDesk:
         Call from the main thread. What `train` returns or raises comes out of here.
 
         Args:
-            train: What to run.
             device: The trainer's device; CUDA's current device is a thread's own and starts at 0.
         """
         box: dict[str, Any] = {}

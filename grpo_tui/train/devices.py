@@ -39,7 +39,6 @@ def choose_gpu(environment: MutableMapping[str, str], free: list[int]) -> str:
 
     Args:
         environment: The process's environment, changed in place.
-        free: Free bytes per GPU.
 
     Returns:
         What was chosen, for the log; empty when nothing was.
@@ -92,11 +91,7 @@ class PeakMemory:
         self._device: Any = None
 
     def begin(self, device: Any) -> None:
-        """Forget the peak of loading the model.
-
-        Args:
-            device: The torch device that is trained on.
-        """
+        """Forget the peak of loading the model."""
         self._device = device
         with contextlib.suppress(OSError):
             _CLEAR.write_text(_RESET_PEAK, encoding="ascii")

@@ -43,8 +43,6 @@ def describe(
     """The error record of an attempt.
 
     Args:
-        error: What was raised.
-        phase: The phase it was raised in.
         reward_function: Name of the reward function that raised it, if one did.
         sample: The completion that made it raise, in words, if it was one.
 

@@ -37,7 +37,6 @@ def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
     """Record and steer this trainer's next `train()`; called twice before it, it does nothing more.
 
     Args:
-        trainer: A built GRPOTrainer.
         run_dir: The run folder, by default the trainer's `output_dir`.
 
     Returns:

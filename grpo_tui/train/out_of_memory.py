@@ -54,9 +54,6 @@ class MemoryAdvice:
     """What a run says when a GPU has too little memory for it.
 
     Args:
-        config: the run's.
-        root: its folder.
-        launcher: the words of its launcher.
         gpus: asks how the GPUs are, this process's own left out of those that hold them.
         machine: what the machine has; asked when it is needed.
     """

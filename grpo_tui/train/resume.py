@@ -63,8 +63,6 @@ def description(
 
     Args:
         trainer: The trainer, before `train()`.
-        sources: What is known of each reward function.
-        reward_params: The arguments each of them was made with.
     """
     model = trainer.model
     adapter = getattr(model, "peft_config", None) or {}
@@ -132,9 +130,6 @@ def resume(session: Session, trainer: Any, checkpoint: Path, overridden: Collect
     """Prepare a trainer to go on from a checkpoint; call before its `train()`.
 
     Args:
-        session: The attempt that resumes.
-        trainer: Its trainer.
-        checkpoint: The checkpoint's folder.
         overridden: Settings given again at this resume; they win over what was set in mid-run.
 
     Raises:

@@ -378,10 +378,7 @@ def score(
     """The weighted reward of each answer, as the run's own functions give it.
 
     Args:
-        functions: Reward functions in TRL's order.
-        weights: One weight per function.
         rows: Dataset rows, one per answer.
-        texts: The answers.
 
     Returns:
         One total per answer, None for an answer that no function scored; None instead of the list
@@ -464,16 +461,8 @@ class ProbePrompts:
     """Asks the rows of one run.
 
     Args:
-        trainer: the GRPOTrainer, hooked.
-        rows: what is asked, with a column `prompt`.
         every: steps from one time to the next.
-        count: completions of each.
         temperature: of sampling; None for that of the run.
-        put: takes the records.
-        capture: numbers the batches.
-        desk: calls the rewards.
-        phases: told what goes on.
-        attempt: the attempt it belongs to.
     """
 
     def __init__(

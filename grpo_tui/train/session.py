@@ -100,8 +100,6 @@ class Session:
 
         Args:
             trainer: The GRPOTrainer; its `train` has not been called.
-            sources: What is known of each reward function, in TRL's order.
-            reward_params: The arguments each of them was made with.
         """
         from grpo_tui.train import compat
         from grpo_tui.train.capture import Capture
@@ -314,7 +312,6 @@ def reproduction_record(trainer: Any, folder: Path) -> dict[str, Any]:
     """Everything about this process and trainer that decides the numbers.
 
     Args:
-        trainer: The GRPOTrainer, built.
         folder: The user's folder, whose git state is kept.
     """
     return {

@@ -72,12 +72,7 @@ class Child:
         """Look at one completion.
 
         Args:
-            config: that of the run.
             checkpoint: a folder; empty for the model that the run began with.
-            prompt: a text or messages, as recorded.
-            text: the completion, as recorded.
-            truncated: whether it was cut off.
-            recorded: its recorded length in tokens.
             base: whether it shall be compared with the model that the run began with.
             beside: whether the run is going on, and needs the GPU and the processor.
 

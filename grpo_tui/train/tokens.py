@@ -50,7 +50,6 @@ def tokenized(tokenizer: Any, text: str, end: int | None, recorded: int | None) 
     """Turn a recorded completion back into token ids.
 
     Args:
-        tokenizer: that of the run.
         text: the completion as recorded, which is without special tokens.
         end: the id of the end token when it ended by itself, None when it was cut off.
         recorded: its length in tokens, as the run recorded it, the end token included.
@@ -112,8 +111,6 @@ def logits_of(model: Any, prompt: Sequence[int], completion: Sequence[int], devi
     Args:
         model: in evaluation mode; called without gradients, in whatever precision the caller has set.
         prompt: its token ids, at least one.
-        completion: its token ids.
-        device: where the ids go.
 
     Returns:
         (tokens, vocabulary) logits, in the model's precision.
@@ -198,10 +195,7 @@ def tokens_of(
     """Put texts and figures together.
 
     Args:
-        tokenizer: that of the run.
         prompt: token ids before the completion.
-        ids: the completion.
-        columns: what `figures` gave.
     """
     special = set(tokenizer.all_special_ids)
     texts = token_texts(tokenizer, prompt, ids)

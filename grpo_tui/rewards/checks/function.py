@@ -26,9 +26,6 @@ def about(
     """A finding whose sentence begins with the function.
 
     Args:
-        rule: the finding's id.
-        severity: its severity.
-        result: what the function gave.
         message: the sentence after the function's name.
         line: the line concerned; that of the function when None.
     """
@@ -40,7 +37,6 @@ def signature_findings(info: FunctionInfo, columns: Collection[str]) -> list[Fin
     """Return what is wrong with a function's parameters for data with these columns.
 
     Args:
-        info: the function as loaded.
         columns: columns of the dataset, or of the samples where there is no dataset.
     """
     if info.parameters is None:
@@ -124,12 +120,7 @@ _MESSAGES_FIX = "Take the completion as it is, or set grpo_tui.chat: true to mak
 
 
 def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> list[Finding]:
-    """Return what one function's behaviour shows.
-
-    Args:
-        result: what it gave.
-        samples: what it was given.
-    """
+    """Return what one function's behaviour shows."""
     if result.failure is not None and result.failure.kind == "skipped":
         return []  # nobody called it
     found = []
@@ -250,7 +241,6 @@ def value_findings(
 
     Args:
         result: what it gave; a function that failed has no findings here.
-        samples: what it was given.
         alone: whether it is the run's only function.
         prompt_tail: the end of a prompt as the chat template writes it.
     """

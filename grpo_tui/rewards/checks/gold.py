@@ -93,9 +93,7 @@ def gold_findings(
     """Return functions that do not put gold answers above wrong ones.
 
     Args:
-        results: what the functions gave for `samples`.
         samples: what `gold_and_wrong` made: gold and wrong in turn, grouped by row.
-        column: the column that holds the gold answer.
         retyped: what they gave with that column in other types.
     """
     found = []

@@ -58,12 +58,7 @@ def _parsed(file_text: str) -> ast.Module:
 
 
 class RewardSource:
-    """The part of a file that one reward function consists of.
-
-    Args:
-        file_text: the whole file.
-        line: line of the definition.
-    """
+    """The part of a file that one reward function consists of."""
 
     def __init__(self, file_text: str, line: int | None) -> None:
         tree = _parsed(file_text)

@@ -66,9 +66,6 @@ def pair_findings(
     """Return pairs of functions that cancel each other or measure the same.
 
     Args:
-        results: what the functions gave.
-        samples: what they were given.
-        weights: one per function.
         normalized: whether TRL divides each function by its own deviation first (`normalize_then_sum`).
     """
     found = []
@@ -226,7 +223,6 @@ def cost_findings(results: Sequence[FunctionScore], completions: int) -> list[Fi
     """Return functions that will take long at the config's batch.
 
     Args:
-        results: what the functions gave.
         completions: completions that are scored at once in a training step.
     """
     found = []

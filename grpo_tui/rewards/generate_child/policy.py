@@ -211,11 +211,7 @@ def answered(
     A batch that does not fit into the GPU's memory is tried again in halves.
 
     Args:
-        policy: the model.
         prompts: texts, or lists of messages.
-        count: completions of each.
-        settings: of `GenerationConfig`.
-        template: `chat_template_kwargs`.
         size: completions generated together.
     """
     import torch

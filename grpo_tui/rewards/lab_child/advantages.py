@@ -27,7 +27,6 @@ def aggregate(
     Args:
         scores: per function, one score per completion; None abstains, which is NaN to TRL.
         groups: indices of the completions of each prompt; every completion stands in one group.
-        weights: one per function.
         scale_rewards: `group`, `batch` or `none`.
         aggregation: `sum_then_normalize` or `normalize_then_sum`.
 

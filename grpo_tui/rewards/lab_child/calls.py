@@ -206,7 +206,6 @@ def batch_of(samples: Sequence[Mapping[str, Any]], as_chat: Callable[[Any], Any]
     """Build a batch from samples `{"prompt", "completion", "columns", "truncated"}`.
 
     Args:
-        samples: at least one.
         as_chat: makes messages of a text prompt, when the run's prompts are messages; else None.
 
     Raises:
@@ -285,7 +284,6 @@ class Caller:
         """Call a function once; never raises.
 
         Args:
-            name: its name in messages.
             target: the function; for a reward model a function that scores with it.
             is_async: whether a call gives a coroutine.
             kwargs: what `arguments` gave.
@@ -501,8 +499,6 @@ def swallowed(
     """Return the exceptions that were raised within a `try` whose handler is broad, grouped by place.
 
     Args:
-        caller: calls the function.
-        name: its name.
         target: a function that is not async.
         batch: samples; few are enough.
         ranges: file to the first and last lines of the bodies of such `try` statements.

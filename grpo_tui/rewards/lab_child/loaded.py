@@ -106,8 +106,6 @@ class Rewards:
         """Load every reward and return their descriptions; one that fails has a `failure` and is not ready.
 
         Args:
-            config: the run's.
-            tell: called with the index of each before it is loaded.
             left_out: index to the failure of one that is not loaded.
 
         Raises:

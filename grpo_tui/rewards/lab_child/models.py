@@ -76,10 +76,7 @@ def score(
 
     Args:
         model: a sequence classifier.
-        tokenizer: its tokenizer.
-        prompts: texts or lists of messages.
         completions: in the same form.
-        template_arguments: `chat_template_kwargs` of the config.
         mixed: `bfloat16` or `float16` when training runs in mixed precision, which casts reward models too.
     """
     import torch

@@ -66,12 +66,10 @@ class PassesTests(Reward):
     Args:
         column: dataset column with the tests of a row: a list of texts, or one text with a test a line.
         code_in: where the code stands: `fence` (the last fenced block), `tag`, or `whole`.
-        tag: the tag's name.
         timeout_s: seconds that one test may take.
         memory_mib: address space that one test may take.
         workers: tests that run at a time.
         all_or_nothing: give 1 only where every test passes.
-        name: see `Reward`.
 
     Range: 0 to 1; None for a row without tests.
     """

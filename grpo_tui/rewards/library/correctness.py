@@ -89,12 +89,10 @@ class AnswerReward(Reward):
         answer_in: where the answer stands in a completion: `tag` (`<answer>…</answer>`), `boxed`
             (`\boxed{…}`), `gsm8k` (after `####`), `regex` (first group of `pattern`), `last_number`,
             or `whole`.
-        tag: name of the tag.
         pattern: the expression for `regex`.
         single: several answers in a completion count as none, so that listing all candidates wins nothing;
             for `tag` and `boxed`.
         right, wrong: the two values; no answer found is `wrong`.
-        name: see `Reward`.
 
     Range: `wrong` to `right`, or None where the gold answer cannot be read.
     """

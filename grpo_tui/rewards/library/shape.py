@@ -28,7 +28,6 @@ class TagFormat(TextReward):
         tags: names of the tags, in the order in which they must stand.
         strict: whether nothing but white space may stand outside of them.
         prefilled: what the chat template has written at the start of the completion, such as `<think>`.
-        name: see `Reward`.
     """
 
     def __init__(
@@ -53,7 +52,6 @@ class FullPattern(TextReward):
         pattern: the expression; `.` matches a line break.
         anywhere: whether it may fit a part of the completion.
         prefilled: see `TagFormat`.
-        name: see `Reward`.
     """
 
     def __init__(
@@ -75,7 +73,6 @@ class JsonFormat(TextReward):
     Args:
         kind: `object`, `array` or `any`.
         fence: whether a Markdown fence around it is forgiven.
-        name: see `Reward`.
     """
 
     def __init__(self, *, kind: str = "object", fence: bool = False, name: str | None = None) -> None:
@@ -108,7 +105,6 @@ class IncrementalTags(TextReward):
         trailing: what each character after the last closing tag costs, white space left out.
         most_trailing: the most that trailing text costs.
         prefilled: see `TagFormat`; what the template wrote earns nothing.
-        name: see `Reward`.
 
     Range: `-most_trailing` to 1.
     """
@@ -192,7 +188,6 @@ class TargetLength(_Length):
         slack: distance that costs nothing.
         reach: distance at which nothing is left; the target itself by default.
         unit: `tokens`, `words` or `characters`.
-        name: see `Reward`.
 
     Range: 0 to 1.
     """
@@ -227,7 +222,6 @@ class SoftLengthLimit(_Length):
         limit: length from which the whole penalty holds; `max_completion_length` for a reward of tokens.
         start: length up to which nothing is taken; four fifths of the limit by default.
         unit: `tokens`, `words` or `characters`.
-        name: see `Reward`.
 
     Range: -1 to 0.
     """
@@ -253,7 +247,6 @@ class Repetition(TextReward):
     Args:
         ngram: words to a run.
         most: the largest penalty.
-        name: see `Reward`.
 
     Range: `-most` to 0.
     """
@@ -276,7 +269,6 @@ class ForbiddenWords(TextReward):
         words: what must not stand there; matched as whole words, letter case left out.
         penalty: what each of them costs.
         worst: the most that all of them cost.
-        name: see `Reward`.
 
     Range: `-worst` to 0.
     """
@@ -305,7 +297,6 @@ class GroupDiversity(Reward):
 
     Args:
         ngram: words to a run.
-        name: see `Reward`.
 
     Range: 0 to 1; None for a completion that is alone in its group.
     """

@@ -40,9 +40,7 @@ class Clip(Wrapper):
     """The reward inside, kept between two bounds.
 
     Args:
-        reward: see `Wrapper`.
         low, high: the bounds; None for none.
-        name: see `Wrapper`.
     """
 
     def __init__(
@@ -70,11 +68,9 @@ class Gate(Wrapper):
     So format counts only for a right answer, or a right answer only in the right format.
 
     Args:
-        reward: see `Wrapper`.
         when: the reward that opens the gate; None from it leaves the gate shut.
         at_least: its threshold.
         otherwise: the value behind a shut gate; None abstains.
-        name: see `Wrapper`.
     """
 
     def __init__(
@@ -103,7 +99,6 @@ class ScheduledWeight(Wrapper):
     """The reward inside times a weight that follows the training step, in straight lines between points.
 
     Args:
-        reward: see `Wrapper`.
         points: (step, weight) pairs; before the first and after the last the weight stays as it is there.
         name: see `Wrapper`. The weight is logged as `weight/<name>`.
     """
@@ -138,7 +133,6 @@ class AdaptiveWeight(Wrapper):
     and kept within its bounds. A batch is scored with the weight that the batches before it have made.
 
     Args:
-        reward: see `Wrapper`.
         initial: the weight to begin with.
         low, high: success rates between which the weight stays.
         up, down: the factors.
