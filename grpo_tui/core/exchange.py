@@ -11,7 +11,7 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from json import dumps
 from typing import Any, TypeVar
 
@@ -23,12 +23,13 @@ def plain(facts: Any) -> dict[str, Any]:
     return dataclasses.asdict(facts)
 
 
-def rebuilt(kind: type[T], data: Any) -> T:
+def rebuilt(kind: type[T], data: Any, **known: Any) -> T:
     """Return the dataclass that `plain` was given, after JSON has made lists of its tuples.
 
     Args:
         kind: the dataclass.
         data: what `plain` gave; a key that the class does not know is left out.
+        **known: fields that are taken as they are.
 
     Raises:
         ValueError: a field is missing or has another type.
@@ -36,9 +37,13 @@ def rebuilt(kind: type[T], data: Any) -> T:
     if not isinstance(data, Mapping):
         raise ValueError(f"{kind.__name__} is written as a mapping, not as {type(data).__name__}")
     hints = _hints(kind)  # type: ignore[arg-type] # a class is hashable
-    values = {name: _value(hints[name], value, name) for name, value in data.items() if name in hints}
+    values = {
+        name: _value(hints[name], value, name)
+        for name, value in data.items()
+        if name in hints and name not in known
+    }
     try:
-        return kind(**values)
+        return kind(**values, **known)
     except TypeError as error:
         raise ValueError(str(error)) from error
 
@@ -61,7 +66,7 @@ def _value(hint: Any, value: Any, name: str) -> Any:
     elif origin is typing.Literal:
         if any(value == part and type(value) is type(part) for part in parts):
             return value
-    elif origin in (tuple, list):
+    elif origin in (tuple, list, Sequence):
         if isinstance(value, list | tuple):
             return _items(origin, parts, value, name)
     elif (origin or hint) in (dict, Mapping):
@@ -79,6 +84,8 @@ def _value(hint: Any, value: Any, name: str) -> Any:
 
 
 def _items(kind: type[Any], parts: tuple[Any, ...], value: Any, name: str) -> Any:
+    if kind is Sequence:
+        return [_value(parts[0], item, name) for item in value]
     if kind is list or (len(parts) == 2 and parts[1] is Ellipsis):
         return kind(_value(parts[0], item, name) for item in value)
     if len(parts) != len(value):

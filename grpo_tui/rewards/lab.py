@@ -17,6 +17,7 @@ from grpo_tui.children.forker import Forker
 from grpo_tui.children.pipe import ChildGoneError, ChildHungError, ChildPipe, StartError
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.closing import Closing
+from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.consent import required
 from grpo_tui.rewards.samples import Sample, groups_of
@@ -268,7 +269,7 @@ class Lab(Closing):
             self.limit_s,
             "computing advantages",
         )
-        return Aggregate.from_json(reply)
+        return rebuilt(Aggregate, reply)
 
     def rows(
         self, config: RunConfig, count: int, first: int = 0, limit_s: float = ROWS_LIMIT_S
@@ -343,7 +344,7 @@ class Lab(Closing):
 
     def _result(self, info: FunctionInfo, progress: _Progress, count: int) -> FunctionScore:
         if info.index in progress.results:
-            return FunctionScore.from_json(info, progress.results[info.index])
+            return rebuilt(FunctionScore, progress.results[info.index], info=info)
         failure = (
             info.failure or progress.failures.get(info.index) or Failure("died", "", "it was not scored")
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.exchange import rebuilt
 from grpo_tui.rewards.samples import Sample
 
 BLANK = ""
@@ -85,14 +86,9 @@ class FunctionInfo:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> FunctionInfo:
         """Rebuild it from the child's JSON."""
-        values = dict(data)
-        parameters = values.pop("parameters", None)
-        failure = values.pop("failure", None)
-        return cls(
-            **{**values, "params": tuple(values.get("params", ()))},
-            parameters=None if parameters is None else tuple(_parameter(*p) for p in parameters),
-            failure=None if failure is None else Failure(**failure),
-        )
+        parameters = data.get("parameters")
+        known = None if parameters is None else tuple(_parameter(*p) for p in parameters)
+        return rebuilt(cls, data, parameters=known)
 
 
 def _parameter(name: str, kind: int, default: str) -> inspect.Parameter:
@@ -177,7 +173,7 @@ class FunctionScore:
     output: str = ""
     failure: Failure | None = None
     log_extra: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    metrics: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    metrics: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     repeat: Repeat | None = None
     other_shape: OtherShape | None = None
     swallowed: tuple[Swallowed, ...] = ()
@@ -193,25 +189,6 @@ class FunctionScore:
     def failed(cls, info: FunctionInfo, count: int, failure: Failure, output: str = "") -> FunctionScore:
         """What stands for a function that gave nothing for `count` samples."""
         return cls(info, (None,) * count, failure=failure, output=output)
-
-    @classmethod
-    def from_json(cls, info: FunctionInfo, data: Mapping[str, Any]) -> FunctionScore:
-        """Rebuild it from the child's JSON."""
-        failure, repeat, shape = data.get("failure"), data.get("repeat"), data.get("other_shape")
-        return cls(
-            info=info,
-            scores=tuple(data["scores"]),
-            seconds=data["seconds"],
-            output=data["output"],
-            failure=Failure(**failure) if failure else None,
-            log_extra=data["log_extra"],
-            metrics=data["metrics"],
-            repeat=Repeat(tuple(repeat["differs"]), repeat["fresh_repeats"]) if repeat else None,
-            other_shape=OtherShape(**shape) if shape else None,
-            swallowed=tuple(Swallowed(**item) for item in data.get("swallowed", ())),
-            changed=tuple(data.get("changed", ())),
-            left=tuple(data.get("left", ())),
-        )
 
     def with_failure(self, failure: Failure) -> FunctionScore:
         """The same with a reason why it cannot be used."""
@@ -259,17 +236,6 @@ class Aggregate:
             i: a for group in self.groups for i, a in zip(group.indices, group.advantages, strict=True)
         }
         return [by_index[i] for i in range(len(self.totals))]
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Aggregate:
-        """Rebuild it from the child's JSON."""
-        groups = tuple(
-            GroupScore(tuple(g["indices"]), g["mean"], g["std"], tuple(g["advantages"]))
-            for g in data["groups"]
-        )
-        return cls(
-            tuple(data["totals"]), groups, data["reward"], data["reward_std"], data["frac_reward_zero_std"]
-        )
 
 
 @dataclass(frozen=True, slots=True)

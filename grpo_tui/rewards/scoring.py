@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,21 +84,10 @@ class Report:
             {
                 "functions": [self._function(i, r) for i, r in enumerate(self.scored.functions)],
                 "totals": list(self.aggregate.totals),
-                "groups": [
-                    {
-                        "indices": list(group.indices),
-                        "mean": group.mean,
-                        "std": group.std,
-                        "advantages": list(group.advantages),
-                    }
-                    for group in self.aggregate.groups
-                ],
+                "groups": [asdict(group) for group in self.aggregate.groups],
                 "findings": [finding.to_json() for finding in self.findings],
                 "samples": [_sample(sample) for sample in self.scored.samples],
-                "aggregation": {
-                    "scale_rewards": self.aggregation.scale_rewards,
-                    "multi_objective_aggregation": self.aggregation.multi_objective_aggregation,
-                },
+                "aggregation": asdict(self.aggregation),
                 "reward": self.aggregate.reward,
                 "reward_std": self.aggregate.reward_std,
                 "frac_reward_zero_std": self.aggregate.frac_reward_zero_std,
@@ -125,16 +114,7 @@ class Report:
             "share": self.shares[index],
             "seconds_per_batch": seconds_per_batch(result, self.batch) if self.batch else None,
             "output": result.output,
-            "failure": None
-            if failure is None
-            else {
-                "kind": failure.kind,
-                "type": failure.type,
-                "message": failure.message,
-                "file": failure.file,
-                "line": failure.line,
-                "sample": failure.sample,
-            },
+            "failure": None if failure is None else asdict(failure),
             "log_extra": dict(result.log_extra),
             "metrics": dict(result.metrics),
         }

@@ -7,8 +7,10 @@ right weighs most, the form less, length and style least. Which one comes next i
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from grpo_tui.rewards.answer_format import Form
 
@@ -59,123 +61,14 @@ class Task:
     asked: bool = False
 
 
-HEAD = '''\
-"""Rewards for GRPO. Begin with one; add the next with `grpo-tui new rewards {file} --next` when it works.
-
-A reward gets the completions of one batch and every column of the dataset as a keyword, each a list of the
-same length, and returns one number per completion (None abstains). A chat prompt gives completions
-`[{{"role", "content"}}]`, a text prompt gives texts; `text_of` takes both. `**kwargs` takes what a reward
-does not use: leave it in. `log_extra` keeps a column beside the completions: you see what was compared.
-"""
-
-from __future__ import annotations
-
-import re
-import unicodedata
-from typing import Any
-'''
-
-TEXT_OF = '''\
-def text_of(completion: str | list[dict[str, str]]) -> str:
-    """Return the text of a completion in either of TRL's two forms."""
-    return completion if isinstance(completion, str) else completion[-1]["content"]
-'''
-
-CORRECTNESS = r'''
-# A completion is to have the form {shown}; a number looks like `-3`, `1,250`, `7/2`, `3 apples`.
-ANSWER = re.compile(r"{pattern}", re.DOTALL)
-NUMBER = re.compile(r"([-−]?\d[\d,]*(?:\.\d+)?)(?:/([1-9１-９]\d*))?(?: ?[^\W\d_]+)?")
-FRACTION = re.compile(r"\\frac\{{(\d+)\}}\{{(\d+)\}}")
-GROUPED = re.compile(r"(?<=\d)\u00a0(?=\d{{3}}(?!\d))")  # 1 250 with a non-breaking space
+def _read_texts() -> dict[str, str]:
+    """Texts of `templates.txt` by the name after `%%` that stands over each."""
+    text = Path(__file__).with_name("templates.txt").read_text(encoding="utf-8")
+    parts = re.split(r"^%% (\w+)\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def plain(answer: str) -> str | float:
-    """Return an answer as it is compared: `**$1,200.**` and `1200.0` are one number, `Paris.` is `paris`."""
-    answer = GROUPED.sub("", unicodedata.normalize("NFC", answer)).replace("\u00a0", " ")
-    bare = FRACTION.sub(r"\1/\2", answer).strip(" \n\t$*").removeprefix("\\boxed{{").rstrip(" \n\t$*}}.")
-    number = NUMBER.fullmatch(bare)
-    if number is None:
-        return bare.casefold()
-    return float(number[1].replace(",", "").replace("−", "-")) / float(number[2] or 1)
-
-
-def correctness(
-    completions: list[Any], {column}: list[str], log_extra: Any = None, **kwargs: Any
-) -> list[float | None]:
-    """1 for the right answer {where}, else 0; two answers count as none. No gold answer: None."""
-    found = [ANSWER.findall(text_of(completion)) for completion in completions]
-    given = [answers[0].strip() if len(answers) == 1 else "" for answers in found]
-    gold = [str(answer).rpartition("####")[2].strip() for answer in {column}]  # GSM8K writes it behind ####
-    if log_extra is not None:
-        log_extra("extracted", [answer or "none" for answer in given])
-        log_extra("gold", gold)
-    return [
-        float(bool(answer) and plain(answer) == plain(right)) if right else None
-        for answer, right in zip(given, gold, strict=True)
-    ]
-'''
-
-STRICT = r'''
-# `.` must match line breaks, or a reasoning of two lines scores 0 for ever: hence DOTALL.
-WHOLE = re.compile(r"{whole}", re.DOTALL)
-TAGS = {tags}
-
-
-def strict_format(completions: list[Any], **kwargs: Any) -> list[float]:
-    """1 for {shown} and nothing {outside} it, else 0; each tag once."""
-    scores = []
-    for completion in completions:
-        text = {read}
-        once = all(text.count(tag) == 1 for tag in TAGS)
-        scores.append(float(once and WHOLE.fullmatch(text) is not None))
-    return scores
-'''
-
-PARTIAL = r'''
-def incremental_format(completions: list[Any], **kwargs: Any) -> list[float]:
-    """The share of the tags that stand once, in their order and with something in them; trailing text costs.
-
-    A model that never meets the whole format has nothing to climb with `strict_format` alone; here it has.
-    """
-    tags = {tags}
-    scores = []
-    for completion in completions:
-        text, counted, reached = {read}, 0, 0
-        for tag in tags:
-            place = text.find(tag)
-            empty = tag.startswith("</") and not text[reached:place].strip()
-            if text.count(tag) == 1 and place >= reached and not empty:
-                counted, reached = counted + 1, place + len(tag)
-        trailing = text.rpartition(tags[-1])[2].strip() if tags[-1] in text else ""
-        scores.append(counted / len(tags) - min(0.5, 0.001 * len(trailing)))
-    return scores
-'''
-
-LENGTH = r'''
-# Set it to about three quarters of max_completion_length, which counts tokens.
-MOST_WORDS = {words}
-
-
-def not_too_long(completions: list[Any], **kwargs: Any) -> list[float]:
-    """0 up to four fifths of MOST_WORDS, then down in a line to -1 at MOST_WORDS."""
-    free = 0.8 * MOST_WORDS
-    counts = [len(text_of(completion).split()) for completion in completions]
-    return [-min(1.0, max(0.0, (count - free) / (MOST_WORDS - free))) for count in counts]
-'''
-
-STYLE = r'''
-def no_repetition(completions: list[Any], **kwargs: Any) -> list[float]:
-    """Minus the share of runs of four words that have stood before: 0 for none, towards -1 for a loop."""
-    scores = []
-    for completion in completions:
-        text = text_of(completion).lower()
-        words = text.split()
-        if len(words) < 5 and len(text) > 200:  # "!!!!!!!!" is one word, and all repetition
-            words = list(text)
-        runs = [tuple(words[i : i + 4]) for i in range(len(words) - 3)]
-        scores.append(len(set(runs)) / len(runs) - 1.0 if runs else 0.0)
-    return scores
-'''
+_TEXTS = _read_texts()
 
 
 def stages(task: Task) -> tuple[Stage, ...]:
@@ -184,7 +77,7 @@ def stages(task: Task) -> tuple[Stage, ...]:
     The two of the form are there only where answers are written between tags.
     """
     tags = _tags(task.form)
-    correctness = CORRECTNESS.format(
+    correctness = _TEXTS["CORRECTNESS"].format(
         pattern=_pattern(task.form), column=task.column, where=_where(task.form), shown=_shown(task.form)
     )
     found = [Stage("correctness", "correctness", 2.0, "is the answer right?", correctness)]
@@ -198,15 +91,15 @@ def stages(task: Task) -> tuple[Stage, ...]:
         }
         found += [
             Stage("format", "strict_format", 0.5, "is the whole form kept, and nothing but it?",
-                  STRICT.format(**whole)),
+                  _TEXTS["STRICT"].format(**whole)),
             Stage("partial", "incremental_format", 0.5, "how much of the form is kept? partial credit",
-                  PARTIAL.format(tags=_tuple(tags), read=_read(task.form))),
+                  _TEXTS["PARTIAL"].format(tags=_tuple(tags), read=_read(task.form))),
         ]  # fmt: skip
     return (
         *found,
         Stage("length", "not_too_long", 0.2, "does it end before it is cut off?",
-              LENGTH.format(words=task.words)),
-        Stage("style", "no_repetition", 0.2, "does it say each thing once?", STYLE),
+              _TEXTS["LENGTH"].format(words=task.words)),
+        Stage("style", "no_repetition", 0.2, "does it say each thing once?", _TEXTS["STYLE"]),
     )  # fmt: skip
 
 
@@ -216,7 +109,7 @@ def begun_with(stage: Stage, task: Task, file: str) -> str:
     Args:
         file: its name, for the words in it.
     """
-    return f"{HEAD.format(file=file)}\n\n{TEXT_OF}\n{stage.source}"
+    return f"{_TEXTS['HEAD'].format(file=file)}\n\n{_TEXTS['TEXT_OF']}\n{stage.source}"
 
 
 def with_stage(text: str, stage: Stage) -> str:
@@ -232,7 +125,7 @@ def with_stage(text: str, stage: Stage) -> str:
         raise TemplateError(f"the file has {', '.join(taken)} already, which {stage.name} would replace")
     parts = [text.rstrip("\n")]
     if "text_of" not in known:
-        parts.append(TEXT_OF.rstrip("\n"))
+        parts.append(_TEXTS["TEXT_OF"].rstrip("\n"))
     parts.append(stage.source.strip("\n"))
     whole = "\n\n\n".join(part for part in parts if part) + "\n"
     return _with_imports(whole, tree, known)
