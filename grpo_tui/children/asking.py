@@ -1,6 +1,6 @@
 """Ask one child that is started with the first question and kept for the next.
 
-While its answer is waited for, somebody else can end the call, and a child that says nothing for too long is
+While its answer is waited for, someone else can end the call, and a child that says nothing for too long is
 killed. Calls block: a screen makes them from a thread.
 """
 

@@ -198,7 +198,7 @@ class ChildPipe:
 
     def kill(self) -> None:
         """Kill the child and everything it started."""
-        if self._killed:  # once only: later the number can belong to somebody else
+        if self._killed:  # once only: later the number can belong to someone else
             return
         self._killed = True
         with contextlib.suppress(OSError):

@@ -311,7 +311,7 @@ ALIKE = 0.5
 SHORT = 16
 """Tokens; shorter completions may well repeat."""
 MOST_TEMPERATURE = 1.2
-"""Beyond it models write what nobody would; no higher one is proposed."""
+"""Beyond it models write what no one would; no higher one is proposed."""
 
 
 def with_findings(found: Baseline) -> Baseline:
@@ -504,7 +504,7 @@ MADE_UP = 80
 
 @dataclass(frozen=True, slots=True)
 class BaselineWish:
-    """What a person wants of a baseline.
+    """What the user wants of a baseline.
 
     Attributes:
         rows: rows of the dataset.

@@ -65,7 +65,7 @@ class Expected:
         return self.low - tolerance <= score <= self.high + tolerance
 
     def __str__(self) -> str:
-        """As a person says it."""
+        """As the user says it."""
         if self.abstains:
             return "none"
         if self.low == self.high:

@@ -366,7 +366,7 @@ def _why_file(file: Path) -> str:
 
 
 def _is_own_run(run: Path) -> bool:
-    """Whether the user started a run, and nobody else has put another record in its place."""
+    """Whether the user started a run, and no one else has put another record in its place."""
     with contextlib.suppress(OSError):
         if os.stat(RunFolder(run).spec).st_uid != os.geteuid():
             return False

@@ -27,7 +27,7 @@ _ATOMS = (str, int, float, bool, type(None))
 
 
 def copied(value: Any) -> Any:
-    """The lists and mappings of an argument anew, for a function can change those it is given.
+    """Copy the lists and mappings of an argument, for a function can change those it is given.
 
     Texts, numbers and whatever else stands in them are not doubled.
     """

@@ -19,11 +19,11 @@ from grpo_tui.rewards.samples import Sample
 
 
 class GenerateError(RuntimeError):
-    """The model gave nothing; the message is for a person."""
+    """The model gave nothing; the message is for the user."""
 
 
 class CancelledError(GenerateError):
-    """The person had enough."""
+    """The user cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class Generator(ModelChild):
             held: rows of the hold-out, which are never trained on, instead of training rows.
 
         Returns:
-            The rows, and notes on the data for a person.
+            The rows, and notes on the data for the user.
 
         Raises:
             GenerateError: the data cannot be used.

@@ -39,7 +39,7 @@ REPEAT_LIMIT_S = 1.0
 
 
 class LabError(RuntimeError):
-    """The lab cannot do what was asked; the message is for a person."""
+    """The lab cannot do what was asked; the message is for the user."""
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class Lab(Closing):
             pipe.kill()
 
     def load(self, config: RunConfig, step: int = 0) -> tuple[FunctionInfo, ...]:
-        """Load a config's rewards, the person's modules afresh; one that fails has a `failure`.
+        """Load a config's rewards, the user's modules afresh; one that fails has a `failure`.
 
         Args:
             step: `trainer_state.global_step` that the functions shall see.
@@ -159,7 +159,7 @@ class Lab(Closing):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The person's files that this config's rewards were loaded from, what they import among them.
+        """The user's files that this config's rewards were loaded from, what they import among them.
 
         A file that no longer loads stays one of them: it is the one to be mended.
         """
@@ -316,7 +316,7 @@ class Lab(Closing):
         progress: _Progress,
         tell: Callable[[str, str], None] | None = None,
     ) -> dict[str, Any]:
-        """Send a request and take in events until its reply; every event starts the time anew."""
+        """Send a request and take in events until its reply; every event starts the time again."""
         pipe = self._pipe
         if pipe is None:
             raise ChildGoneError("it was not started")

@@ -39,7 +39,7 @@ from grpo_tui.rewards.templates import (
 )
 
 WEIGHTS = {"correctness": 2.0, "format": 0.5, "partial": 0.5, "length": 0.2, "style": 0.2}
-"""What a role is worth in the total, as long as nobody knows better."""
+"""What a role is worth in the total, as long as no one knows better."""
 _WORDS = {"length": ("long", "short", "length", "punish"), "style": ("repet", "style", "divers", "word")}
 """What names a reward that the probes tell nothing of."""
 
@@ -173,7 +173,7 @@ def _quoted(text: str) -> str:
 
 
 FILE_NAME = "rewards.py"
-"""How a rewards file is called when nobody says otherwise."""
+"""How a rewards file is called when no one says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

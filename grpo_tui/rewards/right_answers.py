@@ -39,7 +39,7 @@ class Judge:
         index: the function's position.
         name: its name.
         least: the score.
-        why: where that score comes from, for a person.
+        why: where that score comes from, for the user.
     """
 
     index: int

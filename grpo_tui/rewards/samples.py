@@ -38,7 +38,7 @@ class Sample:
         kind: what is known of it, such as `gold` or `wrong`; empty for nothing.
         truncated: whether it was cut off at the length limit.
         recorded: `{"total", "advantage"}` from a run.
-        tags: words that a person gave it.
+        tags: words that the user gave it.
     """
 
     prompt: Any
@@ -79,13 +79,13 @@ def groups_of(samples: Sequence[Sample]) -> list[list[int]]:
 
 
 def tags_of(text: str) -> tuple[str, ...]:
-    """The tags that a person typed, parted by blanks or commas, with or without a leading #; each once."""
+    """The tags that the user typed, parted by blanks or commas, with or without a leading #; each once."""
     words = (word.lstrip("#") for word in text.replace(",", " ").split())
     return tuple(dict.fromkeys(word for word in words if word))
 
 
 def sample_words(sample: Sample) -> str:
-    """What is known of a sample and what a person called it: `gold #hard`."""
+    """What is known of a sample and what the user called it: `gold #hard`."""
     return " ".join([*([sample.kind] if sample.kind else []), *(f"#{tag}" for tag in sample.tags)])
 
 

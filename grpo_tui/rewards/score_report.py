@@ -27,7 +27,7 @@ class Failure:
             (over its time limit, killed) or `died` (it ended the process).
         type: class of the exception, empty where there is none.
         message: one or more sentences.
-        file: file of the person's own code where it was raised, None when unknown.
+        file: file of the user's own code where it was raised, None when unknown.
         line: line there, from 1.
         sample: index of the sample that made it raise, None when it is not one.
     """
@@ -41,7 +41,7 @@ class Failure:
 
     @property
     def text(self) -> str:
-        """One line for a person: type, message, place."""
+        """One line for the user: type, message, place."""
         what = f"{self.type}: {self.message}" if self.type and self.kind == "raised" else self.message
         if self.message == self.type:
             what = f"{self.type}, without a message"
@@ -131,12 +131,12 @@ class OtherShape:
 
 @dataclass(frozen=True, slots=True)
 class Swallowed:
-    """An exception that was raised and caught within the person's own code while it scored.
+    """An exception that was raised and caught within the user's own code while it scored.
 
     Attributes:
         type: class of the exception.
         message: what it said.
-        file: where it was raised or passed through, innermost place in the person's code.
+        file: where it was raised or passed through, innermost place in the user's code.
         line: line there, from 1.
         count: how often.
     """

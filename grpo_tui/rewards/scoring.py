@@ -155,7 +155,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a person wants of a scoring beyond the config.
+    """What the user wants of a scoring beyond the config.
 
     Attributes:
         weights: one per function; the config's when None.
@@ -202,7 +202,7 @@ def report(
     batch = completions_at_once(lab.config)
     findings = _findings(results, scored, data)
     findings += names_findings(results)
-    if lab.config.model:  # functions that are tried alone are as many as a person named
+    if lab.config.model:  # functions that are tried alone are as many as the user named
         findings += count_findings(results)
     findings += pair_findings(results, samples, weights, normalized=mode.normalized)
     findings += share_findings(results, samples, weights, normalized=mode.normalized)

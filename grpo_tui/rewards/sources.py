@@ -65,7 +65,7 @@ class Origin:
 
     @property
     def words(self) -> str:
-        """Where they come from, for a person."""
+        """Where they come from, for the user."""
         if self.kind == "file" and self.file is not None:
             return one_line(self.file.name, 60)
         if self.kind == "run" and self.run is not None:

@@ -1,4 +1,4 @@
-r"""A rewards file to begin with: one simple function, then one more at a time, as Python of the person's own.
+r"""A rewards file to begin with: one simple function, then one more at a time, as Python of the user's own.
 
 Texts and where they go in a file; the weights are those that one who starts is advised to take: what is
 right weighs most, the form less, length and style least. Which one comes next is `next_reward`'s to say.
@@ -22,7 +22,7 @@ WORDS_PER_TOKEN = 0.75
 
 
 class TemplateError(ValueError):
-    """A file cannot take another reward; the message is for a person."""
+    """A file cannot take another reward; the message is for the user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ def completion_of(root: Path, group: int, index: int) -> Rollout:
         index: its place there, from 0.
 
     Raises:
-        LookupError: there is none; the message is for a person.
+        LookupError: there is none; the message is for the user.
         RunDatabaseError: the run cannot be read.
     """
     with closing(Search(RunFolder(root).database)) as search:
@@ -148,7 +148,7 @@ class TokenAsker(Closing):
                 it has in memory.
 
         Raises:
-            GenerateError: it cannot be looked at; `CancelledError` when the person had enough.
+            GenerateError: it cannot be looked at; `CancelledError` when the user cancelled.
         """
         if len(row.messages or ()) > 1:
             raise GenerateError(

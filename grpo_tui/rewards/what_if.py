@@ -85,7 +85,7 @@ class WhatIf:
         changed: how many get another total.
         reordered, alive, dead: numbers of groups.
         correlation: Spearman's rank correlation of the advantages before and now; None without any spread.
-        notes: what a person should know, such as functions that fail.
+        notes: what the user should know, such as functions that fail.
     """
 
     functions: tuple[FunctionTurn, ...]
@@ -117,7 +117,7 @@ def what_if_of_run(
 
     Args:
         groups: their numbers in the run; the parts of a group on other ranks are looked at with it.
-        recorded: weigh the recorded scores anew and call no function.
+        recorded: weigh the recorded scores again and call no function.
 
     Raises:
         LabError: nothing can be scored, or the weights do not fit.
@@ -167,7 +167,7 @@ def what_if(
         names: the run's reward functions by attempt, in order, each name once.
         weights: one per function of the config, or of the run with `recorded_weights`; its own when None.
         recorded_weights: those of the newest attempt; when given, no function is called and the recorded
-            scores are weighed anew.
+            scores are weighed again.
 
     Raises:
         LabError: nothing can be scored, or the weights do not fit.

@@ -1,1 +1,1 @@
-"""Everything that runs inside the training process. May import the ML stack; nobody below may."""
+"""Everything that runs inside the training process. May import the ML stack; no one below may."""

@@ -92,7 +92,7 @@ MOST_TOKENIZED = 2_000
 
 
 def longest_first(session: Session, config: RunConfig, prompts: Prompts) -> Prompts:
-    """The prompts with the longest in front; a stream stays as it is, for nobody knows its longest."""
+    """The prompts with the longest in front; a stream stays as it is, for no one knows its longest."""
     if not hasattr(prompts.train, "select"):
         print("grpo-tui: the rows are streamed; the trial takes the first ones, not the longest", flush=True)
         session.fact(FACT, {"prompt_tokens": None, "rows": None})

@@ -95,7 +95,7 @@ def checkpoint_bytes(trainer: Any) -> int:
 
 
 def readable(size: int) -> str:
-    """A byte count for a person."""
+    """A byte count for the user."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000 or unit == "GB":
             return f"{size:.1f} {unit}" if unit != "bytes" and size < 100 else f"{size:.0f} {unit}"
@@ -323,7 +323,7 @@ class Checkpoints:
         return f"no room for {path.name}: it needs about {about}, {left} are free in {path.parent}"
 
     def _not_saved(self, path: Path, problem: str) -> None:
-        """A half-written folder stays; it has no marker, so nobody takes it for a checkpoint."""
+        """A half-written folder stays; it has no marker, so no one takes it for a checkpoint."""
         self._kept.discard(path.resolve())
         print(f"grpo-tui: {problem}", flush=True)
         if self._by_command:

@@ -62,7 +62,7 @@ def wrap(trainer: Any, name: str, make: Callable[[Callable[..., Any]], Callable[
 
 
 def unwrap(trainer: Any) -> None:
-    """Put the methods back that `wrap` replaced, but those that somebody else has replaced since."""
+    """Put the methods back that `wrap` replaced, but those that someone else has replaced since."""
     vars(trainer).pop(_FIRST_STEP, None)
     for name, replaced, earlier in reversed(vars(trainer).pop(_WRAPPED, [])):
         if vars(trainer).get(name) is not replaced:
@@ -102,7 +102,7 @@ def generate_every(trainer: Any) -> int:
 
 
 def at_generation_boundary(trainer: Any) -> bool:
-    """True when the next micro-step generates anew."""
+    """True when the next micro-step generates again."""
     return trainer._step % generate_every(trainer) == 0 or trainer._buffered_inputs is None
 
 

@@ -218,7 +218,7 @@ class Controller:
         return "; ".join(said), changed
 
     def _stop_unasked(self) -> None:
-        """A stop that came as a signal and has nobody to refuse it to: without room it becomes a pause."""
+        """A stop that came as a signal and has no one to refuse it to: without room it becomes a pause."""
         try:
             self._stop()
         except DiskFull as problem:

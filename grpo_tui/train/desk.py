@@ -39,7 +39,7 @@ GIVEN_UP = -1
 
 
 class RewardAborted(BaseException):
-    """Raised inside a reward call that a person aborted.
+    """Raised inside a reward call that the user aborted.
 
     A BaseException, so that `except Exception` in the reward lets it pass.
     """

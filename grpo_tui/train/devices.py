@@ -35,7 +35,7 @@ def free_memory_by_gpu() -> list[int]:
 
 
 def choose_gpu(environment: MutableMapping[str, str], free: list[int]) -> str:
-    """Make the GPU with the most free memory the only visible one, when several are and nobody chose.
+    """Make the GPU with the most free memory the only visible one, when several are and no one chose.
 
     Args:
         environment: The process's environment, changed in place.
@@ -57,7 +57,7 @@ def choose_gpu(environment: MutableMapping[str, str], free: list[int]) -> str:
 def gpu_of(device: Any) -> str | None:
     """The GPU behind a torch device: its PCI bus id as NVML spells it, else its uuid; None when it is no GPU.
 
-    An index would not do: `CUDA_VISIBLE_DEVICES` counts anew.
+    An index would not do: `CUDA_VISIBLE_DEVICES` renumbers the GPUs.
     """
     if getattr(device, "type", "") != "cuda":
         return None

@@ -25,7 +25,7 @@ class NoStepError(RuntimeError):
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says; a person's own class may fail even at that."""
+    """What an exception says; the user's own class may fail even at that."""
     try:
         return str(error)
     except Exception:
@@ -33,7 +33,7 @@ def message_of(error: BaseException) -> str:
 
 
 def of_ours(error: BaseException) -> bool:
-    """True for an exception of this program, which is written for the person already."""
+    """True for an exception of this program, which is written for the user already."""
     return type(error).__module__.startswith("grpo_tui.")
 
 
@@ -97,7 +97,7 @@ KNOWN = (
     ("vllm is not available", _NO_VLLM),
     ("nn.dataparallel", _SEVERAL_GPUS),
 )
-"""Words of a message, in small letters, to the sentence a person should read instead."""
+"""Words of a message, in small letters, to the sentence the user should read instead."""
 
 _DOING = {
     "load": "loading",
@@ -141,7 +141,7 @@ def _place(error: BaseException) -> str:
         path = Path(frame.filename)
         ours = (
             "grpo_tui" in path.parts and "demo" not in path.parts
-        )  # the demo stands for a person's own code
+        )  # the demo stands for the user's own code
         installed = "site-packages" in path.parts or "lib" in path.parts
         if path.suffix == ".py" and not ours and (not installed or "demo" in path.parts):
             return f" ({path.name}:{frame.lineno})"

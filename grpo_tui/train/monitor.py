@@ -1,4 +1,4 @@
-"""Join a person's own TRL script by one line: `grpo_tui.monitor(trainer)` before `trainer.train()`.
+"""Join the user's own TRL script by one line: `grpo_tui.monitor(trainer)` before `trainer.train()`.
 
 Same run folder, same view, same commands as a run the program starts. A sidecar supervisor watches the
 process.

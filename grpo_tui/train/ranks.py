@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 PATIENCE = datetime.timedelta(days=30)
-"""Time-out of the group: a paused run waits for a person."""
+"""Time-out of the group: a paused run waits for the user."""
 
 
 def own_rank() -> int:

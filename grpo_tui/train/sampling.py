@@ -262,7 +262,7 @@ def _in_words(before: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _problem(prompt: Any) -> str | None:
-    """What is wrong with messages that somebody sent; None when they can be rendered."""
+    """What is wrong with messages that someone sent; None when they can be rendered."""
     problem = prompt_problem(prompt)
     if problem is not None:
         return problem

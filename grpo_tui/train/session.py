@@ -209,7 +209,7 @@ class Session:
         self.put(Fact(key, value))
 
     def failed(self, error: BaseException) -> None:
-        """End the attempt as failed, with the cause a person should read first."""
+        """End the attempt as failed, with the cause the user should read first."""
         desk = getattr(self, "desk", None)
         function, sample = (desk.failed_function, desk.failed_sample) if desk is not None else (None, "")
         phase = getattr(error, BROKE_IN, self.phases.phase)
@@ -280,11 +280,11 @@ class Session:
         self.desk.uninstall(self._trainer)
         compat.unwrap(self._trainer)
         for callback in self.callbacks:
-            with contextlib.suppress(ValueError):  # somebody has removed it
+            with contextlib.suppress(ValueError):  # someone has removed it
                 self._trainer.remove_callback(callback)
 
     def ended_state(self) -> str:
-        """`stopped` when a person stopped the run, else `finished`."""
+        """`stopped` when the user stopped the run, else `finished`."""
         return "stopped" if self.controller.stopped else "finished"
 
 

@@ -2,7 +2,7 @@
 
 Loads the base model of a config, or one of its checkpoints (an adapter on its base), and renders the prompt
 as `GRPOTrainer` does. Reads requests, answers with events and a reply, a JSON object a line. It keeps what
-it has loaded until its parent has had enough.
+it has loaded until its parent cancels.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ DIGITS = 6
 
 
 class TokensError(ValueError):
-    """The tokens cannot be looked at; the message is one sentence for a person."""
+    """The tokens cannot be looked at; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)

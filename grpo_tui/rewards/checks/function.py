@@ -122,7 +122,7 @@ _MESSAGES_FIX = "Take the completion as it is, or set grpo_tui.chat: true to mak
 def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> list[Finding]:
     """Return what one function's behaviour shows."""
     if result.failure is not None and result.failure.kind == "skipped":
-        return []  # nobody called it
+        return []  # no one called it
     found = []
     shape = _shape(result)
     if shape is not None:

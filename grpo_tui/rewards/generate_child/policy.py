@@ -24,7 +24,7 @@ MOST_AT_ONCE = 64
 
 
 class PolicyError(RuntimeError):
-    """The model cannot be loaded; the message is one sentence for a person."""
+    """The model cannot be loaded; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)

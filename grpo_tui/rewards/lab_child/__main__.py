@@ -18,9 +18,9 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.rewards.contract import RewardContractError, copied
 from grpo_tui.rewards.lab_child.advantages import aggregate
 from grpo_tui.rewards.lab_child.calls import (
-    Around,
     Batch,
     Caller,
+    ProcessState,
     batch_of,
     changed_arguments,
     culprit,
@@ -31,7 +31,7 @@ from grpo_tui.rewards.lab_child.calls import (
     repeat,
     swallowed,
 )
-from grpo_tui.rewards.lab_child.loaded import PersonsModules, Ready, Rewards
+from grpo_tui.rewards.lab_child.loaded import Ready, Rewards, UserModules
 from grpo_tui.rewards.lab_child.models import RewardModels
 from grpo_tui.rewards.lab_child.rows import DatasetRows, Tokens, chat_maker, read_parquet
 
@@ -41,9 +41,9 @@ class Child:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._person = PersonsModules(kept=set(sys.modules))
+        self._modules = UserModules(kept=set(sys.modules))
         self._models = RewardModels()
-        self._rewards = Rewards(self._person, self._models)
+        self._rewards = Rewards(self._modules, self._models)
         self._tokens: dict[str, Tokens] = {}
         self._config: RunConfig | None = None
         self._rows = DatasetRows()
@@ -61,7 +61,7 @@ class Child:
             self._config, lambda index: self._at(index, "loading"), {int(i): f for i, f in left_out.items()}
         )
         self._caller = Caller(self._ids, trainer_state(self._config, step))
-        return {"functions": functions, "files": self._person.files()}
+        return {"functions": functions, "files": self._modules.files()}
 
     def score(
         self, samples: list[dict[str, Any]], only: list[int] | None, repeat_limit_s: float
@@ -80,7 +80,7 @@ class Child:
             assert ready is not None
             self._score_one(index, ready, batch, kwargs, repeat_limit_s)
         tail = self._policy_tokens().prompt_tail(batch.prompts[0])
-        return {"files": self._person.files(), "chat": batch.chat, "prompt_tail": tail}
+        return {"files": self._modules.files(), "chat": batch.chat, "prompt_tail": tail}
 
     def _score_one(
         self, index: int, ready: Ready, batch: Batch, kwargs: dict[str, Any], repeat_limit_s: float
@@ -90,7 +90,7 @@ class Child:
         self._at(index, "scoring")
         before = copied(kwargs)
         count = len(batch.prompts)
-        around = Around()
+        around = ProcessState()
         outcome = caller.call(ready.name, ready.target, ready.is_async, kwargs, count)
         result: dict[str, Any] = {
             "scores": outcome.scores if outcome.scores is not None else [None] * count,
@@ -129,7 +129,7 @@ class Child:
         self._send({"event": "at", "function": index, "what": what, "printed": printed_bytes()})
 
     def _failure(self, error: BaseException) -> dict[str, Any]:
-        file, line = place_of(error, self._person.is_own)
+        file, line = place_of(error, self._modules.is_own)
         if isinstance(error, RewardContractError):
             return {"kind": "returned", "type": type(error).__name__, "message": message_of(error)}
         if isinstance(error, SystemExit):

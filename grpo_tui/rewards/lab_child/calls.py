@@ -121,7 +121,7 @@ _POOLS = ("ThreadPoolExecutor", "asyncio_")
 """Names of threads that end by themselves with their process."""
 
 
-class Around:
+class ProcessState:
     """What belongs to the whole process and is as it was before a call."""
 
     def __init__(self) -> None:
@@ -383,7 +383,7 @@ def as_trl_takes_them(name: str, values: Any, count: int) -> list[float | None]:
 
 
 def place_of(error: BaseException, is_own: Callable[[str], bool]) -> tuple[str | None, int | None]:
-    """Return file and line of the innermost frame in the person's own code, else of the innermost one."""
+    """Return file and line of the innermost frame in the user's own code, else of the innermost one."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if is_own(f.filename)]
     outside = [f for f in frames if "/grpo_tui/rewards/" not in f.filename]

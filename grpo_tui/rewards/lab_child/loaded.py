@@ -27,8 +27,8 @@ from grpo_tui.rewards.loading import LoadedReward, RewardLoadError, each_reward,
 _OURS = "grpo_tui"
 
 
-class PersonsModules:
-    """Knows which modules are a person's own.
+class UserModules:
+    """Tell which modules are the user's own.
 
     Args:
         kept: names of modules that are never forgotten, those the child needs itself.
@@ -37,21 +37,21 @@ class PersonsModules:
     def __init__(self, kept: Iterable[str]) -> None:
         self._kept = frozenset(kept)
         self.roots: set[str] = set()
-        """Folders whose modules are the person's."""
+        """Folders whose modules are the user's."""
 
     def files(self) -> list[str]:
-        """Files of the person's modules that are loaded now, sorted."""
+        """Files of the user's modules that are loaded now, sorted."""
         return sorted({file for _, file in self._loaded()})
 
     def is_own(self, file: str) -> bool:
-        """Return whether a source file is the person's."""
+        """Return whether a source file is the user's."""
         resolved = str(Path(file).resolve())
         if any(within(resolved, folder) for folder in installed_folders()):
             return False
         return any(within(resolved, root) for root in self.roots)
 
     def forget(self) -> None:
-        """Take every module of the person out of the interpreter."""
+        """Take every module of the user out of the interpreter."""
         for name, _ in self._loaded():
             forget_module(name)
         importlib.invalidate_caches()
@@ -79,7 +79,7 @@ class Ready:
         is_async: whether a call gives a coroutine.
         is_model: whether it is a reward model.
         broad: file to the lines tried under a broad `except` that goes on with a constant.
-        again: loads it anew.
+        again: loads it once more.
     """
 
     name: str
@@ -93,8 +93,8 @@ class Ready:
 class Rewards:
     """The rewards of one config."""
 
-    def __init__(self, person: PersonsModules, models: RewardModels) -> None:
-        self._person, self._models = person, models
+    def __init__(self, modules: UserModules, models: RewardModels) -> None:
+        self._modules, self._models = modules, models
         self.ready: list[Ready | None] = []
 
     def load(
@@ -111,8 +111,8 @@ class Rewards:
         Raises:
             RewardLoadError: the weights do not fit the rewards.
         """
-        self._person.roots |= _folders(config)
-        self._person.forget()
+        self._modules.roots |= _folders(config)
+        self._modules.forget()
         self.ready = []
         descriptions = []
         for index, (name, load) in enumerate(each_reward(config)):
@@ -165,7 +165,7 @@ class Rewards:
                 broad = {reward.origin_file: [(h.first, h.last) for h in handlers]}
 
         def again() -> Callable[..., Any]:
-            self._person.forget()
+            self._modules.forget()
             func = load().func
             assert callable(func)
             return func
@@ -193,7 +193,7 @@ class Rewards:
         elif isinstance(error, RewardLoadError):
             place = (None, None)
         else:
-            place = place_of(error, self._person.is_own)
+            place = place_of(error, self._modules.is_own)
         kind = "" if isinstance(error, RewardLoadError) else type(error).__name__
         message = message_of(error) if not kind else f"{kind}: {message_of(error)}"
         return {"kind": "load", "type": kind, "message": message, "file": place[0], "line": place[1]}

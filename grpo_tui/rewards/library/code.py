@@ -1,7 +1,7 @@
 """Does the code in a completion pass tests? It runs in a child process with limits on time, memory and files.
 
 The limits keep an endless loop, a memory hog or a fork from harming the run. They are no sandbox: the code
-can read what this user can read, and reach the network. For code that nobody has looked at, run the whole
+can read what this user can read, and reach the network. For code that no one has looked at, run the whole
 training in a container.
 
 In the child the limits come first, then the code, then the test. The proof of passing is read from stdin
