@@ -123,13 +123,7 @@ _OPENING_TAG = re.compile(r"<([A-Za-z_][\w-]*)>")
 
 @dataclass(frozen=True, slots=True)
 class GoldForm:
-    """One way to write an answer.
-
-    Attributes:
-        name: for messages.
-        before: text before the answer.
-        after: text after it.
-    """
+    """One way to write an answer."""
 
     name: str
     before: str

@@ -72,11 +72,8 @@ class RowResult:
         row: the name of its group, `row 12`.
         prompt: its readable part.
         right: right completions, None when no function says what is right.
-        of: completions.
-        mean: mean total.
         std: standard deviation of the totals (divisor n - 1).
         flat: whether all advantages are 0, so that nothing is learnt from it.
-        truncated: completions that were cut off.
     """
 
     row: str
@@ -94,13 +91,8 @@ class Baseline:
     """What the model does before any training. Shares are from 0 to 1.
 
     Attributes:
-        model: id or folder.
-        device: where it ran.
-        rows: rows asked.
         group: completions of each.
         seed: of the choice of rows and of the sampling.
-        temperature: the sampling temperature.
-        max_tokens: the length limit.
         judge: the function that says what is right, None when none does.
         pass_rate: share of right completions, None without a judge.
         mixed: share of groups with right and wrong completions; `all_right`, `all_wrong` are the others.
@@ -114,9 +106,7 @@ class Baseline:
         tokens_per_s: tokens a second, padding left out.
         distinct: share of different texts within a group, mean over the groups.
         group_sizes: mixed groups to be expected for `GROUP_SIZES`; empty without a judge.
-        results: by row.
         failed: reward functions that gave no scores, with the reason.
-        notes: sentences on what was left out.
         findings: what follows, errors first.
     """
 

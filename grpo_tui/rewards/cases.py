@@ -81,10 +81,8 @@ class Case:
 
     Attributes:
         name: unique in its file.
-        sample: what is scored.
         expect: by the name of a function, or `total`.
         above, below: name of another case to the function, or `total`, by which the two are compared.
-        line: line of the case in its file.
     """
 
     name: str
@@ -100,7 +98,6 @@ class CaseFile:
     """All cases of a file.
 
     Attributes:
-        path: the file.
         rewards: a config's path alone, or sources of reward functions; empty where the command names them.
         cases: in the order of the file.
         tolerance: largest difference of two equal scores.
@@ -117,11 +114,9 @@ class Miss:
     """One expectation that does not hold.
 
     Attributes:
-        case: name of the case.
         function: name of the function, or `total`.
         wanted: what was expected, in words.
         got: what came, in words.
-        line: line of the case.
     """
 
     case: str

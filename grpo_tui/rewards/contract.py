@@ -121,7 +121,6 @@ class Fault:
     Attributes:
         rule: `missing-column`, `positional-only`, `missing-kwargs` or `unfilled-default`.
         fatal: whether TRL's call would fail.
-        message: a sentence with the fix.
         parameter: the parameter concerned, or the first argument that is not taken.
         near: a column that it may mean.
     """

@@ -34,7 +34,6 @@ class Progress:
         what: `starting`, `reading the dataset`, `loading MODEL`, `generating`.
         done: completions that are there.
         of: completions that were asked for, 0 while that is not known.
-        tokens: their tokens.
         seconds: how long generating took so far.
     """
 
@@ -121,7 +120,6 @@ class Row:
     Attributes:
         number: its place in the dataset, from 1.
         prompt: a text or a list of messages.
-        columns: its other columns.
     """
 
     number: int
@@ -143,10 +141,7 @@ class Generated:
         tokens: the length of each in tokens, its end token among them.
         count: completions per row.
         seconds: how long generating took, without loading.
-        load_s: how long loading the model took.
         device: where it ran, as torch names it.
-        temperature: the sampling temperature.
-        max_tokens: the length limit.
     """
 
     samples: tuple[Sample, ...]

@@ -81,7 +81,6 @@ class LoadedReward:
     Attributes:
         name: the name TRL logs it under (`rewards/<name>/mean`).
         source: what the config says it is.
-        weight: its weight in the total.
         func: the callable, or the id or folder of a reward model, which TRL loads itself.
         origin_file: the file that defines it, None for a reward model.
         origin_line: the line of its definition there, from 1.

@@ -181,7 +181,6 @@ class Growth:
     """How rewards stand, and what comes next.
 
     Attributes:
-        task: what they are for.
         advice: what to do now.
         file: the file that the next one is added to; it need not be there yet.
         probed: what the probes showed; None while there are no rewards.

@@ -42,7 +42,6 @@ class Probe:
 
     Attributes:
         kind: what it tries, such as `echo`; findings are counted by it.
-        text: the completion.
         answer: `right`, `wrong` or `none`: what a careful reader takes for its answer.
         form: `whole` or `broken`.
         why: what is wrong with it, or what makes it right, in a sentence.
@@ -65,7 +64,6 @@ class ProbeRow:
     """What probes are made from.
 
     Attributes:
-        prompt: the prompt's text.
         gold: the right answer, as the dataset has it once extracted.
         wrong: another answer of the same kind, which is wrong.
         others: right answers of other rows, for listing candidates.
@@ -295,14 +293,11 @@ class Verdict:
 
     Attributes:
         function: name of the function, or `total`.
-        kind: the probe's kind.
         fault: `fooled` or `unfair`.
-        score: what it gave.
         right: what it gives the right answer as asked.
         wrong: what it gives the wrong answer, or for a question of form the formless answer.
         why: what is wrong with the completion, or right about it.
         row: which row the probe was made from, from 0.
-        text: the completion.
     """
 
     function: str
@@ -433,12 +428,9 @@ class ProbeReport:
 
     Attributes:
         form: the form the completions were written in.
-        rows: how many rows there were.
         probes: how many completions were scored.
-        functions: what the lab says of each function.
         aspects: by the name of each function that scored, what it looks at, on most of the rows.
         kinds: verdicts by function and kind.
-        verdicts: all of them.
         made_up: True when the rows are not the dataset's.
     """
 

@@ -36,8 +36,6 @@ class Judge:
     """A function and the score from which on it says yes.
 
     Attributes:
-        index: the function's position.
-        name: its name.
         least: the score.
         why: where that score comes from, for the user.
     """

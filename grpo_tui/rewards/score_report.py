@@ -26,7 +26,6 @@ class Failure:
         kind: `load` (it cannot be loaded), `raised`, `returned` (what it returned cannot be used), `hung`
             (over its time limit, killed) or `died` (it ended the process).
         type: class of the exception, empty where there is none.
-        message: one or more sentences.
         file: file of the user's own code where it was raised, None when unknown.
         line: line there, from 1.
         sample: index of the sample that made it raise, None when it is not one.
@@ -56,13 +55,11 @@ class FunctionInfo:
     Attributes:
         index: position in TRL's order.
         name: the name TRL logs it under.
-        weight: its weight in the total.
         kind: `function`, `async`, `model`, or `` when it could not be loaded.
         source: what the config says it is.
         file: the file that defines it; None for a reward model.
         line: the line of its definition, from 1.
         sha256: hash of the file's text.
-        file_text: the file's text.
         params: names of the arguments it was made with.
         saves_state: whether it can give its state and take it back (`state_dict`), as for a resume.
         parameters: what it takes, None when it says nothing of that.
@@ -135,10 +132,8 @@ class Swallowed:
 
     Attributes:
         type: class of the exception.
-        message: what it said.
         file: where it was raised or passed through, innermost place in the user's code.
         line: line there, from 1.
-        count: how often.
     """
 
     type: str
@@ -153,11 +148,8 @@ class FunctionScore:
     """What one function gave for a batch of samples.
 
     Attributes:
-        info: the function.
         scores: one per sample; None where it abstained or failed, NaN and infinities as they are.
-        seconds: how long the call took.
         output: what it printed, from Python or from C.
-        failure: why there are no scores.
         log_extra: columns it attached to the samples.
         metrics: values it logged with `log_metric`.
         repeat: the same call once more; None when it was not made.
@@ -200,7 +192,6 @@ class GroupScore:
     """One group of samples, in the terms of GRPO.
 
     Attributes:
-        indices: the samples.
         mean: mean of their totals, None when none was scored.
         std: standard deviation of their totals (divisor n - 1), 0 for one sample, None for none scored.
         advantages: one per sample, as TRL computes them in float32.

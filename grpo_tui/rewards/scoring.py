@@ -52,15 +52,11 @@ class Report:
     """All that is known of some samples and the rewards that scored them.
 
     Attributes:
-        scored: samples and what each function gave.
-        aggregate: totals, groups, advantages.
-        weights: one per function.
         aggregation: the modes they were computed in.
         findings: errors first.
         shares: each function's share of the total's variance within groups, None without any.
         batch: completions that a training step scores at once, 0 when no config says so.
         gold: the gold answers and wrong ones that were tried, None when there are none.
-        notes: sentences about what was left out.
     """
 
     scored: Scored
@@ -162,7 +158,6 @@ class Wish:
         aggregation: the modes; the config's when None.
         gold: whether gold answers are tried.
         repeat: whether functions are called again, to see if they are deterministic and what they swallow.
-        tell: called with a function's name and what is done with it.
     """
 
     weights: Sequence[float] | None = None

@@ -48,7 +48,6 @@ class Origin:
     Attributes:
         kind: `gold`, `run`, `file`, `probes`, or `model` for what the model has answered.
         rows: rows of the dataset, for `gold` and `probes`.
-        run: the run folder, for `run`.
         step: a step, `best` or `worst`; None for the newest step.
         group: number of one group in the record, instead of a step.
         where: a query, instead of a step: the groups in which it finds a completion.

@@ -31,8 +31,6 @@ class Stage:
 
     Attributes:
         role: what it looks at: `correctness`, `format`, `partial`, `length` or `style`.
-        name: its function's.
-        weight: in the total.
         says: what it is for, in a sentence.
         source: its text, of top-level statements.
     """

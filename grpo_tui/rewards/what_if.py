@@ -81,7 +81,6 @@ class WhatIf:
     Attributes:
         functions: by the order of the config, then those that only the run had.
         groups: all of them, those that turn most first.
-        completions: how many were scored.
         changed: how many get another total.
         reordered, alive, dead: numbers of groups.
         correlation: Spearman's rank correlation of the advantages before and now; None without any spread.

@@ -47,7 +47,6 @@ class Retyped:
 
     Attributes:
         words: the type, for a sentence.
-        results: what the functions gave.
     """
 
     words: str

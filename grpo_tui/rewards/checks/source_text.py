@@ -36,10 +36,8 @@ class Pattern:
     """A regular expression that stands in the source as a literal.
 
     Attributes:
-        text: the expression.
         method: the function of `re` it is used with; `compile` when that is not known.
         dotall: whether `.` matches line breaks in it.
-        line: where it stands.
     """
 
     text: str

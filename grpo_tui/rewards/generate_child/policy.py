@@ -34,7 +34,6 @@ class Policy:
     Attributes:
         model: it, in evaluation mode.
         processor: what renders prompts: the tokenizer, or the processor of a model that sees images.
-        tokenizer: the tokenizer.
         ends: ids of the tokens that end a completion.
         device: where it is, as torch names it.
         mixed: `bfloat16` or `float16` when training runs in mixed precision, else empty.

@@ -74,10 +74,8 @@ class Ready:
     """A reward that can be called.
 
     Attributes:
-        name: its name.
         target: takes TRL's keyword arguments.
         is_async: whether a call gives a coroutine.
-        is_model: whether it is a reward model.
         broad: file to the lines tried under a broad `except` that goes on with a constant.
         again: loads it once more.
     """
