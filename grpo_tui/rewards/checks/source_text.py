@@ -270,24 +270,22 @@ def _goes_on_with_a_constant(handler: ast.ExceptHandler) -> bool:
     for node in handler.body:
         if isinstance(node, ast.Pass | ast.Continue):
             return True
-        if isinstance(node, ast.Return) and (node.value is None or _is_constant(node.value)):
-            return not (isinstance(node.value, ast.Constant) and node.value.value is None)
-        if (
-            isinstance(node, ast.Assign | ast.AnnAssign)
-            and node.value is not None
-            and _is_constant(node.value)
-        ):
-            return not (isinstance(node.value, ast.Constant) and node.value.value is None)
-        call = node.value if isinstance(node, ast.Expr) else None
-        if (
-            isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Attribute)
-            and call.func.attr == "append"
-            and call.args
-            and _is_constant(call.args[0])
-        ):
-            return not (isinstance(call.args[0], ast.Constant) and call.args[0].value is None)
+        value = _given(node)
+        if isinstance(node, ast.Return) and value is None:
+            return True
+        if value is not None and _is_constant(value):
+            return not (isinstance(value, ast.Constant) and value.value is None)
     return False
+
+
+def _given(node: ast.stmt) -> ast.expr | None:
+    """What a statement returns, assigns or appends."""
+    if isinstance(node, ast.Return | ast.Assign | ast.AnnAssign):
+        return node.value
+    call = node.value if isinstance(node, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "append":
+        return call.args[0] if call.args else None
+    return None
 
 
 def _is_constant(node: ast.expr) -> bool:
