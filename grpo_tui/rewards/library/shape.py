@@ -242,7 +242,7 @@ class Repetition(TextReward):
     """0 where no run of `ngram` words comes twice, down to `-most` where nearly all of them do.
 
     The share of repeated n-grams, `1 - distinct / all`, as in the repetition penalty of Yeo et al. 2025
-    (arXiv:2502.03373); see `core.repetition.repeated_share`.
+    (arXiv:2502.03373); see `core.statistics.repeated_share`.
 
     Args:
         ngram: words to a run.
