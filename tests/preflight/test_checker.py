@@ -126,14 +126,14 @@ def test_a_child_that_is_killed_is_told_and_comes_back(
 def test_a_child_that_hangs_is_ended(checker: Checker, tmp_path: Path) -> None:
     config = with_rows(tmp_path, "time.sleep(600)")
     checker.row(load_config(DEMO / "demo.yaml"), 1, rendered=False)  # its imports are done
-    checker.silence_s, before = 1.0, checker.silence_s
+    checker._child.quiet_s, before = 1.0, checker._child.quiet_s
     try:
         with pytest.raises(
             CheckerError, match="gave no sign for 1 s while reading the dataset, and was ended"
         ):
             checker.row(config, 1)
     finally:
-        checker.silence_s = before
+        checker._child.quiet_s = before
 
 
 def test_nothing_is_left_running_after_a_cancel(tmp_path: Path) -> None:
