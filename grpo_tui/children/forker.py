@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from grpo_tui.children.pipe import StartError
+from grpo_tui.children.pipe import END_S, StartError
 from grpo_tui.children.serving import Send, leave_with_parent, serve
 
 _MESSAGE_BYTES = 1 << 20
@@ -134,12 +134,12 @@ class Forker:
             raise StartError(f"it was not ready within {limit_s:g} s") from error
         self._socket.settimeout(None)
         if not answer:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(5)
             raise StartError(self._last_words())
         self._ready = True
 
     def _last_words(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(END_S)
         descriptor = self._printed.fileno()
         size = os.fstat(descriptor).st_size
         text = os.pread(descriptor, min(size, 4000), max(0, size - 4000)).decode("utf-8", "replace").strip()

@@ -22,6 +22,8 @@ import psutil
 _CHUNK = 1 << 20
 LOOK_S = 0.5
 """How often a silent child is looked at: what it has forked can hold its end of the pipe open."""
+END_S = 1.0
+"""How long a child's end is awaited once its pipe is closed: a killed one's is closed before it has ended."""
 
 
 class StartError(RuntimeError):
@@ -221,11 +223,14 @@ class ChildPipe:
                 os.close(descriptor)
         self._printed.close()
 
-    def _ended(self) -> bool:
-        try:
-            return psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            return True
+    def _ended(self, within_s: float = 0.0) -> bool:
+        until = time.monotonic() + within_s
+        with contextlib.suppress(psutil.Error):  # no such process any more
+            while psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE:
+                if time.monotonic() >= until:
+                    return False
+                time.sleep(0.01)
+        return True
 
     def _exit_code(self) -> int | None:
         if self._code is None:
@@ -239,8 +244,8 @@ class ChildPipe:
         return ChildHungError("no answer in time", output)
 
     def _gone(self) -> ChildGoneError:
+        lived = not self._ended(END_S)  # it has closed its pipe and lives on
         output = self.output().strip()
-        lived = not self._ended()  # it has closed its pipe and lives on
         self.kill()  # and what it started goes too
         code = self._exit_code()
         names = {int(number): number.name for number in signal.Signals}
