@@ -16,6 +16,8 @@ def test_the_rows_are_every_sum_once_with_its_answer() -> None:
     assert len(rows) == len(asked) == 400
     assert asked["What is 7 + 15?"] == "22"
     assert asked["What is 20 + 20?"] == "40"
+    first = {question.split()[2] for question in list(asked)[:20]}
+    assert len(first) > 5, "mixed: not 1 + 1, 1 + 2, 1 + 3"
 
 
 def test_the_dataset_has_the_columns_that_trl_and_the_rewards_read() -> None:

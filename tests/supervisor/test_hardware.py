@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -340,11 +341,16 @@ def test_the_watch_writes_and_takes_its_file_away_at_the_end(
     monkeypatch.setattr(watching, "FIRST_S", 0.01)
     folder.hardware.write_text("of an earlier run")
     watch = watch_on(folder, FakeNvml(1))
+    before = set(threading.enumerate())
     watch.start(os.getpid())
+    (sampling,) = set(threading.enumerate()) - before
     sample: Hardware = until(lambda: read_hardware(folder.hardware))
     assert sample.gpus[0].use_percent == 90
     assert sample.run_rss_bytes
     watch.stop()
+    assert not folder.hardware.exists()
+    sampling.join(10)
+    assert not sampling.is_alive()
     assert not folder.hardware.exists()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.writer import Writer
+from grpo_tui.supervisor import RunFolderBusy, launch, take_lock
 from grpo_tui.supervisor.watch import Supervisor
 
 
@@ -107,6 +109,30 @@ def test_what_a_run_left_behind_ends_with_it_though_its_first_supervisor_is_gone
         for process in (*left.values(), *(trainer for _, trainer in began.values())):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+
+
+def test_a_folder_is_taken_as_long_as_its_supervisor_or_its_training_process_lives(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    sleeper = (sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(60)")
+    supervisor = psutil.Process(launch(folder, RunSpec({}, launcher=sleeper)))
+    trainer: list[psutil.Process] = []
+    try:
+        for _ in range(1200):
+            if "begun" in folder.log.read_text():
+                break
+            time.sleep(0.05)
+        trainer = supervisor.children()
+        with pytest.raises(RunFolderBusy):
+            take_lock(folder, 0)
+        supervisor.kill()
+        supervisor.wait(30)
+        with pytest.raises(RunFolderBusy):
+            take_lock(folder, 0)
+    finally:
+        for process in (supervisor, *trainer):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+    os.close(take_lock(folder, 30))
 
 
 def _gone(process: psutil.Process) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import read_rank
+from grpo_tui.store.live import read_errors, read_rank, write_error
 from grpo_tui.store.reader import RunReader
 from grpo_tui.train.session import Session
 from grpo_tui.train.settings import Refused
@@ -78,6 +78,20 @@ def test_a_rank_says_how_it_ended_and_no_longer_why_it_waited(tmp_path: Path) ->
     assert rank is not None
     assert (rank.ended, rank.ended_cause, rank.note, rank.closed) == ("failed", "the cause", "", True)
     assert [a.state for a in RunReader(RunFolder(tmp_path).database).attempts()] == ["failed"]
+
+
+def test_the_first_rank_alone_forgets_what_ranks_of_the_earlier_attempt_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def errors_seen_by(rank: int) -> bool:
+        monkeypatch.setenv("RANK", str(rank))
+        write_error(
+            RunFolder(tmp_path), 2, {"type": "ValueError", "message": "no", "cause": "the earlier one"}
+        )
+        Session(RunFolder(tmp_path)).close("stopped")
+        return read_errors(RunFolder(tmp_path)) is not None
+
+    assert [errors_seen_by(0), errors_seen_by(1)] == [False, True]
 
 
 def test_the_answers_before_training_are_those_before_the_first_step_of_the_run(

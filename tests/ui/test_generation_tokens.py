@@ -14,10 +14,19 @@ from grpo_tui.config.resolve import load_config
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.token_scores import Token, TokenScores
 from grpo_tui.demo import DEMO_CONFIG
-from grpo_tui.present.token_lines import heat_lines, heat_rows, line_of, sign_of, surprising_lines, visible
+from grpo_tui.present.token_lines import (
+    HeatRow,
+    heat_lines,
+    heat_rows,
+    line_of,
+    sign_of,
+    surprising_lines,
+    visible,
+)
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.screens import tokens
 from grpo_tui.ui.screens.dialogs import MenuDialog
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.tokens import TokenList, TokensHeat, TokensScreen
@@ -133,7 +142,16 @@ def head_of(app: GrpoApp) -> str:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_the_live_policy_is_asked_and_its_tokens_shown(run: RecordedRun, size: tuple[int, int]) -> None:
+async def test_the_live_policy_is_asked_and_its_tokens_shown(
+    run: RecordedRun, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laid_out = list[int]()
+
+    def counted(found: TokenScores, width: int) -> list[HeatRow]:
+        laid_out.append(width)
+        return heat_rows(found, width)
+
+    monkeypatch.setattr(tokens, "heat_rows", counted)
     app = app_on(run.folder.root)
     async with app.run_test(size=size) as pilot:
         box = await asked(pilot, run)
@@ -156,8 +174,10 @@ async def test_the_live_policy_is_asked_and_its_tokens_shown(run: RecordedRun, s
         listed = app.screen.query_one(TokenList)
         assert listed.place == 3, "the least likely first"
         assert "KL" in body
+        widths = list(laid_out)
         await pilot.press("down")
         await until(pilot, lambda: app.screen.query_one(TokensHeat).chosen == listed.place == 2)
+        assert laid_out == widths, "moving the mark lays out nothing"
         await pilot.press("i")
         await until(pilot, lambda: "<|user|>What is 3 + 4?<|end|>" in shown(app))
         await pilot.press("right")

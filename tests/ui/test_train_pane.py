@@ -155,11 +155,14 @@ async def test_a_sample_is_shown_as_it_is(run: RecordedRun) -> None:
         await until(pilot, lambda: bool(mailbox.pending()))
         assert sent(run) == [("sample", {"prompt": newest})]
         wide = "漢" * 59 + "字"
-        texts = [{"text": HOSTILE, "tokens": 3}, {"text": wide, "tokens": 60}]
-        result = {"prompt": newest, "rendered": "<user>", "completions": texts}
+        texts = [{"text": HOSTILE, "tokens": 3}, {"text": wide, "tokens": 60, "truncated": True}]
+        result = {"prompt": newest, "rendered": "<user>", "completions": texts, "before": "3 s"}
         mailbox.finish(mailbox.pending()[0], Outcome(True, 58, "", result))
         await until(pilot, lambda: isinstance(app.screen, SampleResult))
         await until(pilot, lambda: "completion 1 of 2, 3 tokens" in shown(app))
+        assert "prompt, after 3 s of training" in shown(app)
+        assert "<user>" in shown(app)
+        assert "completion 2 of 2, 60 tokens, cut off" in shown(app)
         await pilot.press("end")
         await until(pilot, lambda: "字" in shown(app))
         assert "".join(c for c in shown(app) if c in wide) == wide, "every character, cut by cells"
