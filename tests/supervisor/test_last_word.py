@@ -84,6 +84,7 @@ def test_a_launcher_that_finds_its_port_taken_is_told_by_whom_and_another_port(t
         last_word.conclude(last_word.Ended(folder, 1, False, 1.0, GONE))
     (attempt,) = RunReader(folder.database).attempts()
     assert attempt.state == "failed"
+    assert (attempt.started_at, attempt.host, attempt.pid) == (1.0, socket.gethostname(), GONE)
     assert attempt.error is not None
     assert f"port {port} is in use by process {os.getpid()} (" in attempt.error["cause"]
     assert "--main_process_port" in attempt.error["cause"]
