@@ -215,6 +215,9 @@ async def test_probes_show_what_fools_the_rewards(file: Path) -> None:
         await pilot.press("f", "down", "down", "enter")
         await until(pilot, lambda: "probes" in shown(app) and app.screen.scored is not None  # type: ignore[attr-defined]
                     and len(app.screen.scored.rows) > 50)  # type: ignore[attr-defined]  # fmt: skip
+        assert "⚠ probes: " in shown(app), "the same rewards, on other samples"
+        file.write_text(REWARDS)
+        await until(pilot, lambda: "⚠ probes: " not in shown(app))
 
 
 async def test_a_group_of_the_open_run_comes_over_from_train(run: RecordedRun, file: Path) -> None:

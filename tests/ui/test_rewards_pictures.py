@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from grpo_tui.rewards.scoring import Report
 from grpo_tui.rewards.sources import Origin
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.messages import LabScored
+from grpo_tui.ui.widgets.reward_table import sample_line, table_layout
 from tests.rewards.reports import made_report, samples, scores_of
 from tests.ui.conftest import app_on, shown, until
 from tests.ui.recorded_run import NOW
@@ -87,6 +89,15 @@ def test_no_rewards_at_all(snap_compare: Compare) -> None:
         await until(pilot, lambda: "grpo-tui rewards CONFIG" in shown(pilot.app))
 
     assert snap_compare(app_on(None), terminal_size=(80, 24), run_before=prepare)
+
+
+def test_a_tag_that_does_not_fit_leaves_its_sign_and_one_that_fits_stays_whole() -> None:
+    view = message(made_report()).view
+    words = ("gold #abc", "gold #ab", "gold", "")
+    rows = tuple(replace(row, kind=kind) for row, kind in zip(view.rows, words, strict=False))
+    laid = table_layout(replace(view, rows=rows), 100, 0)
+    said = [sample_line(view, row, laid, here=False, focused=False)[1].text for row in rows]
+    assert said == ["gold#    ", "gold #ab ", "gold     ", "         "]
 
 
 async def test_hostile_completions_are_painted_and_not_obeyed(tmp_path: Path) -> None:
