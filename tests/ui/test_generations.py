@@ -73,6 +73,12 @@ async def test_it_shows_the_newest_group_with_its_parts(run: RecordedRun) -> Non
         assert card.step == 57
         assert card.prompt in body
         assert "gold " + str(card.gold) in body
+        table = screen_of(app).query_one(GroupTable)
+        far = 37 * GROUPS
+        assert table.lines(80)[far][1].text.strip() == "…"
+        table.scroll_to(y=far, animate=False, force=True)  # as the wheel does: the cursor stays
+        await until(pilot, lambda: table.lines(80)[far][1].text.strip() == "20")
+        assert table.cursor == 0
 
 
 async def test_a_query_narrows_the_list_and_marks_what_it_found(run: RecordedRun) -> None:
