@@ -1,4 +1,4 @@
-"""What README and docs say can be typed, opened and run as it stands there."""
+"""Commands, links and examples in README and docs work as written."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def named_commands() -> Iterator[tuple[str, str]]:
-    """Every `grpo-tui …` that a page or a config's header tells a person to type, with its place."""
+    """Every `grpo-tui …` that a page or a config's header tells the user to type, with its place."""
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         inline = re.findall(r"`((?:\w+=\S+ )?grpo-tui(?: [^`]*)?)`", text)
