@@ -89,6 +89,26 @@ def test_every_option_is_read_by_its_command(words: tuple[str, ...]) -> None:
     assert not unread
 
 
+NUMBERS = {"N", "S", "G", "I", "GROUP"}
+NAMES = {"RUN", "CONFIG", "CONFIG_OR_RUN", "FILE", "FILE.py", "FILE.yaml", "ROOT"}
+UNNAMED = {"steps": "N", "seed": "N", "count": "N", "temperature": "N", "run_dir": "FILE"}
+"""What the options without a placeholder in their help take."""
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_an_option_takes_what_its_help_says_and_nothing_else(words: tuple[str, ...]) -> None:
+    parser = COMMANDS[words]
+    for action in options(words):
+        sort = action.metavar or UNNAMED.get(action.dest)
+        if action.nargs == 0 or sort not in NUMBERS | NAMES:
+            continue
+        given = "4" if sort in NUMBERS else "a/b"
+        assert parser._get_value(action, given) == (4 if sort in NUMBERS else Path("a/b")), action.dest
+        for wrong in ("", *(["x"] if sort in NUMBERS else [])):
+            with pytest.raises(argparse.ArgumentError):
+                parser._get_value(action, wrong)
+
+
 # -- --set --------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -180,6 +182,33 @@ def test_what_it_started_is_gone_though_its_parent_was_gone_before(found: Report
     ours = (["sleep", "4321.5"], ["sleep", "4321.75"])
     left = [p.info for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] in ours]
     assert left == []
+
+
+FAMILIES = """
+import subprocess
+import psutil
+from grpo_tui.rewards.lab_child.orphans import adopt, end_orphans
+
+def family():
+    # The shell becomes a program that reaps nobody.
+    words = ["sh", "-c", "sleep 4321.75 & exec sleep 4321.75"]
+    head = psutil.Process(subprocess.Popen(words, start_new_session=True).pid)
+    while not head.children():
+        pass
+    return head
+
+adopt()
+spared, other = family(), family()
+end_orphans([spared.pid])
+print([child.pid == spared.pid for child in psutil.Process().children()], len(spared.children()))
+end_orphans()
+print(psutil.Process().children())
+"""
+
+
+def test_families_are_ended_and_reaped_to_the_last_one_but_those_that_are_spared() -> None:
+    done = subprocess.run([sys.executable, "-c", FAMILIES], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["[True] 1", "[]"], done.stderr
 
 
 def test_what_float32_cannot_hold_is_infinite_as_for_trl(found: Report) -> None:

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.core.records import PhaseSpan
+from grpo_tui.rewards import consent
 from grpo_tui.store.layout import RunFolder, is_known, remember, state_folder
+from grpo_tui.store.recorder import SpoolRecorder
+from grpo_tui.ui.preferences import FOLDER, keep_unsaved
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +72,27 @@ def test_nobody_else_can_read_or_write_what_is_remembered(run: Path, state: Path
     assert modes == [0o700, 0o600, 0o600]
     note.chmod(0o622)
     assert not is_known(run), "others may have written it"
+
+
+def test_a_yes_an_unsaved_draft_and_what_ranks_hand_in_are_for_this_user_alone(
+    run: Path, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRPO_TUI_CONFIG_DIR", str(tmp_path / "config"))
+    spool = RunFolder(run).spool
+    before = os.umask(0)
+    try:
+        consent.give([consent.Code("a file", "of a run", "0" * 8)])
+        keep_unsaved(tmp_path / "c.yaml", "hub_token: secret")
+        recorder = SpoolRecorder(RunFolder(run), 1)
+        recorder.start()
+        recorder.put(PhaseSpan(1, 1, "update", 1, 1.0, 1.0))
+        recorder.close()
+    finally:
+        os.umask(before)
+    for folder in (state / "trusted", tmp_path / "config" / FOLDER, spool):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
+        (file,) = folder.iterdir()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
 def test_state_that_cannot_be_written_is_an_error_and_a_missing_folder_is_foreign(
