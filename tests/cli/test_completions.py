@@ -211,7 +211,8 @@ def test_views_are_kept_and_used(run: Path, tmp_path: Path, capsys: pytest.Captu
     printed(
         capsys, run, "--where", "truncated step>8", "--sort", "-step", "--save-view", "late cuts", "--count"
     )
-    assert printed(capsys, "--views") == "late cuts: truncated step>8  sorted by -step\n"
+    assert main(["completions", "--views"]) == 0
+    assert capsys.readouterr() == ("late cuts: truncated step>8  sorted by -step\n", "")
     found = rows(capsys, run, "--view", "late cuts", "--where", "group 19..20")
     assert [(row["step"], row["truncated"]) for row in found] == [(10, True), (10, True)]
     views = SavedViews(tmp_path / "config")
@@ -220,6 +221,8 @@ def test_views_are_kept_and_used(run: Path, tmp_path: Path, capsys: pytest.Captu
     assert views.read() == ((), "")
     views.path.write_text("{", encoding="utf-8")
     assert "cannot be read" in views.read()[1]
+    assert main(["completions", "--views"]) == 0
+    assert capsys.readouterr().err == f"grpo-tui: {views.read()[1]}\n"
     assert "not saved" in views.save(SavedView("a", "b")), "a file that is not understood is not overwritten"
     assert views.path.read_text(encoding="utf-8") == "{"
 

@@ -56,6 +56,7 @@ def test_what_was_known_before_is_passed_over_and_nothing_is_missed_at_the_end(
         run.write(r.AttemptStarted(2, run.at(4), "here", run.pid, total_steps=4))
         run.write(r.AttemptEnded(2, time.time() + 60, "stopped", 4, 0))
 
+    run.write(r.Fact("resumed/1", ["was told by the start before"]))
     between(ends)
     assert follow(run.folder.root, after_row=1, after_attempt=1) == 3
     lines = capsys.readouterr().out.splitlines()

@@ -125,3 +125,16 @@ def test_cases_fail_when_a_reward_cannot_score(
     assert said in printed.out
     assert "cases.yaml: 2 cases, nothing could be scored" in printed.out
     assert "Traceback" not in printed.out + printed.err
+
+
+@pytest.mark.parametrize(
+    "words", [("probe", "rewards.py:tagged", "--rows", "1"), ("cases", "run", "cases.yaml")], ids=" ".join
+)
+def test_what_is_asked_now_is_told_and_taken_back_before_the_report(
+    words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("grpo_tui.cli.score.show_progress", said.append)
+    main(list(words))
+    assert [text for text in said if text.startswith("tagged: ")], said
+    assert (said[0], said[-1]) == ("starting the lab, which imports torch", "")

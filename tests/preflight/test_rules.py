@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from grpo_tui.config.draft import Draft
-from grpo_tui.config.rules import Settings
+from grpo_tui.config.rules import REMOVE, Settings
 from grpo_tui.config.section import Section
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
@@ -329,6 +329,24 @@ def test_keys_of_an_adapter_are_unused_without_one_and_counted(
 ) -> None:
     told = [f.message for f in look(tmp_path, keys).findings if f.id == "config.unused"]
     assert [message.partition(":")[0] for message in told] == ([said] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("key", "hint", "field", "value"),
+    [
+        ("split_batchs", "Did you mean split_batches?", "accelerator_config.split_batches", True),
+        ("zebra", "it takes ", "accelerator_config.zebra", REMOVE),
+    ],
+)
+def test_a_key_inside_a_mapping_is_named_anew_when_one_is_near_and_else_removed(
+    key: str, hint: str, field: str, value: Any, tmp_path: Path
+) -> None:
+    found = look(tmp_path, {"accelerator_config": {key: True}}).findings
+    (wrong,) = [f for f in found if f.id == "nested.unknown-key"]
+    assert f"accelerator_config has no key {key}" in wrong.message
+    assert hint in wrong.message
+    assert wrong.fix is not None
+    assert (wrong.fix.field, wrong.fix.value) == (field, value)
 
 
 @pytest.mark.parametrize("name", CASES)

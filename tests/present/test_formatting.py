@@ -36,6 +36,14 @@ def test_numbers_of_one_column_share_a_precision() -> None:
 
 
 @pytest.mark.parametrize(
+    ("largest", "digits"),
+    [(1000, 0), (999, 1), (10, 1), (9.9, 2), (0.1, 2), (0.09, 3), (0.01, 3), (0.009, 4)],
+)
+def test_the_largest_of_a_column_says_how_many_decimals_it_has(largest: float, digits: int) -> None:
+    assert f.digits_for([0.001, -largest, math.nan]) == digits
+
+
+@pytest.mark.parametrize(
     ("value", "shown"),
     [(9_999_999.0, "9,999,999.00"), (1e7, "1.0e7"), (-3.7e29, "-3.7e29"), (1e300, "1.0e300")],
 )

@@ -215,6 +215,29 @@ def test_a_stall_names_the_reward_that_runs_and_the_key_within_80_columns() -> N
     assert _health_words("stalled", Series()).startswith("⚠ No progress for many times the usual step.")
 
 
+@pytest.mark.parametrize(
+    ("status", "first"),
+    [
+        (Status("training"), []),
+        (Status("stalled"), ["⚠ No progress"]),
+        (Status("stalled", alerts=[{"id": "x", "message": "It waits"}]), ["⚠ It waits"]),
+        (Status("training", alerts=[{"id": "x", "message": "It waits"}]), ["⚠ It waits"]),
+        (Status("training", supervised=False), ["⚠ The supervisor is gone"]),
+        (
+            Status("training", supervised=False, alerts=[{"id": "x", "message": "It waits"}], dropped=2),
+            ["⚠ It waits", "⚠ The supervisor is gone", "⚠ 2 records could not be kept"],
+        ),
+    ],
+)
+def test_what_troubles_a_run_stands_first_once_and_nothing_troubles_one_that_trains(
+    status: Status, first: list[str]
+) -> None:
+    spans = health_spans(status, "/run", Series(), kl_logged=False, beta=0.0)
+    found = [text for text, style in spans if style == "attention"]
+    assert len(found) == len(first), found
+    assert all(text.startswith(start) for text, start in zip(found, first, strict=True)), found
+
+
 def test_a_process_that_is_gone_is_a_crash(tmp_path: Path) -> None:
     made = RecordedRun(tmp_path / "gone", pid=2**22 - 3)
     made.advance(3)
