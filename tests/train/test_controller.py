@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from grpo_tui.core.commands import Command
 from grpo_tui.store import mailbox as store
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
@@ -141,14 +142,27 @@ def test_a_run_serves_its_commands_once_each_whatever_the_disk_does(
     assert (resumed.applied, resumed.reason) == (True, ""), "it was paused"
 
 
-def test_what_one_rank_cannot_carry_out_is_rejected_with_its_reason(tmp_path: Path) -> None:
+def test_what_one_rank_cannot_carry_out_is_rejected_with_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def a_bug(command: Command) -> Any:
+        raise ValueError("a bug")
+
     def at_safe_point(session: Session, trainer: Any) -> None:
         controller = session.controller
         controller._ranks.of_each = lambda refused: [refused, "out of memory"]  # type: ignore[method-assign]
+        controller._on_sample = a_bug  # type: ignore[method-assign]
         if trainer.state.global_step == 1:
-            Mailbox(RunFolder(tmp_path).commands).submit("set", {"reward_weights": [1.0, 2.0]})
+            box = Mailbox(RunFolder(tmp_path).commands)
+            box.submit("set", {"reward_weights": [1.0, 2.0]})
+            box.submit("sample", {"prompt": "3+4=?"})
 
     run_recorded(tmp_path, at_safe_point=at_safe_point, max_steps=2)
-    (_, outcome), *_ = RunReader(RunFolder(tmp_path).database).commands()
-    assert outcome is not None
-    assert (outcome.applied, outcome.reason) == (False, "rank 1: out of memory")
+    became = {
+        command.kind: outcome for command, outcome in RunReader(RunFolder(tmp_path).database).commands()
+    }
+    assert {kind: outcome and (outcome.applied, outcome.reason) for kind, outcome in became.items()} == {
+        "set": (False, "rank 1: out of memory"),
+        "sample": (False, "sample failed: ValueError: a bug"),
+    }
+    assert "in a_bug" in capsys.readouterr().err, "where it stands is in the log"

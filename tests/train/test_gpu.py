@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,6 +35,17 @@ def test_on_the_cpu_a_rank_has_no_gpu() -> None:
 
     assert gpu_of(torch.device("cpu")) is None
     assert gpu_of(torch.device("cuda", 99)) is None, "what torch cannot name is no reason to end"
+
+
+def test_a_gpu_is_named_as_its_driver_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    cards = {
+        0: SimpleNamespace(pci_bus_id=0x8A, pci_device_id=1, pci_domain_id=2, uuid="of 0"),
+        1: SimpleNamespace(uuid="of 1"),
+    }
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: cards[device.index])
+    assert [gpu_of(torch.device("cuda", index)) for index in cards] == ["00000002:8A:01.0", "GPU-of 1"]
 
 
 @pytest.mark.slow
