@@ -160,6 +160,33 @@ def test_a_local_folder_is_loaded_with_its_splits_as_trl_does(tmp_path: Path) ->
         load(tmp_path, "", "dataset_name: d\ndataset_train_split: dev\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "is_no_file"), [("lost.JSONL", True), ("some/rows", False), ("d.json", False)]
+)
+def test_a_name_that_is_no_dataset_says_whether_a_file_was_looked_for(
+    tmp_path: Path, name: str, is_no_file: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    def unreachable(*args: object, **options: object) -> None:
+        raise ConnectionError("no such dataset\nand more")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d.json").mkdir()
+    lost = tmp_path / "lost.JSONL"
+    lost.touch()
+    text = f"model_name_or_path: m\nreward_funcs: [accuracy_reward]\ndataset_name: {name}\n"
+    (tmp_path / "run.yaml").write_text(text)
+    config = load_config(tmp_path / "run.yaml")
+    lost.unlink()
+    with pytest.raises(DataError) as caught:
+        load_prompts(config)
+    said, _, file = str(caught.value).partition(" There is no file ")
+    assert said.endswith(f"{name}: no such dataset")
+    assert file == (f"{lost}." if is_no_file else "")
+
+
 def test_a_saved_dataset_and_a_single_file_can_be_named(tmp_path: Path) -> None:
     from datasets import Dataset
 
