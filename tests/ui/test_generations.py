@@ -60,7 +60,9 @@ def text_read(app: GrpoApp) -> str:
     return "\n".join("".join(span.text for span in line).rstrip() for line in lines)
 
 
-async def test_it_shows_the_newest_group_with_its_parts(run: RecordedRun) -> None:
+async def test_it_shows_the_newest_group_with_its_parts(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=WIDE) as pilot:
         await at_generations(pilot)
@@ -76,6 +78,7 @@ async def test_it_shows_the_newest_group_with_its_parts(run: RecordedRun) -> Non
         table = screen_of(app).query_one(GroupTable)
         far = 37 * GROUPS
         assert table.lines(80)[far][1].text.strip() == "…"
+        monkeypatch.setattr(table, "ask_again", lambda: None)  # a run that has ended brings no new view
         table.scroll_to(y=far, animate=False, force=True)  # as the wheel does: the cursor stays
         await until(pilot, lambda: table.lines(80)[far][1].text.strip() == "20")
         assert table.cursor == 0
