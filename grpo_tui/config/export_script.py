@@ -8,8 +8,6 @@ compares the rows that both give. It is pure text: nothing is imported or loaded
 from __future__ import annotations
 
 import ast
-import contextlib
-import importlib.metadata
 import os
 import pprint
 import shlex
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_tui.config.export_sources import SourceParts, import_lines
+from grpo_tui.config.packages import versions_of
 from grpo_tui.config.paths import DATA_SUFFIXES, split_file_source
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.rules_vllm import server_command
@@ -550,12 +549,8 @@ def exportable(found: Inspected) -> RunConfig:
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of what a script stands on, where they are known."""
-    found = {}
-    for package in ("trl", "transformers", "datasets"):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
+    """Return the versions of what a script stands on, where they are known."""
+    return versions_of(("trl", "transformers", "datasets"))
 
 
 def write_script(config: RunConfig, target: Path, versions: dict[str, str] | None = None) -> str:

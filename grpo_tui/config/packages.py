@@ -7,7 +7,7 @@ imports none.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from grpo_tui.config.yaml_lines import YamlDocument
@@ -34,6 +34,22 @@ def installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
         return False
+
+
+def version_of(distribution: str) -> str | None:
+    """Return the installed version of a package, None when it is not there."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def versions_of(distributions: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are there."""
+    found = {name: version_of(name) for name in distributions}
+    return {name: version for name, version in found.items() if version is not None}
 
 
 def package_findings(

@@ -15,10 +15,10 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.packages import version_of
 from grpo_tui.store.live import Gpu
 from grpo_tui.supervisor.gpus import GpuProbe, NoGpus
 from grpo_tui.supervisor.ports import free_port, port_holder, port_in_use
@@ -61,14 +61,6 @@ class Answer:
     status: int | None
     body: Any = None
     trouble: str = ""
-
-
-def version_of(distribution: str) -> str | None:
-    """The installed version of a package, None when it is not there."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def free_bytes(path: Path) -> int | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from grpo_tui.config.accelerate_file import AccelerateFileError, ranks_of
 from grpo_tui.config.coerce import CoerceError, kinds_of
@@ -27,11 +27,6 @@ from grpo_tui.config.yaml_edit_values import block_lines, inline
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
-
-if TYPE_CHECKING:
-    from grpo_tui.config.fields import FieldValue
-    from grpo_tui.core.findings import Finding
-
 from grpo_tui.present.config_view import NO_FIELD, ConfigView, FieldRow, Origin, worst
 
 Kind = Literal["toggle", "choose", "line", "text", "yaml"]

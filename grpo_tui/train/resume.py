@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo_tui.config.packages import version_of
 from grpo_tui.config.run_config import redacted
 from grpo_tui.core.records import RewardFunctionInfo, SettingChanged
 from grpo_tui.present.formatting import setting as shown
@@ -76,7 +77,7 @@ def description(
         "attn_implementation": str(getattr(model.config, "_attn_implementation", "")),
         "adapter": _digest([[name, config.to_dict()] for name, config in sorted(adapter.items())]),
         "world_size": int(trainer.accelerator.num_processes),
-        **{name: _version(name) for name in PACKAGES},
+        **{name: version_of(name) for name in PACKAGES},
     }
     return {"settings": _plain(redacted(trainer.args.to_dict())), "about": about}
 
@@ -115,15 +116,6 @@ def _rows(dataset: Any) -> str:
     every = max(1, len(dataset) // ROWS_LOOKED_AT)
     rows = [dataset[index] for index in range(0, len(dataset), every)]
     return _digest([len(dataset), [row.to_pydict() if hasattr(row, "to_pydict") else row for row in rows]])
-
-
-def _version(package: str) -> str | None:
-    from importlib import metadata
-
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def resume(session: Session, trainer: Any, checkpoint: Path, overridden: Collection[str] = ()) -> None:

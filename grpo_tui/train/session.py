@@ -15,10 +15,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.config.packages import versions_of
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, RewardFunctionInfo
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.layout import RunFolder, hold, where
@@ -317,7 +317,7 @@ def reproduction_record(trainer: Any, folder: Path) -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": _versions(),
+        "packages": versions_of(PACKAGES),
         "git": _git(folder),
         "gpus": _gpus(),
         "seed": trainer.args.seed,
@@ -328,16 +328,6 @@ def reproduction_record(trainer: Any, folder: Path) -> dict[str, Any]:
         "arguments": sys.argv,
         "folder": str(folder),
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _gpus() -> list[dict[str, Any]]:

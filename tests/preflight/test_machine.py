@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.config.packages import version_of
 from grpo_tui.preflight.machine import (
     Answer,
     GpuFacts,
@@ -17,7 +18,6 @@ from grpo_tui.preflight.machine import (
     accounts,
     ask,
     free_bytes,
-    version_of,
 )
 from grpo_tui.preflight.machine_findings import meeting_port
 from grpo_tui.supervisor.ports import port_in_use

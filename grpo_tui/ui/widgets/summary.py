@@ -23,8 +23,8 @@ LEAST_CAUSE = 40
 """Characters of a cause that stay where the way on takes the rest."""
 
 
-class RewardLine(LinePane):
-    """Reward now, its change, spread, flat groups, masked completions; progress and time left."""
+class RunLine(LinePane):
+    """A line about the run as it is now."""
 
     _view: TrainView | None = None
 
@@ -32,6 +32,10 @@ class RewardLine(LinePane):
         """Show this view."""
         self._view = view
         self.changed()
+
+
+class RewardLine(RunLine):
+    """Reward now, its change, spread, flat groups, masked completions; progress and time left."""
 
     def lines(self, width: int, height: int) -> list[Line]:
         """Numbers at the left, progress at the right."""
@@ -256,15 +260,8 @@ OPENS = "screen.hardware_open"
 """What a click on the machine does."""
 
 
-class NowLine(LinePane):
+class NowLine(RunLine):
     """The phase and its age, the machine, and the share of time each phase takes."""
-
-    _view: TrainView | None = None
-
-    def show(self, view: TrainView) -> None:
-        """Show this view."""
-        self._view = view
-        self.changed()
 
     def lines(self, width: int, height: int) -> list[Line]:
         """One ruled line: the phase always, then what deserves attention, the figures, the shares."""
