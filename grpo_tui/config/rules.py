@@ -118,6 +118,10 @@ class Settings:
         """Find that a run does not do what the config says."""
         return self.finding(rule, "warning", field, message, *fix)
 
+    def info(self, rule: str, field: str, message: str, *fix: tuple[str, Any] | None) -> Finding:
+        """Find that another value would do better."""
+        return self.finding(rule, "info", field, message, *fix)
+
     def unused(self, field: str, why: str, *fix: tuple[str, Any]) -> Finding:
         """Find that nothing reads a key; the fix removes it unless another is given."""
         return self.warning(

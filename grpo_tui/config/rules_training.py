@@ -457,9 +457,8 @@ def _ignored(s: Settings) -> Iterator[Finding]:
             yield s.warning("config.unused", name, f"{name} is never read: {why}", (name, REMOVE))
     epochs, steps = s.get("num_train_epochs"), s.get("max_steps")
     if s.written("num_train_epochs") and is_number(steps) and steps > 0:
-        yield s.finding(
+        yield s.info(
             "config.unused",
-            "info",
             "num_train_epochs",
             f"num_train_epochs {yaml_said(epochs)} is not used: max_steps {steps} says how long to train",
             ("num_train_epochs", REMOVE),

@@ -53,19 +53,19 @@ def _saving(s: Settings, steps: int | None) -> Iterator[Finding]:
             f"save_strategy is no: if the run ends early, its {steps} steps are lost; `stop` "
             "saves, a crash does not"
         )
-        yield s.finding("advice.save", "info", "save_strategy", message, ("save_strategy", "steps"))
+        yield s.info("advice.save", "save_strategy", message, ("save_strategy", "steps"))
     elif every is not None and every >= 1 and every > steps:
         message = (
             f"save_steps is {every:g} and the run has {steps} steps, so nothing is saved before its end; "
             "a crash would "
             "lose it all"
         )
-        yield s.finding("advice.save", "info", "save_steps", message, ("save_steps", _inside(steps)))
+        yield s.info("advice.save", "save_steps", message, ("save_steps", _inside(steps)))
     elif every is not None and every > SAVE_EVERY and steps > LONG_RUN:
         message = (
             f"save_steps {every:g}: on a run of {steps} steps a save every {SAVE_EVERY} loses less to a crash"
         )
-        yield s.finding("advice.save", "info", "save_steps", message, ("save_steps", SAVE_EVERY))
+        yield s.info("advice.save", "save_steps", message, ("save_steps", SAVE_EVERY))
 
 
 def _inside(steps: int) -> int:
@@ -82,14 +82,14 @@ def _group(s: Settings) -> Iterator[Finding]:
             "scale up once the reward rises"
         )
         fix = ("num_generations", whole) if whole is not None else None
-        yield s.finding("advice.group", "info", "num_generations", message, fix)
+        yield s.info("advice.group", "num_generations", message, fix)
 
 
 def _rows(s: Settings, data: DataFacts) -> Iterator[Finding]:
     rows = data.train_rows
     if rows is not None and 0 < rows < FEW_ROWS:
         message = f"{rows} rows are few: the model sees each again and again and learns them by heart"
-        yield s.finding("advice.rows", "info", "dataset_name", message)
+        yield s.info("advice.rows", "dataset_name", message)
 
 
 # -- the list before training -----------------------------------------------------------------------

@@ -41,10 +41,10 @@ def folder_findings(settings: Settings, root: Path, *, resume: bool) -> list[Fin
         pass
     except OSError as error:
         message = f"{one_line(str(root), 120)} cannot be used: {error.strerror}; choose another folder"
-        return [settings.finding("folder.unusable", "error", "output_dir", message)]
+        return [settings.error("folder.unusable", "output_dir", message)]
     if root.exists() and not root.is_dir():
         message = f"{root} is a file, and a run is a folder"
-        return [settings.finding("folder.file", "error", "output_dir", message)]
+        return [settings.error("folder.file", "output_dir", message)]
     found = list(_incomplete(settings, folder)) if folder.checkpoints() else []
     asked = settings.get("resume_from_checkpoint")
     if resume or asked:
@@ -65,7 +65,7 @@ def _nothing_to_resume(s: Settings, folder: RunFolder) -> Finding:
         "leave it out to start anew"
     )
     key = "resume_from_checkpoint"
-    return s.finding("folder.no-checkpoint", "error", key, message, (key, None))
+    return s.error("folder.no-checkpoint", key, message, (key, None))
 
 
 def _no_such_checkpoint(s: Settings, folder: RunFolder, asked: str) -> Finding:
@@ -73,9 +73,7 @@ def _no_such_checkpoint(s: Settings, folder: RunFolder, asked: str) -> Finding:
     there = f"; the newest in {folder.root} is of step {newest.step}" if newest is not None else ""
     message = f"resume_from_checkpoint is {one_line(asked, 120)}, and there is no such folder{there}"
     key = "resume_from_checkpoint"
-    return s.finding(
-        "folder.no-checkpoint", "error", key, message, (key, True if newest is not None else None)
-    )
+    return s.error("folder.no-checkpoint", key, message, (key, True if newest is not None else None))
 
 
 def _other_adapter(s: Settings, folder: RunFolder, asked: Any) -> Iterator[Finding]:
@@ -96,14 +94,14 @@ def _other_adapter(s: Settings, folder: RunFolder, asked: Any) -> Iterator[Findi
                 f"{path.name} was trained with {name} {inline(saved)}, and this config says "
                 f"{inline(wanted)}; an adapter keeps its shape"
             )
-        yield s.finding("folder.adapter", "error", name, message, (name, saved))
+        yield s.error("folder.adapter", name, message, (name, saved))
 
 
 def _taken(s: Settings, folder: RunFolder) -> Finding:
     run = shell_word(folder.root)
     if folder.exists() and is_live(folder.root):
         message = f"a run trains in {folder.root} now; `grpo-tui attach {run}` watches it"
-        return s.finding("folder.live", "error", "output_dir", message, ("output_dir", _beside(folder.root)))
+        return s.error("folder.live", "output_dir", message, ("output_dir", _beside(folder.root)))
     best, _ = newest_usable(folder)
     if best is not None:
         message = (
@@ -115,7 +113,7 @@ def _taken(s: Settings, folder: RunFolder) -> Finding:
         message = (
             f"{folder.root} holds a run, which has no checkpoint to resume from; another folder begins anew"
         )
-    return s.finding("folder.run", "error", "output_dir", message, ("output_dir", _beside(folder.root)))
+    return s.error("folder.run", "output_dir", message, ("output_dir", _beside(folder.root)))
 
 
 def _incomplete(s: Settings, folder: RunFolder) -> Iterator[Finding]:
@@ -123,7 +121,7 @@ def _incomplete(s: Settings, folder: RunFolder) -> Iterator[Finding]:
         verdict = judge(path)
         if not verdict.usable:
             message = f"{path.name} in {folder.root} cannot be resumed: {verdict.reason}"
-            yield s.finding("folder.checkpoint", "warning", "output_dir", message)
+            yield s.warning("folder.checkpoint", "output_dir", message)
 
 
 def _beside(root: Path) -> str:

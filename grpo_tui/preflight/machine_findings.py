@@ -55,14 +55,14 @@ def trains_in_bf16(settings: Settings) -> bool:
 def _on_cpu(s: Settings) -> Iterator[Finding]:
     if s.get("fp16"):
         message = "fp16 training needs a GPU, and use_cpu keeps the run off it"
-        yield s.finding("hardware.fp16", "error", "fp16", message, ("fp16", False))
+        yield s.error("hardware.fp16", "fp16", message, ("fp16", False))
     if s.get("tf32"):
         message = "tf32 is a mode of Ampere GPUs and later, and use_cpu keeps the run off them"
-        yield s.finding("hardware.tf32", "error", "tf32", message, ("tf32", REMOVE))
+        yield s.error("hardware.tf32", "tf32", message, ("tf32", REMOVE))
     for name in ("load_in_4bit", "load_in_8bit"):
         if s.get(name):
             message = f"{name} needs a GPU, and use_cpu keeps the run off it"
-            yield s.finding("hardware.quantized", "error", name, message, (name, False))
+            yield s.error("hardware.quantized", name, message, (name, False))
 
 
 def _without_gpu(s: Settings) -> Iterator[Finding]:
@@ -70,10 +70,10 @@ def _without_gpu(s: Settings) -> Iterator[Finding]:
     for name in ("fp16", "load_in_4bit", "load_in_8bit"):
         if s.get(name):
             message = f"{name} needs a GPU, and there is none on this machine"
-            yield s.finding("hardware.no-gpu", "error", name, message, (name, False))
+            yield s.error("hardware.no-gpu", name, message, (name, False))
     if s.get("tf32"):
         message = "tf32 is a mode of Ampere GPUs and later, and there is no GPU on this machine"
-        yield s.finding("hardware.tf32", "error", "tf32", message, ("tf32", REMOVE))
+        yield s.error("hardware.tf32", "tf32", message, ("tf32", REMOVE))
     if trains_in_bf16(s):
         default = "" if s.written("bf16") else ", TRL's default,"
         field = "bf16" if s.written("bf16") else "use_cpu"
@@ -81,10 +81,10 @@ def _without_gpu(s: Settings) -> Iterator[Finding]:
             f"there is no GPU on this machine, and bf16{default} is refused without one unless "
             "use_cpu is true"
         )
-        yield s.finding("hardware.no-gpu", "error", field, message, ("use_cpu", True))
+        yield s.error("hardware.no-gpu", field, message, ("use_cpu", True))
     if s.get("use_vllm") and s.get("vllm_mode") == "colocate":
         message = "vLLM generates on a GPU, and there is none on this machine"
-        yield s.finding("hardware.no-gpu", "error", "use_vllm", message, ("use_vllm", False))
+        yield s.error("hardware.no-gpu", "use_vllm", message, ("use_vllm", False))
 
 
 def _precision(s: Settings, gpus: Sequence[GpuFacts]) -> Iterator[Finding]:
@@ -98,14 +98,14 @@ def _precision(s: Settings, gpus: Sequence[GpuFacts]) -> Iterator[Finding]:
         message = (
             f"{who}, and bfloat16 is in the hardware from 8.0: it is emulated, many times slower than fp16"
         )
-        yield s.finding("hardware.bf16", "warning", field, message, ("fp16", True))
+        yield s.warning("hardware.bf16", field, message, ("fp16", True))
     if s.get("tf32"):
         message = f"{who}, and TF32 needs 8.0"
-        yield s.finding("hardware.tf32", "error", "tf32", message, ("tf32", REMOVE))
+        yield s.error("hardware.tf32", "tf32", message, ("tf32", REMOVE))
     if s.get("attn_implementation") in ("flash_attention_2", "flash_attention_3"):
         message = f"{who}, and {s.get('attn_implementation')} needs 8.0"
         fix = ("attn_implementation", "sdpa")
-        yield s.finding("hardware.attention", "error", "attn_implementation", message, fix)
+        yield s.error("hardware.attention", "attn_implementation", message, fix)
 
 
 def _attention(s: Settings) -> Iterator[Finding]:
@@ -119,7 +119,7 @@ def _attention(s: Settings) -> Iterator[Finding]:
     sixteen = trains_in_bf16(s) or s.get("fp16") or stored != "float32"
     if "flash" in str(kind) and not sixteen:
         message = f"{kind} computes in 16 bits, and the run is in float32 throughout (bf16 and fp16 are off)"
-        yield s.finding("hardware.attention-dtype", "error", field, message, (field, "sdpa"))
+        yield s.error("hardware.attention-dtype", field, message, (field, "sdpa"))
 
 
 def _gpu_for_server(s: Settings, gpus: Sequence[GpuFacts]) -> Iterator[Finding]:
@@ -130,7 +130,7 @@ def _gpu_for_server(s: Settings, gpus: Sequence[GpuFacts]) -> Iterator[Finding]:
             "weights to a "
             "GPU that trains"
         )
-        yield s.finding("hardware.no-server-gpu", "warning", "vllm_mode", message, ("vllm_mode", "colocate"))
+        yield s.warning("hardware.no-server-gpu", "vllm_mode", message, ("vllm_mode", "colocate"))
 
 
 # -- the launcher -----------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def launch_findings(settings: Settings, launcher: Sequence[str], machine: Machin
         file = accelerate_settings(launcher) or {}
         several = bool(launcher) and spans_machines(launcher)
     except AccelerateFileError as error:
-        return [*found, settings.finding("launch.file", "error", _LAUNCHER, str(error))]
+        return [*found, settings.error("launch.file", _LAUNCHER, str(error))]
     found += _gpu_each(settings, machine, sure=bool(launcher) and not several)
     if not launcher:
         return found + list(_alone(settings, machine))
@@ -171,14 +171,14 @@ def _launcher_options(s: Settings, launcher: Sequence[str]) -> Iterator[Finding]
         option = known.get(underscored(word)) or _shortened(launcher, word, known)
         if not word.startswith("-"):
             message = f"{command} takes '{word}' for the script to start; a launcher here has options only"
-            yield s.finding("launch.option", "error", _LAUNCHER, message)
+            yield s.error("launch.option", _LAUNCHER, message)
             return
         if option is None:
             near = nearest(underscored(word), known, cutoff=0.7)
             message = f"{command} has no option {word}" + (f". Did you mean {near}?" if near else "")
             words = [*launcher[: at - 1], f"{near}={value}" if equals else str(near), *launcher[at:]]
             fix = (_LAUNCHER, shlex.join(words)) if near and s.section.launcher else None
-            yield s.finding("launch.option", "error", _LAUNCHER, message, fix)
+            yield s.error("launch.option", _LAUNCHER, message, fix)
             option = known[near] if near else Option(at < len(launcher) and launcher[at][:1] != "-")
         if option.takes_value and not equals:
             value = launcher[at] if at < len(launcher) else ""
@@ -202,7 +202,7 @@ def _option_value(s: Settings, word: str, value: str, option: Option) -> Iterato
         message = f"{word} of the launcher is '{value}'; it knows {', '.join(option.choices)}"
     else:
         return
-    yield s.finding("launch.option", "error", _LAUNCHER, message)
+    yield s.error("launch.option", _LAUNCHER, message)
 
 
 def _gpu_each(s: Settings, machine: Machine, *, sure: bool) -> Iterator[Finding]:
@@ -225,7 +225,7 @@ def _deepspeed(s: Settings, file: Mapping[str, Any]) -> Iterator[Finding]:
         message = (
             "the launcher asks for DeepSpeed, which is not installed here; `pip install deepspeed` gets it"
         )
-        yield s.finding("config.not-installed", "error", _LAUNCHER, message)
+        yield s.error("config.not-installed", _LAUNCHER, message)
     inner = file.get("deepspeed_config")
     given = inner if isinstance(inner, dict) else {}
     path = given.get("deepspeed_config_file")
@@ -235,7 +235,7 @@ def _deepspeed(s: Settings, file: Mapping[str, Any]) -> Iterator[Finding]:
             body = json.loads(Path(str(path)).expanduser().read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             message = f"the launcher's DeepSpeed config {path} cannot be read: {error}"
-            yield s.finding("sharded.deepspeed-file", "error", _LAUNCHER, message)
+            yield s.error("sharded.deepspeed-file", _LAUNCHER, message)
             return
     if isinstance(body, dict):
         yield from mismatches(s, body)
@@ -258,7 +258,7 @@ def _mixed_precision(s: Settings, file: Mapping[str, Any], launcher: Sequence[st
                 f"the launcher's mixed_precision fp16 trains weights that are kept in float32, and dtype is "
                 f"{stored}, so the first step fails"
             )
-            yield s.finding("training.precision", "error", "dtype", message, ("dtype", "float32"))
+            yield s.error("training.precision", "dtype", message, ("dtype", "float32"))
         return
     default = "" if s.written(ours) else ", TRL's default"
     sharded = str(file.get("distributed_type", "")).upper() == "DEEPSPEED"
@@ -278,7 +278,7 @@ def _chosen(s: Settings, machine: Machine) -> Iterator[Finding]:
         field = "grpo_tui.gpus"
         left = [int(name) for name in s.section.gpus if name in there]
         message = f"{field} names {', '.join(gone)}, and this machine has {', '.join(there)}"
-        yield s.finding("launch.no-such-gpu", "error", field, message, (field, left or None))
+        yield s.error("launch.no-such-gpu", field, message, (field, left or None))
 
 
 def _cpu_start(s: Settings, launcher: Sequence[str]) -> Iterator[Finding]:
@@ -289,12 +289,12 @@ def _cpu_start(s: Settings, launcher: Sequence[str]) -> Iterator[Finding]:
             "CPU are "
             "--multi_gpu --num_processes N with use_cpu: true"
         )
-        yield s.finding("launch.cpu", "error", _LAUNCHER, message)
+        yield s.error("launch.cpu", _LAUNCHER, message)
         return
     named = any(word in ("--multi_gpu", "--config_file", "--config-file") for word in launcher)
     if several and s.get("use_cpu") and launcher[0] == "accelerate" and not named:
         message = "without --multi_gpu accelerate starts one process on the CPU"
-        yield s.finding("launch.cpu", "warning", _LAUNCHER, message)
+        yield s.warning("launch.cpu", _LAUNCHER, message)
 
 
 def _alone(s: Settings, machine: Machine) -> Iterator[Finding]:
@@ -308,7 +308,7 @@ def _alone(s: Settings, machine: Machine) -> Iterator[Finding]:
         "model is loaded; name one of them, or start a process for each"
     )
     words = f"accelerate launch --multi_gpu --num_processes {len(machine.gpus)}"
-    yield s.finding("launch.several-gpus", "error", _LAUNCHER, message, (_LAUNCHER, words))
+    yield s.error("launch.several-gpus", _LAUNCHER, message, (_LAUNCHER, words))
 
 
 # -- server and port --------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ def _server(s: Settings, machine: Machine) -> Iterator[Finding]:
             f"{patience:g} s for it and "
             f"then gives up. Start it with `{server_command(s)}`"
         )
-        yield s.finding("vllm.server", "error", field, message)
+        yield s.error("vllm.server", field, message)
         return
     if health.status != 200:
         message = f"what answers at {address} is not a vLLM server that is ready (HTTP {health.status})"
@@ -363,7 +363,7 @@ def _server(s: Settings, machine: Machine) -> Iterator[Finding]:
                 f": {one_line(machine.port_holder(port), 120)}. Start the server on a free port, such as "
                 f"vllm_server_port: {machine.free_port(port)}"
             )
-        yield s.finding("vllm.server", "error", field, message)
+        yield s.error("vllm.server", field, message)
         return
     served = _served(machine.ask(f"{address}/v1/models").body)
     model = str(s.get("model_name_or_path"))
@@ -372,7 +372,7 @@ def _server(s: Settings, machine: Machine) -> Iterator[Finding]:
             f"the vLLM server at {address} serves {one_line(served, 80)}, and the run trains "
             f"{one_line(model, 80)}"
         )
-        yield s.finding("vllm.other-model", "error", field, message)
+        yield s.error("vllm.other-model", field, message)
     yield from _abilities(s, machine, address, field)
 
 
@@ -384,7 +384,7 @@ def _abilities(s: Settings, machine: Machine, address: str, field: str) -> Itera
             "vllm-serve` starts "
             "it so that it does, or VLLM_SERVER_DEV_MODE=1"
         )
-        yield s.finding("vllm.no-weights", "error", field, message)
+        yield s.error("vllm.no-weights", field, message)
         return
     config = info.body.get("vllm_config") if isinstance(info.body, dict) else None
     model = config.get("model_config") if isinstance(config, dict) else None
@@ -396,7 +396,7 @@ def _abilities(s: Settings, machine: Machine, address: str, field: str) -> Itera
             "with --logprobs-mode processed_logprobs, as `trl vllm-serve` does"
         )
         fix = ("vllm_importance_sampling_correction", False)
-        yield s.finding("vllm.logprobs", "warning", field, message, fix)
+        yield s.warning("vllm.logprobs", field, message, fix)
 
 
 def _served(body: Any) -> str:
@@ -425,7 +425,7 @@ def port_findings(settings: Settings, launcher: Sequence[str], machine: Machine)
         f"port {port}, where the processes meet, is in use by {one_line(machine.port_holder(port), 120)}. "
         f"Add `{flag} {machine.free_port(port)}` to the launcher"
     )
-    return [settings.finding("launch.port", "error", "grpo_tui.launcher", message)]
+    return [settings.error("launch.port", "grpo_tui.launcher", message)]
 
 
 def meeting_port(launcher: Sequence[str], machine: Machine) -> int:

@@ -210,7 +210,7 @@ def _mixture(s: Settings, model: ModelFacts) -> Iterator[Finding]:
             f"{model.architecture} has no experts"
         )
         fix = ("router_aux_loss_coef", REMOVE)
-        yield s.finding("model.no-router", "error", "router_aux_loss_coef", message, fix)
+        yield s.error("model.no-router", "router_aux_loss_coef", message, fix)
 
 
 def _context(s: Settings, model: ModelFacts) -> Iterator[Finding]:
@@ -221,4 +221,4 @@ def _context(s: Settings, model: ModelFacts) -> Iterator[Finding]:
             "which vLLM refuses"
         )
         fix = ("vllm_max_model_length", model.context)
-        yield s.finding("model.context", "error", "vllm_max_model_length", message, fix)
+        yield s.error("model.context", "vllm_max_model_length", message, fix)

@@ -95,7 +95,7 @@ def _windows(s: Settings, version: VersionOf) -> Iterator[Finding]:
             f"{name} {have} is installed, and this TRL takes {_words(wanted)}; "
             f'`pip install "{package}{wanted}"` brings one that fits'
         )
-        yield s.finding("packages.version", "error", field, message, (field, instead))
+        yield s.error("packages.version", field, message, (field, instead))
 
 
 def _implied(s: Settings, version: VersionOf) -> Iterator[Finding]:
@@ -106,7 +106,7 @@ def _implied(s: Settings, version: VersionOf) -> Iterator[Finding]:
             f"optim {optim} comes from {package}, which is not installed here; `pip install "
             f"{package}` gets it"
         )
-        yield s.finding("config.not-installed", "error", "optim", message, ("optim", "adamw_torch_fused"))
+        yield s.error("config.not-installed", "optim", message, ("optim", "adamw_torch_fused"))
     attention = s.get("attn_implementation") or s.mapping("model_init_kwargs").get("attn_implementation")
     field = "attn_implementation" if s.get("attn_implementation") else "model_init_kwargs.attn_implementation"
     wheel = _ATTENTION.get(str(attention))
@@ -118,11 +118,11 @@ def _implied(s: Settings, version: VersionOf) -> Iterator[Finding]:
                 f"`pip install {wheel} --no-build-isolation` builds it, `pip install kernels` fetches it "
                 "built"
             )
-            yield s.finding("config.not-installed", "error", field, message, (field, "sdpa"))
+            yield s.error("config.not-installed", field, message, (field, "sdpa"))
     if isinstance(attention, str) and "/" in attention and version("kernels") is None:
         message = f"{field} {attention} is a kernel of the Hub, and kernels is not installed here; "
         message += "`pip install kernels` gets it"
-        yield s.finding("config.not-installed", "error", field, message, (field, "sdpa"))
+        yield s.error("config.not-installed", field, message, (field, "sdpa"))
     yield from _math(s, version)
 
 
@@ -138,7 +138,7 @@ def _math(s: Settings, version: VersionOf) -> Iterator[Finding]:
     for field, name in named:
         message = f"{name} reads mathematics with math-verify, which is not installed here; "
         message += "`pip install math-verify` gets it"
-        yield s.finding("config.not-installed", "error", field, message)
+        yield s.error("config.not-installed", field, message)
 
 
 def _trackers(s: Settings, machine: Machine) -> Iterator[Finding]:
@@ -157,10 +157,10 @@ def _trackers(s: Settings, machine: Machine) -> Iterator[Finding]:
             "start, for there "
             f"is nobody to ask. {login}; {switch}: offline under env: keeps the figures here"
         )
-        yield s.finding("packages.login", "error", "report_to", message, (f"env.{switch}", "offline"))
+        yield s.error("packages.login", "report_to", message, (f"env.{switch}", "offline"))
     if s.get("push_to_hub") and "huggingface" not in machine.accounts:
         message = "push_to_hub needs a login, and there is none on this machine; `hf auth login` makes one"
-        yield s.finding("packages.login", "error", "push_to_hub", message, ("push_to_hub", False))
+        yield s.error("packages.login", "push_to_hub", message, ("push_to_hub", False))
 
 
 def _inside(version: str, wanted: SpecifierSet) -> bool:

@@ -121,7 +121,7 @@ def plan_findings(settings: Settings, made: Plan) -> list[Finding]:
             "take "
             f"{size(kept.total_bytes)}, and {size(kept.free_bytes)} are free"
         )
-        found.append(settings.finding("plan.disk", "error", "save_total_limit", message, fix))
+        found.append(settings.error("plan.disk", "save_total_limit", message, fix))
     memory = made.memory
     if memory is not None and memory.fits is False and memory.device is not None:
         device = memory.device
@@ -131,14 +131,14 @@ def plan_findings(settings: Settings, made: Plan) -> list[Finding]:
         fix = _smaller(settings, memory)
         if memory.peak_bytes > device.memory_bytes:
             message = f"{needs} has {size(device.memory_bytes)}"
-            found.append(settings.finding("plan.memory", "warning", fix[0], message, fix))
+            found.append(settings.warning("plan.memory", fix[0], message, fix))
         else:
             message = (
                 f"{needs} has {size(device.room_bytes)} free of {size(device.memory_bytes)}: held by "
                 f"{one_line(device.held_by, 200)}. Choose another GPU (`grpo-tui gpus` lists them), wait for "
                 "that process to end, or make the run smaller"
             )
-            found.append(settings.finding("plan.memory-held", "error", fix[0], message, fix))
+            found.append(settings.error("plan.memory-held", fix[0], message, fix))
     return found
 
 
