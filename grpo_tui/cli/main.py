@@ -32,7 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     guard_terminals()
     try:
         implied = _with_implied_command(words)
-        parser = build_parser(with_faults="demo" in words, with_open=implied != words)
+        parser = build_parser(
+            implied[0] if implied else "", with_faults="demo" in words, with_open=implied != words
+        )
         parsed = parser.parse_args(joined(implied))
         if getattr(parsed, "trust", False):
             from grpo_tui.rewards.consent import trust_all

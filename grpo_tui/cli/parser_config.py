@@ -9,16 +9,6 @@ from grpo_tui.cli.words import add_overrides, add_time_limit, add_trust, path, p
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
-if TYPE_CHECKING:
-    from grpo_tui.cli.words import Commands
-if TYPE_CHECKING:
-    from grpo_tui.cli.words import Commands
-if TYPE_CHECKING:
-    from grpo_tui.cli.words import Commands
-if TYPE_CHECKING:
-    from grpo_tui.cli.words import Commands
-if TYPE_CHECKING:
-    from grpo_tui.cli.words import Commands
 
 _SIDES = """\
 A and B are config files, run folders, names of presets as preset:gsm8k, or the word `defaults`. Without B,

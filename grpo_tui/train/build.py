@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from grpo_tui.config.run_config import RunConfig
     from grpo_tui.data.load import Prompts
     from grpo_tui.rewards.loading import LoadedReward
+    from grpo_tui.train.session import Session
 
 
 def build_trainer(
@@ -79,11 +80,6 @@ def reward_sources(rewards: list[LoadedReward], attempt: int) -> list[RewardFunc
         for index, reward in enumerate(rewards)
     ]
 
-
-if TYPE_CHECKING:
-    from grpo_tui.config.run_config import RunConfig
-    from grpo_tui.data.load import Prompts
-    from grpo_tui.train.session import Session
 
 FACT = "smoke"
 """The fact: `prompt_tokens` of the longest prompt, and how many `rows` there are."""

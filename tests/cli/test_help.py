@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from grpo_tui.cli.main import COMMANDS
 from grpo_tui.cli.parser import build_parser, joined
 
 
@@ -30,9 +31,23 @@ LINES = [
 ]
 
 
+def _inner(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    return next(a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+
+
+def _help(parser: argparse.ArgumentParser, name: str) -> str:
+    return _inner(parser)[name].format_help()
+
+
 @pytest.mark.parametrize("words", HELP)
 def test_a_commands_help_has_an_example_of_it(words: str) -> None:
     assert f"  {words}" in HELP[words]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_was_typed_is_built_as_it_is_among_all(name: str) -> None:
+    assert _help(build_parser(name), name) == _help(build_parser(), name)
+    assert len(_inner(build_parser(name))) < len(_inner(build_parser()))
 
 
 @pytest.mark.parametrize("line", LINES)
