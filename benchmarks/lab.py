@@ -16,7 +16,7 @@ from pathlib import Path
 
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.samples import Sample
-from grpo_tui.rewards.scoring import Wish, config_of_functions, report
+from grpo_tui.rewards.scoring import ScoreOptions, config_of_functions, report
 
 REWARDS = """
 import re
@@ -76,7 +76,7 @@ def main() -> None:
             scored.append(time.perf_counter() - start)
             start = time.perf_counter()
             lab.reload()
-            found = report(lab, batch, wish=Wish())
+            found = report(lab, batch, options=ScoreOptions())
             checked.append(time.perf_counter() - start)
             assert max(s or 0 for s in found.scored.functions[1].scores) == 1.0 + number
         for what, values in (("saved -> scored", scored), ("saved -> scored and checked", checked)):

@@ -26,7 +26,7 @@ from lab import REWARDS, samples
 
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.requests import RewardsWish
+from grpo_tui.ui.requests import RewardsRequest
 
 NAMES = ("correct", "form", "short", "words")
 
@@ -49,7 +49,7 @@ def main() -> None:
 
 async def _measure(folder: Path, rounds: int) -> tuple[list[float], list[float]]:
     config = config_of_functions([f"{folder}/rewards.py:{name}" for name in NAMES])
-    app = GrpoApp([], None, rewards=RewardsWish("rewards.py", lambda: config))
+    app = GrpoApp([], None, rewards=RewardsRequest("rewards.py", lambda: config))
     shown: list[float] = []
     checked: list[float] = []
     async with app.run_test(size=(120, 40)) as pilot:

@@ -12,7 +12,7 @@ from grpo_tui.config import RunConfig
 from grpo_tui.core.text import shell_word
 from grpo_tui.present.baseline_text import heading, lines, progress
 from grpo_tui.present.formatting import plural
-from grpo_tui.rewards.baseline import BaselineWish, ask_baseline
+from grpo_tui.rewards.baseline import BaselineOptions, ask_baseline
 from grpo_tui.rewards.generating import Generated, GenerateError, Progress
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.right_answers import JudgeError
@@ -25,12 +25,12 @@ def baseline(parsed: Any) -> int:
     if not config.model:
         raise CommandError(f"{parsed.config} names no model; name a config or a run folder")
     _require_folder(parsed.save)
-    wish = BaselineWish(parsed.rows, parsed.group, parsed.seed, parsed.held, parsed.correct)
+    options = BaselineOptions(parsed.rows, parsed.group, parsed.seed, parsed.held, parsed.correct)
     try:
         with reported(LabError, GenerateError, JudgeError), Lab(limit_s=parsed.timeout) as lab:
             told("", "starting the lab, which imports torch")
             _load(lab, config)
-            found, generated = ask_baseline(lab, config, wish, _tell)
+            found, generated = ask_baseline(lab, config, options, _tell)
     finally:
         told("", "")
     _save(generated, parsed.save)

@@ -30,12 +30,14 @@ def rewards(parsed: Any) -> int:
         source = f" --samples {shell_word(samples)}" if samples is not None else ""
         raise CommandError(f"the pane needs a terminal; print instead: grpo-tui score {words}{source}")
     from grpo_tui.rewards.sources import Origin
-    from grpo_tui.ui.requests import RewardsWish
+    from grpo_tui.ui.requests import RewardsRequest
 
     origin = Origin("file", file=samples) if samples is not None else None
     overrides = tuple(parsed.overrides)
-    wish = RewardsWish(_title(parsed.sources), lambda: config, origin, file=config.path, overrides=overrides)
-    return show(None, rewards=wish)
+    request = RewardsRequest(
+        _title(parsed.sources), lambda: config, origin, file=config.path, overrides=overrides
+    )
+    return show(None, rewards=request)
 
 
 def _title(sources: list[str]) -> str:

@@ -26,7 +26,7 @@ from grpo_tui.present.formatting import MISSING, compact, duration, fixed, perce
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.samples import Sample, SampleError, sample_words
 from grpo_tui.rewards.score_report import FunctionScore, GroupScore
-from grpo_tui.rewards.scoring import Dataset, Report, Wish, config_of_functions, report
+from grpo_tui.rewards.scoring import Dataset, Report, ScoreOptions, config_of_functions, report
 from grpo_tui.rewards.sources import (
     MOST_FOUND_GROUPS,
     Origin,
@@ -51,8 +51,8 @@ def score(parsed: Any) -> int:
         dataset, note = _dataset(lab, config, parsed)
         samples, left_out = _samples(lab, config, parsed, dataset)
         samples = _tagged(samples, parsed.tag)
-        wish = Wish(weights=weights, gold=not parsed.once, repeat=not parsed.once, tell=told)
-        found = report(lab, samples, dataset, wish)
+        options = ScoreOptions(weights=weights, gold=not parsed.once, repeat=not parsed.once, tell=told)
+        found = report(lab, samples, dataset, options)
     show_progress("")
     data = dataset.notes if dataset is not None else ()
     notes = [told for told in (*data, note, left_out) if told]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_tui.cli.errors import OK
 
 if TYPE_CHECKING:
-    from grpo_tui.ui.requests import ConfigWish, RewardsWish
+    from grpo_tui.ui.requests import ConfigRequest, RewardsRequest
 
 
 def default_roots() -> list[Path]:
@@ -31,15 +31,15 @@ def default_roots() -> list[Path]:
 def show(
     run: Path | None,
     roots: list[Path] | None = None,
-    rewards: RewardsWish | None = None,
-    config: ConfigWish | None = None,
+    rewards: RewardsRequest | None = None,
+    config: ConfigRequest | None = None,
 ) -> int:
     """Open the screen on what is given, else on the list; what ends it badly leaves the terminal whole."""
     return guarded(lambda: _screen(run, roots or default_roots(), rewards, config), lambda: _going_on(run))
 
 
 def _screen(
-    run: Path | None, roots: list[Path], rewards: RewardsWish | None, config: ConfigWish | None
+    run: Path | None, roots: list[Path], rewards: RewardsRequest | None, config: ConfigRequest | None
 ) -> int:
     from grpo_tui.cli.plain import last_word
     from grpo_tui.ui.app import run_app

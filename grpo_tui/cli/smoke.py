@@ -104,12 +104,12 @@ def smoke(parsed: Any, prepare: Prepare, real: Path) -> int:
     made = [folder for folder in (real.parent, *real.parent.parents) if not folder.exists()]
     real.parent.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=f"{real.name}.trial-", dir=real.parent))
-    wish = argparse.Namespace(
+    words = argparse.Namespace(
         **{**vars(parsed), "run_dir": place, "overrides": [*parsed.overrides, *OVERRIDES], "smoke": False}
     )
     try:
         _Stages(STAGES[0]).say("checking the config")
-        start = prepare(wish)
+        start = prepare(words)
         return _trial(start.folder, replace(start.spec, smoke=True), start.config)
     finally:
         show_progress("")

@@ -82,7 +82,7 @@ def train(parsed: Any) -> int:
     if parsed.smoke:
         from grpo_tui.cli.smoke import smoke
 
-        return smoke(parsed, lambda wish: _checked(_new(wish), wish), _root(parsed))
+        return smoke(parsed, lambda words: _checked(_new(words), words), _root(parsed))
     if parsed.keep:
         raise CommandError("--keep goes with --smoke, whose folder is removed else")
     start = _resumed(parsed, parsed.resume) if parsed.resume is not None else _anew_or_by_key(parsed)
@@ -96,13 +96,13 @@ def open_config(parsed: Any) -> int:
         raise CommandError(f"there is no file {parsed.config}")
     _refuse_twice(parsed)
     if sys.stdin.isatty() and has_screen("what would run"):
-        from grpo_tui.ui.requests import ConfigWish
+        from grpo_tui.ui.requests import ConfigRequest
 
         launcher_words(parsed.launcher)
         with reported(DraftFileError):
             read_text(parsed.config)
-        wish = ConfigWish(parsed.config, tuple(parsed.overrides), parsed.run_dir, parsed.launcher)
-        return show(None, config=wish)
+        request = ConfigRequest(parsed.config, tuple(parsed.overrides), parsed.run_dir, parsed.launcher)
+        return show(None, config=request)
     start = _anew_or_by_key(parsed)
     _announce(start)
     for line in summary(start.config, start.folder.root, world_size(start.spec.launcher)):

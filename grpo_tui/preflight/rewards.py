@@ -22,7 +22,7 @@ from grpo_tui.rewards.consent import NOT_RUN, ConsentError, not_run
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.samples import SampleError
 from grpo_tui.rewards.score_report import FunctionInfo
-from grpo_tui.rewards.scoring import Wish, report
+from grpo_tui.rewards.scoring import ScoreOptions, report
 from grpo_tui.rewards.sources import Origin, dataset_rows, samples_from
 
 ROWS = 4
@@ -82,8 +82,8 @@ def look_at_rewards(
             say("reading rows for the rewards")
             dataset = dataset_rows(lab, kept, ROWS)
             samples = samples_from(lab, kept, dataset, Origin("gold", ROWS))
-            wish = Wish(tell=lambda name, what: say(f"{name}: {what}" if name else what))
-            found = report(lab, samples, dataset, wish)
+            options = ScoreOptions(tell=lambda name, what: say(f"{name}: {what}" if name else what))
+            found = report(lab, samples, dataset, options)
     except ConsentError as error:
         what = not_run("what the rewards give", error.codes)
         return RewardLook((Finding(NOT_RUN, "error", key, line, what), *left_out))

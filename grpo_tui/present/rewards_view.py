@@ -125,7 +125,7 @@ class RewardsView:
         scale, aggregation: how totals become advantages.
         own_modes: whether they are the config's.
         scored_at: wall clock.
-        took_s: from the wish, or the saved file, to the scores.
+        took_s: from the request, or the saved file, to the scores.
         changed: scores that differ from before.
         reason: what the scoring was made for, such as `rewards.py saved`.
         whole: whether the findings are all there.

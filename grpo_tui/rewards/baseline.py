@@ -493,7 +493,7 @@ MADE_UP = 80
 
 
 @dataclass(frozen=True, slots=True)
-class BaselineWish:
+class BaselineOptions:
     """What the user wants of a baseline.
 
     Attributes:
@@ -514,7 +514,7 @@ class BaselineWish:
 def ask_baseline(
     lab: Lab,
     config: RunConfig,
-    wish: BaselineWish,
+    options: BaselineOptions,
     tell: Tell | None = None,
     cancel: threading.Event | None = None,
 ) -> tuple[Baseline, Generated]:
@@ -526,24 +526,24 @@ def ask_baseline(
     Raises:
         GenerateError: the model cannot be loaded, the data not be used, or it was cancelled.
         LabError: the rewards cannot be called at all; one that fails does not raise.
-        JudgeError: no function has the name in `wish.correct`.
+        JudgeError: no function has the name in `options.correct`.
     """
-    seed = wish.seed if wish.seed is not None else int(_setting(config, "seed"))
-    count = wish.group or group_size(config)
+    seed = options.seed if options.seed is not None else int(_setting(config, "seed"))
+    count = options.group or group_size(config)
     with Generator(config, tell, cancel) as generator:
-        rows, notes = generator.rows(wish.rows, seed, held=wish.held)
+        rows, notes = generator.rows(options.rows, seed, held=options.held)
         generated = generator.answers(rows, count, seed)
     if tell is not None:
         tell(Progress(SCORING, len(generated.samples), len(generated.samples)))
     if cancel is not None and cancel.is_set():
         raise CancelledError("cancelled")
-    return score_baseline(lab, config, wish, rows, generated, seed, _notes(config, wish, rows, notes))
+    return score_baseline(lab, config, options, rows, generated, seed, _notes(config, options, rows, notes))
 
 
 def score_baseline(
     lab: Lab,
     config: RunConfig,
-    wish: BaselineWish,
+    options: BaselineOptions,
     rows: Sequence[Row],
     generated: Generated,
     seed: int,
@@ -553,7 +553,7 @@ def score_baseline(
 
     Raises:
         LabError: the rewards cannot be called at all.
-        JudgeError: no function has the name in `wish.correct`.
+        JudgeError: no function has the name in `options.correct`.
     """
     scored = lab.score(generated.samples, repeat_limit_s=0.0)
     column = gold_column_of(config, list(rows[0].columns))
@@ -562,7 +562,7 @@ def score_baseline(
         generated,
         scored.functions,
         lab.aggregate(scored),
-        find_judge(measures, scored.functions, wish.correct),
+        find_judge(measures, scored.functions, options.correct),
         find_forms(measures),
         model=config.model,
         seed=seed,
@@ -585,9 +585,11 @@ def _quick(scored: Scored) -> list[int]:
     ]
 
 
-def _notes(config: RunConfig, wish: BaselineWish, rows: Sequence[Row], data: Sequence[str]) -> list[str]:
+def _notes(
+    config: RunConfig, options: BaselineOptions, rows: Sequence[Row], data: Sequence[str]
+) -> list[str]:
     notes = list(data)
-    if len(rows) < wish.rows:
+    if len(rows) < options.rows:
         notes.append(f"there are only {len(rows)} rows")
     if config.grpo.get("use_vllm"):
         notes.append("use_vllm is set, but transformers generated these completions, with the same settings")

@@ -24,7 +24,7 @@ LONG_REASONING = " ".join([REASONING] * 12)
 ANY_ANSWER = "42"
 """Stands for the answer where no column holds one; the form can still be seen."""
 _TWINS = (("right", "wrong"), ("formless", "formless wrong"), ("other", "other wrong"))
-_WISH = re.compile(r"(?P<name>.+?)\s*(?:>=\s*(?P<least>[-+.\deE]+))?\s*")
+_ASKED = re.compile(r"(?P<name>.+?)\s*(?:>=\s*(?P<least>[-+.\deE]+))?\s*")
 
 
 class JudgeError(ValueError):
@@ -104,7 +104,9 @@ def made_of(
     return samples
 
 
-def find_judge(measures: Measures, results: Sequence[FunctionScore], wish: str | None = None) -> Judge | None:
+def find_judge(
+    measures: Measures, results: Sequence[FunctionScore], asked: str | None = None
+) -> Judge | None:
     """Return the function that says what is right: the wanted one, else that which tells gold from wrong.
 
     Among several it is the one with the largest weight. Without any, a function with at most three
@@ -112,13 +114,13 @@ def find_judge(measures: Measures, results: Sequence[FunctionScore], wish: str |
 
     Args:
         results: what they gave for the model's completions.
-        wish: `NAME` or `NAME>=X`.
+        asked: `NAME` or `NAME>=X`.
 
     Raises:
         JudgeError: no function has that name.
     """
-    if wish is not None:
-        return _wanted(measures, results, wish)
+    if asked is not None:
+        return _wanted(measures, results, asked)
     heaviest = sorted(results, key=lambda r: -abs(r.info.weight))
     for result in heaviest:
         if result.failure is None and (found := _by_gold(measures, result.info.index)) is not None:
@@ -176,19 +178,19 @@ def _by_gold(measures: Measures, index: int) -> Judge | None:
     return Judge(index, measures.functions[index].info.name, min(best), "as gold gets")
 
 
-def _wanted(measures: Measures, results: Sequence[FunctionScore], wish: str) -> Judge | None:
-    parts = _WISH.fullmatch(wish)
-    name = parts["name"] if parts is not None else wish
+def _wanted(measures: Measures, results: Sequence[FunctionScore], asked: str) -> Judge | None:
+    parts = _ASKED.fullmatch(asked)
+    name = parts["name"] if parts is not None else asked
     result = next((r for r in results if r.info.name == name), None)
     if result is None:
         names = ", ".join(r.info.name for r in results)
-        raise JudgeError(f"--correct {wish}: the rewards are {names}; write NAME or NAME>=SCORE")
+        raise JudgeError(f"--correct {asked}: the rewards are {names}; write NAME or NAME>=SCORE")
     index = result.info.index
     if parts is not None and parts["least"] is not None:
         try:
             return Judge(index, name, float(parts["least"]), "as asked for")
         except ValueError:
-            raise JudgeError(f"--correct {wish}: {parts['least']} is no number") from None
+            raise JudgeError(f"--correct {asked}: {parts['least']} is no number") from None
     by_gold = _by_gold(measures, index)
     if by_gold is not None:
         return by_gold

@@ -150,7 +150,7 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ScoreOptions:
     """What the user wants of a scoring beyond the config.
 
     Attributes:
@@ -171,7 +171,7 @@ def report(
     lab: Lab,
     samples: Sequence[Sample],
     dataset: Dataset | None = None,
-    wish: Wish | None = None,
+    options: ScoreOptions | None = None,
     scored: Scored | None = None,
 ) -> Report:
     """Score samples with the lab's loaded rewards and check them in every way.
@@ -183,17 +183,17 @@ def report(
     Raises:
         LabError: the lab cannot score at all; a function that fails does not raise.
     """
-    wish = wish or Wish()
+    options = options or ScoreOptions()
     assert lab.config is not None
     data = dataset or Dataset.of_samples(samples)
     if scored is None:
-        limit_s = REPEAT_LIMIT_S if wish.repeat else 0.0
-        scored = lab.score(samples, tell=wish.tell, repeat_limit_s=limit_s)
+        limit_s = REPEAT_LIMIT_S if options.repeat else 0.0
+        scored = lab.score(samples, tell=options.tell, repeat_limit_s=limit_s)
     results = scored.functions
-    weights = tuple(wish.weights) if wish.weights is not None else tuple(r.info.weight for r in results)
-    mode = wish.aggregation or Aggregation.of(lab.config)
+    weights = tuple(options.weights) if options.weights is not None else tuple(r.info.weight for r in results)
+    mode = options.aggregation or Aggregation.of(lab.config)
     aggregate = lab.aggregate(scored, weights, mode)
-    gold = _try_gold(lab, results, data, wish) if wish.gold else None
+    gold = _try_gold(lab, results, data, options) if options.gold else None
     batch = completions_at_once(lab.config)
     findings = _findings(results, scored, data)
     findings += names_findings(results)
@@ -207,7 +207,7 @@ def report(
     findings += cost_findings(results, batch)
     column = gold_column_of(lab.config, data.columns)
     if gold is not None and column is not None:
-        findings = _with_gold(findings, lab, gold, column, wish)
+        findings = _with_gold(findings, lab, gold, column, options)
     shares = tuple(shares_of(results, samples, weights, normalized=mode.normalized))
     return Report(scored, aggregate, weights, mode, tuple(errors_first(findings)), shares, batch, gold)
 
@@ -236,7 +236,9 @@ def gold_column_of(config: RunConfig, columns: Sequence[str]) -> str | None:
     return gold_column(columns)
 
 
-def _try_gold(lab: Lab, results: Sequence[FunctionScore], data: Dataset, wish: Wish) -> Scored | None:
+def _try_gold(
+    lab: Lab, results: Sequence[FunctionScore], data: Dataset, options: ScoreOptions
+) -> Scored | None:
     """Score gold and wrong answers of some rows with the functions that read the gold column."""
     assert lab.config is not None
     column = gold_column_of(lab.config, data.columns)
@@ -253,21 +255,23 @@ def _try_gold(lab: Lab, results: Sequence[FunctionScore], data: Dataset, wish: W
     ]
     if not samples or not asked:
         return None
-    return lab.score(samples, only=asked, tell=wish.tell, repeat_limit_s=0.0)
+    return lab.score(samples, only=asked, tell=options.tell, repeat_limit_s=0.0)
 
 
-def _with_gold(findings: list[Finding], lab: Lab, gold: Scored, column: str, wish: Wish) -> list[Finding]:
+def _with_gold(
+    findings: list[Finding], lab: Lab, gold: Scored, column: str, options: ScoreOptions
+) -> list[Finding]:
     """Add what the gold answers show; what has one cause is told once, by that cause."""
     told = gold_findings(gold.functions, gold.samples, column)
     if any(finding.id == "rewards.gold-not-above-wrong" for finding in told):
-        told = gold_findings(gold.functions, gold.samples, column, _retyped(lab, gold, column, wish))
+        told = gold_findings(gold.functions, gold.samples, column, _retyped(lab, gold, column, options))
     confused = {f.field for f in findings if f.id == "rewards.shape" and f.severity == "error"}
     told = [finding for finding in told if finding.field not in confused]
     names = {finding.field for finding in told if finding.severity == "error"}
     return [f for f in findings if not (f.id == "rewards.constant" and f.field in names)] + told
 
 
-def _retyped(lab: Lab, gold: Scored, column: str, wish: Wish) -> list[Retyped]:
+def _retyped(lab: Lab, gold: Scored, column: str, options: ScoreOptions) -> list[Retyped]:
     """Score the gold answers again with their column in the types that it may be meant to have."""
     asked = [result.info.index for result in gold.functions if result.failure is None]
     found = []
@@ -276,7 +280,7 @@ def _retyped(lab: Lab, gold: Scored, column: str, wish: Wish) -> list[Retyped]:
             replace(sample, columns={**sample.columns, column: value})
             for sample, value in zip(gold.samples, values, strict=True)
         ]
-        scored = lab.score(samples, only=asked, tell=wish.tell, repeat_limit_s=0.0)
+        scored = lab.score(samples, only=asked, tell=options.tell, repeat_limit_s=0.0)
         found.append(Retyped(words, scored.functions))
     return found
 

@@ -25,7 +25,7 @@ from grpo_tui.ui.actions import bindings, on_pane, refusal
 from grpo_tui.ui.driver import PatientDriver
 from grpo_tui.ui.paint import COMPONENTS
 from grpo_tui.ui.preferences import PreferenceFile
-from grpo_tui.ui.requests import ConfigWish
+from grpo_tui.ui.requests import ConfigRequest
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.terminal import (
     TerminalTitle,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from grpo_tui.store.layout import RunFolder
     from grpo_tui.ui.messages import CommandEnded, CommandLost, ConsentAsked, RunAdvanced, RunsListed
     from grpo_tui.ui.poller import Poller
-    from grpo_tui.ui.requests import RewardsWish
+    from grpo_tui.ui.requests import RewardsRequest
 
 
 TITLE_EVERY_S = 1.0
@@ -122,8 +122,8 @@ class GrpoApp(TunedApp):
         roots: Sequence[Path],
         run: Path | None = None,
         *,
-        rewards: RewardsWish | None = None,
-        config: ConfigWish | None = None,
+        rewards: RewardsRequest | None = None,
+        config: ConfigRequest | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         first = "rewards" if rewards is not None else "runs" if run is None else "train"
@@ -149,13 +149,13 @@ class GrpoApp(TunedApp):
         self.runs_signal: Signal[tuple[tuple[RunRow, ...], bool]] = Signal(self, "runs")
         self._roots, self._first_run = tuple(roots), run
         if config is None and rewards is not None and rewards.file is not None:
-            config = ConfigWish(rewards.file, rewards.overrides, in_rewards=True)
-        self._rewards_wish, self._config_wish = rewards, config
+            config = ConfigRequest(rewards.file, rewards.overrides, in_rewards=True)
+        self._rewards_request, self._config_request = rewards, config
         self.before_leaving: Callable[[Callable[[], None]], bool] | None = None
         """Asked before the screen is left: whether to wait, for it will leave by itself."""
         self._consent: list[ConsentAsked] = []
         """What waits for an answer; the first one is asked."""
-        self._generations_wish: tuple[str, int | None] | None = None
+        self._generations_request: tuple[str, int | None] | None = None
         self._ended = threading.Event()
         for theme in THEMES:
             self.register_theme(theme)
@@ -289,32 +289,32 @@ class GrpoApp(TunedApp):
     def action_pane_config(self) -> None:
         self._to_pane("config")
 
-    def show_config(self, wish: ConfigWish) -> None:
+    def show_config(self, request: ConfigRequest) -> None:
         """Open this config in its pane."""
-        self._config_wish = wish
+        self._config_request = request
         self.switch_mode("config")
 
-    def take_config_wish(self) -> ConfigWish | None:
+    def take_config_request(self) -> ConfigRequest | None:
         """What the pane Config was asked to open since it was last looked at."""
-        wish, self._config_wish = self._config_wish, None
-        return wish
+        request, self._config_request = self._config_request, None
+        return request
 
     def action_pane_rewards(self) -> None:
         self.switch_mode("rewards")
 
-    def show_rewards(self, wish: RewardsWish) -> None:
+    def show_rewards(self, request: RewardsRequest) -> None:
         """Show these rewards, or these samples, in their pane."""
-        self.offer_rewards(wish)
+        self.offer_rewards(request)
         self.switch_mode("rewards")
 
-    def offer_rewards(self, wish: RewardsWish) -> None:
+    def offer_rewards(self, request: RewardsRequest) -> None:
         """Show these rewards when their pane is looked at next."""
-        self._rewards_wish = wish
+        self._rewards_request = request
 
-    def take_rewards_wish(self) -> RewardsWish | None:
+    def take_rewards_request(self) -> RewardsRequest | None:
         """What the pane Rewards was asked for since it was last looked at."""
-        wish, self._rewards_wish = self._rewards_wish, None
-        return wish
+        request, self._rewards_request = self._rewards_request, None
+        return request
 
     def action_pane_train(self) -> None:
         if self._poller is None and self._first_run is None:
@@ -328,13 +328,13 @@ class GrpoApp(TunedApp):
 
     def show_generations(self, query: str = "", group: int | None = None) -> None:
         """Show what a query finds in Generations, with the cursor on a group."""
-        self._generations_wish = (query, group)
+        self._generations_request = (query, group)
         self._to_pane("generations")
 
-    def take_generations_wish(self) -> tuple[str, int | None] | None:
+    def take_generations_request(self) -> tuple[str, int | None] | None:
         """The query and the group that Generations was asked for since it was last looked at."""
-        wish, self._generations_wish = self._generations_wish, None
-        return wish
+        request, self._generations_request = self._generations_request, None
+        return request
 
     def _to_pane(self, mode: str) -> None:
         """Show a pane; its number pressed again leaves what was opened over it."""
@@ -579,8 +579,8 @@ def _short(path: Path) -> str:
 def run_app(
     roots: Sequence[Path],
     run: Path | None = None,
-    rewards: RewardsWish | None = None,
-    config: ConfigWish | None = None,
+    rewards: RewardsRequest | None = None,
+    config: ConfigRequest | None = None,
 ) -> str:
     """Show the workbench until it is left.
 

@@ -22,7 +22,7 @@ from grpo_tui.config.run_config import GONE, RunConfig, Stamp, stamp
 from grpo_tui.core.text import one_line
 from grpo_tui.present.baseline_text import progress
 from grpo_tui.present.rewards_view import Circumstances, file_name, rewards_view
-from grpo_tui.rewards.baseline import SCORING, BaselineWish, ask_baseline, group_size
+from grpo_tui.rewards.baseline import SCORING, BaselineOptions, ask_baseline, group_size
 from grpo_tui.rewards.cases import CaseFileError, cases_file, keep_case
 from grpo_tui.rewards.consent import ConsentError
 from grpo_tui.rewards.generating import GenerateError, Progress, Row, generate
@@ -31,7 +31,15 @@ from grpo_tui.rewards.next_reward import Growth, add_to_file, growth, put_into_c
 from grpo_tui.rewards.probes import probe
 from grpo_tui.rewards.samples import Sample, SampleError
 from grpo_tui.rewards.score_report import Failure
-from grpo_tui.rewards.scoring import Dataset, Report, Wish, gold_column_of, report, reweighed, unchecked
+from grpo_tui.rewards.scoring import (
+    Dataset,
+    Report,
+    ScoreOptions,
+    gold_column_of,
+    report,
+    reweighed,
+    unchecked,
+)
 from grpo_tui.rewards.sources import (
     PROBED_ROWS,
     Origin,
@@ -401,8 +409,8 @@ class LabWorker:
         self._about = self._circumstances(reason, time.monotonic() - start)
         self._show(quick, whole=False)
         checked = self._checked(first)
-        wish = Wish(weights=weights, aggregation=self._modes(), tell=self._tell)
-        self._show(report(self._lab, first.samples, self._dataset, wish, checked), whole=True)
+        options = ScoreOptions(weights=weights, aggregation=self._modes(), tell=self._tell)
+        self._show(report(self._lab, first.samples, self._dataset, options, checked), whole=True)
 
     def _scored(self) -> Scored:
         """Score with every function; one that a person ends is named, the others are scored."""
@@ -548,7 +556,7 @@ class LabWorker:
         config = self._with_model()
         cancel = self._cancel = threading.Event()
         try:
-            found, generated = ask_baseline(self._lab, config, BaselineWish(), self._teller(), cancel)
+            found, generated = ask_baseline(self._lab, config, BaselineOptions(), self._teller(), cancel)
         finally:
             self._cancel = None
         self._samples, self._origin, self._edited = list(generated.samples), Origin(MODEL), False

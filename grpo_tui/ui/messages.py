@@ -108,9 +108,9 @@ class ResumeEnded(Message):
 class WindowLoaded(Newest):
     """A part of a run, or of several, was read for a full-screen chart; None before anything was logged."""
 
-    def __init__(self, view: BigChartView | None, wish: object, trouble: str = "") -> None:
+    def __init__(self, view: BigChartView | None, options: object, trouble: str = "") -> None:
         super().__init__()
-        self.view, self.wish, self.trouble = view, wish, trouble
+        self.view, self.options, self.trouble = view, options, trouble
 
 
 class LabBusy(Message):

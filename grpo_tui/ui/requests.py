@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigWish:
+class ConfigRequest:
     """A config to open.
 
     Attributes:
@@ -49,7 +49,7 @@ def config_of_run(root: Path) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True)
-class RewardsWish:
+class RewardsRequest:
     """Rewards to load and samples to score.
 
     Attributes:
@@ -69,7 +69,7 @@ class RewardsWish:
     overrides: tuple[str, ...] = ()
 
 
-def rewards_of_run(root: Path, group: int | None = None) -> RewardsWish:
+def rewards_of_run(root: Path, group: int | None = None) -> RewardsRequest:
     """The rewards of a run; with `group`, the completions of one of its groups as samples."""
 
     def read() -> RunConfig:
@@ -91,4 +91,4 @@ def rewards_of_run(root: Path, group: int | None = None) -> RewardsWish:
         from grpo_tui.rewards.sources import Origin
 
         origin = Origin("run", run=root, group=group)
-    return RewardsWish(root.name, read, origin, root)
+    return RewardsRequest(root.name, read, origin, root)

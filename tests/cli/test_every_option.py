@@ -76,7 +76,7 @@ def read_in(module: str) -> set[str]:
     for name in files - {"parser"}:
         for node in ast.walk(ast.parse((CLI / f"{name}.py").read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                names |= {node.attr} if node.value.id in ("parsed", "wish") else set()
+                names |= {node.attr} if node.value.id == "parsed" else set()
             elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
                 names |= {getattr(node.args[1], "value", "")}
     return names

@@ -8,7 +8,7 @@ from typing import Any
 
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.samples import Sample
-from grpo_tui.rewards.scoring import Dataset, Report, Wish, config_of_functions, report
+from grpo_tui.rewards.scoring import Dataset, Report, ScoreOptions, config_of_functions, report
 
 
 def write(folder: Path, text: str, name: str = "rewards.py") -> Path:
@@ -17,11 +17,11 @@ def write(folder: Path, text: str, name: str = "rewards.py") -> Path:
     return path
 
 
-def scored(lab: Lab, file: Path, names: Sequence[str], samples: Sequence[Sample], **wish: Any) -> Report:
+def scored(lab: Lab, file: Path, names: Sequence[str], samples: Sequence[Sample], **options: Any) -> Report:
     """Load functions of a file and score samples, as `grpo-tui score FILE:NAME … --samples` does."""
-    dataset: Dataset | None = wish.pop("dataset", None)
+    dataset: Dataset | None = options.pop("dataset", None)
     lab.load(config_of_functions([f"{file}:{name}" for name in names]))
-    return report(lab, samples, dataset, Wish(**wish))
+    return report(lab, samples, dataset, ScoreOptions(**options))
 
 
 def rows(*entries: tuple[str, str], **columns: str) -> list[Sample]:

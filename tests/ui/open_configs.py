@@ -9,7 +9,7 @@ import pytest
 
 from grpo_tui.preflight.machine import Machine
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.requests import ConfigWish
+from grpo_tui.ui.requests import ConfigRequest
 from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.widgets.config_form import ConfigForm
 from tests.ui.conftest import shown, until
@@ -58,8 +58,8 @@ def config_file(text: str = CONFIG, name: str = "toy.yaml") -> Path:
 
 def app_with(path: Path | None, **more: Any) -> GrpoApp:
     """The app as `grpo-tui CONFIG` opens it."""
-    wish = ConfigWish(path, **more) if path is not None else None
-    return GrpoApp([Path("runs")], None, config=wish, clock=lambda: NOW)
+    request = ConfigRequest(path, **more) if path is not None else None
+    return GrpoApp([Path("runs")], None, config=request, clock=lambda: NOW)
 
 
 def pane(app: GrpoApp) -> ConfigScreen:

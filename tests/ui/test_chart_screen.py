@@ -65,7 +65,7 @@ async def test_the_cursor_reads_step_time_and_values_and_what_happened_there(run
         assert "smoothed" in reading
         assert "spread in a group" in reading
         await pilot.press("shift+left")
-        assert screen.wish.cursor == 46.0
+        assert screen.options.cursor == 46.0
         await pilot.press(*["left"] * 6)
         await until(pilot, lambda: "◆ step 40  checkpoint-40 saved" in shown(app))
         await pilot.press("ctrl+right")
@@ -80,14 +80,14 @@ async def test_zoom_goes_around_the_cursor_and_0_shows_all(run: RecordedRun) -> 
         screen = await enlarged(pilot)
         await pilot.press("shift+left", "shift+left", "plus", "plus")
         await until(pilot, lambda: "standing still, end follows" in shown(app))
-        first, last = screen.wish.window.span or (0.0, 0.0)
+        first, last = screen.options.window.span or (0.0, 0.0)
         assert first < 37.0 < last
         assert last - first < 20
         await pilot.press("h")
-        assert (screen.wish.window.span or (99.0,))[0] < first
+        assert (screen.options.window.span or (99.0,))[0] < first
         await pilot.press("0")
         await until(pilot, lambda: "steps 1 to 57" in shown(app))
-        assert screen.wish.window.following
+        assert screen.options.window.following
 
 
 async def test_the_chart_follows_the_run_and_stands_still_when_panned(run: RecordedRun) -> None:
@@ -99,10 +99,10 @@ async def test_the_chart_follows_the_run_and_stands_still_when_panned(run: Recor
         await until(pilot, lambda: "at step 59" in shown(app))
         await pilot.press("plus", "h", "h")
         await until(pilot, lambda: "standing still" in shown(app))
-        span = screen.wish.window.span
+        span = screen.options.window.span
         run.advance(2)
         await until(pilot, lambda: "at step 61" in shown(app))
-        assert screen.wish.window.span == span
+        assert screen.options.window.span == span
         await pilot.press("end")
         await until(pilot, lambda: "following" in shown(app))
 
@@ -130,11 +130,11 @@ async def test_steps_become_time_and_the_same_part_stays(run: RecordedRun) -> No
         screen = await enlarged(pilot)
         await pilot.press("shift+left", "plus", "t")
         await until(pilot, lambda: "t time" in shown(app))
-        first, last = screen.wish.window.span or (0.0, 0.0)
-        assert first < (screen.wish.cursor or 0.0) < last
+        first, last = screen.options.window.span or (0.0, 0.0)
+        assert first < (screen.options.cursor or 0.0) < last
         await until(pilot, lambda: "step 47" in shown(app))
         await pilot.press("t")
-        assert screen.wish.cursor == pytest.approx(47.0, abs=0.01)
+        assert screen.options.cursor == pytest.approx(47.0, abs=0.01)
 
 
 async def test_smoothing_turns_and_says_how_much(run: RecordedRun) -> None:
@@ -190,13 +190,13 @@ async def test_the_mouse_sets_the_cursor_and_zooms(run: RecordedRun) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await enlarged(pilot)
         await pilot.click(BigChart, offset=(60, 15))
-        first = screen.wish.cursor
+        first = screen.options.cursor
         assert first is not None
         assert 20 < first < 45
         await pilot._post_mouse_events(
             [__import__("textual.events").events.MouseScrollUp], BigChart, (60, 15)
         )
-        await until(pilot, lambda: screen.wish.window.span is not None)
+        await until(pilot, lambda: screen.options.window.span is not None)
 
 
 async def test_a_question_mark_tells_the_metric_and_again_all_keys(run: RecordedRun) -> None:
@@ -231,7 +231,7 @@ async def test_the_palette_has_what_the_keys_do(run: RecordedRun) -> None:
         await pilot.press("ctrl+p", *"zoom")
         await until(pilot, lambda: "Half the width" in shown(app))
         await pilot.press("enter")
-        await until(pilot, lambda: screen.wish.window.span is not None)
+        await until(pilot, lambda: screen.options.window.span is not None)
 
 
 async def test_the_number_of_the_pane_leaves_the_chart(run: RecordedRun) -> None:

@@ -15,7 +15,7 @@ from grpo_tui.config.resolve import load_config
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged, StartEnded
-from grpo_tui.ui.requests import ConfigWish, RewardsWish
+from grpo_tui.ui.requests import ConfigRequest, RewardsRequest
 from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.screens.config_dialogs import CheckScreen, FindingsScreen, ValueDialog
 from grpo_tui.ui.screens.dialogs import MenuDialog, PathDialog
@@ -453,7 +453,7 @@ async def test_a_check_that_ends_after_another_config_was_opened_tells_nothing_o
         screen = await looked_at(pilot)
         await pilot.press("c")
         await until(pilot, lambda: bool(screen.start.busy_line()))
-        screen.files.open_wish(ConfigWish(config_file(name="other.yaml")))
+        screen.files.open_request(ConfigRequest(config_file(name="other.yaml")))
         other.set()
         await until(pilot, lambda: not screen.start.busy_line())
         await looked_at(pilot)
@@ -494,29 +494,29 @@ async def test_rewards_shows_those_of_the_same_file() -> None:
     app = app_with(config_file())
     async with app.run_test(size=SIZE) as pilot:
         await looked_at(pilot)
-        wish = app._rewards_wish
-        assert wish is not None
-        assert wish.config().section.rewards[0].name == "correct"
-        app._rewards_wish = None  # the lab need not start for this
+        request = app._rewards_request
+        assert request is not None
+        assert request.config().section.rewards[0].name == "correct"
+        app._rewards_request = None  # the lab need not start for this
         await pilot.press("3")
         await until(pilot, lambda: isinstance(app.screen, RewardsScreen))
 
 
 async def test_the_file_that_rewards_shows_is_the_one_of_config_too() -> None:
     path = config_file()
-    wish = RewardsWish("toy.yaml", lambda: load_config(path), file=path)
-    app = GrpoApp([Path("runs")], None, rewards=wish, clock=lambda: NOW)
-    app.take_rewards_wish()  # the lab need not start for this
+    request = RewardsRequest("toy.yaml", lambda: load_config(path), file=path)
+    app = GrpoApp([Path("runs")], None, rewards=request, clock=lambda: NOW)
+    app.take_rewards_request()  # the lab need not start for this
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("2")
         screen = await looked_at(pilot)
         assert screen.draft is not None
         assert screen.draft.path == path
-        assert app.take_rewards_wish() is None  # what it shows stays there, with its samples
+        assert app.take_rewards_request() is None  # what it shows stays there, with its samples
         screen.to_form("max_steps")
         await pilot.press("x", "w")
         await until(pilot, lambda: "● unsaved" not in shown(app))
-        assert app.take_rewards_wish() is not None
+        assert app.take_rewards_request() is not None
 
 
 async def test_without_a_config_it_says_how_one_is_opened() -> None:
@@ -537,7 +537,7 @@ async def test_without_a_config_it_says_how_one_is_opened() -> None:
         await pilot.press("o")
         await until(pilot, lambda: "configs.yaml" in shown(app))
         await pilot.press("enter")
-        await until(pilot, lambda: screen.wish is not None and screen.wish.path.name == "configs.yaml")
+        await until(pilot, lambda: screen.request is not None and screen.request.path.name == "configs.yaml")
 
 
 HOSTILE = """\

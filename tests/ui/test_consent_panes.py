@@ -9,7 +9,7 @@ import pytest
 
 from grpo_tui.rewards.consent import NOT_RUN
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.requests import ConfigWish
+from grpo_tui.ui.requests import ConfigRequest
 from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.screens.data import DataScreen
 from grpo_tui.ui.screens.dialogs import MenuDialog, ResumeDialog, WordsDialog
@@ -134,7 +134,7 @@ async def at_config(pilot: Any) -> ConfigScreen:
 
 @pytest.fixture
 def config_app(foreign: ForeignRun) -> GrpoApp:
-    return GrpoApp([Path("runs")], None, config=ConfigWish(foreign.config), clock=lambda: NOW)
+    return GrpoApp([Path("runs")], None, config=ConfigRequest(foreign.config), clock=lambda: NOW)
 
 
 async def test_a_foreign_config_is_checked_as_far_as_that_runs_nothing(

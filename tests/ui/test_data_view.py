@@ -25,7 +25,7 @@ from grpo_tui.preflight.facts import (
 )
 from grpo_tui.preflight.gold_rewards import GoldReward
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.requests import ConfigWish
+from grpo_tui.ui.requests import ConfigRequest
 from grpo_tui.ui.screens.data import DataScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from tests.ui.conftest import app_on, shown, until
@@ -271,8 +271,8 @@ async def test_leaving_ends_the_threads(answering: type[Answering]) -> None:
 @pytest.mark.parametrize(("pane", "key"), [("config", "d"), ("rewards", "D")])
 async def test_it_opens_over_the_panes_that_have_a_config(pane: str, key: str) -> None:
     config = load_config(DEMO)
-    wish = ConfigWish(DEMO) if pane == "config" else None
-    app = GrpoApp([Path("runs")], None, config=wish, clock=lambda: NOW)
+    request = ConfigRequest(DEMO) if pane == "config" else None
+    app = GrpoApp([Path("runs")], None, config=request, clock=lambda: NOW)
     async with app.run_test(size=(120, 40)) as pilot:
         screen: Any = app.screen
         if pane == "config":

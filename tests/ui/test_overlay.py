@@ -76,7 +76,7 @@ async def test_the_cursor_reads_every_run_and_one_that_ended_before_has_no_value
         await pilot.press("left")
         await until(pilot, lambda: "╍╍ fast –" in shown(app))
         await pilot.press("home", *["right"] * 9)
-        assert screen.wish.cursor == 10.0
+        assert screen.options.cursor == 10.0
         await until(pilot, lambda: " step 10 " in shown(app))
         reading = next(line for line in shown(app).splitlines()[3:] if "━━ slow" in line)
         assert "–" not in reading
@@ -104,7 +104,8 @@ async def test_brackets_and_x_change_the_metric_of_all(runs: tuple[RecordedRun, 
         await until(pilot, lambda: app.screen._selected_key() == "reward")
         await pilot.press("enter")
         await until(
-            pilot, lambda: screen.wish.key == "reward" and shown(app).splitlines()[1].startswith("─ reward")
+            pilot,
+            lambda: screen.options.key == "reward" and shown(app).splitlines()[1].startswith("─ reward"),
         )
 
 

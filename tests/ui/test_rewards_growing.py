@@ -16,7 +16,7 @@ from grpo_tui.rewards.next_reward import start_file
 from grpo_tui.rewards.samples import read_jsonl
 from grpo_tui.rewards.templates import Task
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.requests import RewardsWish
+from grpo_tui.ui.requests import RewardsRequest
 from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.screens.rewards_dialogs import NewFileDialog, NextRewardScreen
@@ -86,8 +86,8 @@ async def test_the_next_reward_is_put_into_the_open_config(tmp_path: Path) -> No
         f"model_name_or_path: {DEMO_MODEL}\ngrpo_tui:\n  dataset: rows.jsonl\n  rewards:\n"
         "    - {name: correctness, source: r.py:correctness, weight: 2.0}  # mine\n"
     )
-    wish = RewardsWish("my.yaml", lambda: load_config(path, (), world_size=None))
-    app = GrpoApp([tmp_path], None, rewards=wish, clock=lambda: NOW)
+    request = RewardsRequest("my.yaml", lambda: load_config(path, (), world_size=None))
+    app = GrpoApp([tmp_path], None, rewards=request, clock=lambda: NOW)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         screen = await scored(pilot)
         assert "one reward function; three to five" in shown(app)

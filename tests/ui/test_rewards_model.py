@@ -18,7 +18,7 @@ from grpo_tui.rewards.samples import Sample, groups_of
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.lab_worker import behind_group
-from grpo_tui.ui.requests import RewardsWish
+from grpo_tui.ui.requests import RewardsRequest
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from tests.ui.conftest import shown, until
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.usefixtures("warm_lab")
 
 
 def _app() -> GrpoApp:
-    wish = RewardsWish("demo.yaml", lambda: load_config(DEMO_CONFIG), None)
-    return GrpoApp([Path("runs")], None, rewards=wish)
+    request = RewardsRequest("demo.yaml", lambda: load_config(DEMO_CONFIG), None)
+    return GrpoApp([Path("runs")], None, rewards=request)
 
 
 def _generating() -> list[int]:
@@ -90,7 +90,7 @@ async def test_m_is_ended_by_esc_without_a_process_left_and_the_samples_stay() -
 async def test_functions_alone_have_no_model_to_ask(tmp_path: Path) -> None:
     (tmp_path / "rewards.py").write_text(REWARDS)
     config = config_of_functions([f"{tmp_path}/rewards.py:short"])
-    app = GrpoApp([Path("runs")], None, rewards=RewardsWish("rewards.py", lambda: config, None))
+    app = GrpoApp([Path("runs")], None, rewards=RewardsRequest("rewards.py", lambda: config, None))
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await scored(pilot)
         assert isinstance(screen, RewardsScreen)

@@ -15,7 +15,7 @@ from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.rewards.sources import Origin
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.requests import RewardsWish
+from grpo_tui.ui.requests import RewardsRequest
 from grpo_tui.ui.screens.probes import ProbesScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from tests.ui.conftest import app_on, opened, shown, until
@@ -48,8 +48,8 @@ def app_for(file: Path, *names: str, samples: Path | None = None) -> GrpoApp:
     """The app as `grpo-tui rewards FILE:NAME …` opens it."""
     config = config_of_functions([f"{file}:{name}" for name in names or ("right", "short")])
     origin = Origin("file", file=samples) if samples is not None else None
-    wish = RewardsWish(file.name, lambda: config, origin)
-    return GrpoApp([Path("runs")], None, rewards=wish, clock=lambda: NOW)
+    request = RewardsRequest(file.name, lambda: config, origin)
+    return GrpoApp([Path("runs")], None, rewards=request, clock=lambda: NOW)
 
 
 async def scored(pilot: Any) -> RewardsScreen:
@@ -133,8 +133,8 @@ async def test_rows_without_a_gold_answer_wait_for_completions(file: Path, tmp_p
         f"model_name_or_path: {DEMO_MODEL}\ngrpo_tui:\n  dataset: rows.jsonl\n  rewards:\n"
         "    - {name: short, source: rewards.py:short}\n"
     )
-    wish = RewardsWish("my.yaml", lambda: load_config("my.yaml", (), world_size=None))
-    app = GrpoApp([Path("runs")], None, rewards=wish, clock=lambda: NOW)
+    request = RewardsRequest("my.yaml", lambda: load_config("my.yaml", (), world_size=None))
+    app = GrpoApp([Path("runs")], None, rewards=request, clock=lambda: NOW)
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await scored(pilot)
         await until(pilot, lambda: "looks like the gold answer" in shown(app))

@@ -1,6 +1,6 @@
 """A metric over the whole screen: of one run, or of several over each other.
 
-What is shown is read in a thread, when another part is wished or a run moved on.
+What is shown is read in a thread, when another part is asked for or a run moved on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from grpo_tui.ui.paint import Line, LinePane, Span, pad, ruled
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce
 from grpo_tui.ui.widgets.bars import Footer, Header
-from grpo_tui.ui.widgets.big_chart import BigChart, Wish
+from grpo_tui.ui.widgets.big_chart import BigChart, ChartOptions
 
 if TYPE_CHECKING:
     from grpo_tui.present.train_view import TrainView
@@ -64,12 +64,12 @@ class WindowLoader:
 
     def __init__(self, sources: Sequence[RunSource], post: Callable[[Message], object]) -> None:
         self._sources, self._post = tuple(sources), post
-        self._wish: tuple[Wish, int] | None = None
+        self._request: tuple[ChartOptions, int] | None = None
         self._wake, self._stopped = threading.Event(), threading.Event()
 
-    def ask(self, wish: Wish, columns: int) -> None:
-        """Wish for a part of the runs; returns at once, a later wish takes the place of this one."""
-        self._wish = (wish, columns)
+    def ask(self, options: ChartOptions, columns: int) -> None:
+        """Ask for a part of the runs; returns at once, later ones take the place of these."""
+        self._request = (options, columns)
         self._wake.set()
 
     def stop(self) -> None:
@@ -79,39 +79,39 @@ class WindowLoader:
 
     def run(self) -> None:
         """Look again and again until stopped."""
-        read: tuple[Wish, int] | None = None
+        read: tuple[ChartOptions, int] | None = None
         try:
             while not self._stopped.is_set():
                 self._wake.clear()
-                wish, began = self._wish, time.thread_time()
+                options, began = self._request, time.thread_time()
                 moved = [source.look() for source in self._sources]
-                if wish is not None and (wish != read or any(moved)):
-                    if wish != read and any(source.long for source in self._sources):
-                        self._read(*wish, band=False)  # something to look at, while the rest is read
-                    if wish == self._wish:
-                        self._read(*wish)
-                    read = wish
+                if options is not None and (options != read or any(moved)):
+                    if options != read and any(source.long for source in self._sources):
+                        self._read(*options, band=False)  # something to look at, while the rest is read
+                    if options == self._request:
+                        self._read(*options)
+                    read = options
                 self._wake.wait(max(LOOK_S, SHARE * (time.thread_time() - began)))
         finally:
             for source in self._sources:
                 source.close()
 
-    def _read(self, wish: Wish, columns: int, *, band: bool = True) -> None:
+    def _read(self, options: ChartOptions, columns: int, *, band: bool = True) -> None:
         for source in self._sources:
-            source.band = band and len(self._sources) == 1 and not wish.together
+            source.band = band and len(self._sources) == 1 and not options.together
         trouble = next((source.trouble for source in self._sources if source.trouble), "")
         try:
-            view = load_window(self._sources, keys_of(wish), wish.window, columns)
+            view = load_window(self._sources, keys_of(options), options.window, columns)
         except Exception as error:  # a file that vanishes meanwhile is a passing trouble; the next look tells
             view, trouble = None, one_line(f"The run cannot be read: {error}", 200)
-        self._post(WindowLoaded(view, wish, trouble))
+        self._post(WindowLoaded(view, options, trouble))
 
 
-def keys_of(wish: Wish) -> list[tuple[str, str]]:
-    """The metrics of a wish, each with the name of its line."""
-    if not wish.together:
-        return [(wish.key, "")]
-    plain = wish.key.removeprefix(EVAL)
+def keys_of(options: ChartOptions) -> list[tuple[str, str]]:
+    """Return the metrics that are asked for, each with the name of its line."""
+    if not options.together:
+        return [(options.key, "")]
+    plain = options.key.removeprefix(EVAL)
     return [(plain, "train"), (EVAL + plain, "eval")]
 
 
@@ -127,7 +127,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
 
     def __init__(self, sources: Sequence[RunSource], key: str) -> None:
         super().__init__()
-        self.wish = Wish(key)
+        self.options = ChartOptions(key)
         self._view: BigChartView | None = None
         self._folders = tuple(source.folder for source in sources)
         self._loader = WindowLoader(sources, self.post_message)
@@ -135,7 +135,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
     def on_mount(self) -> None:
         # A worker of the app, which says aloud when one fails.
         self.app.run_worker(self._loader.run, thread=True, group="chart", exit_on_error=False)
-        self.query_one(BigChart).show(None, self.wish)
+        self.query_one(BigChart).show(None, self.options)
         self.query_one(BigChart).focus()
         self.call_after_refresh(self._ask)
 
@@ -150,7 +150,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
     @property
     def keys(self) -> list[str]:
         """The metrics that `[` and `]` leaf through."""
-        return [self.wish.key]
+        return [self.options.key]
 
     def on_window_loaded(self, message: WindowLoaded) -> None:
         """Show what was read, unless the metric was changed meanwhile."""
@@ -160,28 +160,28 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
             self.query_one(BigChart).show(self._view, self._painted(), waits)
 
     def _shown_key(self) -> str:
-        return self.wish.key.removeprefix("eval_") if self.wish.together else self.wish.key
+        return self.options.key.removeprefix("eval_") if self.options.together else self.options.key
 
-    def _painted(self) -> Wish:
-        return replace(self.wish, key=self._shown_key())
+    def _painted(self) -> ChartOptions:
+        return replace(self.options, key=self._shown_key())
 
     def _ask(self) -> None:
         if self.is_mounted:
-            self._loader.ask(self.wish, self.query_one(BigChart).columns)
+            self._loader.ask(self.options, self.query_one(BigChart).columns)
 
-    def change(self, wish: Wish) -> None:
-        """Wish for something else: painted at once as far as it is known, and read anew where it is not."""
-        before, self.wish = self.wish, wish
+    def change(self, options: ChartOptions) -> None:
+        """Ask for something else: painted at once as far as it is known, and read anew where it is not."""
+        before, self.options = self.options, options
         self.query_one(BigChart).show(self._view, self._painted())
-        if (wish.key, wish.window, wish.together) != (before.key, before.window, before.together):
+        if (options.key, options.window, options.together) != (before.key, before.window, before.together):
             self._ask()
 
     def show_metric(self, key: str) -> None:
         """Show another metric of the same part of the run."""
-        self.change(replace(self.wish, key=key))
+        self.change(replace(self.options, key=key))
 
     def _window(self, window: Window) -> None:
-        self.change(replace(self.wish, window=window))
+        self.change(replace(self.options, window=window))
 
     # -- keys ------------------------------------------------------------------------------------
 
@@ -189,20 +189,20 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         self.dismiss(None)
 
     def action_zoom_in(self) -> None:
-        self._zoom(ZOOM, self.wish.cursor)
+        self._zoom(ZOOM, self.options.cursor)
 
     def action_zoom_out(self) -> None:
-        self._zoom(1 / ZOOM, self.wish.cursor)
+        self._zoom(1 / ZOOM, self.options.cursor)
 
     def _zoom(self, factor: float, centre: float | None) -> None:
         if self._view is not None:
-            self._window(zoomed(self.wish.window, self._view.extent, factor, centre))
+            self._window(zoomed(self.options.window, self._view.extent, factor, centre))
 
     def action_zoom_whole(self) -> None:
-        self._window(whole(self.wish.window))
+        self._window(whole(self.options.window))
 
     def action_zoom_newest(self) -> None:
-        self.change(replace(self.wish, window=newest(self.wish.window), cursor=None))
+        self.change(replace(self.options, window=newest(self.options.window), cursor=None))
 
     def action_zoom_oldest(self) -> None:
         if self._view is not None:
@@ -210,18 +210,18 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
 
     def action_pan(self, by: int) -> None:
         if self._view is not None:
-            self._window(panned(self.wish.window, self._view.extent, by * PAN))
+            self._window(panned(self.options.window, self._view.extent, by * PAN))
 
     def step_here(self) -> int | None:
         """The step under the cursor, the newest one without a cursor; None while nothing is drawn."""
         view = self._view
         if view is None or not view.lines:
             return None
-        place = cursor_place(view, self.wish.cursor)
+        place = cursor_place(view, self.options.cursor)
         if place is None:
             place = view.places[-1] if view.places else view.extent.newest
         longest = max(view.lines, key=lambda line: len(line.stretches))
-        if self.wish.window.x == "time" and longest.stretches:
+        if self.options.window.x == "time" and longest.stretches:
             place = converted(longest, place, to_time=False)
         return round(place)
 
@@ -229,14 +229,14 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         view = self._view
         if view is None or not view.places:
             return
-        places, at = view.places, cursor_place(view, self.wish.cursor)
+        places, at = view.places, cursor_place(view, self.options.cursor)
         index = nearest(places, at if at is not None else places[-1]) or 0
         if 0 <= index + by < len(places):
             self._point(places[index + by])
             return
         at_end = places[-1] >= view.extent.newest - 1e-9 if by > 0 else view.first <= view.extent.first
         if at_end:  # beyond the newest value there is nothing to stand on: go along with it
-            self.change(replace(self.wish, cursor=None if by > 0 else places[0]))
+            self.change(replace(self.options, cursor=None if by > 0 else places[0]))
         else:
             apart = (places[-1] - places[0]) / max(1, len(places) - 1)
             self._point((places[-1] if by > 0 else places[0]) + by * max(apart, 1e-9))
@@ -245,25 +245,25 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         """Put the cursor on a place, and move the window along where it would lie outside."""
         if self._view is None:
             return
-        window = showing(self.wish.window, self._view.extent, place)
-        self.change(replace(self.wish, cursor=place, window=window))
+        window = showing(self.options.window, self._view.extent, place)
+        self.change(replace(self.options, cursor=place, window=window))
 
     def on_big_chart_pointed(self, event: BigChart.Pointed) -> None:
         """The mouse zooms around a place, or sets the cursor."""
         if event.zoom is not None:
             self._zoom(event.zoom, event.place)
         else:
-            self.change(replace(self.wish, cursor=event.place))
+            self.change(replace(self.options, cursor=event.place))
 
     def action_zoom_smooth(self) -> None:
         names = list(SMOOTHINGS)
-        after = names[(names.index(self.wish.window.smoothing) + 1) % len(names)]
-        self._window(replace(self.wish.window, smoothing=after))
+        after = names[(names.index(self.options.window.smoothing) + 1) % len(names)]
+        self._window(replace(self.options.window, smoothing=after))
 
     def action_zoom_time(self) -> None:
-        window, view = self.wish.window, self._view
+        window, view = self.options.window, self._view
         to_time = window.x == "step"
-        span, cursor = window.span, self.wish.cursor
+        span, cursor = window.span, self.options.cursor
         longest = max(view.lines, key=lambda line: len(line.stretches)) if view is not None else None
         if longest is not None and longest.stretches:
             if span is not None:
@@ -274,15 +274,15 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         else:
             span = cursor = None
         turned = replace(window, x="time" if to_time else "step", span=span)
-        self.change(replace(self.wish, window=turned, cursor=cursor))
+        self.change(replace(self.options, window=turned, cursor=cursor))
 
     def action_zoom_log(self) -> None:
-        self.change(replace(self.wish, logarithmic=not self.wish.logarithmic))
+        self.change(replace(self.options, logarithmic=not self.options.logarithmic))
 
     def action_turn(self, by: int) -> None:
         keys = self.keys
         if keys:
-            at = keys.index(self.wish.key) if self.wish.key in keys else -1 if by > 0 else 0
+            at = keys.index(self.options.key) if self.options.key in keys else -1 if by > 0 else 0
             self.show_metric(keys[(at + by) % len(keys)])
 
     def action_zoom_pick(self) -> None:
@@ -292,13 +292,13 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
             if key is not None:
                 self.show_metric(key)
 
-        self.app.push_screen(MetricPicker(self._folders, self.wish.key), chosen)
+        self.app.push_screen(MetricPicker(self._folders, self.options.key), chosen)
 
     def help_here(self) -> bool:
         """Say what the metric means."""
         from grpo_tui.ui.screens.reading import MeaningScreen
 
-        self.app.push_screen(MeaningScreen(self.wish.key))
+        self.app.push_screen(MeaningScreen(self.options.key))
         return True
 
 
@@ -333,12 +333,12 @@ class ChartScreen(ZoomScreen):
     def keys(self) -> list[str]:
         """The charts of Train, in their order."""
         view = self.shell.view
-        return [chart.key for chart in view.charts] if view is not None else [self.wish.key]
+        return [chart.key for chart in view.charts] if view is not None else [self.options.key]
 
     def show_metric(self, key: str) -> None:
         """Show another metric; train and evaluation stay together where there are both."""
-        together = self.wish.together and self._pair(key) is not None
-        self.change(replace(self.wish, key=key, together=together))
+        together = self.options.together and self._pair(key) is not None
+        self.change(replace(self.options, key=key, together=together))
 
     def _pair(self, key: str) -> str | None:
         """The same metric in evaluation, or in training; None when it was not logged."""
@@ -355,15 +355,15 @@ class ChartScreen(ZoomScreen):
         self.shell.show_generations(f"step=={step} and mode=={mode}")
 
     def action_chart_together(self) -> None:
-        key = self.wish.key
-        if not self.wish.together and self._pair(key) is None:
+        key = self.options.key
+        if not self.options.together and self._pair(key) is None:
             plain = one_line(key.removeprefix(EVAL), 60)
             word = f"No {EVAL}{plain} is logged in this run; eval_strategy in the config starts evaluation."
             if key.startswith(EVAL):
                 word = f"{plain} is not logged in training."
             self.app.notify(word, severity="warning")
             return
-        self.change(replace(self.wish, together=not self.wish.together))
+        self.change(replace(self.options, together=not self.options.together))
 
 
 FIRST_KEY = "reward"
@@ -458,13 +458,13 @@ class OverlayScreen(ZoomScreen):
             return
         self._facts = facts
         self.query_one(SettingsTable).show(facts)
-        if facts.keys and self.wish.key not in facts.keys:
-            self.change(replace(self.wish, key=facts.keys[0]))
+        if facts.keys and self.options.key not in facts.keys:
+            self.change(replace(self.options, key=facts.keys[0]))
 
     @property
     def keys(self) -> list[str]:
         """Metrics of the runs, those of all of them first."""
-        return list(self._facts.keys) if self._facts is not None else [self.wish.key]
+        return list(self._facts.keys) if self._facts is not None else [self.options.key]
 
     def action_overlay_table(self) -> None:
         self.query_one(SettingsTable).toggle_class("-whole")

@@ -31,7 +31,7 @@ from grpo_tui.ui.messages import (
     TrialStage,
 )
 from grpo_tui.ui.paint import Line, Span
-from grpo_tui.ui.requests import ConfigWish, config_of_run
+from grpo_tui.ui.requests import ConfigRequest, config_of_run
 from grpo_tui.ui.screens.config_dialogs import FindingsScreen, ValueDialog
 from grpo_tui.ui.screens.config_files import ConfigFiles
 from grpo_tui.ui.screens.config_start import ConfigStart
@@ -85,7 +85,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self._found: set[str] | None = None
         self.files, self.start = ConfigFiles(self), ConfigStart(self)
         self.draft: Draft | None = None
-        self.wish: ConfigWish | None = None
+        self.request: ConfigRequest | None = None
         self.worker: ConfigWorker | None = None
         self.evaluation: Evaluation | None = None
         self.number = 0
@@ -119,12 +119,12 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     def on_screen_resume(self) -> None:
         """Take what the app was asked for; with nothing open, the config of the open run."""
         self._on_view(self.shell.view)
-        wish, folder = self.shell.take_config_wish(), self.shell.run_folder
-        if wish is None and self.draft is None and folder is not None:
+        request, folder = self.shell.take_config_request(), self.shell.run_folder
+        if request is None and self.draft is None and folder is not None:
             of_run = config_of_run(folder.root)
-            wish = ConfigWish(of_run) if of_run is not None else None
-        if wish is not None:
-            self.files.open_wish(wish)
+            request = ConfigRequest(of_run) if of_run is not None else None
+        if request is not None:
+            self.files.open_request(request)
 
     def _look(self) -> None:
         """The seconds of what goes on."""
@@ -502,17 +502,17 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         """The config as it stands, for the thread."""
         from grpo_tui.present.config_evaluate import Snapshot
 
-        draft, wish = self.draft, self.wish
+        draft, request = self.draft, self.request
         assert draft is not None
-        assert wish is not None
+        assert request is not None
         return Snapshot(
             number=self.number,
             text=draft.text,
-            path=wish.path,
+            path=request.path,
             saved=draft.saved_text,
             preset=draft.preset,
-            overrides=wish.overrides,
-            launcher=tuple(shlex.split(wish.launcher or "")),
+            overrides=request.overrides,
+            launcher=tuple(shlex.split(request.launcher or "")),
         )
 
     # -- typing in the text ----------------------------------------------------------------------

@@ -13,7 +13,7 @@ from grpo_tui.present.formatting import from_here, moment
 from grpo_tui.ui import preferences
 from grpo_tui.ui.config_worker import ConfigWorker
 from grpo_tui.ui.messages import DiskChanged
-from grpo_tui.ui.requests import ConfigWish
+from grpo_tui.ui.requests import ConfigRequest
 from grpo_tui.ui.screens.dialogs import Choice, MenuDialog, PathDialog
 from grpo_tui.ui.screens.reading import DiffScreen
 from grpo_tui.ui.widgets.config_form import ConfigForm
@@ -22,7 +22,7 @@ from grpo_tui.ui.widgets.yaml_area import YamlArea
 if TYPE_CHECKING:
     from grpo_tui.config.draft import Draft
     from grpo_tui.config.presets import Preset
-    from grpo_tui.ui.requests import RewardsWish
+    from grpo_tui.ui.requests import RewardsRequest
     from grpo_tui.ui.screens.config import ConfigScreen
 
 MOST_RUNS = 40
@@ -48,45 +48,45 @@ class ConfigFiles:
 
     # -- opening ---------------------------------------------------------------------------------
 
-    def open_wish(self, wish: ConfigWish) -> None:
+    def open_request(self, request: ConfigRequest) -> None:
         """Open a file, unless it is open already; unsaved changes are asked for first."""
         if (
             self.screen.draft is not None
-            and self.screen.draft.path == wish.path.absolute()
-            and self.screen.wish == wish
+            and self.screen.draft.path == request.path.absolute()
+            and self.screen.request == request
         ):
             return
-        self.unless_unsaved(lambda: self._open(wish))
+        self.unless_unsaved(lambda: self._open(request))
 
-    def _open(self, wish: ConfigWish) -> None:
+    def _open(self, request: ConfigRequest) -> None:
         from grpo_tui.config.draft import Draft
         from grpo_tui.config.draft_file import DraftFileError
         from grpo_tui.present import config_paths
 
-        wish = replace(wish, path=wish.path.expanduser().absolute())
+        request = replace(request, path=request.path.expanduser().absolute())
         try:
-            draft = Draft.open(wish.path, overrides=wish.overrides)
+            draft = Draft.open(request.path, overrides=request.overrides)
             draft.preset = config_paths.preset_file(draft.text)
         except DraftFileError as error:
             self.screen.app.notify(one_line(str(error), 300), severity="error", timeout=15)
             return
-        self.take_draft(draft, wish)
-        self.offer_kept(draft, wish.path)
+        self.take_draft(draft, request)
+        self.offer_kept(draft, request.path)
 
-    def take_draft(self, draft: Draft, wish: ConfigWish) -> None:
+    def take_draft(self, draft: Draft, request: ConfigRequest) -> None:
         """Show a draft."""
         assert self.screen.worker is not None
-        self.screen.draft, self.screen.wish, self.screen.evaluation, self._thrown_away = (
+        self.screen.draft, self.screen.request, self.screen.evaluation, self._thrown_away = (
             draft,
-            wish,
+            request,
             None,
             False,
         )
-        self.screen.worker.run_dir, self.screen.worker.checked = wish.run_dir, None
+        self.screen.worker.run_dir, self.screen.worker.checked = request.run_dir, None
         self.screen.worker.follow(draft.path if draft.saved_text is not None else None)
         self.screen.query_one(YamlArea).load_text("")
         self.screen.changed()
-        if not wish.in_rewards:
+        if not request.in_rewards:
             self.offer_rewards()
         self.screen.query_one(ConfigForm).focus()
 
@@ -100,24 +100,24 @@ class ConfigFiles:
 
     def offer_rewards(self) -> None:
         """Rewards shows those of this file when it is looked at next."""
-        wish = self.rewards_wish()
-        if wish is not None:
-            self.screen.shell.offer_rewards(wish)
+        request = self.rewards_request()
+        if request is not None:
+            self.screen.shell.offer_rewards(request)
 
-    def rewards_wish(self) -> RewardsWish | None:
+    def rewards_request(self) -> RewardsRequest | None:
         """The rewards of this file; None while there is no file."""
-        from grpo_tui.ui.requests import RewardsWish
+        from grpo_tui.ui.requests import RewardsRequest
 
-        draft, wish = self.screen.draft, self.screen.wish
-        if draft is None or wish is None or draft.saved_text is None:
+        draft, request = self.screen.draft, self.screen.request
+        if draft is None or request is None or draft.saved_text is None:
             return None
 
         def read() -> Any:
             from grpo_tui.config.resolve import load_config
 
-            return load_config(wish.path, wish.overrides, world_size=None)
+            return load_config(request.path, request.overrides, world_size=None)
 
-        return RewardsWish(wish.path.name, read)
+        return RewardsRequest(request.path.name, read)
 
     # -- saving ----------------------------------------------------------------------------------
 
@@ -162,15 +162,15 @@ class ConfigFiles:
     def _save_as(self, then: Callable[[], None] | None) -> None:
         from grpo_tui.present import config_paths
 
-        draft, wish = self.screen.draft, self.screen.wish
+        draft, request = self.screen.draft, self.screen.request
         assert draft is not None
-        assert wish is not None
+        assert request is not None
 
         def given(path: Path | None) -> None:
             if path is not None:
                 self._write_as(path, then, force=False)
 
-        begin = from_here(draft.path if draft.path is not None else wish.path)
+        begin = from_here(draft.path if draft.path is not None else request.path)
         hint = "names in the config are looked up beside it"
         dialog = PathDialog("save as", begin, config_paths.not_writable, hint, does="save")
         self.screen.app.push_screen(dialog, given)
@@ -179,9 +179,9 @@ class ConfigFiles:
         from grpo_tui.config.draft import ChangedOnDiskError
         from grpo_tui.config.draft_file import DraftFileError
 
-        draft, wish = self.screen.draft, self.screen.wish
+        draft, request = self.screen.draft, self.screen.request
         assert draft is not None
-        assert wish is not None
+        assert request is not None
         try:
             draft.save_as(path, force=force)
         except ChangedOnDiskError:
@@ -203,7 +203,7 @@ class ConfigFiles:
             self.screen.app.notify(one_line(str(error), 300), severity="error", timeout=15)
             return
         assert draft.path is not None
-        self.screen.wish = replace(wish, path=draft.path)
+        self.screen.request = replace(request, path=draft.path)
         self._saved(then)
 
     # -- a file that changes ---------------------------------------------------------------------
@@ -379,7 +379,7 @@ class ConfigFiles:
             return
         names = ", ".join(one_line(from_here(file), 40) for file in written[:4])
         self.screen.app.notify(f"Wrote {names}.")
-        self.open_wish(ConfigWish(path))
+        self.open_request(ConfigRequest(path))
 
     def _chosen_file(self, file: Path | None) -> None:
         if file is None:
@@ -391,14 +391,14 @@ class ConfigFiles:
                 PathDialog("open a config", "", config_paths.not_readable, does="open"), self._chosen_file
             )
         else:
-            self.open_wish(ConfigWish(file))
+            self.open_request(ConfigRequest(file))
 
     def export(self) -> None:
         """Write the config as it stands, saved or not, as a script."""
         from grpo_tui.present import config_paths
 
-        draft, wish = self.screen.draft, self.screen.wish
-        if draft is None or wish is None or not self.screen.readable():
+        draft, request = self.screen.draft, self.screen.request
+        if draft is None or request is None or not self.screen.readable():
             return
         text = draft.text
         hint = "it needs TRL alone, and trains the same"
@@ -406,12 +406,12 @@ class ConfigFiles:
 
         def given(path: Path | None) -> None:
             if path is not None:
-                job = partial(self._write_script, path, wish, text)
+                job = partial(self._write_script, path, request, text)
                 self.screen.run_worker(job, thread=True, group="export", exit_on_error=False)
 
         self.screen.app.push_screen(dialog, given)
 
-    def _write_script(self, path: Path, wish: ConfigWish, text: str) -> None:
+    def _write_script(self, path: Path, request: ConfigRequest, text: str) -> None:
         """In a thread: TRL's fields may have to be read first."""
         from grpo_tui.config.draft_file import DraftFileError, write_text
         from grpo_tui.config.export_script import exportable, installed_versions, write_script
@@ -421,7 +421,7 @@ class ConfigFiles:
 
         say = self.screen.app.notify
         try:
-            found = inspect_config(wish.path, wish.overrides, world_size=None, text=text)
+            found = inspect_config(request.path, request.overrides, world_size=None, text=text)
             write_text(path, write_script(exportable(found), path, installed_versions()))
         except (ConfigError, NoSourceError, DraftFileError, OSError) as error:
             word = one_line(str(error), 300)

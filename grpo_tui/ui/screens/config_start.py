@@ -30,7 +30,7 @@ from grpo_tui.ui.screens.reading import TextScreen
 if TYPE_CHECKING:
     from grpo_tui.config.plan.memory import Device
     from grpo_tui.config.run_config import RunConfig
-    from grpo_tui.ui.requests import ConfigWish
+    from grpo_tui.ui.requests import ConfigRequest
     from grpo_tui.ui.screens.config import ConfigScreen
     from grpo_tui.ui.starting import Trial
 
@@ -119,14 +119,14 @@ class ConfigStart:
             self._start_check()
 
     def _start_check(self) -> None:
-        wish, evaluation = self.screen.wish, self.screen.evaluation
-        if wish is None or evaluation is None or self._busy or not self.screen.readable():
+        request, evaluation = self.screen.request, self.screen.evaluation
+        if request is None or evaluation is None or self._busy or not self.screen.readable():
             return
         if self._check is None:
             self._check = ConfigCheck(self.screen.post_message)
         self._checking, self._checked_at = True, None
         self._is_busy("checking")
-        job = partial(self._check.run, self.screen.snapshot(), evaluation.ranks, wish.run_dir)
+        job = partial(self._check.run, self.screen.snapshot(), evaluation.ranks, request.run_dir)
         self.screen.run_worker(job, thread=True, group="check", exit_on_error=False)
 
     def check_at(self, message: CheckAt) -> None:
@@ -135,10 +135,10 @@ class ConfigStart:
 
     def config_checked(self, message: ConfigChecked) -> None:
         """Show what is known by now; all of it in a screen of its own when nothing more comes."""
-        worker, wish = self.screen.worker, self.screen.wish
+        worker, request = self.screen.worker, self.screen.request
         if message.whole or (self._check is not None and self._check.cancelled):
             self._ended()
-        if worker is None or wish is None or message.snapshot.path != wish.path:
+        if worker is None or request is None or message.snapshot.path != request.path:
             return  # another config was opened meanwhile
         worker.checked = (message.snapshot.text, message.found)
         if message.whole:
@@ -230,8 +230,8 @@ class ConfigStart:
 
     def run_folder_of(self, config: RunConfig) -> Path:
         """Where the run would go."""
-        wish = self.screen.wish
-        return wish.run_dir if wish is not None and wish.run_dir is not None else config.run_root
+        request = self.screen.request
+        return request.run_dir if request is not None and request.run_dir is not None else config.run_root
 
     def _answered(self, answer: str | None) -> None:
         if answer == "list":
@@ -240,12 +240,12 @@ class ConfigStart:
             self._start(force=answer == "force")
 
     def _start(self, *, force: bool) -> None:
-        wish, evaluation = self.screen.wish, self.screen.evaluation
-        if wish is None or evaluation is None or evaluation.inspected.config is None:
+        request, evaluation = self.screen.request, self.screen.evaluation
+        if request is None or evaluation is None or evaluation.inspected.config is None:
             return
         if self._asks_consent(partial(self._start, force=force)):
             return
-        words = self._train_words(wish)
+        words = self._train_words(request)
         if force:
             words.append("--force")
         if self._known_whole():
@@ -257,25 +257,25 @@ class ConfigStart:
 
     def _asks_consent(self, again: Callable[[], None]) -> bool:
         """Ask about code that a start would run and that is not the user's own; whether there is any."""
-        wish, evaluation = self.screen.wish, self.screen.evaluation
+        request, evaluation = self.screen.request, self.screen.evaluation
         config = evaluation.inspected.config if evaluation is not None else None
-        if wish is None or config is None:
+        if request is None or config is None:
             return False
-        launcher = [] if wish.launcher is not None else [config.section.launcher or ""]
+        launcher = [] if request.launcher is not None else [config.section.launcher or ""]
         codes = needed_to_start(config, self.run_folder_of(config).absolute(), launcher)
         if codes:
             self.screen.post_message(ConsentAsked(codes, again))
         return bool(codes)
 
-    def _train_words(self, wish: ConfigWish) -> list[str]:
+    def _train_words(self, request: ConfigRequest) -> list[str]:
         """What `grpo-tui train` is told of this config."""
-        words = [str(wish.path)]
-        for override in wish.overrides:
+        words = [str(request.path)]
+        for override in request.overrides:
             words += ["--set", override]
-        if wish.run_dir is not None:
-            words += ["--run-dir", str(wish.run_dir)]
-        if wish.launcher is not None:
-            words += ["--launcher", wish.launcher]
+        if request.run_dir is not None:
+            words += ["--run-dir", str(request.run_dir)]
+        if request.launcher is not None:
+            words += ["--launcher", request.launcher]
         if self._known_whole():
             words.append("--quick-check")  # all of it was looked at here
         return words
@@ -306,8 +306,8 @@ class ConfigStart:
 
     def trial(self) -> None:
         """Train two steps on the longest prompts in a folder of their own; esc ends it."""
-        wish, draft = self.screen.wish, self.screen.draft
-        if wish is None or draft is None or self._busy or not self.screen.readable():
+        request, draft = self.screen.request, self.screen.draft
+        if request is None or draft is None or self._busy or not self.screen.readable():
             return
         if draft.edited:
             self._ask_save(self.trial)
@@ -316,7 +316,7 @@ class ConfigStart:
             return
         from grpo_tui.ui.starting import Trial
 
-        trial = self._trial = Trial(self._train_words(wish))
+        trial = self._trial = Trial(self._train_words(request))
         self._is_busy("trying two steps on the longest prompts, saved and reloaded")
 
         def told(stage: str) -> None:
@@ -345,9 +345,9 @@ class ConfigStart:
 
     def baseline(self) -> None:
         """To Rewards, on this config, where `b` lets the model answer."""
-        wish = self.screen.files.rewards_wish()
-        if wish is not None:
-            self.screen.shell.show_rewards(wish)
+        request = self.screen.files.rewards_request()
+        if request is not None:
+            self.screen.shell.show_rewards(request)
         elif self.screen.view is not None:
             self.screen.app.notify("Save it first: w.")
 

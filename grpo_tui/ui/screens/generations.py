@@ -124,9 +124,9 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
     def on_screen_resume(self) -> None:
         """Show what came meanwhile, or what another pane asks to see."""
         self._on_view(self.shell.view)
-        wish = self.shell.take_generations_wish()
-        if wish is not None:
-            self.show_query(wish[0], group=wish[1])
+        request = self.shell.take_generations_request()
+        if request is not None:
+            self.show_query(request[0], group=request[1])
 
     def _close(self) -> None:
         self._cancel.set()
@@ -685,7 +685,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self.show_reading()
 
     def show_reading(self) -> None:
-        """Show the completion under the cursor as it is wished to be read."""
+        """Show the completion under the cursor as it is asked for."""
         row, heading = self.row, self.query_one(ReaderHeading)
         heading.card, heading.row, heading.reading = self.card, row, self.reading
         heading.changed()

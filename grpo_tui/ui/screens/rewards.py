@@ -22,7 +22,7 @@ from grpo_tui.ui.editing import edit, editor_command
 from grpo_tui.ui.lab_worker import LabWorker
 from grpo_tui.ui.messages import BaselineDone, CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
 from grpo_tui.ui.paint import Line, Span
-from grpo_tui.ui.requests import RewardsWish, rewards_of_run
+from grpo_tui.ui.requests import RewardsRequest, rewards_of_run
 from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.screens.probes import ProbesScreen, probed_word
 from grpo_tui.ui.screens.reading import TextScreen
@@ -76,7 +76,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
     def __init__(self) -> None:
         super().__init__()
-        self._wish: RewardsWish | None = None
+        self._request: RewardsRequest | None = None
         self._order: str | int | None = None
         self._low_first = False
         self._busy: LabBusy | None = None
@@ -124,31 +124,31 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     def on_screen_resume(self) -> None:
         """Take what the app was asked for, else the rewards of the run that is open now."""
         self._on_view(self.shell.view)
-        wish = self.shell.take_rewards_wish()
+        request = self.shell.take_rewards_request()
         folder = self.shell.run_folder
-        own = self._wish is None or self._wish.run is not None
-        if wish is None and own and folder is not None:
-            now = self._wish.run if self._wish is not None else None
-            wish = rewards_of_run(folder.root) if folder.root != now else None
-        if wish is not None:
-            self._open(wish)
+        own = self._request is None or self._request.run is not None
+        if request is None and own and folder is not None:
+            now = self._request.run if self._request is not None else None
+            request = rewards_of_run(folder.root) if folder.root != now else None
+        if request is not None:
+            self._open(request)
 
-    def _open(self, wish: RewardsWish) -> None:
-        known = self._wish
+    def _open(self, request: RewardsRequest) -> None:
+        known = self._request
         if self.worker is None:
             self.worker = LabWorker(self.post_message, self.shell.clock)
             self.run_worker(self.worker.run, thread=True, group="lab", exit_on_error=False)
             self.run_worker(self.worker.watch, thread=True, group="lab files", exit_on_error=False)
         self.goes_to, self._trouble, self.words = 0, "", ""
-        loaded = known is not None and known.run in (None, wish.run) and self.report is not None
-        if loaded and wish.run is not None and wish.origin is not None:
-            self.worker.take(wish.origin)  # rewards that are loaded score what comes from the run
+        loaded = known is not None and known.run in (None, request.run) and self.report is not None
+        if loaded and request.run is not None and request.origin is not None:
+            self.worker.take(request.origin)  # rewards that are loaded score what comes from the run
             return
-        self._wish = wish
+        self._request = request
         self.scored = self.report = None
         self.samples = ()
         self.query_one(SampleTable).waits = []
-        self.worker.open(wish.config, wish.origin or Origin(), wish.title)
+        self.worker.open(request.config, request.origin or Origin(), request.title)
         self._show()
 
     # -- what the lab says -----------------------------------------------------------------------
@@ -211,7 +211,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         view = self.scored
         summary, heading = self.query_one(RewardsSummary), self.query_one(SampleHeading)
         summary.view, summary.trouble = view, self._trouble
-        summary.title = self._wish.title if self._wish is not None else ""
+        summary.title = self._request.title if self._request is not None else ""
         rows = self.query_one(FunctionRows)
         rows.show(view)
         heading.view, heading.order, heading.low_first = view, self._order, self._low_first
@@ -686,8 +686,8 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.app.notify(one_line(f"{path}: {reason}", 200), severity="warning")
             return
         file = path.absolute()
-        wish = RewardsWish(path.name, lambda: with_reward(config_of_functions([]), file, stage))
-        self.shell.show_rewards(wish)
+        request = RewardsRequest(path.name, lambda: with_reward(config_of_functions([]), file, stage))
+        self.shell.show_rewards(request)
         where = one_line(from_here(path), 60)
         self.app.notify(f"{where} has one reward; e edits it, n adds the next.")
 
@@ -704,13 +704,13 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
         if self.app.screen is not self:
             return
-        seen, wish = message.seen, self._wish
+        seen, request = message.seen, self._request
         if seen.probed is not None:
             summary = self.query_one(RewardsSummary)
             summary.probed = probed_word(seen.probed)
             summary.changed()
         config = self.worker.config_file if self.worker is not None else None
-        if wish is None or wish.run is not None:
+        if request is None or request.run is not None:
             config = None  # what a run was started with stays what it was
 
         def chosen(add: bool | None) -> None:

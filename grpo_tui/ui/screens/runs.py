@@ -224,14 +224,14 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
 
     def action_runs_config(self) -> None:
         """Open the config that the run was started with, when its file is still there."""
-        from grpo_tui.ui.requests import ConfigWish
+        from grpo_tui.ui.requests import ConfigRequest
 
         row = self._allowed(action("runs.config"))
         if row is None:
             return
         path = Path(row.config_path)
         if row.config_path and path.is_file():
-            self.shell.show_config(ConfigWish(path))
+            self.shell.show_config(ConfigRequest(path))
         else:
             word = (
                 f"its file {row.config_path} is gone" if row.config_path else "it was started without a file"

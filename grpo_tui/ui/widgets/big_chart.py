@@ -34,7 +34,7 @@ HEADING, READING = 2, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ChartOptions:
     """How a person wants the chart."""
 
     key: str
@@ -60,17 +60,17 @@ class BigChart(LinePane, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._wish: Wish | None = None
+        self._request: ChartOptions | None = None
         self._view: BigChartView | None = None
         self._waits = ""
         self._drawing: Drawing | None = None
         self._drawn: tuple[object, ...] = ()
         self._dragging = False
 
-    def show(self, view: BigChartView | None, wish: Wish, waits: str = "") -> None:
-        """Show a view as wished; without one, what is waited for."""
-        if (view, wish, waits) != (self._view, self._wish, self._waits):
-            self._view, self._wish, self._waits = view, wish, waits
+    def show(self, view: BigChartView | None, options: ChartOptions, waits: str = "") -> None:
+        """Show a view; without one, what is waited for."""
+        if (view, options, waits) != (self._view, self._request, self._waits):
+            self._view, self._request, self._waits = view, options, waits
             self.changed()
 
     @property
@@ -82,23 +82,23 @@ class BigChart(LinePane, can_focus=True):
     # -- lines -----------------------------------------------------------------------------------
 
     def lines(self, width: int, height: int) -> list[Line]:
-        wish, view = self._wish, self._view
-        if wish is None:
+        options, view = self._request, self._view
+        if options is None:
             return []
-        if view is None or view.key != wish.key:
-            heading = ruled([[Span(title_of(wish.key), "title")]], width)
+        if view is None or view.key != options.key:
+            heading = ruled([[Span(title_of(options.key), "title")]], width)
             return [heading, [Span(f"  {self._waits or 'Reading the run …'}", "dim")]]
         plain = bool(getattr(self.app, "ascii_only", False))
-        place = cursor_place(view, wish.cursor)
-        drawn = (view, width, height, plain, wish.logarithmic)
+        place = cursor_place(view, options.cursor)
+        drawn = (view, width, height, plain, options.logarithmic)
         if drawn != self._drawn:  # the cursor alone moves most often, and must not have all drawn anew
             room = height - HEADING - READING
-            self._drawing = draw(view, width - EDGE, room, braille=not plain, logarithmic=wish.logarithmic)
+            self._drawing = draw(view, width - EDGE, room, braille=not plain, logarithmic=options.logarithmic)
             self._drawn = drawn
-        top = [self._title(view, width, plain), self._how(view, wish, width)]
+        top = [self._title(view, width, plain), self._how(view, options, width)]
         if self._drawing is None:
             return [*top, (), [Span(f"  {self._nothing(view)}", "dim")]]
-        rows = with_cursor(self._drawing, place if wish.cursor is not None else None)
+        rows = with_cursor(self._drawing, place if options.cursor is not None else None)
         return [*top, *plot_lines(rows), *self._reading(view, place, width, plain)]
 
     def _nothing(self, view: BigChartView) -> str:
@@ -142,15 +142,15 @@ class BigChart(LinePane, can_focus=True):
             return ()
         return [Span(number(line.newest), "strong"), Span(f" at step {line.newest_step:,}", "dim")]
 
-    def _how(self, view: BigChartView, wish: Wish, width: int) -> Line:
-        if not wish.window.following:
+    def _how(self, view: BigChartView, options: ChartOptions, width: int) -> Line:
+        if not options.window.following:
             edge = Span("standing still, end follows", "attention", "screen.zoom_newest")
         elif view.live:
             edge = Span("following", "good")
         else:
             edge = Span("the run has ended", "dim")
-        scale = "logarithmic" if wish.logarithmic and view.positive else "linear"
-        if wish.logarithmic and not view.positive:
+        scale = "logarithmic" if options.logarithmic and view.positive else "linear"
+        if options.logarithmic and not view.positive:
             scale = "linear: not all values are above 0"
         parts: list[tuple[int, Line]] = [
             (0, [edge]),
