@@ -52,7 +52,7 @@ def train(config: RunConfig, folder: Path, *, recorded: bool, settle: Callable[[
     if session is None:
         trainer.train()
     else:
-        session.desk.serve(trainer.train)
+        session.runner.serve(trainer.train)
         session.close("finished")
 
 

@@ -17,8 +17,8 @@ from grpo_tui.core.records import Completion, GenerationBatch, Group, Mode, Reco
 from grpo_tui.core.text import written_text
 from grpo_tui.rewards.contract import copied
 from grpo_tui.train import compat
-from grpo_tui.train.desk import RewardDesk
 from grpo_tui.train.phases import PhaseClock
+from grpo_tui.train.reward_runner import RewardRunner
 
 HIDDEN_COLUMNS = ("prompt", "completion", "completion_ids")
 
@@ -46,13 +46,18 @@ class Capture:
     """Hooks the generation of one trainer."""
 
     def __init__(
-        self, trainer: Any, put: Callable[[Record], None], phases: PhaseClock, desk: RewardDesk, attempt: int
+        self,
+        trainer: Any,
+        put: Callable[[Record], None],
+        phases: PhaseClock,
+        runner: RewardRunner,
+        attempt: int,
     ):
-        self._trainer, self._put, self._phases, self._desk, self._attempt = (
+        self._trainer, self._put, self._phases, self._runner, self._attempt = (
             trainer,
             put,
             phases,
-            desk,
+            runner,
             attempt,
         )
         self._numbers = itertools.count(0)
@@ -83,7 +88,7 @@ class Capture:
 
     def _around_rewards(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def calculate_rewards(inputs: Any, prompts: Any, completions: Any, ids: Any) -> Any:
-            self._desk.returned = {}
+            self._runner.returned = {}
             # Before the rewards: what they change in these lists was never generated.
             asked, answered, made = copied(prompts), [_readable(c) for c in completions], copied(ids)
             with self._phases.during("reward"):
@@ -99,7 +104,7 @@ class Capture:
             mode: Mode = compat.mode(trainer)
             step = int(trainer.state.global_step)
             last_step = compat.last_step_of_batch(trainer) if mode == "train" else step
-            self._desk.batch = number = self.next_number()
+            self._runner.batch = number = self.next_number()
             if mode == "train":
                 self._phases.enter("generate")
             output = original(inputs)
@@ -172,7 +177,7 @@ class Capture:
         In the tensor None and NaN are one, and 0.7 is 0.699999988; what the functions returned tells more.
         """
         result: list[list[float | None]] = [list(row) for row in rows]
-        for index, values in self._desk.returned.items():
+        for index, values in self._runner.returned.items():
             if len(values) != len(result):
                 continue
             for row, value in zip(result, values, strict=True):

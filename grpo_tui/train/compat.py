@@ -359,7 +359,7 @@ def configured(trainer: Any) -> list[Any]:
     ]
 
 
-def differing(trainer: Any, wanted: Sequence[Any]) -> list[tuple[Restored, Any, Any]]:
+def mismatches(trainer: Any, wanted: Sequence[Any]) -> list[tuple[Restored, Any, Any]]:
     """Those of `RESTORED` that the trainer would use otherwise than wanted: which, as used, as wanted."""
     found = []
     for row, value in zip(RESTORED, wanted, strict=True):
@@ -414,7 +414,7 @@ def _set_rates(trainer: Any, rates: Sequence[float]) -> None:
         scheduler(trainer)._last_lr = list(rates)
 
 
-def rates_ahead(trainer: Any) -> list[tuple[int, float]]:
+def future_rates(trainer: Any) -> list[tuple[int, float]]:
     """Step and rate where the rest of the schedule begins, turns and ends; empty for one by a metric."""
     schedule, done = scheduler(trainer), int(trainer.state.global_step)
     left = int(trainer.state.max_steps) - done

@@ -19,7 +19,7 @@ from grpo_tui.train.checkpoints import Checkpoints, DiskFull, cannot_write, firs
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.sampling import sample
-from grpo_tui.train.settings import NotYet, Refused, Settings, schedule_ahead
+from grpo_tui.train.settings import NotYet, Refused, Settings, describe_schedule
 from grpo_tui.train.tokens import live_tokens
 
 PAUSED_POLL_S = 0.05
@@ -213,7 +213,7 @@ class Controller:
         changed = self._settings.apply(command.args, by=command.by)
         said = []
         for name, change in changed.items():
-            ahead = schedule_ahead(self._trainer) if name == "learning_rate" else ""
+            ahead = describe_schedule(self._trainer) if name == "learning_rate" else ""
             said.append(f"{name} {shown(change['old'])} → {shown(change['new'])}{ahead}")
         return "; ".join(said), changed
 

@@ -24,7 +24,7 @@ from grpo_tui.store.json_file import read_object
 from grpo_tui.store.reader import RunReader
 from grpo_tui.train import compat
 from grpo_tui.train.failure import NoStepError
-from grpo_tui.train.settings import NAMES, Refused, schedule_ahead, short
+from grpo_tui.train.settings import NAMES, Refused, describe_schedule, short
 
 if TYPE_CHECKING:
     from grpo_tui.train.session import Session
@@ -331,7 +331,7 @@ class Resuming:
             raise NoStepError(f"the run has made all its {state.max_steps} steps; add some: {more}")
         old_rate = compat.learning_rate(trainer)
         rates = False
-        for row, used, wanted in compat.differing(trainer, self._wanted):
+        for row, used, wanted in compat.mismatches(trainer, self._wanted):
             row.write(trainer, wanted)
             if not self._saved and row.name != "learning_rate":
                 before, now = _one_each(used, wanted)
@@ -343,7 +343,7 @@ class Resuming:
             rate = compat.learning_rate(trainer)
             if rate != old_rate:
                 self._record("learning_rate", old_rate, rate, BY_RESUME)
-            self._note(f"learning_rate is {short(rate)}{schedule_ahead(trainer)}")
+            self._note(f"learning_rate is {short(rate)}{describe_schedule(trainer)}")
         if self._notes:
             self._session.fact(f"resumed/{self._session.attempt}", self._notes)
 
@@ -368,7 +368,7 @@ class Resuming:
         for name, old, new in self._changes:
             self._record(name, old, new, BY_CONFIG)
         wrong = []
-        for row, used, wanted in compat.differing(self._trainer, self._wanted):
+        for row, used, wanted in compat.mismatches(self._trainer, self._wanted):
             now, said = _one_each(used, wanted)
             wrong.append(f"{row.name} is {now}, the config says {said}")
         if compat.follow_schedule(self._trainer):

@@ -28,9 +28,9 @@ from grpo_tui.data.mapping import prompt_problem
 from grpo_tui.train import compat
 from grpo_tui.train.capture import HIDDEN_COLUMNS, Capture
 from grpo_tui.train.checkpoints import restore_reward_states, reward_states
-from grpo_tui.train.desk import RewardDesk, is_async
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
+from grpo_tui.train.reward_runner import RewardRunner, is_async
 from grpo_tui.train.settings import LEAST_TEMPERATURE, MOST_TEMPERATURE, Refused
 
 MAX_COMPLETIONS = 64
@@ -475,13 +475,13 @@ class ProbePrompts:
         temperature: float | None,
         put: Callable[[Record], None],
         capture: Capture,
-        desk: RewardDesk,
+        runner: RewardRunner,
         phases: PhaseClock,
         attempt: int,
     ) -> None:
         self._trainer, self._rows = trainer, list(rows)
         self._every, self._count, self._temperature = every, count, temperature
-        self._put, self._capture, self._desk, self._phases = put, capture, desk, phases
+        self._put, self._capture, self._runner, self._phases = put, capture, runner, phases
         self._attempt = attempt
         self._asked_at = -1
         self._told: set[str] = set()
@@ -518,7 +518,7 @@ class ProbePrompts:
     def _record(self, step: int, number: int, asked: Sequence[tuple[Row, Drawn]]) -> None:
         if not asked:
             return
-        self._desk.batch = number
+        self._runner.batch = number
         rows = [row for row, drawn in asked for _ in drawn.ids]
         ids = [one for _, drawn in asked for one in drawn.ids]
         cut = [one for _, drawn in asked for one in drawn.truncated]
@@ -576,7 +576,7 @@ class ProbePrompts:
                 )
             except Exception as error:
                 self._tell(f"{name} does not score probe prompts: {type(error).__name__}: {error}")
-                self._desk.failed_function, self._desk.failed_sample = None, ""
+                self._runner.failed_function, self._runner.failed_sample = None, ""
                 values = [None] * len(texts)
             given.append(values)
         return [[_number(values[place]) for values in given] for place in range(len(texts))], extra

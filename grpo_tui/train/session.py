@@ -105,8 +105,8 @@ class Session:
         from grpo_tui.train.capture import Capture
         from grpo_tui.train.checkpoints import Checkpoints, RecordingCallback
         from grpo_tui.train.controller import Controller
-        from grpo_tui.train.desk import RewardDesk
         from grpo_tui.train.resume import description
+        from grpo_tui.train.reward_runner import RewardRunner
         from grpo_tui.train.settings import Settings
 
         for name, purpose in compat.missing(trainer).items():
@@ -116,8 +116,10 @@ class Session:
         self._trainer = trainer
         self._rank_file.update(gpu=gpu_of(trainer.accelerator.device))
         self.ranks = ranks = Ranks(trainer)
-        self.desk = RewardDesk(self.put, self.phases, self.attempt, self.folder.abort(self.rank), self.rank)
-        self.capture = Capture(trainer, self.put, self.phases, self.desk, self.attempt)
+        self.runner = RewardRunner(
+            self.put, self.phases, self.attempt, self.folder.abort(self.rank), self.rank
+        )
+        self.capture = Capture(trainer, self.put, self.phases, self.runner, self.attempt)
         self.checkpoints = Checkpoints(trainer, self.put, self.phases, self.attempt, ranks)
         self.checkpoints.description = description(trainer, sources, reward_params)
         self.settings = Settings(trainer, self.put, self.attempt)
@@ -132,12 +134,12 @@ class Session:
             ranks,
         )
         self.controller.on_safe_point = self.checkpoints.before_save = self._follow_folder
-        self.desk.on_second_abort = lambda: self.controller.pause_for(
+        self.runner.on_second_abort = lambda: self.controller.pause_for(
             "two reward calls in a row were aborted"
         )
-        self.desk.after_call = lambda name: self.report_replaced(f"reward {name}")
+        self.runner.after_call = lambda name: self.report_replaced(f"reward {name}")
         self._describe_rewards(trainer, sources)
-        self.desk.install(trainer)
+        self.runner.install(trainer)
         self.capture.install()
         self.checkpoints.install()
         self.controller.install()
@@ -159,7 +161,7 @@ class Session:
             temperature=temperature,
             put=self.put,
             capture=self.capture,
-            desk=self.desk,
+            runner=self.runner,
             phases=self.phases,
             attempt=self.attempt,
         )
@@ -210,8 +212,10 @@ class Session:
 
     def failed(self, error: BaseException) -> None:
         """End the attempt as failed, with the cause the user should read first."""
-        desk = getattr(self, "desk", None)
-        function, sample = (desk.failed_function, desk.failed_sample) if desk is not None else (None, "")
+        runner = getattr(self, "runner", None)
+        function, sample = (
+            (runner.failed_function, runner.failed_sample) if runner is not None else (None, "")
+        )
         phase = getattr(error, BROKE_IN, self.phases.phase)
         described = describe(error, phase, function, sample)
         if function is None:
@@ -277,7 +281,7 @@ class Session:
         if self._trainer is None or not hasattr(self, "controller"):
             return
         self.controller.closed = True
-        self.desk.uninstall(self._trainer)
+        self.runner.uninstall(self._trainer)
         compat.unwrap(self._trainer)
         for callback in self.callbacks:
             with contextlib.suppress(ValueError):  # someone has removed it

@@ -169,9 +169,9 @@ class Settings:
         return {"old": old, "new": value}
 
 
-def schedule_ahead(trainer: Any) -> str:
+def describe_schedule(trainer: Any) -> str:
     """Say from which step a learning rate counts, and what the schedule makes of it until the last step."""
-    points = compat.rates_ahead(trainer)
+    points = compat.future_rates(trainer)
     if not points:
         return ""
     (first, rate), *rest = points

@@ -138,7 +138,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     questions = held_rows(held, spec.compare_prompts) if held is not None else []
     before = _first_answers(folder, session, trainer, questions)
     memory.begin(trainer.accelerator.device)
-    session.desk.serve(
+    session.runner.serve(
         lambda: trainer.train(resume_from_checkpoint=spec.resume or None), device=trainer.accelerator.device
     )
     if session.rank == 0:

@@ -194,12 +194,12 @@ class GrpoApp(TunedApp):
         self.run_worker(self._watch_runs, thread=True, group="runs", exit_on_error=False)
         if self._first_run is not None and self._poller is None:
             self._follow(self._first_run)
-        self.run_worker(self._load_ahead, thread=True, group="modules", exit_on_error=False)
+        self.run_worker(self._preload, thread=True, group="modules", exit_on_error=False)
 
-    def _load_ahead(self) -> None:
-        from grpo_tui.ui.ahead import load_ahead
+    def _preload(self) -> None:
+        from grpo_tui.ui.preload import preload
 
-        load_ahead(lambda: self.quiet, self._ended)
+        preload(lambda: self.quiet, self._ended)
 
     def _watch_runs(self) -> None:
         from grpo_tui.ui.runs_watch import RunsWatch

@@ -39,7 +39,7 @@ class Look(NamedTuple):
 PLAIN = Look()
 
 
-def frugal(data: str) -> str:
+def merge_styles(data: str) -> str:
     """The same picture in fewer bytes: colours are sent only where they change.
 
     Textual ends each piece of text with a reset and begins the next with its whole style, some 45 bytes a
@@ -184,7 +184,7 @@ class PatientDriver(LinuxDriver):
             self._leaves_out = True
             self._look_again()
         if not (picture and self._leaves_out):
-            self._put(frugal(data) if picture else data)
+            self._put(merge_styles(data) if picture else data)
 
     def close(self) -> None:
         """Write the rest, but not for ever."""

@@ -29,7 +29,7 @@ APART = 10
 """Equal cells between two other stretches; fewer are sent along, for moving the cursor costs as much."""
 
 
-def differing(old: Sequence[Line], new: Sequence[Line], size: Size) -> list[Region]:
+def changed_regions(old: Sequence[Line], new: Sequence[Line], size: Size) -> list[Region]:
     """Where two lots of lines differ, as regions of one line each, so that no more is painted and sent.
 
     A terminal may hang on a slow line, and most of what a live view repaints is there already.
@@ -44,12 +44,12 @@ def differing(old: Sequence[Line], new: Sequence[Line], size: Size) -> list[Regi
         a, b = old[y] if y < len(old) else (), new[y] if y < len(new) else ()
         if a is b or list(a) == list(b):
             continue
-        for start, end in _stretches(a, b, size.width):
+        for start, end in _changed_columns(a, b, size.width):
             regions.append(Region(start, y, end - start, 1))
     return regions
 
 
-def _stretches(a: Line, b: Line, width: int) -> Iterator[tuple[int, int]]:
+def _changed_columns(a: Line, b: Line, width: int) -> Iterator[tuple[int, int]]:
     """First and last cell, exclusive, of what differs between two lines."""
     same, first = _same_spans(a, b)
     cells, others = _cells(a[same:], width - first), _cells(b[same:], width - first)
@@ -285,7 +285,7 @@ class LinePane(Painter):
             return
         lines = self.lines(size.width, size.height)
         self._laid = (size, lines)
-        if regions := differing(before[1], lines, size):
+        if regions := changed_regions(before[1], lines, size):
             self.refresh(*regions)
 
     def render_line(self, y: int) -> Strip:
@@ -325,7 +325,7 @@ class LineScroll(ScrollView, Painter, can_focus=True):
         self.virtual_size = Size(size.width, len(self._lines))
         if same_width:
             visible = slice(top, top + size.height)
-            regions = differing(before[visible], self._lines[visible], size)
+            regions = changed_regions(before[visible], self._lines[visible], size)
             if regions:
                 self.refresh(*regions)
         else:

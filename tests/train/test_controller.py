@@ -93,7 +93,7 @@ def test_a_run_serves_its_commands_once_each_whatever_the_disk_does(
             with pytest.raises(ValueError, match="a bug"):
                 session.controller.until_written(a_bug, "the model")
             for _ in range(2):
-                session.desk._keep(0, [None], "aborted")
+                session.runner._keep(0, [None], "aborted")
             seen["aborted"] = read_rank(folder.rank(0))
             seen["resume"] = box.submit("resume")
 

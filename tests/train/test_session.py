@@ -52,10 +52,10 @@ def test_a_resume_that_makes_no_step_names_the_checkpoint_before_it(
 
 
 def test_the_advice_about_memory_is_the_cause_where_no_reward_failed(tmp_path: Path) -> None:
-    def failed(folder: Path, desk: Any) -> str:
+    def failed(folder: Path, runner: Any) -> str:
         session = Session(RunFolder(folder))
         session.memory_advice = lambda message, phase: f"{message} in {phase}: halve the batch"
-        session.desk = desk
+        session.runner = runner
         with pytest.raises(RuntimeError) as raised, session.phases.during("generate"):
             raise RuntimeError("out of memory")
         session.failed(raised.value)

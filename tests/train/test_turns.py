@@ -110,7 +110,7 @@ def _run(folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list
     folder.mkdir(exist_ok=True)
     session = Session(RunFolder(folder))
     session.join(trainer)
-    session.desk.serve(trainer.train)
+    session.runner.serve(trainer.train)
     session.close("finished")
     reader = RunReader(RunFolder(folder).database)
     lengths = [v["completions/mean_length"] for _, _, v in metric_rows(reader) if "reward" in v]

@@ -137,7 +137,7 @@ def run_recorded(
     try:
         if resume is not None:
             prepare_resume(session, trainer, resume, overridden)
-        session.desk.serve(lambda: trainer.train(resume_from_checkpoint=str(resume) if resume else None))
+        session.runner.serve(lambda: trainer.train(resume_from_checkpoint=str(resume) if resume else None))
     except BaseException as error:
         session.failed(error)
         raise

@@ -55,7 +55,7 @@ class _Job:
     error: BaseException | None = None
 
 
-class RewardDesk:
+class RewardRunner:
     """Stands between TRL and the reward functions of one trainer."""
 
     def __init__(

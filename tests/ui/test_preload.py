@@ -33,7 +33,7 @@ def test_each_waits_until_it_is_quiet(loaded: list[str]) -> None:
         seen.append(len(loaded))
         return next(looks)
 
-    ahead.load_ahead(quiet, Event(), ["a", "b"])
+    ahead.preload(quiet, Event(), ["a", "b"])
     assert loaded == ["a", "b"]
     assert seen == [0, 0, 0, 1, 1]
 
@@ -48,14 +48,14 @@ def test_it_ends_with_the_screen(when: str, loaded: list[str]) -> None:
 
     if when == "before":
         ended.set()
-    ahead.load_ahead(quiet, ended, ["a", "b"])
+    ahead.preload(quiet, ended, ["a", "b"])
     assert loaded == (["a"] if when == "between two" else [])
 
 
 def test_what_is_loaded_exists_and_is_light() -> None:
     program = (
         "import sys, threading\nfrom grpo_tui.ui import ahead\nahead.AFTER_S = 0\n"
-        "ahead.load_ahead(lambda: True, threading.Event())\n"
+        "ahead.preload(lambda: True, threading.Event())\n"
         f"print([m for m in {HEAVY!r} if m in sys.modules], all(m in sys.modules for m in ahead.MODULES))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)

@@ -21,31 +21,31 @@ from grpo_tui.core.records import PhaseSpan, RewardCall
 from grpo_tui.rewards.contract import RewardContractError
 from grpo_tui.store.live import RankFile, read_rank
 from grpo_tui.supervisor.leftovers import ABORT_SIGNAL
-from grpo_tui.train.desk import RewardDesk
 from grpo_tui.train.phases import PhaseClock
+from grpo_tui.train.reward_runner import RewardRunner
 
 TEXTS = ["one", "two", "three"]
 CHAT = [[{"role": "assistant", "content": text}] for text in TEXTS]
 
 
-def _desk(folder: Path, *functions: Any) -> tuple[RewardDesk, Any, list[RewardCall]]:
+def _runner(folder: Path, *functions: Any) -> tuple[RewardRunner, Any, list[RewardCall]]:
     records: list[Any] = []
     phases = PhaseClock(RankFile(folder / "rank-0.json", os.getpid()), records.append, 1)
-    desk = RewardDesk(records.append, phases, 1, folder / "abort")
+    runner = RewardRunner(records.append, phases, 1, folder / "abort")
     names = [getattr(f, "__name__", type(f).__name__) for f in functions]
     trainer = SimpleNamespace(reward_funcs=list(functions), reward_func_names=names)
-    desk.install(trainer)
-    return desk, trainer, records
+    runner.install(trainer)
+    return runner, trainer, records
 
 
 def _calls(records: list[Any]) -> list[RewardCall]:
     return [r for r in records if not isinstance(r, PhaseSpan)]
 
 
-def _serve(desk: RewardDesk, trainer: Any) -> list[Any]:
+def _serve(runner: RewardRunner, trainer: Any) -> list[Any]:
     """Call every function from the training thread, as TRL does."""
     prompts = ["p"] * len(CHAT)
-    return desk.serve(
+    return runner.serve(
         lambda: [f(prompts=prompts, completions=CHAT, gold=["1", "2", "3"]) for f in trainer.reward_funcs]
     )
 
@@ -57,11 +57,11 @@ def test_a_sync_reward_runs_in_the_main_thread_and_the_trainer_in_another(tmp_pa
         seen["thread"] = threading.current_thread()
         return [1.0, None, float("nan")]
 
-    desk, trainer, records = _desk(tmp_path, reward)
-    (result,) = _serve(desk, trainer)
+    runner, trainer, records = _runner(tmp_path, reward)
+    (result,) = _serve(runner, trainer)
     assert seen["thread"] is threading.main_thread()
     assert repr(result) == repr([1.0, None, float("nan")])
-    assert repr(desk.returned[0]) == repr(result), "None and NaN are still apart"
+    assert repr(runner.returned[0]) == repr(result), "None and NaN are still apart"
     assert trainer.reward_funcs[0].__name__ == "reward"
     assert [(c.function, c.outcome) for c in _calls(records)] == [(0, "ok")]
 
@@ -75,7 +75,7 @@ def test_a_reward_that_shortens_what_trl_goes_on_with_is_named(is_async: bool, t
     async def cut_later(completions: Any, **kwargs: Any) -> list[float]:
         return cut(completions, **kwargs)
 
-    _, trainer, records = _desk(tmp_path, cut_later if is_async else cut)
+    _, trainer, records = _runner(tmp_path, cut_later if is_async else cut)
 
     def call() -> None:
         result = trainer.reward_funcs[0](prompts=["p"] * 3, completions=list(CHAT))
@@ -138,9 +138,9 @@ def test_a_hanging_reward_gives_way_and_counts_as_none(kind: str, tmp_path: Path
     def fine(completions: Any, **kwargs: Any) -> list[float]:
         return [1.0] * len(completions)
 
-    desk, trainer, records = _desk(tmp_path, hang, fine)
+    runner, trainer, records = _runner(tmp_path, hang, fine)
     killer = _abort_from_outside(tmp_path)
-    assert _serve(desk, trainer) == [[None, None, None], [1.0, 1.0, 1.0]]
+    assert _serve(runner, trainer) == [[None, None, None], [1.0, 1.0, 1.0]]
     killer.wait()
     assert [c.outcome for c in _calls(records)] == ["aborted", "ok"]
     rank = read_rank(tmp_path / "rank-0.json")
@@ -160,8 +160,8 @@ def test_a_signal_for_another_call_does_nothing(tmp_path: Path) -> None:
         came.append(2)
         return [2.0] * len(completions)
 
-    desk, trainer, records = _desk(tmp_path, rewarded)
-    assert _serve(desk, trainer) == [[None, None, None]]
+    runner, trainer, records = _runner(tmp_path, rewarded)
+    assert _serve(runner, trainer) == [[None, None, None]]
     assert came == [1], "the first was for another call, the second for this one"
     assert [c.outcome for c in _calls(records)] == ["aborted"]
 
@@ -171,7 +171,7 @@ def test_an_async_reward_is_aborted_on_its_own_loop(tmp_path: Path) -> None:
         await asyncio.sleep(120)
         return [0.0] * len(completions)
 
-    desk, trainer, records = _desk(tmp_path, judge)
+    runner, trainer, records = _runner(tmp_path, judge)
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()
     killer = _abort_from_outside(tmp_path)
@@ -180,7 +180,7 @@ def test_an_async_reward_is_aborted_on_its_own_loop(tmp_path: Path) -> None:
         call = trainer.reward_funcs[0](prompts=["p"] * 3, completions=CHAT)
         return asyncio.run_coroutine_threadsafe(call, loop).result()
 
-    assert desk.serve(train) == [None, None, None]
+    assert runner.serve(train) == [None, None, None]
     killer.wait()
     loop.call_soon_threadsafe(loop.stop)
     assert [c.outcome for c in _calls(records)] == ["aborted"]
@@ -192,7 +192,7 @@ def test_an_async_reward_that_would_end_the_loop_fails_the_run(error: BaseExcept
         await asyncio.sleep(0)
         raise error
 
-    desk, trainer, records = _desk(tmp_path, judge)
+    runner, trainer, records = _runner(tmp_path, judge)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -202,7 +202,7 @@ def test_an_async_reward_that_would_end_the_loop_fails_the_run(error: BaseExcept
     with pytest.raises(RuntimeError, match=type(error).__name__) as raised:
         future.result(20)
     assert raised.traceback[-1].name == "judge", "the place of a person's own code is told"
-    assert desk.failed_function == "judge"
+    assert runner.failed_function == "judge"
     assert [call.outcome for call in _calls(records)] == ["error"]
     loop.call_soon_threadsafe(loop.stop)
     thread.join(20)
@@ -210,13 +210,13 @@ def test_an_async_reward_that_would_end_the_loop_fails_the_run(error: BaseExcept
 
 
 def test_two_aborts_in_a_row_ask_for_a_pause(tmp_path: Path) -> None:
-    desk, _, _ = _desk(tmp_path)
+    runner, _, _ = _runner(tmp_path)
     asked: list[int] = []
-    desk.on_second_abort = lambda: asked.append(1)
+    runner.on_second_abort = lambda: asked.append(1)
     for outcome in ("aborted", "ok", "aborted"):
-        desk._keep(0, [None], outcome)
+        runner._keep(0, [None], outcome)
     assert not asked
-    desk._keep(0, [None], "aborted")
+    runner._keep(0, [None], "aborted")
     assert asked == [1]
 
 
@@ -224,11 +224,11 @@ def test_the_sample_that_breaks_a_reward_is_named(tmp_path: Path) -> None:
     def strict(prompts: Any, completions: Any, gold: Any, **kwargs: Any) -> list[float]:
         return [float({"one": 1, "three": 3}[c[0]["content"]]) for c in completions]
 
-    desk, trainer, records = _desk(tmp_path, strict)
+    runner, trainer, records = _runner(tmp_path, strict)
     with pytest.raises(KeyError, match="two"):
-        _serve(desk, trainer)
-    assert desk.failed_function == "strict"
-    assert desk.failed_sample == 'completion "two" of prompt "p"'
+        _serve(runner, trainer)
+    assert runner.failed_function == "strict"
+    assert runner.failed_sample == 'completion "two" of prompt "p"'
     assert [c.outcome for c in _calls(records)] == ["error"]
 
 
@@ -236,14 +236,14 @@ def test_the_sample_that_breaks_a_reward_is_named(tmp_path: Path) -> None:
 def test_no_sample_is_blamed_when_it_is_not_one(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grpo_tui.train.desk.CULPRIT_LIMIT_S", 0.3)
+    monkeypatch.setattr("grpo_tui.train.reward_runner.CULPRIT_LIMIT_S", 0.3)
 
     def broken(completions: Any, **kwargs: Any) -> list[float]:
         if kind == "a hang when alone" and len(completions) == 1:
             time.sleep(120)
         raise RuntimeError("judge key missing")
 
-    desk, trainer, _ = _desk(tmp_path, broken)
+    runner, trainer, _ = _runner(tmp_path, broken)
     with pytest.raises(RuntimeError, match="judge key missing"):
-        _serve(desk, trainer)
-    assert desk.failed_sample == ""
+        _serve(runner, trainer)
+    assert runner.failed_sample == ""

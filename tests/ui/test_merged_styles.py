@@ -7,7 +7,7 @@ import re
 
 import pyte
 
-from grpo_tui.ui.driver import frugal
+from grpo_tui.ui.driver import merge_styles
 
 STYLES = (
     "38;2;1;2;3;48;2;4;5;6", "1;38;2;1;2;3;48;2;4;5;6", "38;2;9;9;9;48;2;4;5;6", "2;7;31;44", "4;91;103",
@@ -40,7 +40,7 @@ def test_what_is_sent_paints_the_same_picture() -> None:
             + dice.choice(("", "", "x", "\x1b[2;2H"))
             for _ in range(dice.randint(1, 12))
         )
-        assert picture(frugal(frame) + "end") == picture(frame + "end"), repr(frame)
+        assert picture(merge_styles(frame) + "end") == picture(frame + "end"), repr(frame)
 
 
 def test_a_colour_that_stays_is_sent_once() -> None:
@@ -48,19 +48,19 @@ def test_a_colour_that_stays_is_sent_once() -> None:
     frame = (
         f"\x1b[38;2;1;1;1;{ground}ma\x1b[0m\x1b[38;2;2;2;2;{ground}mb\x1b[0m\x1b[38;2;2;2;2;{ground}mc\x1b[0m"
     )
-    assert frugal(frame) == f"\x1b[38;2;1;1;1;{ground}ma\x1b[38;2;2;2;2mbc\x1b[0m"
+    assert merge_styles(frame) == f"\x1b[38;2;1;1;1;{ground}ma\x1b[38;2;2;2;2mbc\x1b[0m"
 
 
 def test_blanks_need_no_ink() -> None:
     frame = "\x1b[31;44ma\x1b[0m\x1b[32;44m   \x1b[0m\x1b[31;44mb\x1b[0m"
-    assert re.findall(r"\x1b\[[0-9;]*m", frugal(frame)) == ["\x1b[31;44m", "\x1b[0m"]
+    assert re.findall(r"\x1b\[[0-9;]*m", merge_styles(frame)) == ["\x1b[31;44m", "\x1b[0m"]
 
 
 def test_what_is_not_known_is_sent_as_it_is() -> None:
     frame = "\x1b[38;2;1;1;1ma\x1b[0m\x1b[58;5;1mb\x1b[0m"
-    assert frugal(frame) == frame
+    assert merge_styles(frame) == frame
 
 
 def test_other_sequences_see_the_colours_they_were_written_with() -> None:
     frame = "\x1b[31;44ma\x1b[0m\x1b[2Jb"
-    assert frugal(frame) == frame
+    assert merge_styles(frame) == frame

@@ -17,7 +17,7 @@ AFTER_S = 1.5
 LOOK_AGAIN_S = 0.25
 
 
-def load_ahead(quiet: Callable[[], bool], ended: Event, modules: Iterable[str] = MODULES) -> None:
+def preload(quiet: Callable[[], bool], ended: Event, modules: Iterable[str] = MODULES) -> None:
     """Load these modules one by one, each when it is quiet, until all are there or it ends."""
     if ended.wait(AFTER_S):
         return
