@@ -1,4 +1,4 @@
-"""A full-screen chart as frozen data: its window, lines of stretches, what happened, and all that in words.
+"""A full-screen chart as frozen data: its window, lines of buckets, what happened, and all that in words.
 
 The axis is in steps or in seconds since the start; both are plain numbers here. All names and texts are safe
 to show. Pieces of a reading are (text, role) pairs, most important first, for the widget to fit into a line.
@@ -43,7 +43,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class AxisRange:
     """How far the data goes, in the unit of the axis."""
 
     first: float
@@ -53,45 +53,45 @@ class Extent:
     """Right edge of the whole run; a little ahead of the newest value while it trains."""
 
 
-def shown_range(window: Window, extent: Extent) -> tuple[float, float]:
+def shown_range(window: Window, bounds: AxisRange) -> tuple[float, float]:
     """First and last place of the axis."""
     if window.span is None:
-        return extent.first, max(extent.end, extent.first + 1)
+        return bounds.first, max(bounds.end, bounds.first + 1)
     first, last = window.span
     if not window.following:
         return first, last
     width = last - first
     # The edge moves on in leaps: a chart that shifted with every step would be restless to look at.
     leap = width / 8
-    ahead = (math.floor(extent.newest / leap) + 1) * leap if extent.end > extent.newest else extent.newest
-    edge = min(extent.end, ahead)
-    return max(extent.first, edge - width), edge
+    ahead = (math.floor(bounds.newest / leap) + 1) * leap if bounds.end > bounds.newest else bounds.newest
+    edge = min(bounds.end, ahead)
+    return max(bounds.first, edge - width), edge
 
 
-def zoomed(window: Window, extent: Extent, factor: float, centre: float | None = None) -> Window:
+def zoomed(window: Window, bounds: AxisRange, factor: float, centre: float | None = None) -> Window:
     """The window `factor` as wide around `centre`; a window as wide as the run shows all of it.
 
     Without a centre the right edge stays while the window follows, else the middle.
     """
-    first, last = shown_range(window, extent)
+    first, last = shown_range(window, bounds)
     width = max(NARROWEST, (last - first) * factor)
-    if width >= extent.end - extent.first:
+    if width >= bounds.end - bounds.first:
         return whole(window)
     if centre is None:
         centre = last if window.following else (first + last) / 2
     share = min(1.0, max(0.0, (centre - first) / (last - first)))
-    return _placed(window, extent, centre - share * width, width)
+    return _placed(window, bounds, centre - share * width, width)
 
 
-def panned(window: Window, extent: Extent, share: float) -> Window:
+def panned(window: Window, bounds: AxisRange, share: float) -> Window:
     """The window moved by a share of its width, at most to the ends of the run."""
     if window.span is None:
         return window
-    first, last = shown_range(window, extent)
+    first, last = shown_range(window, bounds)
     width = last - first
     if window.following and share < 0:
-        first = min(first, extent.newest - width)  # the empty stretch ahead is no part of the way back
-    return _placed(window, extent, first + share * width, width)
+        first = min(first, bounds.newest - width)  # the empty part ahead is no part of the way back
+    return _placed(window, bounds, first + share * width, width)
 
 
 def whole(window: Window) -> Window:
@@ -104,20 +104,20 @@ def newest(window: Window) -> Window:
     return replace(window, following=True)
 
 
-def showing(window: Window, extent: Extent, place: float) -> Window:
+def showing(window: Window, bounds: AxisRange, place: float) -> Window:
     """The window moved so far that it shows a place."""
-    first, last = shown_range(window, extent)
+    first, last = shown_range(window, bounds)
     if first <= place <= last:
         return window
     width = last - first
-    return _placed(window, extent, place - width / 2, width)
+    return _placed(window, bounds, place - width / 2, width)
 
 
-def _placed(window: Window, extent: Extent, first: float, width: float) -> Window:
-    first = max(extent.first, min(first, extent.end - width))
+def _placed(window: Window, bounds: AxisRange, first: float, width: float) -> Window:
+    first = max(bounds.first, min(first, bounds.end - width))
     last = first + width
     # Held against rounding: a window whose edge stands on the newest value follows it.
-    following = last >= extent.newest - 1e-9 * max(1.0, abs(extent.newest))
+    following = last >= bounds.newest - 1e-9 * max(1.0, abs(bounds.newest))
     return replace(window, span=(first, last), following=following)
 
 
@@ -135,8 +135,8 @@ def average_span(smoothing: str, values: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """The values of one stretch of steps; a stretch of one value is that value."""
+class ChartBucket:
+    """The values of one bucket of steps; a bucket of one value is that value."""
 
     first: int
     last: int
@@ -164,7 +164,7 @@ class ChartLine:
     key: str
     name: str
     """What tells it from the other lines: `train`, `eval`, or the name of a run."""
-    stretches: tuple[Stretch, ...] = ()
+    buckets: tuple[ChartBucket, ...] = ()
     newest: float | None = None
     newest_step: int | None = None
     started_at: float = 0.0
@@ -193,7 +193,7 @@ class BigChartView:
     """`step` or `time`."""
     first: float
     last: float
-    extent: Extent
+    bounds: AxisRange
     happenings: tuple[Happening, ...] = ()
     smoothing_span: int = 1
     """Values that the moving average spans; 1 for none."""
@@ -202,25 +202,25 @@ class BigChartView:
     @property
     def known(self) -> bool:
         """True when there is any number to draw."""
-        return any(s.mean is not None for line in self.lines for s in line.stretches)
+        return any(s.mean is not None for line in self.lines for s in line.buckets)
 
     @property
     def positive(self) -> bool:
         """True when every value can stand on a logarithmic axis."""
-        lows = [s.low for line in self.lines for s in line.stretches if s.low is not None]
+        lows = [s.low for line in self.lines for s in line.buckets if s.low is not None]
         return bool(lows) and min(lows) > 0
 
     @property
     def places(self) -> list[float]:
-        """Where the cursor can stand: the stretches of the line that has most of them."""
-        longest = max(self.lines, key=lambda line: len(line.stretches), default=None)
+        """Where the cursor can stand: the buckets of the line that has most of them."""
+        longest = max(self.lines, key=lambda line: len(line.buckets), default=None)
         if longest is None:
             return []
-        return [s.x for s in longest.stretches if self.first <= s.x <= self.last]
+        return [s.x for s in longest.buckets if self.first <= s.x <= self.last]
 
-    def happened_at(self, stretch: Stretch) -> list[Happening]:
-        """What happened within a stretch."""
-        return [h for h in self.happenings if stretch.first <= h.step <= stretch.last]
+    def happened_at(self, bucket: ChartBucket) -> list[Happening]:
+        """What happened within a bucket."""
+        return [h for h in self.happenings if bucket.first <= h.step <= bucket.last]
 
 
 def nearest(places: Sequence[float], x: float) -> int | None:
@@ -235,14 +235,14 @@ def nearest(places: Sequence[float], x: float) -> int | None:
     return after if places[after] - x < x - places[after - 1] else after - 1
 
 
-def stretch_at(line: ChartLine, x: float) -> Stretch | None:
-    """The stretch of a line nearest to a place, None when the place lies beyond its ends."""
-    xs = [s.x for s in line.stretches]
+def bucket_at(line: ChartLine, x: float) -> ChartBucket | None:
+    """The bucket of a line nearest to a place, None when the place lies beyond its ends."""
+    xs = [s.x for s in line.buckets]
     index = nearest(xs, x)
     if index is None:
         return None
     room = max(1e-9, 1.5 * _apart(xs, index))
-    return line.stretches[index] if abs(xs[index] - x) <= room else None
+    return line.buckets[index] if abs(xs[index] - x) <= room else None
 
 
 def _apart(xs: Sequence[float], index: int) -> float:
@@ -252,7 +252,7 @@ def _apart(xs: Sequence[float], index: int) -> float:
 
 
 def moving_average(values: Iterable[tuple[float | None, int]], span: int) -> list[float | None]:
-    """Moving average, with `a = 2 / (span + 1)`, of stretches given as (mean, number of values).
+    """Moving average, with `a = 2 / (span + 1)`, of buckets given as (mean, number of values).
 
     A missing value leaves a gap and changes nothing.
     """
@@ -261,8 +261,8 @@ def moving_average(values: Iterable[tuple[float | None, int]], span: int) -> lis
 
 
 def converted(line: ChartLine, x: float, *, to_time: bool) -> float:
-    """A place on the axis of steps as one on the axis of time, or the other way, between known stretches."""
-    pairs = [((s.first + s.last) / 2, s.at - line.started_at) for s in line.stretches]
+    """A place on the axis of steps as one on the axis of time, or the other way, between known buckets."""
+    pairs = [((s.first + s.last) / 2, s.at - line.started_at) for s in line.buckets]
     if not pairs:
         return x
     if not to_time:
@@ -301,16 +301,16 @@ def smoothing_words(span: int) -> str:
 def range_words(view: BigChartView) -> str:
     """What part of the run is shown."""
     label = time_label if view.x == "time" else step_label
-    last = min(view.last, view.extent.newest) if view.last >= view.extent.newest else view.last
+    last = min(view.last, view.bounds.newest) if view.last >= view.bounds.newest else view.last
     unit = "" if view.x == "time" else "steps "
     words = f"{unit}{label(view.first)} to {label(last)}"
-    if view.first > view.extent.first or view.last < view.extent.newest:
-        words += f" of {label(view.extent.newest)}"
+    if view.first > view.bounds.first or view.last < view.bounds.newest:
+        words += f" of {label(view.bounds.newest)}"
     return words
 
 
 def cursor_place(view: BigChartView, cursor: float | None) -> float | None:
-    """Where the cursor stands: the stretch nearest to it, the newest one without a cursor."""
+    """Where the cursor stands: the bucket nearest to it, the newest one without a cursor."""
     places = view.places
     if not places:
         return None
@@ -320,13 +320,13 @@ def cursor_place(view: BigChartView, cursor: float | None) -> float | None:
     return None if index is None else places[index]
 
 
-def where_words(view: BigChartView, stretch: Stretch, line: ChartLine) -> list[Span]:
-    """Step and time of a stretch."""
-    steps = f"step {stretch.first:,}"
-    if stretch.last > stretch.first:
-        steps = f"steps {stretch.first:,} to {stretch.last:,}"
-    moment = time_label(max(0.0, stretch.at - line.started_at))
-    clock = time.strftime("%H:%M:%S", time.localtime(stretch.at))
+def where_words(view: BigChartView, bucket: ChartBucket, line: ChartLine) -> list[Span]:
+    """Step and time of a bucket."""
+    steps = f"step {bucket.first:,}"
+    if bucket.last > bucket.first:
+        steps = f"steps {bucket.first:,} to {bucket.last:,}"
+    moment = time_label(max(0.0, bucket.at - line.started_at))
+    clock = time.strftime("%H:%M:%S", time.localtime(bucket.at))
     return [(steps, "strong"), (f"{moment} after the start, {clock}", "dim")]
 
 
@@ -335,43 +335,43 @@ def place_words(view: BigChartView, place: float) -> str:
     return f"{time_label(place)} after the start" if view.x == "time" else f"step {place:,.0f}"
 
 
-def value_words(stretch: Stretch | None) -> list[Span]:
-    """The values of a stretch: mean or raw, smoothed, and its extremes."""
-    if stretch is None:
+def value_words(bucket: ChartBucket | None) -> list[Span]:
+    """The values of a bucket: mean or raw, smoothed, and its extremes."""
+    if bucket is None:
         return [(MISSING, "dim")]
-    if stretch.mean is None:
-        return [("missing" if stretch.missing <= 1 else f"{stretch.missing} missing", "attention")]
-    raw = number(stretch.mean)
-    if stretch.count == 1:
+    if bucket.mean is None:
+        return [("missing" if bucket.missing <= 1 else f"{bucket.missing} missing", "attention")]
+    raw = number(bucket.mean)
+    if bucket.count == 1:
         words: list[Span] = [(f"value {raw}", "strong")]
     else:
         words = [(f"mean {raw}", "strong")]
-        words.append((f"{number(stretch.low)} to {number(stretch.high)} in {stretch.count:,} values", "text"))
-    if stretch.smooth is not None:
-        words.insert(1, (f"smoothed {number(stretch.smooth)}", "text"))
-    if stretch.spread is not None:
-        words.append((f"spread in a group {number(stretch.spread)}", "text"))
-    if stretch.missing:
-        words.append((f"{stretch.missing} missing", "attention"))
+        words.append((f"{number(bucket.low)} to {number(bucket.high)} in {bucket.count:,} values", "text"))
+    if bucket.smooth is not None:
+        words.insert(1, (f"smoothed {number(bucket.smooth)}", "text"))
+    if bucket.spread is not None:
+        words.append((f"spread in a group {number(bucket.spread)}", "text"))
+    if bucket.missing:
+        words.append((f"{bucket.missing} missing", "attention"))
     return words
 
 
-def short_value(stretch: Stretch | None) -> str:
-    """One value of a stretch, where several lines share the reading."""
-    if stretch is None:
+def short_value(bucket: ChartBucket | None) -> str:
+    """One value of a bucket, where several lines share the reading."""
+    if bucket is None:
         return MISSING
-    if stretch.mean is None:
+    if bucket.mean is None:
         return "missing"
-    return number(stretch.smooth if stretch.smooth is not None else stretch.mean)
+    return number(bucket.smooth if bucket.smooth is not None else bucket.mean)
 
 
 def happened_words(view: BigChartView, place: float) -> list[Span]:
     """What happened at the cursor."""
     for line in view.lines:
-        stretch = stretch_at(line, place)
-        if stretch is not None:
+        bucket = bucket_at(line, place)
+        if bucket is not None:
             return [
                 (f"{MARKS.get(h.kind, '▴')} step {h.step:,}  {h.text}", "attention")
-                for h in view.happened_at(stretch)
+                for h in view.happened_at(bucket)
             ]
     return []

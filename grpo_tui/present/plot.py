@@ -14,7 +14,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
-from grpo_tui.present.big_chart import BigChartView, ChartLine, Stretch
+from grpo_tui.present.big_chart import BigChartView, ChartBucket, ChartLine
 from grpo_tui.present.formatting import clock_label, fixed, step_label, time_label, told_apart
 from grpo_tui.present.train_view import MARKS, ChartView
 
@@ -272,7 +272,7 @@ class Sketch:
             self._frame, self._dots, self._drawn = (axis, frame), blank, [[] for _ in layers]
         assert self._dots is not None
         for strokes, drawn in zip(layers, self._drawn, strict=True):
-            for stroke in strokes[len(drawn) : -1]:  # the newest one changes until its stretch is full
+            for stroke in strokes[len(drawn) : -1]:  # the newest one changes until its bucket is full
                 _stroke(self._dots, stroke, axis)
                 drawn.append(stroke)
         whole = self._dots.copy()
@@ -562,7 +562,7 @@ def _value_axis(view: BigChartView, rows: int, *, logarithmic: bool) -> ValueAxi
     lows: list[float] = []
     highs: list[float] = []
     for line in view.lines:
-        for s in line.stretches:
+        for s in line.buckets:
             # The lead-in of the average, left of the window, must not stretch the axis.
             if s.low is None or s.high is None or s.mean is None or not view.first <= s.x <= view.last:
                 continue
@@ -594,7 +594,7 @@ def _grid(view: BigChartView, frame: Frame, axis: ValueAxis, rows: int, braille:
     return grid
 
 
-def _band(grid: Dots, axis: ValueAxis, a: Stretch, b: Stretch, left: int, right: int) -> None:
+def _band(grid: Dots, axis: ValueAxis, a: ChartBucket, b: ChartBucket, left: int, right: int) -> None:
     """The spread inside the groups as an area, else the raw values as a faint line through their extremes."""
     if a.mean is None or b.mean is None or a.low is None or a.high is None or b.low is None or b.high is None:
         return
@@ -605,12 +605,12 @@ def _band(grid: Dots, axis: ValueAxis, a: Stretch, b: Stretch, left: int, right:
         _extremes(grid, axis, left, right, (a.low, a.high), (b.low, b.high), (a.mean, b.mean))
 
 
-def _joined(view: BigChartView, line: ChartLine) -> list[tuple[Stretch, Stretch]]:
+def _joined(view: BigChartView, line: ChartLine) -> list[tuple[ChartBucket, ChartBucket]]:
     """Neighbours to be joined.
 
     On the axis of time, neighbours many times farther apart than usual stay apart: the run stood still there.
     """
-    inside = [s for s in line.stretches if view.first <= s.x <= view.last]
+    inside = [s for s in line.buckets if view.first <= s.x <= view.last]
     apart = [b.x - a.x for a, b in pairwise(inside)]
     most = 20 * sorted(apart)[len(apart) // 2] if apart and view.x == "time" else math.inf
     known = [s.mean is not None for s in inside]

@@ -50,8 +50,8 @@ from grpo_tui.store.read_series import (
     metric_keys,
     new_points,
     series_start,
+    step_buckets,
     step_stats,
-    step_stretches,
     total_range,
 )
 from grpo_tui.store.reader import Attempt, RunReader, StoredGroup
@@ -109,7 +109,7 @@ class StepLooks:
         if last > LONG:
             self._settled = last - ASKED_AGAIN
             width = -(-self._settled // STRETCHES)
-            past = step_stretches(self._reader, width, last_step=self._settled, totals=self._totals)
+            past = step_buckets(self._reader, width, last_step=self._settled, totals=self._totals)
         found = self._newest(step_stats(self._reader, self._settled + 1, totals=self._totals))
         return StepLook(found.stats, found.settled, anew=True, past=past)
 

@@ -14,7 +14,7 @@ from grpo_tui.present.formatting import moment
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.connection import DamagedError, RunDatabaseError
 from grpo_tui.store.layout import RunFolder, last_written_at
-from grpo_tui.store.read_series import outline
+from grpo_tui.store.read_series import sample_series
 from grpo_tui.store.reader import RunReader, wrong_types
 from grpo_tui.store.status import ENDED, Status, read_status
 
@@ -98,7 +98,7 @@ def _row(path: Path, name: str, folder: RunFolder, status: Status, reader: RunRe
         fact = reader.fact("config")
         config = fact if isinstance(fact, Mapping) else {}
         stretches = [
-            [v for v in stretch if is_number(v)] for stretch in outline(reader, "reward", CURVE_POINTS)
+            [v for v in stretch if is_number(v)] for stretch in sample_series(reader, "reward", CURVE_POINTS)
         ]
         curve = tuple(sum(known) / len(known) if known else None for known in stretches)
         reward = next((known[-1] for known in reversed(stretches) if known), None)

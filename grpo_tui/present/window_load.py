@@ -1,6 +1,6 @@
 """Read what a full-screen chart shows from the `run.db` of one run or several, and how these differ.
 
-Asks for as many stretches as there are columns of dots, whatever the length of the run. Their edges are
+Asks for as many buckets as there are columns of dots, whatever the length of the run. Their edges are
 multiples of a few lengths, so that they stay where they are while a run goes on.
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 from grpo_tui.present.big_chart import (
+    AxisRange,
     BigChartView,
+    ChartBucket,
     ChartLine,
-    Extent,
     Happening,
-    Stretch,
     Window,
     average_span,
     moving_average,
@@ -29,13 +29,13 @@ from grpo_tui.present.charts import axis_end, chart_keys
 from grpo_tui.present.formatting import MISSING, setting
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.read_series import RunExtent, metric_keys, newest_value, run_extent, series_window
+from grpo_tui.store.read_series import StepRange, metric_keys, newest_value, series_window, step_range
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import Status, read_status
 
 SPREAD = "grpo_tui/spread"
 COARSE = 256
-"""Stretches of the look over the whole run that finds which steps belong to a stretch of time."""
+"""Buckets of the look over the whole run that finds which steps belong to a stretch of time."""
 KEPT = 8
 """Windows whose spreads are kept."""
 MANY_STEPS = 5_000
@@ -51,7 +51,7 @@ class RunSource:
         self.name = one_line(name or folder.name, 40)
         self.trouble = ""
         self.status: Status | None = None
-        self.extent: RunExtent | None = None
+        self.bounds: StepRange | None = None
         self.band = True
         """Whether the spread inside the groups is read too, which takes a second in a very long run."""
         self._reader: RunReader | None = None
@@ -67,7 +67,7 @@ class RunSource:
             before = self.status
             if changed or before is None or before.live:
                 self.status = read_status(self.folder, self._reader)
-                self.extent = run_extent(self._reader)
+                self.bounds = step_range(self._reader)
                 attempts = len(self._reader.attempts())
                 if attempts != self._attempts:  # a resume leaves steps behind that are done again
                     self._read_spreads.clear()
@@ -101,57 +101,57 @@ class RunSource:
     @property
     def long(self) -> bool:
         """True when reading the spread inside the groups is felt."""
-        return self.extent is not None and self.extent.newest_step - self.extent.first_step > MANY_STEPS
+        return self.bounds is not None and self.bounds.newest_step - self.bounds.first_step > MANY_STEPS
 
     @property
     def started_at(self) -> float:
         """When the run began; 0 before its first row."""
-        return self.extent.started_at if self.extent is not None else 0.0
+        return self.bounds.started_at if self.bounds is not None else 0.0
 
-    def reach(self, x: str) -> Extent | None:
+    def reach(self, x: str) -> AxisRange | None:
         """How far the run goes on an axis of steps or of seconds; None before its first row."""
-        if self.extent is None:
+        if self.bounds is None:
             return None
         live = self.status is not None and self.status.live
         if x == "time":
-            newest = max(1.0, self.extent.newest_at - self.extent.started_at)
-            return Extent(0.0, newest, float(axis_end(int(newest) + 1, None, live=live)) if live else newest)
+            newest = max(1.0, self.bounds.newest_at - self.bounds.started_at)
+            return AxisRange(
+                0.0, newest, float(axis_end(int(newest) + 1, None, live=live)) if live else newest
+            )
         total = self.status.total_steps if self.status is not None else None
-        end = axis_end(self.extent.newest_step, total, live=live)
-        first = min(1, self.extent.first_step)
-        return Extent(float(first), float(self.extent.newest_step), float(max(end, first + 1)))
+        end = axis_end(self.bounds.newest_step, total, live=live)
+        first = min(1, self.bounds.first_step)
+        return AxisRange(float(first), float(self.bounds.newest_step), float(max(end, first + 1)))
 
     def line(
         self, key: str, name: str, x: str, first: float, last: float, columns: int, span: str
     ) -> ChartLine:
-        """The stretches of a metric between two places of the axis, with their moving average."""
+        """The buckets of a metric between two places of the axis, with their moving average."""
         empty = ChartLine(key, name, started_at=self.started_at, trouble=self.trouble)
-        if self._reader is None or self.extent is None:
+        if self._reader is None or self.bounds is None:
             return empty
         low, high = self._steps(key, x, first, last)
         width = _width(high - low + 1, columns)
-        stretches = self._stretches(key, x, low, high, width, 0)
-        lead = LEAD * average_span(span, sum(s.count for s in stretches))
-        if low > self.extent.first_step and span != "off":
-            stretches = self._stretches(key, x, low, high, width, lead)
+        buckets = self._buckets(key, x, low, high, width, 0)
+        lead = LEAD * average_span(span, sum(s.count for s in buckets))
+        if low > self.bounds.first_step and span != "off":
+            buckets = self._buckets(key, x, low, high, width, lead)
         averages = moving_average(
-            ((s.mean, s.count) for s in stretches),
-            average_span(span, sum(s.count for s in stretches if s.last >= low)),
+            ((s.mean, s.count) for s in buckets),
+            average_span(span, sum(s.count for s in buckets if s.last >= low)),
         )
-        done = tuple(replace(s, smooth=a) for s, a in zip(stretches, averages, strict=True))
+        done = tuple(replace(s, smooth=a) for s, a in zip(buckets, averages, strict=True))
         value, step = self._newest(key)
-        return replace(
-            empty, stretches=tuple(s for s in done if s.last >= low), newest=value, newest_step=step
-        )
+        return replace(empty, buckets=tuple(s for s in done if s.last >= low), newest=value, newest_step=step)
 
     def _steps(self, key: str, x: str, first: float, last: float) -> tuple[int, int]:
         """The steps that an axis spans."""
-        assert self.extent is not None
+        assert self.bounds is not None
         if x == "step":
             return max(0, int(first)), int(last) + 1
-        start = self.extent.started_at
-        low, high = self.extent.first_step, self.extent.newest_step
-        if first <= 0 and last >= self.extent.newest_at - start:
+        start = self.bounds.started_at
+        low, high = self.bounds.first_step, self.bounds.newest_step
+        if first <= 0 and last >= self.bounds.newest_at - start:
             return low, high
         assert self._reader is not None
         for bucket in series_window(self._reader, key, buckets=COARSE):
@@ -161,7 +161,7 @@ class RunSource:
                 return low, min(high, bucket.last)
         return low, high
 
-    def _stretches(self, key: str, x: str, low: int, high: int, width: int, lead: int) -> list[Stretch]:
+    def _buckets(self, key: str, x: str, low: int, high: int, width: int, lead: int) -> list[ChartBucket]:
         assert self._reader is not None
         begin = max(0, low - lead) // width * width
         count = (high - begin) // width + 1
@@ -171,7 +171,7 @@ class RunSource:
         spreads = self._spreads(begin, count, width) if key == "reward" and self.band else {}
         start = self.started_at
         return [
-            Stretch(
+            ChartBucket(
                 first=b.first,
                 last=b.last,
                 x=(b.first + b.last) / 2 if x == "step" else (b.first_at + b.last_at) / 2 - start,
@@ -188,11 +188,11 @@ class RunSource:
         ]
 
     def _spreads(self, begin: int, count: int, width: int) -> dict[int, float]:
-        """Mean spread inside a group, by number of the stretch; what was read before is not read again."""
+        """Mean spread inside a group, by number of the bucket; what was read before is not read again."""
         assert self._reader is not None
-        assert self.extent is not None
+        assert self.bounds is not None
         newest, known = self._read_spreads.pop((begin, count, width), (begin, {}))
-        again = min(newest, self.extent.newest_step) // width
+        again = min(newest, self.bounds.newest_step) // width
         last = begin + count * width - 1
         if newest < last:
             found = series_window(
@@ -205,7 +205,7 @@ class RunSource:
             known |= {b.first // width: b.mean for b in found if b.mean is not None}
         if len(self._read_spreads) >= KEPT:
             del self._read_spreads[next(iter(self._read_spreads))]
-        self._read_spreads[(begin, count, width)] = (self.extent.newest_step, known)
+        self._read_spreads[(begin, count, width)] = (self.bounds.newest_step, known)
         return known
 
     def _newest(self, key: str) -> tuple[float | None, int | None]:
@@ -240,7 +240,7 @@ class RunSource:
 
 
 def _width(steps: int, columns: int) -> int:
-    """Steps of one stretch, of few sizes (1, 2, 3, 4, 6, 8, 12, …), so that its edges stay where they are."""
+    """Steps of one bucket, of few sizes (1, 2, 3, 4, 6, 8, 12, …), so that its edges stay where they are."""
     power = 1
     while True:
         for width in (power, power * 3 // 2):
@@ -263,23 +263,23 @@ def load_window(
     reaches = [reach for source in sources if (reach := source.reach(window.x)) is not None]
     if not reaches:
         return None
-    extent = Extent(
+    bounds = AxisRange(
         min(r.first for r in reaches), max(r.newest for r in reaches), max(r.end for r in reaches)
     )
-    first, last = shown_range(window, extent)
+    first, last = shown_range(window, bounds)
     lines = tuple(
         source.line(key, name or source.name, window.x, first, last, columns, window.smoothing)
         for source in sources
         for key, name in keys
     )
-    values = max((sum(s.count for s in line.stretches) for line in lines), default=0)
+    values = max((sum(s.count for s in line.buckets) for line in lines), default=0)
     return BigChartView(
         key=keys[0][0],
         lines=lines,
         x=window.x,
         first=first,
         last=last,
-        extent=extent,
+        bounds=bounds,
         happenings=sources[0].happenings(window.x) if len(sources) == 1 else (),
         smoothing_span=average_span(window.smoothing, values),
         live=any(source.status is not None and source.status.live for source in sources),

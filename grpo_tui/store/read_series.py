@@ -286,8 +286,8 @@ def series_start(reader: RunReader, key: str) -> SeriesStart:
         coarse = max(0, newest - RECENT_ROWS) // level * level
         covered = max(0, newest - RECENT_ROWS) // LEVELS[0] * LEVELS[0]
         past = [
-            *_stretches(reader, key, level, 0, coarse),
-            *_stretches(reader, key, LEVELS[0], coarse, covered),
+            *_full_blocks(reader, key, level, 0, coarse),
+            *_full_blocks(reader, key, LEVELS[0], coarse, covered),
         ]
     opening: tuple[float, ...] = ()
     if past:
@@ -336,16 +336,16 @@ def _pieces(reader: RunReader, key: str, level: int, first_row: int, last_row: i
     end = last_row // level * level
     return [
         *of_points(read_points(reader, key, first_row - 1, last_row=start)),
-        *_stretches(reader, key, level, start, end),
+        *_full_blocks(reader, key, level, start, end),
         *of_points(read_points(reader, key, max(end, start), last_row=last_row)),
     ]
 
 
-def _stretches(reader: RunReader, key: str, level: int, start: int, end: int) -> list[SeriesBucket]:
+def _full_blocks(reader: RunReader, key: str, level: int, start: int, end: int) -> list[SeriesBucket]:
     """Summaries of the blocks between two rows that are multiples of `level`."""
     if key == TOKENS_PER_SECOND:
-        tokens = _stretches(reader, "num_tokens", level, max(0, start - level), end)
-        return rates(tokens, _stretches(reader, "step_time", level, start, end))
+        tokens = _full_blocks(reader, "num_tokens", level, max(0, start - level), end)
+        return rates(tokens, _full_blocks(reader, "step_time", level, start, end))
     if not reader.has("metric_span", "block"):
         return of_points(read_points(reader, key, start, last_row=end))
     rows = reader.all(
@@ -474,7 +474,7 @@ def step_stats(
     return [StepStat(*row) for row in rows]
 
 
-def step_stretches(
+def step_buckets(
     reader: RunReader,
     width: int,
     *,
@@ -483,10 +483,10 @@ def step_stretches(
     totals: tuple[float, float] | None = None,
 ) -> dict[str, list[SeriesBucket]]:
     """The computed metrics of groups from the start, in stretches of so many steps, by key."""
-    return _stretches_by_step(reader, list(_COLUMNS), width, (0, last_step), mode, totals)
+    return _buckets_by_step(reader, list(_COLUMNS), width, (0, last_step), mode, totals)
 
 
-def _stretches_by_step(
+def _buckets_by_step(
     reader: RunReader,
     keys: Sequence[str],
     width: int,
@@ -539,7 +539,7 @@ def _group_window(
         return []
     width = -(-(last - first + 1) // max(1, buckets))
     if width >= WIDE:
-        return _stretches_by_step(reader, [key], width, (first, last), "train")[key]
+        return _buckets_by_step(reader, [key], width, (first, last), "train")[key]
     values = [_Value(s.step, s.at, getattr(s, _COLUMNS[key])) for s in step_stats(reader, first, last)]
     return gathered(of_points(values), first_step, last_step, buckets)
 
@@ -577,7 +577,7 @@ _END = "SELECT step, at FROM metric_row WHERE superseded = 0 ORDER BY id {} LIMI
 
 
 @dataclass(frozen=True, slots=True)
-class RunExtent:
+class StepRange:
     """The ends of what was logged."""
 
     started_at: float
@@ -587,13 +587,13 @@ class RunExtent:
     newest_at: float
 
 
-def run_extent(reader: RunReader) -> RunExtent | None:
+def step_range(reader: RunReader) -> StepRange | None:
     """The ends of a run, superseded rows left out; None before its first row."""
     first, last = reader.all(_END.format("ASC")), reader.all(_END.format("DESC"))
     if not first or not last:
         return None
     began = reader.all("SELECT min(started_at) FROM attempt")[0][0]
-    return RunExtent(
+    return StepRange(
         started_at=first[0]["at"] if began is None else began,
         first_step=first[0]["step"],
         newest_step=max(last[0]["step"], first[0]["step"]),
@@ -604,7 +604,7 @@ def run_extent(reader: RunReader) -> RunExtent | None:
 def newest_value(reader: RunReader, key: str) -> tuple[float | None, int | None]:
     """The newest value of a metric and its step; None for one that is no number, (None, None) without any."""
     if is_computed(key):
-        newest = run_extent(reader)
+        newest = step_range(reader)
         if newest is None:
             return None, None
         found = series_window(reader, key, first_step=max(0, newest.newest_step - RECENT), buckets=RECENT + 1)
@@ -640,7 +640,7 @@ _NEWEST = (
 )
 
 
-def outline(reader: RunReader, key: str, places: int = 48, neighbours: int = 6) -> list[list[Any]]:
+def sample_series(reader: RunReader, key: str, places: int = 48, neighbours: int = 6) -> list[list[Any]]:
     """Values of a metric at so many places of the run, in the order they were logged.
 
     Args:

@@ -9,15 +9,15 @@ from itertools import pairwise
 import pytest
 
 from grpo_tui.present.big_chart import (
+    AxisRange,
     BigChartView,
+    ChartBucket,
     ChartLine,
-    Extent,
     Happening,
-    Stretch,
+    bucket_at,
     converted,
     moving_average,
     nearest,
-    stretch_at,
 )
 from grpo_tui.present.formatting import time_label
 from grpo_tui.present.glyphs import to_ascii
@@ -26,16 +26,16 @@ from grpo_tui.present.plot import draw, step_ticks, time_ticks, value_axis, with
 
 def line_of(*values: float | None, key: str = "x", name: str = "", every_s: float = 1.0) -> ChartLine:
     smooth = moving_average(((v, 1) for v in values), 7)
-    stretches = tuple(
-        Stretch(i, i, float(i), 100 + i * every_s, v, v, v, s, int(v is not None), int(v is None))
+    buckets = tuple(
+        ChartBucket(i, i, float(i), 100 + i * every_s, v, v, v, s, int(v is not None), int(v is None))
         for i, (v, s) in enumerate(zip(values, smooth, strict=True), 1)
     )
-    return ChartLine(key, name, stretches, started_at=100.0)
+    return ChartLine(key, name, buckets, started_at=100.0)
 
 
 def view_of(*lines: ChartLine, **more: object) -> BigChartView:
-    end = max(s.x for line in lines for s in line.stretches)
-    view = BigChartView("x", lines, "step", 1.0, end, Extent(1.0, end, end))
+    end = max(s.x for line in lines for s in line.buckets)
+    view = BigChartView("x", lines, "step", 1.0, end, AxisRange(1.0, end, end))
     return replace(view, **more)  # type: ignore[arg-type]
 
 
@@ -119,7 +119,7 @@ def test_missing_values_leave_a_gap() -> None:
 
 
 def test_a_run_that_stood_still_is_not_joined_over_the_time_it_stood() -> None:
-    early, late = line_of(*[1.0] * 10).stretches, line_of(*[1.0] * 10).stretches
+    early, late = line_of(*[1.0] * 10).buckets, line_of(*[1.0] * 10).buckets
     apart = tuple(replace(s, x=s.x + 1000.0) for s in late)
     view = view_of(ChartLine("x", "", (*early, *apart)), x="time")
     line = next(row for row in text_of(view) if any("\u2800" < c <= "\u28ff" for c in row))
@@ -156,9 +156,9 @@ def test_a_column_of_the_plot_is_a_place_and_back() -> None:
 
 def test_a_long_axis_of_time_has_the_clock_at_its_ends() -> None:
     hours = 10 * 3600.0
-    ends = (Stretch(1, 1, 0.0, 0.0, 1, 1, 1, 1, 1), Stretch(2, 2, hours, 0.0, 2, 2, 2, 2, 1))
+    ends = (ChartBucket(1, 1, 0.0, 0.0, 1, 1, 1, 1, 1), ChartBucket(2, 2, hours, 0.0, 2, 2, 2, 2, 1))
     line = ChartLine("x", "", ends, started_at=1_770_000_000.0)
-    view = BigChartView("x", (line,), "time", 0.0, hours, Extent(0.0, hours, hours))
+    view = BigChartView("x", (line,), "time", 0.0, hours, AxisRange(0.0, hours, hours))
     words = text_of(view, 100)[-1].split()
     assert ":" in words[0]
     assert ":" in words[-1]
@@ -200,10 +200,10 @@ def test_the_average_follows_its_formula() -> None:
 
 def test_what_is_nearest_to_the_cursor_is_read() -> None:
     line = line_of(*[float(i) for i in range(10)])
-    found = stretch_at(line, 4.3)
+    found = bucket_at(line, 4.3)
     assert found is not None
     assert found.first == 4
-    assert stretch_at(line, 50.0) is None
+    assert bucket_at(line, 50.0) is None
     assert nearest([], 3.0) is None
 
 

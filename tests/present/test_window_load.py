@@ -35,40 +35,40 @@ def load(
 
 def test_a_short_run_comes_value_by_value_with_gaps_and_the_spread_of_its_groups(run: RecordedRun) -> None:
     (line,) = load(run).lines
-    assert [(s.first, s.last) for s in line.stretches] == [(step, step) for step in range(1, 58)]
-    assert [s.first for s in line.stretches if s.mean is None] == [20, 21, 22]
-    assert all(s.missing == 1 for s in line.stretches if s.mean is None)
-    assert all(s.spread is not None and s.spread > 0 for s in line.stretches)
+    assert [(s.first, s.last) for s in line.buckets] == [(step, step) for step in range(1, 58)]
+    assert [s.first for s in line.buckets if s.mean is None] == [20, 21, 22]
+    assert all(s.missing == 1 for s in line.buckets if s.mean is None)
+    assert all(s.spread is not None and s.spread > 0 for s in line.buckets)
     assert line.newest_step == 57
-    assert line.newest == line.stretches[-1].mean
+    assert line.newest == line.buckets[-1].mean
 
 
 def test_few_columns_gather_values_and_keep_their_extremes(run: RecordedRun) -> None:
     (fine,), (coarse,) = load(run, "grad_norm").lines, load(run, "grad_norm", columns=10).lines
-    assert len(coarse.stretches) <= 10
-    assert sum(s.count for s in coarse.stretches) == sum(s.count for s in fine.stretches)
-    for gathered in coarse.stretches:
+    assert len(coarse.buckets) <= 10
+    assert sum(s.count for s in coarse.buckets) == sum(s.count for s in fine.buckets)
+    for gathered in coarse.buckets:
         inside = [
-            s for s in fine.stretches if gathered.first <= s.first <= gathered.last and s.mean is not None
+            s for s in fine.buckets if gathered.first <= s.first <= gathered.last and s.mean is not None
         ]
         assert gathered.low == min(s.low for s in inside if s.low is not None)
         assert gathered.high == max(s.high for s in inside if s.high is not None)
 
 
 def test_stretches_keep_their_edges_while_the_run_goes_on(run: RecordedRun) -> None:
-    before = load(run, "grad_norm", columns=20).lines[0].stretches
+    before = load(run, "grad_norm", columns=20).lines[0].buckets
     run.advance(3)
-    after = load(run, "grad_norm", columns=20).lines[0].stretches
+    after = load(run, "grad_norm", columns=20).lines[0].buckets
     assert [(s.first, s.last) for s in after[: len(before) - 1]] == [(s.first, s.last) for s in before[:-1]]
 
 
 def test_the_smoothed_value_is_the_same_however_far_one_zooms(run: RecordedRun) -> None:
     whole = load(run, "grad_norm")
-    narrow = load(run, "grad_norm", zoomed(Window(), whole.extent, 0.3, 40.0))
+    narrow = load(run, "grad_norm", zoomed(Window(), whole.bounds, 0.3, 40.0))
     assert narrow.first > 20
-    at = {s.first: s.smooth for s in whole.lines[0].stretches}
-    for stretch in narrow.lines[0].stretches:
-        assert stretch.smooth == pytest.approx(at[stretch.first], rel=0.01)
+    at = {s.first: s.smooth for s in whole.lines[0].buckets}
+    for bucket in narrow.lines[0].buckets:
+        assert bucket.smooth == pytest.approx(at[bucket.first], rel=0.01)
 
 
 def test_marks_are_checkpoints_settings_and_resumes(run: RecordedRun) -> None:
@@ -88,16 +88,16 @@ def test_steps_done_again_after_a_resume_are_shown_once(run: RecordedRun) -> Non
         *[r.MetricRow(2, step, run.at(60 + step), {"reward": 9.0}) for step in range(41, 50)],
     )
     (line,) = load(run).lines
-    assert [s.first for s in line.stretches] == list(range(1, 50))
+    assert [s.first for s in line.buckets] == list(range(1, 50))
     assert line.newest == 9.0
 
 
 def test_time_runs_from_the_start_and_a_stretch_of_it_can_be_read(run: RecordedRun) -> None:
     whole = load(run, "grad_norm", Window(x="time"))
-    known = whole.lines[0].stretches
+    known = whole.lines[0].buckets
     assert known[9].x == pytest.approx(run.at(10) - run.began_at)
     window = Window(x="time", span=(known[20].x, known[40].x), following=False)
-    steps = [s.first for s in load(run, "grad_norm", window).lines[0].stretches]
+    steps = [s.first for s in load(run, "grad_norm", window).lines[0].buckets]
     assert steps[0] <= 21
     assert steps[-1] >= 41
     assert len(steps) < 30
@@ -106,17 +106,17 @@ def test_time_runs_from_the_start_and_a_stretch_of_it_can_be_read(run: RecordedR
 def test_what_is_computed_here_is_read_like_what_was_logged(run: RecordedRun) -> None:
     (line,) = load(run, "grpo_tui/spread").lines
     assert line.newest is not None
-    assert len(line.stretches) == 57
+    assert len(line.buckets) == 57
 
 
 def test_the_axis_goes_on_while_the_run_lives_and_ends_with_it(run: RecordedRun, tmp_path: Path) -> None:
-    steps, seconds = load(run).extent, load(run, window=Window(x="time")).extent
+    steps, seconds = load(run).bounds, load(run, window=Window(x="time")).bounds
     assert (steps.first, steps.newest) == (1, 57)
     assert 57 < steps.end <= 120
     assert seconds.newest == pytest.approx(run.at(57) - run.began_at, abs=0.01)
     assert seconds.end > seconds.newest
     ended = recorded(tmp_path / "ended", "failed")
-    steps, seconds = load(ended).extent, load(ended, window=Window(x="time")).extent
+    steps, seconds = load(ended).bounds, load(ended, window=Window(x="time")).bounds
     ended.close()
     assert (steps.newest, steps.end) == (57, 57)
     assert seconds.end == seconds.newest

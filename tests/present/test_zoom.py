@@ -8,7 +8,7 @@ import pytest
 
 from grpo_tui.present.big_chart import (
     NARROWEST,
-    Extent,
+    AxisRange,
     Window,
     average_span,
     newest,
@@ -19,8 +19,8 @@ from grpo_tui.present.big_chart import (
     zoomed,
 )
 
-ENDED = Extent(0.0, 1000.0, 1000.0)
-LIVE = Extent(0.0, 1000.0, 1200.0)
+ENDED = AxisRange(0.0, 1000.0, 1000.0)
+LIVE = AxisRange(0.0, 1000.0, 1200.0)
 
 
 def test_the_whole_run_is_shown_at_first_with_room_for_what_comes() -> None:
@@ -41,13 +41,13 @@ def test_zooming_without_a_cursor_stays_at_the_newest_value() -> None:
     assert window.following
     first, last = shown_range(window, LIVE)
     assert first < 1000.0 <= last
-    later = Extent(0.0, 1150.0, 1200.0)
+    later = AxisRange(0.0, 1150.0, 1200.0)
     assert shown_range(window, later)[1] >= 1150.0
 
 
 def test_the_edge_of_a_followed_window_moves_in_leaps() -> None:
     window = zoomed(Window(), LIVE, 0.25)
-    edges = {shown_range(window, Extent(0.0, float(step), 2000.0))[1] for step in range(1000, 1300)}
+    edges = {shown_range(window, AxisRange(0.0, float(step), 2000.0))[1] for step in range(1000, 1300)}
     assert len(edges) < 12
 
 
@@ -68,7 +68,7 @@ def test_zooming_in_has_an_end() -> None:
 def test_panning_stands_still_and_the_newest_value_follows_again() -> None:
     window = panned(zoomed(Window(), ENDED, 0.25), ENDED, -1.0)
     assert not window.following
-    assert shown_range(window, Extent(0.0, 5000.0, 5000.0)) == shown_range(window, ENDED)
+    assert shown_range(window, AxisRange(0.0, 5000.0, 5000.0)) == shown_range(window, ENDED)
     assert newest(window).following
     for _ in range(20):
         window = panned(window, ENDED, 1.0)

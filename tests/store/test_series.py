@@ -22,8 +22,8 @@ from grpo_tui.store.read_series import (
     new_points,
     read_points,
     series_window,
+    step_buckets,
     step_stats,
-    step_stretches,
     total_range,
 )
 from grpo_tui.store.reader import RunReader
@@ -217,7 +217,7 @@ def test_flat_groups_are_told_apart_by_the_totals_of_the_run(tmp_path: Path) -> 
     assert [(b.first, b.mean) for b in spread[:3]] == [(2, 0.0), (3, pytest.approx(math.sqrt(4.5))), (4, 0.0)]
     assert (spread[3].mean, spread[3].missing) == (None, 1)
     assert series_window(reader, "grpo_tui/spread", 5, 2) == []
-    (stretch,) = step_stretches(reader, 100)["grpo_tui/flat_top"]
+    (stretch,) = step_buckets(reader, 100)["grpo_tui/flat_top"]
     assert (stretch.mean, stretch.count) == (pytest.approx(2 / 6), 6)
 
 

@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from grpo_tui.ui import ahead
+from grpo_tui.ui import preload
 from tests import PATIENCE_S
 
 HEAVY = ("torch", "trl", "transformers", "datasets", "tokenizers")
@@ -19,8 +19,8 @@ HEAVY = ("torch", "trl", "transformers", "datasets", "tokenizers")
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of what is loaded, without a wait."""
     names: list[str] = []
-    monkeypatch.setattr(ahead, "AFTER_S", 0.0)
-    monkeypatch.setattr(ahead, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(preload, "AFTER_S", 0.0)
+    monkeypatch.setattr(preload, "LOOK_AGAIN_S", 0.0)
     monkeypatch.setattr(importlib, "import_module", names.append)
     return names
 
@@ -33,7 +33,7 @@ def test_each_waits_until_it_is_quiet(loaded: list[str]) -> None:
         seen.append(len(loaded))
         return next(looks)
 
-    ahead.preload(quiet, Event(), ["a", "b"])
+    preload.preload(quiet, Event(), ["a", "b"])
     assert loaded == ["a", "b"]
     assert seen == [0, 0, 0, 1, 1]
 
@@ -48,15 +48,15 @@ def test_it_ends_with_the_screen(when: str, loaded: list[str]) -> None:
 
     if when == "before":
         ended.set()
-    ahead.preload(quiet, ended, ["a", "b"])
+    preload.preload(quiet, ended, ["a", "b"])
     assert loaded == (["a"] if when == "between two" else [])
 
 
 def test_what_is_loaded_exists_and_is_light() -> None:
     program = (
-        "import sys, threading\nfrom grpo_tui.ui import ahead\nahead.AFTER_S = 0\n"
-        "ahead.preload(lambda: True, threading.Event())\n"
-        f"print([m for m in {HEAVY!r} if m in sys.modules], all(m in sys.modules for m in ahead.MODULES))"
+        "import sys, threading\nfrom grpo_tui.ui import preload\npreload.AFTER_S = 0\n"
+        "preload.preload(lambda: True, threading.Event())\n"
+        f"print([m for m in {HEAVY!r} if m in sys.modules], all(m in sys.modules for m in preload.MODULES))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stdout == "[] True\n", done.stderr

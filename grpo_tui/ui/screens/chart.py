@@ -196,7 +196,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
 
     def _zoom(self, factor: float, centre: float | None) -> None:
         if self._view is not None:
-            self._window(zoomed(self.options.window, self._view.extent, factor, centre))
+            self._window(zoomed(self.options.window, self._view.bounds, factor, centre))
 
     def action_zoom_whole(self) -> None:
         self._window(whole(self.options.window))
@@ -206,11 +206,11 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
 
     def action_zoom_oldest(self) -> None:
         if self._view is not None:
-            self._point(self._view.extent.first)
+            self._point(self._view.bounds.first)
 
     def action_pan(self, by: int) -> None:
         if self._view is not None:
-            self._window(panned(self.options.window, self._view.extent, by * PAN))
+            self._window(panned(self.options.window, self._view.bounds, by * PAN))
 
     def step_here(self) -> int | None:
         """The step under the cursor, the newest one without a cursor; None while nothing is drawn."""
@@ -219,9 +219,9 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
             return None
         place = cursor_place(view, self.options.cursor)
         if place is None:
-            place = view.places[-1] if view.places else view.extent.newest
-        longest = max(view.lines, key=lambda line: len(line.stretches))
-        if self.options.window.x == "time" and longest.stretches:
+            place = view.places[-1] if view.places else view.bounds.newest
+        longest = max(view.lines, key=lambda line: len(line.buckets))
+        if self.options.window.x == "time" and longest.buckets:
             place = converted(longest, place, to_time=False)
         return round(place)
 
@@ -234,7 +234,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         if 0 <= index + by < len(places):
             self._point(places[index + by])
             return
-        at_end = places[-1] >= view.extent.newest - 1e-9 if by > 0 else view.first <= view.extent.first
+        at_end = places[-1] >= view.bounds.newest - 1e-9 if by > 0 else view.first <= view.bounds.first
         if at_end:  # beyond the newest value there is nothing to stand on: go along with it
             self.change(replace(self.options, cursor=None if by > 0 else places[0]))
         else:
@@ -245,7 +245,7 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         """Put the cursor on a place, and move the window along where it would lie outside."""
         if self._view is None:
             return
-        window = showing(self.options.window, self._view.extent, place)
+        window = showing(self.options.window, self._view.bounds, place)
         self.change(replace(self.options, cursor=place, window=window))
 
     def on_big_chart_pointed(self, event: BigChart.Pointed) -> None:
@@ -264,8 +264,8 @@ class ZoomScreen(LeftOnce, Screen[None], Shell):
         window, view = self.options.window, self._view
         to_time = window.x == "step"
         span, cursor = window.span, self.options.cursor
-        longest = max(view.lines, key=lambda line: len(line.stretches)) if view is not None else None
-        if longest is not None and longest.stretches:
+        longest = max(view.lines, key=lambda line: len(line.buckets)) if view is not None else None
+        if longest is not None and longest.buckets:
             if span is not None:
                 a, b = (converted(longest, place, to_time=to_time) for place in span)
                 span = (a, max(b, a + 1e-3))

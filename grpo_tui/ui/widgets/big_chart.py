@@ -13,6 +13,7 @@ from grpo_tui.present.big_chart import (
     BigChartView,
     ChartLine,
     Window,
+    bucket_at,
     cursor_place,
     happened_words,
     number,
@@ -20,7 +21,6 @@ from grpo_tui.present.big_chart import (
     range_words,
     short_value,
     smoothing_words,
-    stretch_at,
     title_of,
     value_words,
     where_words,
@@ -75,7 +75,7 @@ class BigChart(LinePane, can_focus=True):
 
     @property
     def columns(self) -> int:
-        """Dots across the widest plot there can be: the number of stretches worth reading."""
+        """Dots across the widest plot there can be: the number of buckets worth reading."""
         plain = bool(getattr(self.app, "ascii_only", False))
         return max(16, (self.size.width or self.app.size.width) * (1 if plain else 2))
 
@@ -107,7 +107,7 @@ class BigChart(LinePane, can_focus=True):
                 return line.trouble
         if view.known:
             return "No room to draw: a larger window helps."
-        if any(line.stretches for line in view.lines):
+        if any(line.buckets for line in view.lines):
             return "Only missing values here: 0 shows the whole run."
         return "No values of this metric here: [ and ] turn to others, x shows all."
 
@@ -125,7 +125,7 @@ class BigChart(LinePane, can_focus=True):
             return ruled(parts, width)
         who = "computed here" if is_computed(view.key) else "in TRL"
         parts.append([Span(f"{one_line(view.key, 48)} {who}", "dim")])
-        if any(s.spread is not None for s in view.lines[0].stretches):
+        if any(s.spread is not None for s in view.lines[0].buckets):
             parts.append([Span("band: spread inside a group", "dim")])
         return ruled(parts, width, self._newest(view.lines[0]))
 
@@ -168,14 +168,14 @@ class BigChart(LinePane, can_focus=True):
         if len(view.lines) > 1:
             return self._readings(view, place, width, plain)
         line = view.lines[0]
-        stretch = stretch_at(line, place)
-        if stretch is None:
+        bucket = bucket_at(line, place)
+        if bucket is None:
             return [(), ()]
         parts: list[tuple[int, Line]] = [
             (rank, [Span(text, role)])
             for rank, (text, role) in zip(
                 (0, 6, 1, 2, 3, 4, 5),
-                [*where_words(view, stretch, line), *value_words(stretch)],
+                [*where_words(view, bucket, line), *value_words(bucket)],
                 strict=False,
             )
         ]
@@ -185,7 +185,7 @@ class BigChart(LinePane, can_focus=True):
         return [[Span(" "), *fitting(parts, width - 2)], [Span(" "), *fitting(happened, width - 2)]]
 
     def _readings(self, view: BigChartView, place: float, width: int, plain: bool) -> list[Line]:
-        found = [(i, line, stretch_at(line, place)) for i, line in enumerate(view.lines[:MOST_LINES])]
+        found = [(i, line, bucket_at(line, place)) for i, line in enumerate(view.lines[:MOST_LINES])]
         where: list[tuple[int, Line]] = [(0, [Span(place_words(view, place), "strong")])]
         where += [(9, [Span(*w)]) for w in happened_words(view, place)]
         values: list[tuple[int, Line]] = [
