@@ -190,9 +190,10 @@ def add_case(path: Path, case: Mapping[str, Any], rewards: str | Sequence[str] =
         CaseFileError: the file cannot be used or written, or has a case of that name.
     """
     import io
-    import os
 
     from ruamel.yaml import YAML
+
+    from grpo_tui.store.json_file import write_bytes
 
     yaml = YAML()
     yaml.preserve_quotes = True
@@ -207,10 +208,8 @@ def add_case(path: Path, case: Mapping[str, Any], rewards: str | Sequence[str] =
     document["cases"].append(dict(case))
     text = io.StringIO()
     yaml.dump(document, text)
-    beside = path.with_name(path.name + ".new")
     try:
-        beside.write_text(text.getvalue(), encoding="utf-8")
-        os.replace(beside, path)
+        write_bytes(path, text.getvalue().encode())
     except OSError as error:
         raise CaseFileError(f"{path}: cannot be written: {error}") from error
 

@@ -72,6 +72,8 @@ class PreferenceFile:
         """
         import json
 
+        from grpo_tui.store.json_file import write_bytes
+
         now, _ = self.read()
         now = replace(now, **changes)
         try:
@@ -79,14 +81,10 @@ class PreferenceFile:
         except (OSError, ValueError):
             values = {}
         values |= {name: getattr(now, name) for name in changes}
-        part = self.path.with_name(f"{FILE}.{os.getpid()}.part")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-            part.replace(self.path)
+            write_bytes(self.path, (json.dumps(values, indent=1) + "\n").encode())
         except OSError as error:
-            with contextlib.suppress(OSError):
-                part.unlink()
             return now, f"not remembered: {self.path} cannot be written ({error.strerror or error})"
         return now, ""
 
