@@ -81,7 +81,7 @@ def _side(name: str) -> Side:
         path = _preset(name.removeprefix(_PRESET))
     elif path.is_dir():
         return Side.run(name, saved_run(path)[2])
-    return Side.of(_opened(path), name)
+    return Side.of(_open_draft(path), name)
 
 
 def _natural_side(name: str) -> Side:
@@ -99,7 +99,7 @@ def _preset(name: str) -> Path:
     return found[name]
 
 
-def _opened(path: Path) -> Draft:
+def _open_draft(path: Path) -> Draft:
     """Open a config file that can be read as one."""
     draft = Draft.open(path)
     if draft.problem is not None:
@@ -114,7 +114,7 @@ def _fields(parsed: Any) -> int:
             raise CommandError("--markdown is the page of all fields; leave the words out")
         print(advice_page(), end="")
         return OK
-    draft = _opened(parsed.config) if parsed.config is not None else Draft.new()
+    draft = _open_draft(parsed.config) if parsed.config is not None else Draft.new()
     values = draft.values()
     words = " ".join(parsed.words)
     found = [hit.name for hit in search_fields(words)]
@@ -201,7 +201,7 @@ def _field_json(value: FieldValue) -> dict[str, Any]:
 
 
 def _set(parsed: Any) -> int:
-    draft = _opened(parsed.file)
+    draft = _open_draft(parsed.file)
     before = Side.of(draft)
     known = set(draft.findings)
     for pair in parsed.pairs:

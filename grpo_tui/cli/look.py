@@ -19,7 +19,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import from_here, plural
 from grpo_tui.present.runs_filter import RunsFilter, read_filter
 from grpo_tui.present.runs_view import read_run, run_names
-from grpo_tui.store.importers import LogFolderError, Source, find_sources, follow, opened, source_at
+from grpo_tui.store.importers import LogFolderError, Source, find_sources, follow, open_copy, source_at
 from grpo_tui.store.layout import RunFolder, find_runs
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.spec import read_spec
@@ -276,7 +276,7 @@ def copied(source: Source) -> Path:
         CommandError: They cannot be read.
     """
     with reported(LogFolderError):
-        return opened(source)
+        return open_copy(source)
 
 
 @contextmanager

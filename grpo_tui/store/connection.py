@@ -104,7 +104,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
         raise RunDatabaseError(f"{path.parent}: no run.db here. `grpo-tui runs` lists the runs it can find.")
     _refuse_links(path)
     try:
-        connection, version = _opened(path)
+        connection, version = _open_read_only(path)
     except SQLITE_ERRORS as error:
         raise DamagedError(f"{path}: {error}.") from error
     if version == 0:
@@ -126,7 +126,7 @@ def _refuse_links(path: Path) -> None:
             raise DamagedError(f"{name}: {not_regular(name).strerror}.")
 
 
-def _opened(path: Path) -> tuple[sqlite3.Connection, int]:
+def _open_read_only(path: Path) -> tuple[sqlite3.Connection, int]:
     """A connection that can read the newest rows, and the schema's version."""
     wal = path.with_name(path.name + "-wal")
     if os.access(path.parent, os.W_OK):

@@ -53,7 +53,7 @@ class CursorList(LineScroll):
         Binding("space", "page(1)", "page down", show=False),
     ]
 
-    class Opened(Message):
+    class Selected(Message):
         """A row was chosen with enter or a second click."""
 
         def __init__(self, rows: CursorList, place: int) -> None:
@@ -65,7 +65,7 @@ class CursorList(LineScroll):
             """The list."""
             return self.rows
 
-    class Chosen(Message):
+    class Highlighted(Message):
         """A person moved the cursor."""
 
         def __init__(self, rows: CursorList) -> None:
@@ -91,7 +91,7 @@ class CursorList(LineScroll):
 
     def moved(self) -> None:
         """Called after a person moved the cursor; says so."""
-        self.post_message(self.Chosen(self))
+        self.post_message(self.Highlighted(self))
 
     def action_move(self, by: int) -> None:
         """Move the cursor; one that was scrolled out of sight comes back first."""
@@ -117,7 +117,7 @@ class CursorList(LineScroll):
     def action_open(self) -> None:
         """Choose the row under the cursor."""
         if self.count:
-            self.post_message(self.Opened(self, self.cursor))
+            self.post_message(self.Selected(self, self.cursor))
 
     def put(self, place: int) -> None:
         """Put the cursor there, and bring it into sight."""

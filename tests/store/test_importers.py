@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.store.importers import LogFolderError, find_sources, follow, opened, source_at
+from grpo_tui.store.importers import LogFolderError, find_sources, follow, open_copy, source_at
 from grpo_tui.store.importers.copies import Source, copy_root
 from grpo_tui.store.importers.copy_child import update
 from grpo_tui.store.importers.formats import (
@@ -105,7 +105,7 @@ def copy(path: Path) -> Path:
 @pytest.mark.slow
 def test_a_chat_run_of_trl_is_read_row_by_row(trl_runs: Path) -> None:
     source = the_source(trl_runs / "chat")
-    rows = found(opened(source))
+    rows = found(open_copy(source))
     logged = [(step, row) for step in range(1, STEPS + 1) for row in parquet(source, step)]
     assert len(rows) == len(logged) == BATCH * STEPS
     for row, (step, wanted) in zip(rows, logged, strict=True):
@@ -400,7 +400,7 @@ def test_without_the_reader_of_parquet_a_sentence_says_what_to_install(
     (tmp_path / "shadow" / "pyarrow.py").write_text("raise ImportError('none here')")
     monkeypatch.syspath_prepend(str(tmp_path / "shadow"))
     with pytest.raises(LogFolderError, match="pip install pyarrow"):
-        opened(the_source(folder))
+        open_copy(the_source(folder))
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def copy_root(source: Source) -> Path:
     return cache_folder() / "logs" / key / (source.root.resolve().name or "logs")
 
 
-def opened(source: Source) -> Path:
+def open_copy(source: Source) -> Path:
     """Bring the copy up to date.
 
     Returns:
@@ -169,7 +169,7 @@ def follow(source: Source) -> Iterator[Path]:
     A first copy that takes longer than a moment goes on while it is looked at.
 
     Raises:
-        LogFolderError: As `opened`.
+        LogFolderError: As `open_copy`.
     """
     root = copy_root(source)
     child = subprocess.Popen(

@@ -144,7 +144,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.evaluation = message.evaluation
             self.show()
             if self.query_one(ConfigForm).has_focus:
-                self.on_cursor_list_chosen()
+                self.on_cursor_list_highlighted()
 
     def show(self) -> None:
         """Paint everything that depends on the config."""
@@ -233,7 +233,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
 
     # -- moving ----------------------------------------------------------------------------------
 
-    def on_cursor_list_chosen(self) -> None:
+    def on_cursor_list_highlighted(self) -> None:
         """Another field: its help, and its line in the text."""
         name, view = self.chosen_name(), self.view
         if name is not None and view is not None and name in view.lines:
@@ -286,7 +286,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
                 self._opened.add(row.group)
                 self._found, self._words = None, ""
         self.show_form(name)
-        self.on_cursor_list_chosen()
+        self.on_cursor_list_highlighted()
         self.call_after_refresh(self.show)
 
     def action_config_all(self) -> None:

@@ -182,7 +182,7 @@ class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
     def on_mount(self) -> None:
         self.query_one(FindingList).focus()
 
-    def on_cursor_list_opened(self, event: CursorList.Opened) -> None:
+    def on_cursor_list_selected(self, event: CursorList.Selected) -> None:
         self.dismiss(("go", self._findings[event.place]))
 
     def action_fix(self) -> None:

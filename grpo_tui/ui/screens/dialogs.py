@@ -395,13 +395,13 @@ class MenuDialog(Dialog[Any]):
         yield About(max((len(choice.about) for choice in self._choices), default=0))
 
     def on_mount(self) -> None:
-        self.on_cursor_list_chosen()
+        self.on_cursor_list_highlighted()
 
-    def on_cursor_list_chosen(self) -> None:
+    def on_cursor_list_highlighted(self) -> None:
         """Say what the one under the cursor is."""
         self.query_one(About).tell(self._choices[self.query_one(Choices).cursor].about)
 
-    def on_cursor_list_opened(self, event: CursorList.Opened) -> None:
+    def on_cursor_list_selected(self, event: CursorList.Selected) -> None:
         self.dismiss(self._choices[event.place].value)
 
     def on_key(self, event: Key) -> None:

@@ -185,13 +185,13 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
 
     # -- what is chosen --------------------------------------------------------------------------
 
-    @on(CursorList.Chosen, "#group-table")
+    @on(CursorList.Highlighted, "#group-table")
     def _chosen(self) -> None:
         """Another line of the list; back at the top, what came meanwhile comes in."""
         self.show_chosen()
         self.look_again()
 
-    @on(CursorList.Chosen, "#card-table")
+    @on(CursorList.Highlighted, "#card-table")
     def _chosen_completion(self) -> None:
         self.show_reading()
 

@@ -266,11 +266,11 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         """Columns and the lower parts depend on the size."""
         self.call_after_refresh(self._show)
 
-    @on(CursorList.Chosen, "#samples")
+    @on(CursorList.Highlighted, "#samples")
     def _chosen_sample(self) -> None:
         self._show_chosen()
 
-    @on(CursorList.Chosen, "#reward-functions")
+    @on(CursorList.Highlighted, "#reward-functions")
     def _chosen_function(self) -> None:
         self._choose(self.query_one(FunctionRows).chosen)
 

@@ -124,7 +124,7 @@ class SourceDialog(Dialog[Origin]):
         yield Input(placeholder="samples.jsonl", id="source-file")
         yield DialogText([()], id="word")
 
-    def on_cursor_list_opened(self, event: CursorList.Opened) -> None:
+    def on_cursor_list_selected(self, event: CursorList.Selected) -> None:
         self.dismiss(self._choices[event.place].value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:

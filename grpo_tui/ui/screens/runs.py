@@ -170,7 +170,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         self.query_one(RunDetail).show(listed.row, self.shell.clock())
         self.query_one(Footer).show(self.shell.view, listed)
 
-    def on_cursor_list_chosen(self) -> None:
+    def on_cursor_list_highlighted(self) -> None:
         self._show_chosen()
 
     def on_resize(self) -> None:
@@ -255,7 +255,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
 
     # -- the run under the cursor ----------------------------------------------------------------
 
-    def on_cursor_list_opened(self) -> None:
+    def on_cursor_list_selected(self) -> None:
         """A second click opens the run as it is, whatever its keys refuse."""
         row = self.query_one(RunsTable).selected
         if row is not None:

@@ -326,7 +326,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         heat.changed()
         heading.changed()
 
-    def on_cursor_list_chosen(self) -> None:
+    def on_cursor_list_highlighted(self) -> None:
         place = self.query_one(TokenList).place
         if place is not None:
             self.query_one(TokensHeat).show_place(place)

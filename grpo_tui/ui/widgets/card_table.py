@@ -115,7 +115,7 @@ class CardHeading(LinePane):
 
 
 class CardTable(CursorList, inherit_bindings=False):
-    """Completions with a cursor; `Chosen` is posted when it moved."""
+    """Completions with a cursor; `Highlighted` is posted when it moved."""
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
 

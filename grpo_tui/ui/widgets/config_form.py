@@ -42,7 +42,7 @@ ORIGINS = {
 
 
 class ConfigForm(CursorList, inherit_bindings=False):
-    """Groups and fields with a cursor; `Chosen` is posted when it moved."""
+    """Groups and fields with a cursor; `Highlighted` is posted when it moved."""
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
 

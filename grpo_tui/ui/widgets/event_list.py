@@ -164,8 +164,8 @@ class EventSection(Vertical, Shell):
         if row is not None:
             self.shell.copy("event", row.text)
 
-    @on(CursorList.Opened)
-    def _open(self, event: CursorList.Opened) -> None:
+    @on(CursorList.Selected)
+    def _open(self, event: CursorList.Selected) -> None:
         event.stop()
         row = self.event_list.selected
         if row is not None:

@@ -74,7 +74,7 @@ WORDS_FROM = 70
 
 
 class GroupTable(CursorList, inherit_bindings=False):
-    """What was found, with a cursor; `Chosen` is posted when it moved, `Wanted` when cards are missing."""
+    """What was found; `Highlighted` is posted when the cursor moved, `Wanted` when cards are missing."""
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
 

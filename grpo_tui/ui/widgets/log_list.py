@@ -412,8 +412,8 @@ class LogSection(Vertical, Shell):
 
     # -- the whole line --------------------------------------------------------------------------
 
-    @on(CursorList.Opened)
-    def _open(self, event: CursorList.Opened) -> None:
+    @on(CursorList.Selected)
+    def _open(self, event: CursorList.Selected) -> None:
         event.stop()
         line = self.log_list.selected
         if line is not None:

@@ -156,7 +156,7 @@ class SampleHeading(LinePane):
 
 
 class SampleTable(CursorList, inherit_bindings=False):
-    """Samples with a cursor; `Chosen` is posted when it moved."""
+    """Samples with a cursor; `Highlighted` is posted when it moved."""
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
 

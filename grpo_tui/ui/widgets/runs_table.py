@@ -148,7 +148,7 @@ HEADINGS = {
 
 
 class RunsTable(CursorList, inherit_bindings=False):
-    """Runs with a cursor and marks; `Chosen` is posted when the cursor moved."""
+    """Runs with a cursor and marks; `Highlighted` is posted when the cursor moved."""
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
 
