@@ -24,7 +24,7 @@ import psutil
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.run import Children, check
-from grpo_tui.preflight.static import Source, Start, static_check
+from grpo_tui.preflight.static import Launch, Source, static_check
 
 CONFIG = f"""\
 model_name_or_path: {DEMO_MODEL}
@@ -66,7 +66,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        source, start = write(folder, asked.rows), Start(root=folder / "run")
+        source, start = write(folder, asked.rows), Launch(root=folder / "run")
         static_check(source, start)
         times = []
         for _ in range(20):

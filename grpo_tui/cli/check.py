@@ -18,7 +18,7 @@ from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.preflight.report import PARTS, ChecklistItem, Preflight
-from grpo_tui.preflight.static import Source, Start
+from grpo_tui.preflight.static import Launch, Source
 from grpo_tui.present.formatting import plural, size
 from grpo_tui.rewards.consent import NOT_RUN
 
@@ -44,7 +44,7 @@ def check(parsed: Any) -> int:
     return OK if result.ok else FAILED
 
 
-def _wanted(parsed: Any) -> tuple[Source, Start]:
+def _wanted(parsed: Any) -> tuple[Source, Launch]:
     path: Path = parsed.config
     overrides = tuple(parsed.overrides)
     if path.is_dir():
@@ -58,16 +58,16 @@ def _wanted(parsed: Any) -> tuple[Source, Start]:
         found = source.inspect(None)
         words = launcher_words(found.section.launcher)
         size = world_size(words)
-    return source, Start(size, words, parsed.run_dir)
+    return source, Launch(size, words, parsed.run_dir)
 
 
-def _of_run(path: Path, overrides: tuple[str, ...], parsed: Any) -> tuple[Source, Start]:
+def _of_run(path: Path, overrides: tuple[str, ...], parsed: Any) -> tuple[Source, Launch]:
     """A run's own config, as `train RUN --resume` would take it."""
     folder, spec, saved = saved_run(path)
     words = launcher_of_run(spec, saved, overrides)
     size = parsed.world_size or world_size(words)
     root = parsed.run_dir or (None if sets(overrides, "output_dir") else folder.root)
-    return Source(path, saved=saved, overrides=overrides), Start(
+    return Source(path, saved=saved, overrides=overrides), Launch(
         size, words, root, resume=root == folder.root
     )
 
@@ -76,7 +76,7 @@ def _of_run(path: Path, overrides: tuple[str, ...], parsed: Any) -> tuple[Source
 
 
 def before_start(
-    source: Source, start: Start, *, quick: bool, force: bool, told: Sequence[Finding] = ()
+    source: Source, start: Launch, *, quick: bool, force: bool, told: Sequence[Finding] = ()
 ) -> tuple[str, ...]:
     """Check what is about to start; say what was found on stderr.
 

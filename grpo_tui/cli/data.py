@@ -16,7 +16,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.preflight.checker import Checked, Checker, CheckerError
 from grpo_tui.preflight.facts import RowView
 from grpo_tui.preflight.gold_rewards import GoldReward, gold_rewards
-from grpo_tui.present.data_view import Block, finding_row, row_blocks, statistics_blocks, summary
+from grpo_tui.present.data_view import DataBlock, finding_row, row_blocks, statistics_blocks, summary
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.reading import laid_out
 from grpo_tui.rewards.consent import ConsentError, required
@@ -52,7 +52,7 @@ def _figures(checker: Checker, config: RunConfig, parsed: Any) -> int:
         print_json(_facts_json(found))
     elif facts is None or not facts.source_columns:
         for finding in found.findings:
-            _print_rows(Block("", (), (finding_row(finding),)))
+            _print_rows(DataBlock("", (), (finding_row(finding),)))
     else:
         _say("   ".join(one_line(text) for _, text, _ in summary(facts, found.findings)))
         _print_blocks(statistics_blocks(facts, found.findings))
@@ -113,14 +113,14 @@ def _facts_json(found: Checked) -> dict[str, Any]:
     }
 
 
-def _print_blocks(blocks: Sequence[Block]) -> None:
+def _print_blocks(blocks: Sequence[DataBlock]) -> None:
     for block in blocks:
         _say("")
         _say(one_line(" ── ".join((f"─ {block.title}", *block.notes))))
         _print_rows(block)
 
 
-def _print_rows(block: Block) -> None:
+def _print_rows(block: DataBlock) -> None:
     """Labels in a column of their own, texts wrapped beside them."""
     labels = [one_line(row.label) for row in block.rows]
     wide = min(LABEL_W, max(map(len, labels), default=0))

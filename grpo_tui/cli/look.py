@@ -19,7 +19,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import from_here, plural
 from grpo_tui.present.runs_filter import RunsFilter, read_filter
 from grpo_tui.present.runs_view import read_run, run_names
-from grpo_tui.store.importers import LogFolderError, Source, find_sources, follow, open_copy, source_at
+from grpo_tui.store.importers import LogFolderError, LogSource, find_sources, follow, open_copy, source_at
 from grpo_tui.store.layout import RunFolder, find_runs
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.spec import read_spec
@@ -248,7 +248,7 @@ def _number(value: Any) -> str:
 NAMES = {"trl": "TRL", "verl": "verl"}
 
 
-def log_source(path: Path) -> Source | None:
+def log_source(path: Path) -> LogSource | None:
     """The logged completions that a folder holds: its own, or those of the one folder below it that has any.
 
     Raises:
@@ -269,7 +269,7 @@ def log_source(path: Path) -> Source | None:
     return found[0] if found else None
 
 
-def copied(source: Source) -> Path:
+def copied(source: LogSource) -> Path:
     """The run folder of the copy of logged completions, brought up to date.
 
     Raises:
@@ -280,7 +280,7 @@ def copied(source: Source) -> Path:
 
 
 @contextmanager
-def followed(source: Source) -> Iterator[Path]:
+def followed(source: LogSource) -> Iterator[Path]:
     """As `copied`, and kept up to date until the end; says on stderr what it is that one looks at.
 
     Raises:
@@ -291,12 +291,12 @@ def followed(source: Source) -> Iterator[Path]:
         yield root
 
 
-def what_it_is(source: Source) -> str:
+def what_it_is(source: LogSource) -> str:
     """A sentence without its end, such as `completions that TRL logged in DIR`."""
     return f"completions that {NAMES[source.kind]} logged in {one_line(str(source.folder))}"
 
 
-def list_logs(roots: Sequence[Path]) -> list[tuple[Source, int]]:
+def list_logs(roots: Sequence[Path]) -> list[tuple[LogSource, int]]:
     """Folders of logged completions under some roots, with the newest step of each."""
     found = [(source, source.files()) for source in find_sources(roots)]
     return [(source, files[-1][0]) for source, files in found if files]

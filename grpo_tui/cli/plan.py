@@ -27,7 +27,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts
 from grpo_tui.preflight.machine import this_machine
 from grpo_tui.preflight.planning import device_of, shape_of_facts
-from grpo_tui.preflight.static import Source, Start
+from grpo_tui.preflight.static import Launch, Source
 from grpo_tui.present.known_rates import known_rates, measured
 from grpo_tui.present.plan_text import plan_list
 
@@ -91,7 +91,9 @@ def _counted(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Facts:
 
     size = parsed.world_size or world_size(words)
     source = Source(parsed.config, saved=config)
-    facts = check(source, Start(size, words), progress=show_progress, parts=("static", "model", "data")).facts
+    facts = check(
+        source, Launch(size, words), progress=show_progress, parts=("static", "model", "data")
+    ).facts
     show_progress("")
     for what, part in (("model", facts.model), ("data", facts.data)):
         problem = part.problem if part is not None else "it could not be looked at"

@@ -127,8 +127,7 @@ def _checked(start: Start, parsed: Any) -> Start:
     A resume is not checked for its data and rewards again: its first attempt ran with them.
     """
     from grpo_tui.cli.check import before_start
-    from grpo_tui.preflight.static import Source
-    from grpo_tui.preflight.static import Start as Planned
+    from grpo_tui.preflight.static import Launch, Source
 
     typed = parsed.launcher is not None or sets(parsed.overrides, "grpo_tui.launcher")
     spec = start.spec
@@ -138,7 +137,7 @@ def _checked(start: Start, parsed: Any) -> Start:
     overrides = () if saved is not None else tuple(parsed.overrides)
     source = Source(parsed.config, saved=saved, overrides=overrides)
     launcher = start.spec.launcher
-    planned = Planned(world_size(launcher), launcher, start.folder.root, resume=True, gpus=start.spec.gpus)
+    planned = Launch(world_size(launcher), launcher, start.folder.root, resume=True, gpus=start.spec.gpus)
     forced = before_start(
         source,
         planned,

@@ -13,7 +13,7 @@ from grpo_tui.cli.words import refuse_unused
 from grpo_tui.core.text import safe
 from grpo_tui.present.token_lines import LEGEND, head_lines, heat_lines, surprising_lines
 from grpo_tui.rewards.generating import GenerateError
-from grpo_tui.rewards.token_asking import Policy, TokenAsker, completion_of, policies
+from grpo_tui.rewards.token_asking import AskedPolicy, TokenAsker, completion_of, policies
 
 SHOWN = 20
 """Surprising tokens that are printed."""
@@ -54,7 +54,7 @@ def tokens(parsed: Any) -> int:
     return OK
 
 
-def _policy(known: Sequence[Policy], wanted: str | None) -> Policy:
+def _policy(known: Sequence[AskedPolicy], wanted: str | None) -> AskedPolicy:
     """The policy that `--from` names; without it the newest checkpoint, else the live one."""
     kind, _, step = (wanted or "").partition("=")
     if wanted and (kind not in ("live", "checkpoint", "base") or (step and kind != "checkpoint")):

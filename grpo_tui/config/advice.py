@@ -31,7 +31,7 @@ _PARTS = (("when", "Else"), ("cost", "Cost"), ("older", "Older guides"))
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FieldChoice:
     """One value of an enumerated field.
 
     Attributes:
@@ -46,7 +46,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class FieldAdvice:
     """What we advise on one field.
 
     Attributes:
@@ -64,7 +64,7 @@ class Advice:
     when: str = ""
     cost: str = ""
     older: str = ""
-    choices: Mapping[str, Choice] = field(default_factory=dict)
+    choices: Mapping[str, FieldChoice] = field(default_factory=dict)
     value: object = None
 
     def words(self) -> str:
@@ -74,12 +74,12 @@ class Advice:
         return " ".join(part for part in parts if part)
 
 
-def _read() -> dict[str, Advice]:
+def _read() -> dict[str, FieldAdvice]:
     table = tomllib.loads(Path(__file__).with_name("advice.toml").read_text(encoding="utf-8"))
     advice = {}
     for name, entry in table.items():
-        choices = {value: Choice(**_unwrapped(each)) for value, each in entry.pop("choices", {}).items()}
-        advice[name] = Advice(**_unwrapped(entry), choices=choices)
+        choices = {value: FieldChoice(**_unwrapped(each)) for value, each in entry.pop("choices", {}).items()}
+        advice[name] = FieldAdvice(**_unwrapped(entry), choices=choices)
     return advice
 
 
@@ -88,16 +88,16 @@ def _unwrapped(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: " ".join(value.split()) if isinstance(value, str) else value for key, value in entry.items()}
 
 
-ADVICE: Mapping[str, Advice] = MappingProxyType(_read())
+ADVICE: Mapping[str, FieldAdvice] = MappingProxyType(_read())
 """Advice by field; those of the section are dotted."""
 
 
-def advice_on(name: str) -> Advice | None:
+def advice_on(name: str) -> FieldAdvice | None:
     """Return the advice on a field; None where there is nothing to say."""
     return ADVICE.get(name)
 
 
-def choice_advice(name: str, value: str) -> Choice | None:
+def choice_advice(name: str, value: str) -> FieldChoice | None:
     """Return what is said on one value of an enumerated field; None where nothing is."""
     advice = ADVICE.get(name)
     return advice.choices.get(value) if advice is not None else None
@@ -124,7 +124,7 @@ def _lines() -> Iterator[str]:
             yield from _field(name, ADVICE[name])
 
 
-def _field(name: str, advice: Advice) -> Iterator[str]:
+def _field(name: str, advice: FieldAdvice) -> Iterator[str]:
     info = all_fields()[name]
     kind = "one of the values below" if advice.choices else kind_in_words(info.annotation)
     yield f"### `{name}`"

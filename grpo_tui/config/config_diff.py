@@ -30,7 +30,7 @@ _ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DiffRow:
     """One value that differs.
 
     Attributes:
@@ -106,7 +106,7 @@ class Diff:
 
     here: str
     there: str
-    rows: tuple[Row, ...]
+    rows: tuple[DiffRow, ...]
     lines: tuple[str, ...]
     """A unified diff, `-` for the other side; empty where the texts are equal, or one side has none."""
 
@@ -151,14 +151,14 @@ def _said(value: FieldValue) -> Any:
     return value.value if value.differs else _ABSENT
 
 
-def _rows(field: str, here: Any, there: Any) -> Iterator[Row]:
+def _rows(field: str, here: Any, there: Any) -> Iterator[DiffRow]:
     if here is _ABSENT and there is _ABSENT:
         return
     if here is _ABSENT or there is _ABSENT:
         default = all_fields()[field].default if field in all_fields() else None
         default = None if isinstance(default, NoDefault) else default
         mine, theirs = (default, there) if here is _ABSENT else (here, default)
-        yield Row(field, mine, theirs, "removed" if here is _ABSENT else "added")
+        yield DiffRow(field, mine, theirs, "removed" if here is _ABSENT else "added")
         return
     if isinstance(here, dict) and isinstance(there, dict):
         for key in [*here, *(key for key in there if key not in here)]:
@@ -167,7 +167,7 @@ def _rows(field: str, here: Any, there: Any) -> Iterator[Row]:
         for index, (mine, theirs) in enumerate(zip(here, there, strict=True)):
             yield from _rows(f"{field}.{index}", mine, theirs)
     elif not same(here, there) and not (_is_number(here) and _is_number(there) and here == there):
-        yield Row(field, here, there, "changed")
+        yield DiffRow(field, here, there, "changed")
 
 
 def _deep(values: list[Any]) -> bool:

@@ -19,7 +19,7 @@ WHOLE, PREFIX, PART_PREFIX, INSIDE, OTHER_NAME, CHOICE, HELP, ADVISED = range(8)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundField:
     """One field that a search found.
 
     Attributes:
@@ -46,7 +46,7 @@ class _Entry:
     order: tuple[bool, int]
 
 
-def search_fields(words: str) -> tuple[Found, ...]:
+def search_fields(words: str) -> tuple[FoundField, ...]:
     """Return the fields that hold all words, by where they were found, then by the order of the form.
 
     Args:
@@ -56,7 +56,7 @@ def search_fields(words: str) -> tuple[Found, ...]:
         FieldsUnavailableError: TRL is not installed.
     """
     wanted = [word.lower().replace("-", "_") for word in words.split()]
-    found: list[tuple[int, tuple[bool, int], Found]] = []
+    found: list[tuple[int, tuple[bool, int], FoundField]] = []
     for entry in _entries():
         places = [_place(entry, word) for word in wanted]
         if any(place is None for place in places):
@@ -65,7 +65,7 @@ def search_fields(words: str) -> tuple[Found, ...]:
         because = next((o for word in wanted for o in entry.others if o.startswith(word)), "")
         shown = because if worst == OTHER_NAME else ""
         group = group_of(entry.name, all_fields()[entry.name])
-        found.append((worst, entry.order, Found(entry.name, group, worst, shown)))
+        found.append((worst, entry.order, FoundField(entry.name, group, worst, shown)))
     return tuple(each for _, _, each in sorted(found, key=lambda item: item[:2]))
 
 

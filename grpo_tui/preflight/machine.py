@@ -49,7 +49,7 @@ class GpuFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerAnswer:
     """What a server said.
 
     Attributes:
@@ -71,7 +71,7 @@ def free_bytes(path: Path) -> int | None:
     return None
 
 
-def ask(url: str) -> Answer:
+def ask(url: str) -> ServerAnswer:
     """Ask a server for JSON; what is no answer is said, not raised."""
     try:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -79,14 +79,14 @@ def ask(url: str) -> Answer:
             text = response.read(MOST_ANSWER_BYTES)
             status = int(response.status)
     except urllib.error.HTTPError as error:
-        return Answer(error.code)
+        return ServerAnswer(error.code)
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        return Answer(None, trouble=str(getattr(reason, "strerror", None) or reason))
+        return ServerAnswer(None, trouble=str(getattr(reason, "strerror", None) or reason))
     try:
-        return Answer(status, json.loads(text))
+        return ServerAnswer(status, json.loads(text))
     except ValueError:
-        return Answer(status)
+        return ServerAnswer(status)
 
 
 def accounts(environment: Mapping[str, str] | None = None) -> frozenset[str]:
@@ -179,7 +179,7 @@ class Machine:
     port_taken: Callable[[int], bool] = port_in_use
     port_holder: Callable[[int], str] = port_holder
     free_port: Callable[[int], int] = free_port
-    ask: Callable[[str], Answer] = ask
+    ask: Callable[[str], ServerAnswer] = ask
     gpus_now: Callable[[], Sequence[Gpu]] = tuple
 
 

@@ -30,8 +30,8 @@ from grpo_tui.preflight.planning import plan_findings, plan_of
 from grpo_tui.preflight.report import PARTS, Part, Preflight, in_order
 from grpo_tui.preflight.rewards import LIMIT_S, RewardLook, look_at_rewards
 from grpo_tui.preflight.static import (
+    Launch,
     Source,
-    Start,
     known_steps,
     of_inspected,
     reach_findings,
@@ -55,7 +55,7 @@ QUICK: tuple[Part, ...] = ("static", "plan")
 
 def check(
     source: Source,
-    start: Start | None = None,
+    start: Launch | None = None,
     *,
     tell: Tell | None = None,
     progress: Progress | None = None,
@@ -82,7 +82,7 @@ def check(
     Returns:
         What was found; with `cancel` set, as far as it had come.
     """
-    start = start or Start()
+    start = start or Launch()
     inspected = source.inspect(start.world_size)
     env = dict(inspected.config.env) if inspected.config is not None else {}
     if start.gpus:
@@ -146,7 +146,7 @@ class _Flight:
 
     first: Preflight
     settings: Settings
-    start: Start
+    start: Launch
     machine: Machine
     root: Path
     parts: tuple[Part, ...]

@@ -72,7 +72,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Launch:
     """How the run would be started.
 
     Attributes:
@@ -90,7 +90,7 @@ class Start:
     gpus: tuple[str, ...] = ()
 
 
-def static_check(source: Source, start: Start | None = None, machine: Machine | None = None) -> Preflight:
+def static_check(source: Source, start: Launch | None = None, machine: Machine | None = None) -> Preflight:
     """Check a config without loading anything and without asking a server.
 
     Args:
@@ -98,12 +98,12 @@ def static_check(source: Source, start: Start | None = None, machine: Machine | 
         start: how it would be started; one process in its own folder when None.
         machine: what the machine has; this one when None.
     """
-    start = start or Start()
+    start = start or Launch()
     inspected = source.inspect(start.world_size)
     return of_inspected(inspected, start, machine)
 
 
-def of_inspected(inspected: Inspected, start: Start, machine: Machine | None = None) -> Preflight:
+def of_inspected(inspected: Inspected, start: Launch, machine: Machine | None = None) -> Preflight:
     """Check a config that was read already; see `static_check`."""
     if not inspected.fields:
         return Preflight(None, in_order(inspected.findings), done=("static",), world_size=start.world_size)
@@ -123,7 +123,7 @@ def of_inspected(inspected: Inspected, start: Start, machine: Machine | None = N
     )
 
 
-def rule_findings(settings: Settings, start: Start, machine: Machine, file: Path | None) -> list[Finding]:
+def rule_findings(settings: Settings, start: Launch, machine: Machine, file: Path | None) -> list[Finding]:
     """Return what the rules find beyond the checks of `config`."""
     # It needs `packaging`, which an installation without TRL may lack.
     from grpo_tui.preflight.packages import version_findings
@@ -138,7 +138,7 @@ def rule_findings(settings: Settings, start: Start, machine: Machine, file: Path
     return found
 
 
-def reach_findings(settings: Settings, start: Start, machine: Machine) -> list[Finding]:
+def reach_findings(settings: Settings, start: Launch, machine: Machine) -> list[Finding]:
     """Return what servers and ports say, which may take a second each; no part of a live check."""
     return [*server_findings(settings, machine), *port_findings(settings, start.launcher, machine)]
 

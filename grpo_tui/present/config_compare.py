@@ -17,7 +17,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import read_spec
 
 if TYPE_CHECKING:
-    from grpo_tui.config.config_diff import Row
+    from grpo_tui.config.config_diff import DiffRow
 
 Sign = Literal["+", "-", " ", "@"]
 NOW = "as it is now"
@@ -83,5 +83,5 @@ def _fields(found: Diff) -> Compared:
     return Compared(found.there, NOW, lines)
 
 
-def _row(row: Row) -> list[tuple[Sign, str]]:
+def _row(row: DiffRow) -> list[tuple[Sign, str]]:
     return [("-", f"{row.field}: {shown(row.there)}"), ("+", f"{row.field}: {shown(row.here)}")]

@@ -99,13 +99,13 @@ def refusal(name: str, words: str, kind: Kind = "line") -> str:
 MOST_VALUE = 400
 """Characters of a value that the form holds; no form is wider."""
 
-Judge = Callable[[Inspected, "Ranks"], Iterable[Finding]]
+Judge = Callable[[Inspected, "ConfigRanks"], Iterable[Finding]]
 """What is found of a config beyond its reading."""
-Planner = Callable[[Inspected, "Ranks"], "Plan | None"]
+Planner = Callable[[Inspected, "ConfigRanks"], "Plan | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class ConfigRanks:
     """The training processes of a config.
 
     Attributes:
@@ -151,7 +151,7 @@ class Evaluation:
     inspected: Inspected
     values: Mapping[str, FieldValue] = field(default_factory=dict)
     plan: Plan | None = None
-    ranks: Ranks = field(default_factory=Ranks)
+    ranks: ConfigRanks = field(default_factory=ConfigRanks)
 
 
 def evaluate(
@@ -197,7 +197,7 @@ def evaluate(
     return Evaluation(snapshot, view, inspected, values, planned, ranks)
 
 
-def _read(snapshot: Snapshot) -> tuple[Draft, Ranks]:
+def _read(snapshot: Snapshot) -> tuple[Draft, ConfigRanks]:
     """The text read for as many processes as its own launcher starts, or that of the command line."""
 
     def read(count: int | None) -> Draft:
@@ -213,10 +213,10 @@ def _read(snapshot: Snapshot) -> tuple[Draft, Ranks]:
     draft = read(count)
     own = draft.inspected.section.launcher
     if snapshot.launcher or own is None:
-        return draft, Ranks(snapshot.launcher, count)
+        return draft, ConfigRanks(snapshot.launcher, count)
     words = tuple(shlex.split(own))
     count = _count(words)
-    return read(count), Ranks(words, count)
+    return read(count), ConfigRanks(words, count)
 
 
 def _count(words: tuple[str, ...]) -> int | None:
@@ -226,7 +226,7 @@ def _count(words: tuple[str, ...]) -> int | None:
         return None
 
 
-def _plan(inspected: Inspected, ranks: Ranks) -> Plan | None:
+def _plan(inspected: Inspected, ranks: ConfigRanks) -> Plan | None:
     """The plan of a config, also of one that is not whole: what does not fit counts as the default."""
     if not inspected.fields:
         return None

@@ -26,7 +26,7 @@ _SPECIAL = re.compile(r"<[|｜]?[\w▁ /]{1,40}[|｜]?>|\[/?INST\]|</?s>")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LabelledRow:
     """A line with its label; the text may have several lines, and is wrapped by who shows it.
 
     Attributes:
@@ -43,12 +43,12 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class DataBlock:
     """A titled section."""
 
     title: str
     notes: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[LabelledRow, ...]
 
 
 def summary(facts: DataFacts | None, findings: Sequence[Finding]) -> list[tuple[int, str, str]]:
@@ -78,7 +78,7 @@ def summary(facts: DataFacts | None, findings: Sequence[Finding]) -> list[tuple[
     return parts
 
 
-def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str = "") -> list[Block]:
+def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str = "") -> list[DataBlock]:
     """One row: what the model gets, the answer, the rewards of the gold; then what they are made of.
 
     Args:
@@ -90,64 +90,66 @@ def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str =
     notes = ["trained on" if view.fate == "train" else one_line(view.fate, 60)]
     if view.tokens is not None:
         notes.append(plural(view.tokens, "token"))
-    told = (Row("✗", view.problem, "bad"),) if view.problem else ()
+    told = (LabelledRow("✗", view.problem, "bad"),) if view.problem else ()
     if not told and view.fate.startswith("refused"):
-        told = (Row("✗", view.fate, "bad"),)
-    blocks = [Block(f"row {view.number:,}{of}", tuple(notes), told)]
-    prompt = Block("prompt", (_form(view.prompt),), _prompt(view.prompt)) if view.prompt is not None else None
+        told = (LabelledRow("✗", view.fate, "bad"),)
+    blocks = [DataBlock(f"row {view.number:,}{of}", tuple(notes), told)]
+    prompt = (
+        DataBlock("prompt", (_form(view.prompt),), _prompt(view.prompt)) if view.prompt is not None else None
+    )
     if view.rendered:
         marks = _special(view.rendered)
-        blocks.append(Block("as the model gets it", (), (Row("", view.rendered, marks=marks),)))
+        blocks.append(DataBlock("as the model gets it", (), (LabelledRow("", view.rendered, marks=marks),)))
     elif prompt is not None:
         blocks.append(prompt)
     if view.columns:
         answer = view.answer_column
         rows = [
-            Row(name, _text(value), "strong" if name == answer else "text")
+            LabelledRow(name, _text(value), "strong" if name == answer else "text")
             for name, value in view.columns.items()
         ]
         note = f"right answer: {one_line(answer, 30)}" if answer else "no column with a right answer"
-        blocks.append(Block("what the rewards get", (note,), tuple(rows)))
+        blocks.append(DataBlock("what the rewards get", (note,), tuple(rows)))
     if view.answer_column:
         blocks.append(_gold_block(golds, waiting))
     if view.rendered and prompt is not None and not isinstance(view.prompt, str):
         blocks.append(prompt)
-    blocks.append(Block("in the source", (), _values(view.source)))
+    blocks.append(DataBlock("in the source", (), _values(view.source)))
     return blocks
 
 
-def _gold_block(golds: Sequence[GoldReward] | None, waiting: str) -> Block:
+def _gold_block(golds: Sequence[GoldReward] | None, waiting: str) -> DataBlock:
     title = "rewards of the right answer"
     if golds is None:
-        return Block(title, (), (Row("", waiting or "waiting for the lab …", "dim"),))
+        return DataBlock(title, (), (LabelledRow("", waiting or "waiting for the lab …", "dim"),))
     rows = []
     for gold in golds:
         if gold.skipped:
-            rows.append(Row(gold.name, gold.skipped, "dim"))
+            rows.append(LabelledRow(gold.name, gold.skipped, "dim"))
             continue
         if gold.failure:
-            rows.append(Row(gold.name, f"✗ {gold.failure}", "bad"))
+            rows.append(LabelledRow(gold.name, f"✗ {gold.failure}", "bad"))
             continue
         told = gold.right is not None and gold.right > (gold.wrong or 0.0)
         same = "" if told else ": it does not look at the answer"
         text = f"{compact(gold.right)} right, {compact(gold.wrong)} wrong{same}   ({gold.form})"
-        rows.append(Row(gold.name, text, "good" if told else "text"))
-    return Block(title, (), tuple(rows) or (Row("", "there are no rewards", "dim"),))
+        rows.append(LabelledRow(gold.name, text, "good" if told else "text"))
+    return DataBlock(title, (), tuple(rows) or (LabelledRow("", "there are no rewards", "dim"),))
 
 
-def statistics_blocks(facts: DataFacts, findings: Sequence[Finding]) -> list[Block]:
+def statistics_blocks(facts: DataFacts, findings: Sequence[Finding]) -> list[DataBlock]:
     """All rows in figures: findings, columns, lengths, answers, filters."""
     blocks = [_finding_block(findings)] if findings else []
-    blocks.append(Block("columns", (f"{facts.looked_at:,} rows looked at",), tuple(_columns(facts))))
+    blocks.append(DataBlock("columns", (f"{facts.looked_at:,} rows looked at",), tuple(_columns(facts))))
     if facts.filters:
         rows = tuple(
-            Row(
+            LabelledRow(
                 f.name,
                 "waits for the tokenizer" if f.drops is None else f"leaves out {plural(f.drops, 'row')}",
             )
             for f in facts.filters
         )
-        blocks.append(Block("left out by filters", (), rows))
+        blocks.append(DataBlock("left out by filters", (), rows))
     for title, spread in (("prompt, in tokens", facts.prompt_tokens), ("gold, in tokens", facts.gold_tokens)):
         if spread is not None:
             blocks.append(_lengths(title, spread))
@@ -157,29 +159,29 @@ def statistics_blocks(facts: DataFacts, findings: Sequence[Finding]) -> list[Blo
         most = answer.top[0][1]
         once = most == 1
         rows = tuple(
-            Row(text or "(blank)", f"{_bar(count, most)} {count:,}  {percent(count / max(1, there))}")
+            LabelledRow(text or "(blank)", f"{_bar(count, most)} {count:,}  {percent(count / max(1, there))}")
             for text, count in answer.top
         )
         notes = () if answer.distinct is None else (f"{answer.distinct:,} different",)
-        blocks.append(Block("answers", (*notes, "each once") if once else notes, () if once else rows))
+        blocks.append(DataBlock("answers", (*notes, "each once") if once else notes, () if once else rows))
     return blocks
 
 
-def finding_row(finding: Finding) -> Row:
+def finding_row(finding: Finding) -> LabelledRow:
     """A finding as a line, with its fix."""
     sign, role = SIGNS[finding.severity]
     fix = ""
     if finding.fix is not None:
         value = json.dumps(finding.fix.value, ensure_ascii=False, default=str)
         fix = f"\nfix: {finding.fix.field}: {value}"
-    return Row(sign, f"{finding.message}{fix}", role)
+    return LabelledRow(sign, f"{finding.message}{fix}", role)
 
 
-def _finding_block(findings: Sequence[Finding]) -> Block:
-    return Block("findings", (), tuple(finding_row(finding) for finding in findings))
+def _finding_block(findings: Sequence[Finding]) -> DataBlock:
+    return DataBlock("findings", (), tuple(finding_row(finding) for finding in findings))
 
 
-def _columns(facts: DataFacts) -> list[Row]:
+def _columns(facts: DataFacts) -> list[LabelledRow]:
     rows = []
     for column in facts.columns:
         kinds = ", ".join(
@@ -194,15 +196,15 @@ def _columns(facts: DataFacts) -> list[Row]:
             parts.append(f"{column.empties:,} blank")
         if column.distinct is not None:
             parts.append(f"{column.distinct:,} different")
-        rows.append(Row(column.name, ", ".join(parts)))
+        rows.append(LabelledRow(column.name, ", ".join(parts)))
     if facts.duplicates:
-        rows.append(Row("", f"{plural(facts.duplicates, 'prompt')} twice or more", "attention"))
+        rows.append(LabelledRow("", f"{plural(facts.duplicates, 'prompt')} twice or more", "attention"))
     if facts.overlap:
-        rows.append(Row("", f"{facts.overlap:,} rows to evaluate on are trained on too", "attention"))
+        rows.append(LabelledRow("", f"{facts.overlap:,} rows to evaluate on are trained on too", "attention"))
     return rows
 
 
-def _lengths(title: str, spread: Lengths) -> Block:
+def _lengths(title: str, spread: Lengths) -> DataBlock:
     most = max((count for _, _, count in spread.bins), default=1)
     notes = (
         f"median {spread.p50:,}",
@@ -212,15 +214,15 @@ def _lengths(title: str, spread: Lengths) -> Block:
     )
     wide = len(f"{spread.most:,}")
     rows = [
-        Row(
+        LabelledRow(
             f"{first:>{wide},}" if first == last else f"{first:>{wide},} to {last:>{wide},}",
             f"{_bar(n, most)} {n:,}",
         )
         for first, last, n in spread.bins
     ]
     named = ", ".join(f"row {row:,} ({count:,})" for row, count in spread.longest)
-    rows.append(Row("longest", named or MISSING, "dim"))
-    return Block(title, notes, tuple(rows))
+    rows.append(LabelledRow("longest", named or MISSING, "dim"))
+    return DataBlock(title, notes, tuple(rows))
 
 
 def _bar(count: int, most: int) -> str:
@@ -228,16 +230,16 @@ def _bar(count: int, most: int) -> str:
     return "▇" * max(1 if count else 0, round(BAR * count / max(1, most)))
 
 
-def _values(source: Mapping[str, Any]) -> tuple[Row, ...]:
+def _values(source: Mapping[str, Any]) -> tuple[LabelledRow, ...]:
     return tuple(
-        Row(name, _text(value), "dim" if value is None else "text") for name, value in source.items()
+        LabelledRow(name, _text(value), "dim" if value is None else "text") for name, value in source.items()
     )
 
 
-def _prompt(prompt: Any) -> tuple[Row, ...]:
+def _prompt(prompt: Any) -> tuple[LabelledRow, ...]:
     if isinstance(prompt, str):
-        return (Row("", prompt),)
-    return tuple(Row(str(m.get("role", "?")), message_text(m.get("content"))) for m in prompt)
+        return (LabelledRow("", prompt),)
+    return tuple(LabelledRow(str(m.get("role", "?")), message_text(m.get("content"))) for m in prompt)
 
 
 def _form(prompt: Any) -> str:

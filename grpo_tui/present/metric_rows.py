@@ -15,7 +15,7 @@ from grpo_tui.store.reader import RunReader
 
 
 @dataclass(frozen=True, slots=True)
-class MetricRow:
+class MetricListRow:
     """One metric."""
 
     key: str
@@ -36,10 +36,10 @@ class MetricRow:
         return 2 if all(word in whole for word in wanted) else None
 
 
-def metric_row(key: str, value: float | None = None, trend: Sequence[float | None] = ()) -> MetricRow:
+def metric_row(key: str, value: float | None = None, trend: Sequence[float | None] = ()) -> MetricListRow:
     """A row for a key as logged."""
     metric = describe(key)
-    return MetricRow(
+    return MetricListRow(
         key,
         one_line(key, 60),
         one_line(metric.title, 60),
@@ -50,18 +50,18 @@ def metric_row(key: str, value: float | None = None, trend: Sequence[float | Non
     )
 
 
-def rows_of_charts(charts: Iterable[ChartView]) -> dict[str, MetricRow]:
+def rows_of_charts(charts: Iterable[ChartView]) -> dict[str, MetricListRow]:
     """The metrics that Train has charts of, by key."""
     found = {}
     for chart in charts:
         row = metric_row(chart.key, None, tuple(b.mean for b in chart.buckets))
-        found[chart.key] = MetricRow(
+        found[chart.key] = MetricListRow(
             row.key, row.shown_key, row.title, row.meaning, row.group, chart.value, row.trend
         )
     return found
 
 
-def matching(rows: Iterable[MetricRow], words: str) -> list[MetricRow]:
+def matching(rows: Iterable[MetricListRow], words: str) -> list[MetricListRow]:
     """The rows that hold every word, best first, then by group and as they were first logged."""
     found = [(rank, row) for row in rows if (rank := row.rank(words)) is not None]
     return [row for _, row in sorted(found, key=lambda f: (f[0], _place(f[1].group)))]

@@ -30,7 +30,7 @@ from grpo_tui.core.findings import Finding, Fix, Severity, errors_first
 from grpo_tui.core.statistics import mean, signal_of, std
 from grpo_tui.core.text import completion_text, prompt_text
 from grpo_tui.rewards.checks.together import seconds_per_batch
-from grpo_tui.rewards.generating import CancelledError, Generated, Generator, Progress, Row, Tell
+from grpo_tui.rewards.generating import CancelledError, DatasetRow, Generated, Generator, Progress, Tell
 from grpo_tui.rewards.lab import Lab, Scored
 from grpo_tui.rewards.right_answers import Judge, find_forms, find_judge, measured
 from grpo_tui.rewards.samples import groups_of
@@ -544,7 +544,7 @@ def score_baseline(
     lab: Lab,
     config: RunConfig,
     options: BaselineOptions,
-    rows: Sequence[Row],
+    rows: Sequence[DatasetRow],
     generated: Generated,
     seed: int,
     notes: Sequence[str] = (),
@@ -586,7 +586,7 @@ def _quick(scored: Scored) -> list[int]:
 
 
 def _notes(
-    config: RunConfig, options: BaselineOptions, rows: Sequence[Row], data: Sequence[str]
+    config: RunConfig, options: BaselineOptions, rows: Sequence[DatasetRow], data: Sequence[str]
 ) -> list[str]:
     notes = list(data)
     if len(rows) < options.rows:

@@ -115,7 +115,7 @@ def check_call(name: str, function: Callable[..., Any], columns: Collection[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ParameterFault:
     """One thing wrong with a function's parameters.
 
     Attributes:
@@ -134,7 +134,7 @@ class Fault:
 
 def signature_faults(
     name: str, parameters: Mapping[str, inspect.Parameter], columns: Collection[str], place: str
-) -> list[Fault]:
+) -> list[ParameterFault]:
     """Return what is wrong with a function's parameters, the worst first.
 
     Args:
@@ -158,18 +158,18 @@ def signature_faults(
             f"reward function '{name}' takes no {unknown[0]}, which TRL passes with every call; write it "
             f"as `({taken})`{place}"
         )
-        found.append(Fault("missing-kwargs", True, message, unknown[0]))
+        found.append(ParameterFault("missing-kwargs", True, message, unknown[0]))
     for p in parameters.values():
         if p.default is None and p.name not in passed:
             message = (
                 f"reward '{name}': its parameter {p.name} stays None, for the dataset has no such column."
                 f"{_like(p.name, own)}"
             )
-            found.append(Fault("unfilled-default", False, message, p.name, near_column(p.name, own)))
+            found.append(ParameterFault("unfilled-default", False, message, p.name, near_column(p.name, own)))
     return found
 
 
-def _unfilled(name: str, p: inspect.Parameter, columns: Collection[str], place: str) -> Fault:
+def _unfilled(name: str, p: inspect.Parameter, columns: Collection[str], place: str) -> ParameterFault:
     """The fault of a parameter without a default that TRL passes nothing for."""
     own = [column for column in columns if column not in NOT_PASSED]
     subject = f"reward function '{name}'"
@@ -178,24 +178,24 @@ def _unfilled(name: str, p: inspect.Parameter, columns: Collection[str], place: 
             f"{subject} takes {p.name} by its position alone, and TRL passes all by name; take the `/` out "
             f"of its parameters{place}"
         )
-        return Fault("positional-only", True, message, p.name)
+        return ParameterFault("positional-only", True, message, p.name)
     if p.name in ("self", "cls"):
         message = (
             f"{subject} needs {p.name}: it is a method, and nothing says of which object. Name the class "
             f"with its __call__, or make it a staticmethod{place}"
         )
-        return Fault("missing-column", True, message, p.name)
+        return ParameterFault("missing-column", True, message, p.name)
     if p.name in NOT_PASSED:
         message = (
             f"{subject} needs {p.name}, a column that TRL keeps to itself; what it passes is {p.name}s, a "
             f"list with one for each completion. Call the parameter so{place}"
         )
-        return Fault("missing-column", True, message, p.name)
+        return ParameterFault("missing-column", True, message, p.name)
     message = (
         f"{subject} needs {p.name}, which is no column of the dataset; the columns are "
         f"{', '.join(sorted(columns))}.{_like(p.name, own)}"
     )
-    return Fault("missing-column", True, message, p.name, near_column(p.name, own))
+    return ParameterFault("missing-column", True, message, p.name, near_column(p.name, own))
 
 
 def _as_written(parameters: Mapping[str, inspect.Parameter]) -> list[str]:

@@ -114,7 +114,7 @@ class ModelChild(Closing):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DatasetRow:
     """One row of the dataset that is asked.
 
     Attributes:
@@ -160,7 +160,9 @@ class Generator(ModelChild):
     module = "grpo_tui.rewards.generate_child"
     what = "generates"
 
-    def rows(self, count: int, seed: int, *, held: bool = False) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    def rows(
+        self, count: int, seed: int, *, held: bool = False
+    ) -> tuple[tuple[DatasetRow, ...], tuple[str, ...]]:
         """Choose rows of the config's dataset by a seed, in the dataset's order.
 
         Args:
@@ -174,12 +176,12 @@ class Generator(ModelChild):
         """
         request = {"do": "rows", "count": count, "seed": seed, "held": held}
         reply = self.ask(request)
-        rows = tuple(Row(row["number"], row["prompt"], row["columns"]) for row in reply["rows"])
+        rows = tuple(DatasetRow(row["number"], row["prompt"], row["columns"]) for row in reply["rows"])
         if not rows:
             raise GenerateError("the dataset has no rows")
         return rows, tuple(reply["notes"])
 
-    def answers(self, rows: Sequence[Row], count: int, seed: int | None = None) -> Generated:
+    def answers(self, rows: Sequence[DatasetRow], count: int, seed: int | None = None) -> Generated:
         """Generate `count` completions of each row with the config's settings.
 
         Args:
@@ -211,7 +213,7 @@ class Generator(ModelChild):
 
 def generate(
     config: RunConfig,
-    rows: Sequence[Row],
+    rows: Sequence[DatasetRow],
     count: int,
     tell: Tell | None = None,
     cancel: threading.Event | None = None,

@@ -288,7 +288,7 @@ EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProbeVerdict:
     """One function's answer to one probe, when it is not what it should be.
 
     Attributes:
@@ -344,7 +344,7 @@ def aspect(right: float | None, wrong: float | None, formless: float | None) -> 
 
 def judge(
     probes: Sequence[Probe], scores: Mapping[str, Sequence[float | None]], row: int = 0
-) -> list[Verdict]:
+) -> list[ProbeVerdict]:
     """The verdicts on one row.
 
     Args:
@@ -363,7 +363,7 @@ def judge(
             fault, against = _fault(probe, looks, score, right, wrong, formless)
             if fault:
                 found.append(
-                    Verdict(name, probe.kind, fault, score, right, against, probe.why, row, probe.text)
+                    ProbeVerdict(name, probe.kind, fault, score, right, against, probe.why, row, probe.text)
                 )
     return found
 
@@ -396,12 +396,12 @@ class KindReport:
     fault: str
     rows: int
     of: int
-    example: Verdict
+    example: ProbeVerdict
 
 
-def by_kind(verdicts: Iterable[Verdict], rows: int) -> list[KindReport]:
+def by_kind(verdicts: Iterable[ProbeVerdict], rows: int) -> list[KindReport]:
     """Verdicts counted by function, fault and kind; what happens on most rows first."""
-    grouped: dict[tuple[str, str, str], list[Verdict]] = {}
+    grouped: dict[tuple[str, str, str], list[ProbeVerdict]] = {}
     for verdict in verdicts:
         grouped.setdefault((verdict.function, verdict.fault, verdict.kind), []).append(verdict)
     reports = [
@@ -440,7 +440,7 @@ class ProbeReport:
     functions: tuple[FunctionScore, ...]
     aspects: Mapping[str, Aspect]
     kinds: tuple[KindReport, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ProbeVerdict, ...]
     made_up: bool = False
 
     @property
@@ -570,8 +570,8 @@ def _probe_rows(rows: Sequence[Mapping[str, Any]], column: str | None) -> list[P
 
 def _judged(
     made: Sequence[Sequence[Probe]], given: Mapping[str, Sequence[float | None]]
-) -> tuple[list[Verdict], dict[str, Aspect]]:
-    verdicts: list[Verdict] = []
+) -> tuple[list[ProbeVerdict], dict[str, Aspect]]:
+    verdicts: list[ProbeVerdict] = []
     seen: dict[str, list[Aspect]] = {name: [] for name in given}
     start = 0
     for number, probes in enumerate(made):

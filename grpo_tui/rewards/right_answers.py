@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import whole_text
 from grpo_tui.rewards.answer_format import REASONING, find_form, forms_for, short_answer, wrong_answers
-from grpo_tui.rewards.generating import Row
+from grpo_tui.rewards.generating import DatasetRow
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import FunctionScore
@@ -67,7 +67,7 @@ class Measures:
 
 
 def measured(
-    lab: Lab, config: RunConfig, rows: Sequence[Row], column: str | None, only: Sequence[int]
+    lab: Lab, config: RunConfig, rows: Sequence[DatasetRow], column: str | None, only: Sequence[int]
 ) -> Measures:
     """Ask the functions.
 
@@ -83,7 +83,7 @@ def measured(
 
 
 def made_of(
-    rows: Sequence[Row], config: RunConfig, column: str | None, sources: Sequence[str]
+    rows: Sequence[DatasetRow], config: RunConfig, column: str | None, sources: Sequence[str]
 ) -> list[Sample]:
     """Return the completions that tell what a function looks at, grouped by row."""
     answers = [short_answer(row.columns.get(column)) if column is not None else ANY_ANSWER for row in rows]

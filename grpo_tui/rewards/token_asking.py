@@ -36,7 +36,7 @@ Kind = Literal["live", "checkpoint", "base"]
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AskedPolicy:
     """A policy that can be asked.
 
     Attributes:
@@ -59,24 +59,24 @@ class _TokenChild(ModelChild):
     quiet_s = QUIET_S
 
 
-def policies(root: Path) -> tuple[Policy, ...]:
+def policies(root: Path) -> tuple[AskedPolicy, ...]:
     """Whom one can ask of a run: the live policy, usable checkpoints from the newest on, the base model.
 
     Raises:
         RunDatabaseError: the run cannot be read.
     """
-    found: list[Policy] = []
+    found: list[AskedPolicy] = []
     if read_status(root).live:
-        found.append(Policy("live", "live"))
+        found.append(AskedPolicy("live", "live"))
     for path in reversed(RunFolder(root).checkpoints()):
         verdict = judge(path)
         if verdict.usable:
-            found.append(Policy("checkpoint", path.name, str(path.absolute()), verdict.step))
+            found.append(AskedPolicy("checkpoint", path.name, str(path.absolute()), verdict.step))
     try:
         model = run_config(root).model
     except GenerateError:
         return tuple(one for one in found if one.kind == "live")
-    return (*found, Policy("base", Path(model).name))
+    return (*found, AskedPolicy("base", Path(model).name))
 
 
 def run_config(root: Path) -> RunConfig:
@@ -140,7 +140,7 @@ class TokenAsker(Closing):
         if self._child is not None:
             self._child.close()
 
-    def ask(self, row: Rollout, policy: Policy, *, base: bool = False) -> TokenScores:
+    def ask(self, row: Rollout, policy: AskedPolicy, *, base: bool = False) -> TokenScores:
         """Look at one completion.
 
         Args:

@@ -224,7 +224,7 @@ _UNITS = {"k": 1e3, "m": 1e6, "%": 1e-2}
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class QueryToken:
     """One word of a line.
 
     Attributes:
@@ -240,20 +240,20 @@ class Token:
     end: int
 
 
-def tokens_of(line: str) -> list[Token]:
+def tokens_of(line: str) -> list[QueryToken]:
     """The words of a line, an `end` behind them.
 
     Raises:
         QueryError: a sign that means nothing, or a quote that is not closed.
     """
-    found: list[Token] = []
+    found: list[QueryToken] = []
     position = 0
     while position < len(line):
         key = _KEY.match(line, position) if _wants_key(found, position) else None
         if key is not None:
-            token = Token("key", key[0], position, key.end())
+            token = QueryToken("key", key[0], position, key.end())
         elif line[position] == "." and found and (found[-1].kind, found[-1].end) == ("name", position):
-            token = Token("mark", ".", position, position + 1)  # and no number: rewards.0
+            token = QueryToken("mark", ".", position, position + 1)  # and no number: rewards.0
         else:
             match = _TOKEN.match(line, position)
             if match is None:  # blanks at the end
@@ -262,7 +262,7 @@ def tokens_of(line: str) -> list[Token]:
             text = match[kind]
             if kind in ("join", "op", "range"):
                 kind, text = _SAME.get(text, (kind, text))
-            token = Token(kind, text, match.start(match.lastgroup or 0), match.end())
+            token = QueryToken(kind, text, match.start(match.lastgroup or 0), match.end())
         if token.kind == "open":
             raise QueryError("this quote is not closed", line, token.at)
         if token.kind == "other":
@@ -270,11 +270,11 @@ def tokens_of(line: str) -> list[Token]:
             raise QueryError(f"{token.text} means nothing here; {what}", line, token.at)
         found.append(token)
         position = token.end
-    found.append(Token("end", "", len(line), len(line)))
+    found.append(QueryToken("end", "", len(line), len(line)))
     return found
 
 
-def _wants_key(found: list[Token], position: int) -> bool:
+def _wants_key(found: list[QueryToken], position: int) -> bool:
     """True right behind `rewards.` and the like."""
     return (
         len(found) > 1
@@ -285,7 +285,7 @@ def _wants_key(found: list[Token], position: int) -> bool:
     )
 
 
-def number_of(token: Token) -> float | None:
+def number_of(token: QueryToken) -> float | None:
     """The number that a word says, `inf` and units among them; None when it is none."""
     if token.kind == "number":
         text = token.text.replace("_", "").replace(",", "").replace("−", "-")
@@ -344,7 +344,7 @@ def read_field(text: str, functions: Collection[str] = ()) -> Field:
 class _Reader:
     """Goes through the tokens once, from left to right."""
 
-    def __init__(self, line: str, tokens: list[Token], functions: Collection[str]) -> None:
+    def __init__(self, line: str, tokens: list[QueryToken], functions: Collection[str]) -> None:
         self._line = line
         self._functions = functions
         self._rest = tokens
@@ -352,19 +352,19 @@ class _Reader:
         self._depth = 0
 
     @property
-    def now(self) -> Token:
+    def now(self) -> QueryToken:
         return self._rest[self._place]
 
     @property
-    def after(self) -> Token:
+    def after(self) -> QueryToken:
         return self._rest[min(self._place + 1, len(self._rest) - 1)]
 
-    def take(self) -> Token:
+    def take(self) -> QueryToken:
         token = self.now
         self._place = min(self._place + 1, len(self._rest) - 1)
         return token
 
-    def error(self, message: str, token: Token | None = None) -> QueryError:
+    def error(self, message: str, token: QueryToken | None = None) -> QueryError:
         return QueryError(message, self._line, (token or self.now).at)
 
     def word(self, *words: str) -> bool:
@@ -494,7 +494,7 @@ class _Reader:
         column = "" if meant else f"; a column of the data is column.{text}"
         return f"there is no field {text}{meant or column} (text to find stands in quotes)"
 
-    def comparison(self, field: Field, op: Operator, sign: Token) -> Query:
+    def comparison(self, field: Field, op: Operator, sign: QueryToken) -> Query:
         token = self.take()
         if field.name in FLAGS:
             return self.said(field, op, token)
@@ -518,7 +518,7 @@ class _Reader:
             raise self.error(f"{field} is compared with a number, as in {field}{op}0.5", token)
         return Comparison(field, op, value)
 
-    def said(self, field: Field, op: Operator, token: Token) -> Query:
+    def said(self, field: Field, op: Operator, token: QueryToken) -> Query:
         """A flag compared with true or false."""
         word = token.text.lower()
         if op not in ("==", "!=") or word not in ("true", "false", "yes", "no", "1", "0"):
@@ -526,7 +526,7 @@ class _Reader:
         wanted = (word in ("true", "yes", "1")) == (op == "==")
         return Flag(field) if wanted else Not(Flag(field))
 
-    def worded(self, field: Field, op: Operator, token: Token) -> Query:
+    def worded(self, field: Field, op: Operator, token: QueryToken) -> Query:
         word = (self.unquoted(token) if token.kind == "string" else token.text).lower()
         if op not in ("==", "!=") or word not in WORDS[field.name]:
             raise self.error(f"{field} is {' or '.join(WORDS[field.name])}: {field}==eval", token)
@@ -561,7 +561,7 @@ class _Reader:
             raise QueryError(f"this is no regular expression: {what}", self._line, place) from None
         return Matches(field, text, token.at + 1)
 
-    def string(self, after: str, field: Field) -> Token:
+    def string(self, after: str, field: Field) -> QueryToken:
         if field.name not in TEXTS and field.name not in ("extra", "column"):
             raise self.error(f"{field} is no text, so {after} does not apply", self.now)
         token = self.take()
@@ -569,14 +569,14 @@ class _Reader:
             raise self.error(f'behind {after} a text in quotes is expected: {field} {after} "…"', token)
         return token
 
-    def filled(self, token: Token) -> str:
+    def filled(self, token: QueryToken) -> str:
         text = self.unquoted(token)
         if not text:
             raise self.error("there is nothing between these quotes", token)
         return text
 
     @staticmethod
-    def unquoted(token: Token) -> str:
+    def unquoted(token: QueryToken) -> str:
         quote = token.text[0]
         return token.text[1:-1].replace(f"\\{quote}", quote)
 

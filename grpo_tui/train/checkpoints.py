@@ -183,7 +183,7 @@ def _with_state(function: Any) -> Any:
 
 
 if TYPE_CHECKING:
-    from grpo_tui.train.settings import Settings
+    from grpo_tui.train.settings import LiveSettings
 
 
 class Checkpoints:
@@ -210,7 +210,7 @@ class Checkpoints:
         self.before_save: Callable[[], None] = lambda: None
         self.description: dict[str, Any] = {}
         """What the run is made of, which goes into each marker."""
-        self._settings: Settings | None = None
+        self._settings: LiveSettings | None = None
         self._generates_with_data = False
         self.same_order = True
         """Whether a resume draws the prompts in the checkpoint's order; not so with another seed."""
@@ -228,7 +228,7 @@ class Checkpoints:
             str(self._trainer.args.output_dir), lambda path: path.resolve() in self._kept
         )
 
-    def join(self, settings: Settings) -> None:
+    def join(self, settings: LiveSettings) -> None:
         """Keep the settings in force with each checkpoint; a change makes the newest out of date."""
         self._settings = settings
 

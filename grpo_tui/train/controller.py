@@ -19,7 +19,7 @@ from grpo_tui.train.checkpoints import Checkpoints, DiskFull, cannot_write, firs
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.ranks import Ranks
 from grpo_tui.train.sampling import sample
-from grpo_tui.train.settings import NotYet, Refused, Settings, describe_schedule
+from grpo_tui.train.settings import LiveSettings, NotYet, Refused, describe_schedule
 from grpo_tui.train.tokens import live_tokens
 
 PAUSED_POLL_S = 0.05
@@ -35,7 +35,7 @@ class Controller:
         mailbox: Mailbox,
         phases: PhaseClock,
         checkpoints: Checkpoints,
-        settings: Settings,
+        settings: LiveSettings,
         newest_prompt: Callable[[], Any],
         ranks: Ranks,
     ) -> None:

@@ -457,7 +457,7 @@ def _mean(values: Sequence[float | None] | None) -> float | None:
 Row = Mapping[str, Any]
 
 
-class ProbePrompts:
+class ProbeSampler:
     """Asks the rows of one run.
 
     Args:
@@ -590,7 +590,7 @@ class ProbePrompts:
 class AskedAtFirst(TrainerCallback):
     """Asks before the first step of a run, so that the untrained policy stands beside what it becomes."""
 
-    def __init__(self, probes: ProbePrompts) -> None:
+    def __init__(self, probes: ProbeSampler) -> None:
         self._probes = probes
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -107,7 +107,7 @@ class Session:
         from grpo_tui.train.controller import Controller
         from grpo_tui.train.resume import description
         from grpo_tui.train.reward_runner import RewardRunner
-        from grpo_tui.train.settings import Settings
+        from grpo_tui.train.settings import LiveSettings
 
         for name, purpose in compat.missing(trainer).items():
             print(
@@ -122,7 +122,7 @@ class Session:
         self.capture = Capture(trainer, self.put, self.phases, self.runner, self.attempt)
         self.checkpoints = Checkpoints(trainer, self.put, self.phases, self.attempt, ranks)
         self.checkpoints.description = description(trainer, sources, reward_params)
-        self.settings = Settings(trainer, self.put, self.attempt)
+        self.settings = LiveSettings(trainer, self.put, self.attempt)
         self.checkpoints.join(self.settings)
         self.controller = Controller(
             trainer,
@@ -151,9 +151,9 @@ class Session:
         self, rows: Sequence[Mapping[str, Any]], *, every: int, count: int, temperature: float | None
     ) -> None:
         """Have prompts answered and scored before training and every so many steps; call after `join`."""
-        from grpo_tui.train.sampling import AskedAtFirst, ProbePrompts
+        from grpo_tui.train.sampling import AskedAtFirst, ProbeSampler
 
-        probes = ProbePrompts(
+        probes = ProbeSampler(
             self._trainer,
             rows,
             every=every,

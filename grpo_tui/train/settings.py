@@ -32,7 +32,7 @@ class NotYet(Exception):
     """A change that has to wait for the next generation."""
 
 
-class Settings:
+class LiveSettings:
     """The settings of one trainer that can change in mid-run."""
 
     def __init__(self, trainer: Any, put: Callable[[Record], None], attempt: int) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from grpo_tui.preflight.machine import Machine
     from grpo_tui.preflight.report import Preflight
     from grpo_tui.preflight.run import Children, Memory
-    from grpo_tui.present.config_evaluate import Evaluation, Ranks, Snapshot
+    from grpo_tui.present.config_evaluate import ConfigRanks, Evaluation, Snapshot
 
 
 class ConfigCheck:
@@ -51,7 +51,7 @@ class ConfigCheck:
         self._memory: Memory | None = None
         self._children: Children | None = None
 
-    def run(self, snapshot: Snapshot, ranks: Ranks, root: Path | None) -> None:
+    def run(self, snapshot: Snapshot, ranks: ConfigRanks, root: Path | None) -> None:
         """Check a config; each part is told when it is known.
 
         Args:
@@ -60,7 +60,7 @@ class ConfigCheck:
             root: the run folder when a person named one.
         """
         from grpo_tui.preflight.run import Children, Memory, check
-        from grpo_tui.preflight.static import Source, Start
+        from grpo_tui.preflight.static import Launch, Source
 
         with self._turn:
             if self._closed:
@@ -80,7 +80,7 @@ class ConfigCheck:
             try:
                 found = check(
                     Source(snapshot.path, text=snapshot.text, overrides=snapshot.overrides),
-                    Start(world_size=ranks.count, launcher=ranks.launcher, root=root),
+                    Launch(world_size=ranks.count, launcher=ranks.launcher, root=root),
                     tell=tell,
                     progress=say,
                     cancel=self._cancel,
@@ -215,16 +215,16 @@ class ConfigWorker:
         self._rates[model] = known_rates(self._roots, model)
         return True
 
-    def _judge(self, snapshot: Snapshot, inspected: Inspected, ranks: Ranks) -> Sequence[Finding]:
+    def _judge(self, snapshot: Snapshot, inspected: Inspected, ranks: ConfigRanks) -> Sequence[Finding]:
         """What can be said without loading anything, or what a full check of this text has found."""
-        from grpo_tui.preflight.static import Start, of_inspected
+        from grpo_tui.preflight.static import Launch, of_inspected
 
         if self.checked is not None and self.checked[0] == snapshot.text:
             return self.checked[1].findings
-        start = Start(world_size=ranks.count, launcher=ranks.launcher, root=self.run_dir)
+        start = Launch(world_size=ranks.count, launcher=ranks.launcher, root=self.run_dir)
         return of_inspected(inspected, start, self._machine).findings
 
-    def _plan(self, snapshot: Snapshot, inspected: Inspected, ranks: Ranks) -> Plan | None:
+    def _plan(self, snapshot: Snapshot, inspected: Inspected, ranks: ConfigRanks) -> Plan | None:
         """The plan on this machine, with what a full check has counted."""
         from grpo_tui.config.rules import Settings
         from grpo_tui.preflight.facts import Facts

@@ -28,7 +28,7 @@ SEEN_ON_BLANKS = frozenset(("4", "7", "9", "21", "53"))
 """Attributes that show where there is no ink."""
 
 
-class Look(NamedTuple):
+class TextStyle(NamedTuple):
     """How text is drawn: parameters of the sequence that asks for it; empty is the terminal's own."""
 
     ink: str = ""
@@ -36,7 +36,7 @@ class Look(NamedTuple):
     others: frozenset[str] = frozenset()
 
 
-PLAIN = Look()
+PLAIN = TextStyle()
 
 
 def merge_styles(data: str) -> str:
@@ -66,7 +66,7 @@ def merge_styles(data: str) -> str:
             continue
         target = wanted
         if text.isspace() and not (now.others | wanted.others) & SEEN_ON_BLANKS:
-            target = Look(now.ink, wanted.ground, now.others)
+            target = TextStyle(now.ink, wanted.ground, now.others)
         out += (change(now, target), text)
         now = target
     out.append(change(now, wanted))
@@ -74,7 +74,7 @@ def merge_styles(data: str) -> str:
 
 
 @lru_cache(maxsize=2048)
-def read_look(before: Look, parameters: str) -> Look | None:
+def read_look(before: TextStyle, parameters: str) -> TextStyle | None:
     """The look after a sequence; None when it holds a parameter that is not known."""
     ink, ground, others = before
     words = parameters.split(";")
@@ -101,11 +101,11 @@ def read_look(before: Look, parameters: str) -> Look | None:
         else:
             return None
         at += taken
-    return Look(ink, ground, others)
+    return TextStyle(ink, ground, others)
 
 
 @lru_cache(maxsize=2048)
-def change(now: Look, wanted: Look) -> str:
+def change(now: TextStyle, wanted: TextStyle) -> str:
     """The shortest sequence from one look to another."""
     if now == wanted:
         return ""

@@ -25,7 +25,7 @@ from grpo_tui.present.rewards_view import Circumstances, file_name, rewards_view
 from grpo_tui.rewards.baseline import SCORING, BaselineOptions, ask_baseline, group_size
 from grpo_tui.rewards.cases import CaseFileError, cases_file, keep_case
 from grpo_tui.rewards.consent import ConsentError
-from grpo_tui.rewards.generating import GenerateError, Progress, Row, generate
+from grpo_tui.rewards.generating import DatasetRow, GenerateError, Progress, generate
 from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Aggregation, Lab, LabError, Scored
 from grpo_tui.rewards.next_reward import Growth, add_to_file, growth, put_into_config, section, with_reward
 from grpo_tui.rewards.probes import probe
@@ -570,7 +570,7 @@ class LabWorker:
             return
         asked = samples[index]
         cancel = self._cancel = threading.Event()
-        row = Row(1, asked.prompt, asked.columns)
+        row = DatasetRow(1, asked.prompt, asked.columns)
         try:
             made = generate(config, [row], group_size(config), self._teller(), cancel)
         finally:

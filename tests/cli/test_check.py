@@ -18,7 +18,7 @@ from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.preflight.report import ChecklistItem, Preflight, in_order
 from grpo_tui.preflight.run import QUICK, check
-from grpo_tui.preflight.static import Source, Start
+from grpo_tui.preflight.static import Launch, Source
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
 
@@ -86,7 +86,7 @@ def test_the_processes_count_and_a_changed_key_is_checked(capsys: pytest.Capture
 def test_a_start_is_stopped_by_errors_and_told_of_warnings_that_are_new(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    start = Start(1, (), tmp_path / "run")
+    start = Launch(1, (), tmp_path / "run")
 
     def said(
         *overrides: str, force: bool = False, told: Sequence[Finding] = ()
@@ -121,19 +121,19 @@ def test_a_run_is_checked_as_its_resume_would_take_it(tmp_path: Path) -> None:
     run.mkdir()
     spec.write(RunFolder(run).spec)
 
-    def wanted(**words: object) -> tuple[Source, Start]:
+    def wanted(**words: object) -> tuple[Source, Launch]:
         given = {"config": run, "overrides": [], "world_size": None, "run_dir": None, **words}
         return _wanted(Namespace(**given))
 
     source, start = wanted()
     assert source.saved is not None
     assert source.saved.grpo["max_steps"] == 7
-    assert start == Start(2, spec.launcher, run, resume=True)
-    assert wanted(world_size=4)[1] == Start(4, spec.launcher, run, resume=True)
+    assert start == Launch(2, spec.launcher, run, resume=True)
+    assert wanted(world_size=4)[1] == Launch(4, spec.launcher, run, resume=True)
     other = tmp_path / "other"
-    assert wanted(run_dir=other)[1] == Start(2, spec.launcher, other, resume=False)
-    assert wanted(overrides=["output_dir=elsewhere"])[1] == Start(2, spec.launcher, None, resume=False)
-    assert wanted(config=DEMO_CONFIG, run_dir=other)[1] == Start(1, (), other)
+    assert wanted(run_dir=other)[1] == Launch(2, spec.launcher, other, resume=False)
+    assert wanted(overrides=["output_dir=elsewhere"])[1] == Launch(2, spec.launcher, None, resume=False)
+    assert wanted(config=DEMO_CONFIG, run_dir=other)[1] == Launch(1, (), other)
 
 
 def test_a_file_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from grpo_tui.cli.score import report_lines
 from grpo_tui.core.commands import Outcome
 from grpo_tui.core.findings import Finding
 from grpo_tui.rewards.answer_format import Form
-from grpo_tui.rewards.probes import Aspect, KindReport, ProbeReport, Verdict
+from grpo_tui.rewards.probes import Aspect, KindReport, ProbeReport, ProbeVerdict
 from grpo_tui.rewards.score_report import Failure
 from tests.rewards.reports import made_report, samples
 
@@ -60,7 +60,7 @@ RIGHT = Aspect(answer=True, form=True, reversed=False)
 
 
 def _kind(function: str, fault: str, kind: str) -> KindReport:
-    verdict = Verdict(function, kind, fault, 0.75, 1.0, 0.0, "it names both", 0, "4 or\n5")
+    verdict = ProbeVerdict(function, kind, fault, 0.75, 1.0, 0.0, "it names both", 0, "4 or\n5")
     return KindReport(function, kind, fault, 2, 3, verdict)
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from grpo_tui.cli.errors import REFUSED, CommandError
 from grpo_tui.cli.tokens import _policy
-from grpo_tui.rewards.token_asking import Policy
+from grpo_tui.rewards.token_asking import AskedPolicy
 
-LIVE, BASE = Policy("live", "live"), Policy("base", "adder")
-NEW, OLD = (Policy("checkpoint", f"checkpoint-{step}", "x", step) for step in (40, 20))
+LIVE, BASE = AskedPolicy("live", "live"), AskedPolicy("base", "adder")
+NEW, OLD = (AskedPolicy("checkpoint", f"checkpoint-{step}", "x", step) for step in (40, 20))
 ALL = (LIVE, NEW, OLD, BASE)
 
 
@@ -25,7 +25,7 @@ ALL = (LIVE, NEW, OLD, BASE)
     ],
 )
 def test_the_policy_that_is_named_is_asked_else_the_newest_checkpoint(
-    known: tuple[Policy, ...], wanted: str | None, asked: Policy
+    known: tuple[AskedPolicy, ...], wanted: str | None, asked: AskedPolicy
 ) -> None:
     assert _policy(known, wanted) is asked
 
@@ -41,7 +41,7 @@ def test_the_policy_that_is_named_is_asked_else_the_newest_checkpoint(
     ],
 )
 def test_a_policy_that_is_not_there_is_told_with_those_that_are(
-    known: tuple[Policy, ...], wanted: str | None, code: int, said: str
+    known: tuple[AskedPolicy, ...], wanted: str | None, code: int, said: str
 ) -> None:
     with pytest.raises(CommandError, match=said) as refused:
         _policy(known, wanted)

@@ -13,7 +13,7 @@ from grpo_tui.config.ranges import FILE, RANGES, SIZES, limits
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import parse_mapping
 from grpo_tui.core.findings import Finding
-from grpo_tui.preflight.static import Source, Start, static_check
+from grpo_tui.preflight.static import Launch, Source, static_check
 from tests.config.trl_judge import PLAIN, READ_WITH, Judge, numeric_fields
 from tests.preflight.machines import A100, machine
 
@@ -134,7 +134,7 @@ def test_who_generates_says_what_it_takes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", json.loads(FILE.read_text())["words"])
 def test_a_word_that_trl_does_not_know_is_refused_before_the_start(tmp_path: Path, name: str) -> None:
     (tmp_path / "c.yaml").write_text(GOOD + f"{name}: bogus\n")
-    found = static_check(Source(tmp_path / "c.yaml"), Start(root=tmp_path / "run"), machine(A100)).findings
+    found = static_check(Source(tmp_path / "c.yaml"), Launch(root=tmp_path / "run"), machine(A100)).findings
     assert name in {f.field for f in found if f.severity == "error"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from grpo_tui.preflight.machine import Answer, GpuFacts, Machine
+from grpo_tui.preflight.machine import GpuFacts, Machine, ServerAnswer
 
 A100 = GpuFacts(0, "NVIDIA A100", (8, 0), 80 << 30, 80 << 30)
 T4 = GpuFacts(0, "Tesla T4", (7, 5), 16 << 30, 16 << 30)
@@ -22,7 +22,7 @@ def machine(
     *gpus: GpuFacts,
     accounts: tuple[str, ...] = (),
     env: dict[str, str] | None = None,
-    answers: Mapping[str, Answer] | None = None,
+    answers: Mapping[str, ServerAnswer] | None = None,
     taken: tuple[int, ...] = (),
     **versions: str | None,
 ) -> Machine:
@@ -38,8 +38,10 @@ def machine(
     """
     known = answers or {}
 
-    def ask(url: str) -> Answer:
-        return next((a for end, a in known.items() if url.endswith(end)), Answer(None, trouble="refused"))
+    def ask(url: str) -> ServerAnswer:
+        return next(
+            (a for end, a in known.items() if url.endswith(end)), ServerAnswer(None, trouble="refused")
+        )
 
     return Machine(
         gpus,
@@ -54,10 +56,10 @@ def machine(
     )
 
 
-def serving(model: str) -> dict[str, Answer]:
+def serving(model: str) -> dict[str, ServerAnswer]:
     """A vLLM server as `trl vllm-serve` starts it."""
     return {
-        "/health": Answer(200),
-        "/v1/models": Answer(200, {"data": [{"id": model}]}),
-        "json": Answer(200, {"vllm_config": {"model_config": {"logprobs_mode": "processed_logprobs"}}}),
+        "/health": ServerAnswer(200),
+        "/v1/models": ServerAnswer(200, {"data": [{"id": model}]}),
+        "json": ServerAnswer(200, {"vllm_config": {"model_config": {"logprobs_mode": "processed_logprobs"}}}),
     }

@@ -17,7 +17,7 @@ from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.machine import Machine, this_machine
 from grpo_tui.preflight.report import PARTS, Part, Preflight
 from grpo_tui.preflight.run import QUICK, Children, check
-from grpo_tui.preflight.static import Source, Start
+from grpo_tui.preflight.static import Launch, Source
 from tests import PATIENCE_S
 from tests.preflight.machines import A100, machine, serving
 
@@ -316,7 +316,7 @@ def host(body: str) -> Machine:
 
 
 def looked(file: Path, case: Case, children: Children) -> Preflight:
-    start = Start(root=file.parent / "run")
+    start = Launch(root=file.parent / "run")
     body = file.read_text()
     return check(Source(file), start, parts=case.parts, machine=host(body), children=children)
 

@@ -17,7 +17,7 @@ from grpo_tui.preflight.checker import judge
 from grpo_tui.preflight.child import table
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.mapped import TRAIN
-from grpo_tui.preflight.child.session import Looking, Session
+from grpo_tui.preflight.child.session import CheckSession, Looking
 from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts, Whereabouts
 from grpo_tui.preflight.judging import Judged
 
@@ -35,7 +35,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def session_of(
     folder: Path, rows: Any, section: str = "", base: str = "", name: str = "rows.jsonl"
-) -> Session:
+) -> CheckSession:
     """A session over rows, which are a list, or the text of a file."""
     text = rows if isinstance(rows, str) else "".join(json.dumps(row) + "\n" for row in rows)
     (folder / name).write_text(text)
@@ -43,10 +43,10 @@ def session_of(
     head = f"model_name_or_path: {MODEL}\nreward_funcs: [accuracy_reward]\nnum_generations: 4\n"
     size = "per_device_train_batch_size: 8\ngradient_accumulation_steps: 1\nmax_completion_length: 64\n"
     (folder / "run.yaml").write_text(f"{head}{size}{base}grpo_tui:\n{lines}")
-    return Session(load_config(folder / "run.yaml"), Hub(), lambda what: None)
+    return CheckSession(load_config(folder / "run.yaml"), Hub(), lambda what: None)
 
 
-def judged(session: Session, *, tokens: bool = False) -> list[Finding]:
+def judged(session: CheckSession, *, tokens: bool = False) -> list[Finding]:
     """Findings of the data, and with tokens of tokenizer and lengths."""
     facts = Facts(data=session.data())
     if tokens:
@@ -378,11 +378,13 @@ def test_a_stream_is_read_no_further_than_needed(tmp_path: Path, monkeypatch: py
     )
     session = session_of(tmp_path, PLAIN)
     section = replace(session.config.section, dataset=f"{tmp_path / 'stream.py'}:rows")
-    session = Session(replace(session.config, section=section), Hub(), lambda what: None)
+    session = CheckSession(replace(session.config, section=section), Hub(), lambda what: None)
     assert "the first 6 rows, since it is streamed" in only(judged(session), "data.sampled").message
     assert session.data().total is None
     assert Looking(session).row(99).number == 6
-    held = Session(replace(session.config, section=replace(section, holdout=2)), Hub(), lambda what: None)
+    held = CheckSession(
+        replace(session.config, section=replace(section, holdout=2)), Hub(), lambda what: None
+    )
     assert "needs all rows" in only(judged(held), "data.hold-out").message
 
 
@@ -413,7 +415,7 @@ def test_a_dataset_of_the_hub_is_never_fetched_for_a_look(
         section=replace(session.config.section, dataset=None),
         script={**session.config.script, "dataset_name": "some/data"},
     )
-    session = Session(config, Known(), lambda what: None)
+    session = CheckSession(config, Known(), lambda what: None)
     rules = {finding.id: finding for finding in judged(session)}
     assert seen == [(streamed, is_offline)]
     assert not constants.HF_HUB_OFFLINE

@@ -12,8 +12,8 @@ import pytest
 
 from grpo_tui.config.packages import version_of
 from grpo_tui.preflight.machine import (
-    Answer,
     GpuFacts,
+    ServerAnswer,
     _visible,
     accounts,
     ask,
@@ -91,9 +91,9 @@ def test_a_server_is_asked_and_what_is_no_answer_is_said(
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # a proxy is not asked for a server of one's own
     base = f"http://127.0.0.1:{served}"
-    assert ask(f"{base}/json") == Answer(200, {"a": 1})
-    assert ask(f"{base}/text") == Answer(200)
-    assert ask(f"{base}/none") == Answer(404)
+    assert ask(f"{base}/json") == ServerAnswer(200, {"a": 1})
+    assert ask(f"{base}/text") == ServerAnswer(200)
+    assert ask(f"{base}/none") == ServerAnswer(404)
     assert ask("http://127.0.0.1:1/json").trouble == "Connection refused"
     assert ask("no address").status is None
 

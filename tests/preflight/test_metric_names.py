@@ -14,7 +14,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import FACTORIES, SCRIPT_NAMES
 from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
-from grpo_tui.preflight.static import Source, Start, static_check
+from grpo_tui.preflight.static import Launch, Source, static_check
 from grpo_tui.rewards.loading import load_rewards
 from tests.preflight.machines import A100, machine
 from tests.train.tiny import make_trainer
@@ -41,7 +41,7 @@ def found(folder: Path, change: dict[str, Any]) -> list[Finding]:
     file = folder / "c.yaml"
     values = {key: value for key, value in {**BASE, **change}.items() if value is not None}
     file.write_text(yaml.safe_dump(values))
-    checked = static_check(Source(file), Start(root=folder / "run"), machine(A100))
+    checked = static_check(Source(file), Launch(root=folder / "run"), machine(A100))
     best = ("metric_for_best_model", "greater_is_better", "load_best_model_at_end", "lr_scheduler_type")
     return [f for f in checked.findings if f.field in best and f.id != "config.range"]
 

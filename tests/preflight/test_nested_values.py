@@ -10,7 +10,7 @@ from grpo_tui.config.draft import Draft
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.run import QUICK, check
-from grpo_tui.preflight.static import Source, Start
+from grpo_tui.preflight.static import Launch, Source
 from tests.preflight.machines import A100, machine
 
 HEAD = f"model_name_or_path: {DEMO_MODEL}\nmax_steps: 20\nsave_steps: 10\nreward_funcs: [accuracy_reward]\n"
@@ -119,7 +119,7 @@ def looked(folder: Path, body: str, section: str = "") -> tuple[Draft, Preflight
     file = folder / "c.yaml"
     if not file.exists():
         file.write_text(f"{HEAD}{body}\n{TAIL}{section}")
-    start = Start(root=folder / "run")
+    start = Launch(root=folder / "run")
     return Draft.open(file), check(Source(file), start, parts=QUICK, machine=machine(A100))
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from grpo_tui.demo import DEMO_MODEL
-from grpo_tui.preflight.static import Source, Start, static_check
+from grpo_tui.preflight.static import Launch, Source, static_check
 from tests import PATIENCE_S
 from tests.preflight.machines import A100, machine
 
@@ -216,7 +216,7 @@ def config(folder: Path, values: dict[str, Any]) -> Path:
 
 def test_the_judge_takes_the_sound_config(judged: dict[str, str | None], tmp_path: Path) -> None:
     assert judged["sound"] is None
-    found = static_check(Source(config(tmp_path, SOUND)), Start(root=tmp_path / "run"), MACHINE)
+    found = static_check(Source(config(tmp_path, SOUND)), Launch(root=tmp_path / "run"), MACHINE)
     assert [f for f in found.findings if f.severity != "info"] == []
 
 
@@ -226,7 +226,9 @@ def test_what_trl_refuses_is_found_with_its_key(
 ) -> None:
     field, change = {**REFUSED, **REFUSED_LATE}[name]
     assert judged[name] is not None, "TRL takes it; the rule has to go"
-    found = static_check(Source(config(tmp_path, {**SOUND, **change})), Start(root=tmp_path / "run"), MACHINE)
+    found = static_check(
+        Source(config(tmp_path, {**SOUND, **change})), Launch(root=tmp_path / "run"), MACHINE
+    )
     errors = [f for f in found.findings if f.severity == "error"]
     assert not found.ok
     assert field in {f.field for f in errors}, (judged[name], errors)

@@ -17,12 +17,12 @@ from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.facts import Facts, ModelFacts, Whereabouts
-from grpo_tui.preflight.machine import Answer, Machine
+from grpo_tui.preflight.machine import Machine, ServerAnswer
 from grpo_tui.preflight.model_findings import facts_findings
 from grpo_tui.preflight.packages import window
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.run import check
-from grpo_tui.preflight.static import Source, Start
+from grpo_tui.preflight.static import Launch, Source
 from tests.preflight.machines import A100, T4, machine, serving
 
 BASE: dict[str, Any] = {
@@ -37,13 +37,13 @@ HUB = "Qwen/Qwen2.5-0.5B-Instruct"
 
 
 def look(
-    folder: Path, change: dict[str, Any], where: Machine | None = None, start: Start | None = None
+    folder: Path, change: dict[str, Any], where: Machine | None = None, start: Launch | None = None
 ) -> Preflight:
     (folder / "rows.jsonl").write_text('{"prompt": "q", "solution": "1"}\n' * 40)
     file = folder / "c.yaml"
     file.write_text(yaml.safe_dump({**copy.deepcopy(BASE), **change}, sort_keys=False))
     return check(
-        Source(file), start or Start(root=folder / "run"), parts=("static",), machine=where or machine(A100)
+        Source(file), start or Launch(root=folder / "run"), parts=("static",), machine=where or machine(A100)
     )
 
 
@@ -359,7 +359,7 @@ def test_a_rule_finds_its_fault_and_its_fix_takes_it_away(name: str, tmp_path: P
     assert mine[0].fix is not None
     draft = Draft.open(tmp_path / "c.yaml")
     draft.apply(mine[0])
-    source, start = Source(tmp_path / "c.yaml", draft.text), Start(root=tmp_path / "run")
+    source, start = Source(tmp_path / "c.yaml", draft.text), Launch(root=tmp_path / "run")
     after = check(source, start, parts=("static",), machine=where)
     assert (rule, field) not in {(f.id, f.field) for f in after.findings}
 
@@ -422,7 +422,7 @@ def test_what_the_machine_lacks_is_found(
 def test_a_disk_that_the_checkpoints_would_fill_is_told_with_what_saves_less(tmp_path: Path) -> None:
     def told(free: int, **change: Any) -> list[Any]:
         look(tmp_path, change)
-        where, start = replace(machine(A100), free=lambda path: free), Start(root=tmp_path / "run")
+        where, start = replace(machine(A100), free=lambda path: free), Launch(root=tmp_path / "run")
         found = check(Source(tmp_path / "c.yaml"), start, parts=("static", "plan"), machine=where)
         disk = [f for f in found.findings if f.id == "plan.disk"]
         return [(f.severity, f.fix and (f.fix.field, f.fix.value)) for f in disk]
@@ -463,16 +463,21 @@ SERVER = {"use_vllm": True, "vllm_mode": "server", "vllm_server_host": "127.0.0.
 @pytest.mark.parametrize(
     ("answers", "rule"),
     [
-        ({"/health": Answer(503)}, "vllm.server"),
+        ({"/health": ServerAnswer(503)}, "vllm.server"),
         (
-            {"/health": Answer(200), "/v1/models": Answer(200, {"data": [{"id": "other/model"}]})},
+            {
+                "/health": ServerAnswer(200),
+                "/v1/models": ServerAnswer(200, {"data": [{"id": "other/model"}]}),
+            },
             "vllm.other-model",
         ),
-        ({**serving(str(DEMO_MODEL)), "json": Answer(404)}, "vllm.no-weights"),
+        ({**serving(str(DEMO_MODEL)), "json": ServerAnswer(404)}, "vllm.no-weights"),
         (
             {
                 **serving(str(DEMO_MODEL)),
-                "json": Answer(200, {"vllm_config": {"model_config": {"logprobs_mode": "raw_logprobs"}}}),
+                "json": ServerAnswer(
+                    200, {"vllm_config": {"model_config": {"logprobs_mode": "raw_logprobs"}}}
+                ),
             },
             "vllm.logprobs",
         ),
@@ -480,7 +485,7 @@ SERVER = {"use_vllm": True, "vllm_mode": "server", "vllm_server_host": "127.0.0.
     ],
 )
 def test_a_vllm_server_is_asked_what_it_serves(
-    answers: dict[str, Answer], rule: str | None, tmp_path: Path
+    answers: dict[str, ServerAnswer], rule: str | None, tmp_path: Path
 ) -> None:
     found = look(tmp_path, SERVER, machine(A100, answers=answers))
     said = {f.id for f in found.findings if f.id.startswith("vllm.")}
@@ -489,14 +494,14 @@ def test_a_vllm_server_is_asked_what_it_serves(
 
 
 def test_what_answers_on_the_port_of_a_server_and_is_none_is_named(tmp_path: Path) -> None:
-    taken = machine(A100, answers={"/health": Answer(404)}, taken=(8123,))
+    taken = machine(A100, answers={"/health": ServerAnswer(404)}, taken=(8123,))
     (found,) = [f for f in look(tmp_path, SERVER, taken).findings if f.id == "vllm.server"]
     assert "is not a vLLM server that is ready (HTTP 404): process 77 (python of ana)" in found.message
     assert "vllm_server_port: 8124" in found.message
 
 
 def test_several_processes_need_a_free_port_and_a_whole_batch(tmp_path: Path) -> None:
-    start = Start(2, ("accelerate", "launch", "--num_processes", "2"), tmp_path / "run")
+    start = Launch(2, ("accelerate", "launch", "--num_processes", "2"), tmp_path / "run")
     two = machine(A100, A100, taken=(29500,))
     (found,) = look(tmp_path, {}, two, start).findings
     assert found.id == "launch.port"
@@ -504,9 +509,9 @@ def test_several_processes_need_a_free_port_and_a_whole_batch(tmp_path: Path) ->
         "port 29500, where the processes meet, is in use by process 77 (python of ana). Add "
         "`--main_process_port 29501` to the launcher"
     )
-    other = Start(2, (*start.launcher, "--main_process_port", "29511"), tmp_path / "run")
+    other = Launch(2, (*start.launcher, "--main_process_port", "29511"), tmp_path / "run")
     assert look(tmp_path, {}, two, other).findings == ()
-    three = Start(3, ("torchrun", "--nproc_per_node", "3"), tmp_path / "run")
+    three = Launch(3, ("torchrun", "--nproc_per_node", "3"), tmp_path / "run")
     whole = look(tmp_path, {"per_device_train_batch_size": 4}, machine(A100, A100, A100), three)
     assert {f.id for f in whole.findings} == {"batch.indivisible"}
 
@@ -523,7 +528,7 @@ def test_several_processes_need_a_free_port_and_a_whole_batch(tmp_path: Path) ->
 def test_a_launcher_that_starts_one_process_on_the_cpu_is_found(
     words: tuple[str, ...], severity: str | None, tmp_path: Path
 ) -> None:
-    start = Start(2, words, tmp_path / "run")
+    start = Launch(2, words, tmp_path / "run")
     found = look(tmp_path, {"use_cpu": True, "bf16": False}, machine(), start)
     assert [f.severity for f in found.findings if f.id == "launch.cpu"] == ([severity] if severity else [])
 
@@ -569,7 +574,7 @@ def test_what_belongs_to_fsdp_1_is_unused_in_version_2_alone(
     version: dict[str, int], unused: bool, tmp_path: Path
 ) -> None:
     given = {"fsdp": "full_shard", "fsdp_config": {**version, "fsdp_use_orig_params": True}}
-    start = Start(2, ("accelerate", "launch"), tmp_path / "run")
+    start = Launch(2, ("accelerate", "launch"), tmp_path / "run")
     found = look(tmp_path, given, machine(A100), start).findings
     told = [finding.field for finding in found if finding.id == "config.unused"]
     assert told == ["fsdp_config.fsdp_use_orig_params"] * unused
@@ -605,6 +610,6 @@ NESTED = [
 def test_nothing_that_a_mapping_may_hold_ends_a_check(name: str, tmp_path: Path) -> None:
     beside = {"fsdp": True, "use_liger_kernel": True, "lr_scheduler_type": "polynomial"}
     for value in (*ODD, {"lr_end": "x", "min_lr": [1], "temperature": {}, "split_batches": "no"}):
-        start = Start(None, ("accelerate", "launch"), tmp_path / "run")
+        start = Launch(None, ("accelerate", "launch"), tmp_path / "run")
         found = look(tmp_path, {**beside, name: value}, machine(A100), start)
         assert found.done[0] == "static"

@@ -19,7 +19,7 @@ from grpo_tui.preflight.facts import DataFacts, Facts
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.preflight.rewards import RewardLook, split_models
 from grpo_tui.preflight.run import Children, Memory, check
-from grpo_tui.preflight.static import Source, Start
+from grpo_tui.preflight.static import Launch, Source
 from tests.preflight.machines import A100, machine
 
 SLOW = Finding("rewards.slow", "warning", "grpo_tui.rewards.0", 9, "takes long")
@@ -71,7 +71,7 @@ def test_each_part_is_told_with_all_that_was_known_before(
     asked: Asked, source: Source, tmp_path: Path
 ) -> None:
     told: list[Preflight] = []
-    found = check(source, Start(root=tmp_path / "run"), tell=told.append, machine=machine(A100))
+    found = check(source, Launch(root=tmp_path / "run"), tell=told.append, machine=machine(A100))
     assert set(told[0].done) == {"static", "plan"}
     assert {f.id for f in told[0].findings} == set()
     assert {f.id for f in found.findings} == {"rewards.slow", "data.duplicates"}
@@ -83,7 +83,7 @@ def test_each_part_is_told_with_all_that_was_known_before(
 def test_what_was_found_is_remembered_until_a_file_changes(
     asked: Asked, source: Source, tmp_path: Path
 ) -> None:
-    memory, start = Memory(), Start(root=tmp_path / "run")
+    memory, start = Memory(), Launch(root=tmp_path / "run")
 
     def again() -> tuple[int, int]:
         found = check(source, start, machine=machine(A100), memory=memory)
@@ -103,7 +103,7 @@ def test_what_was_found_is_remembered_until_a_file_changes(
 
 def test_a_part_that_is_not_wanted_is_not_looked_at(asked: Asked, source: Source, tmp_path: Path) -> None:
     found = check(
-        source, Start(root=tmp_path / "run"), machine=machine(A100), parts=("static", "data", "plan")
+        source, Launch(root=tmp_path / "run"), machine=machine(A100), parts=("static", "data", "plan")
     )
     assert (asked.data, asked.rewards) == (1, 0)
     assert found.done == ("static", "data", "plan")
@@ -114,7 +114,7 @@ def test_the_processes_are_not_asked_when_no_config_is_left(
     asked: Asked, source: Source, tmp_path: Path
 ) -> None:
     source.path.write_text("learning_rte: 1.0\n" + source.path.read_text())
-    found = check(source, Start(root=tmp_path / "run"), machine=machine(A100))
+    found = check(source, Launch(root=tmp_path / "run"), machine=machine(A100))
     assert not found.ok
     assert not found.can_be_forced
     assert (asked.data, asked.rewards) == (0, 0)
@@ -133,7 +133,7 @@ def test_an_end_on_purpose_ends_the_real_processes(source: Source, tmp_path: Pat
     with Children() as kept:
         found = check(
             source,
-            Start(root=tmp_path / "run"),
+            Launch(root=tmp_path / "run"),
             machine=machine(A100),
             cancel=cancel,
             progress=hear,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.preflight.facts import ColumnFacts, DataFacts, KindCount, Lengths
-from grpo_tui.present.data_view import BAR, Block, statistics_blocks, summary
+from grpo_tui.present.data_view import BAR, DataBlock, statistics_blocks, summary
 
 FACTS = DataFacts(
     "rows.jsonl",
@@ -22,7 +22,7 @@ FACTS = DataFacts(
 )  # fmt: skip
 
 
-def block(blocks: list[Block], title: str) -> Block:
+def block(blocks: list[DataBlock], title: str) -> DataBlock:
     return next(block for block in blocks if block.title == title)
 
 

@@ -18,13 +18,20 @@ from grpo_tui.config import load_config
 from grpo_tui.data.load import load_prompts
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.rewards.generate_child.policy import Policy, prompt_ids, until_end
-from grpo_tui.rewards.generating import CancelledError, GenerateError, Generator, Progress, Row, generate
+from grpo_tui.rewards.generating import (
+    CancelledError,
+    DatasetRow,
+    GenerateError,
+    Generator,
+    Progress,
+    generate,
+)
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.samples import read_jsonl
 
 AT_ONCE = 64
 GROUP = 2
-ASKED = Row(1, [{"role": "user", "content": "What is 2 + 2?"}], {"answer": "4"})
+ASKED = DatasetRow(1, [{"role": "user", "content": "What is 2 + 2?"}], {"answer": "4"})
 
 
 def _answers_of_transformers(prompts: Sequence[Any]) -> list[str]:

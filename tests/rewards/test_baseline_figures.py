@@ -11,7 +11,7 @@ import pytest
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import Section
 from grpo_tui.rewards.baseline import Baseline, baseline_of, drawn_share, mixed_share, with_findings
-from grpo_tui.rewards.generating import Generated, Row
+from grpo_tui.rewards.generating import DatasetRow, Generated
 from grpo_tui.rewards.right_answers import Judge, JudgeError, Measures, find_forms, find_judge, made_of
 from grpo_tui.rewards.samples import Sample
 from grpo_tui.rewards.score_report import Aggregate, Failure, FunctionInfo, FunctionScore, GroupScore
@@ -187,7 +187,7 @@ def _config() -> RunConfig:
 
 def _measures(*functions: tuple[str, float]) -> Measures:
     """Made-up completions of two rows, scored by functions of these names."""
-    rows = [Row(1, "2+2?", {"answer": "4"}), Row(2, "3+4?", {"answer": "7"})]
+    rows = [DatasetRow(1, "2+2?", {"answer": "4"}), DatasetRow(2, "3+4?", {"answer": "7"})]
     samples = made_of(rows, _config(), "answer", ["<think>x</think><answer>y</answer>"])
 
     def score(name: str, sample: Sample) -> float | None:

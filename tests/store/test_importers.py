@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.store.importers import LogFolderError, find_sources, follow, open_copy, source_at
-from grpo_tui.store.importers.copies import Source, copy_root
+from grpo_tui.store.importers.copies import LogSource, copy_root
 from grpo_tui.store.importers.copy_child import update
 from grpo_tui.store.importers.formats import (
     advantages,
@@ -75,7 +75,7 @@ def trl_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def parquet(source: Source, step: int) -> list[dict[str, Any]]:
+def parquet(source: LogSource, step: int) -> list[dict[str, Any]]:
     import pyarrow.parquet
 
     return pyarrow.parquet.read_table(dict(source.files())[step]).to_pylist()
@@ -89,7 +89,7 @@ def found(root: Path, line: str = "", sort: str = "step") -> list[Rollout]:
         search.close()
 
 
-def the_source(path: Path) -> Source:
+def the_source(path: Path) -> LogSource:
     source = source_at(path)
     assert source is not None
     return source

@@ -9,7 +9,7 @@ import pytest
 
 from grpo_tui.core.records import Record
 from grpo_tui.train.sampling import sample, shared_beginning
-from grpo_tui.train.settings import Refused, Settings
+from grpo_tui.train.settings import LiveSettings, Refused
 from tests.train.tiny import make_trainer
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ def test_a_value_that_would_break_the_run_is_refused_and_changes_nothing(
 ) -> None:
     names = list(trainer.reward_func_names)
     records: list[Record] = []
-    settings = Settings(trainer, records.append, 1)
+    settings = LiveSettings(trainer, records.append, 1)
     before = settings.current()
     trainer.reward_func_names = trainer.reward_func_names[:1]
     with pytest.raises(Refused, match="takes 1 number, in the order correctness"):
@@ -65,7 +65,7 @@ def test_a_value_that_would_break_the_run_is_refused_and_changes_nothing(
 def test_a_temperature_that_cannot_reach_the_gradient_is_refused_with_what_hides_it(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, generation_kwargs={"temperature": 0.9})
     with pytest.raises(Refused, match="generation_kwargs sets temperature too"):
-        Settings(trainer, print, 1).apply({"temperature": 0.5})
+        LiveSettings(trainer, print, 1).apply({"temperature": 0.5})
     trainer = make_trainer(tmp_path)
     original = trainer.model.forward
 
@@ -74,7 +74,7 @@ def test_a_temperature_that_cannot_reach_the_gradient_is_refused_with_what_hides
 
     trainer.model.forward = of_a_plugin
     with pytest.raises(Refused, match=r"forward of the model \(LlamaForCausalLM\) is .*of_a_plugin"):
-        Settings(trainer, print, 1).apply({"temperature": 0.5})
+        LiveSettings(trainer, print, 1).apply({"temperature": 0.5})
     assert trainer.temperature == trainer.generation_config.temperature == 1.0
 
 

@@ -19,7 +19,7 @@ from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.demo.rewards import correctness
 from grpo_tui.demo.task import train_rows
 from grpo_tui.rewards.generating import CancelledError, GenerateError
-from grpo_tui.rewards.token_asking import Policy, TokenAsker, policies
+from grpo_tui.rewards.token_asking import AskedPolicy, TokenAsker, policies
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.rollouts import Rollout, rollouts_of
@@ -47,8 +47,8 @@ class Ran:
     history: list[Any]
 
     @property
-    def checkpoint(self) -> Policy:
-        return Policy("checkpoint", "checkpoint-2", str(self.root / "checkpoint-2"), 2)
+    def checkpoint(self) -> AskedPolicy:
+        return AskedPolicy("checkpoint", "checkpoint-2", str(self.root / "checkpoint-2"), 2)
 
 
 def trl_logprobs(trainer: Any, prompt: Any) -> list[float]:
@@ -182,7 +182,7 @@ def test_an_adapter_is_read_on_its_base(ran: Ran, asker: TokenAsker, tmp_path: P
     model = get_peft_model(loaded(DEMO_MODEL), wish).eval()
     model.save_pretrained(tmp_path / "checkpoint-9")
     found = asker.ask(
-        ran.row, Policy("checkpoint", "checkpoint-9", str(tmp_path / "checkpoint-9"), 9), base=True
+        ran.row, AskedPolicy("checkpoint", "checkpoint-9", str(tmp_path / "checkpoint-9"), 9), base=True
     )
     logp, ids = direct(model, ran.row.prompt, ran.row.completion, ended=True)
     logq, _ = direct(loaded(DEMO_MODEL), ran.row.prompt, ran.row.completion, ended=True)

@@ -18,7 +18,7 @@ from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
 from grpo_tui.ui.screens.generations import GenerationsScreen
-from grpo_tui.ui.screens.what_if import Attempt, WhatIfLines, WhatIfScreen
+from grpo_tui.ui.screens.what_if import Scoring, WhatIfLines, WhatIfScreen
 from grpo_tui.ui.widgets.card_table import CardTable
 from grpo_tui.ui.widgets.group_table import GroupTable
 from grpo_tui.ui.widgets.reader import Reader
@@ -367,7 +367,7 @@ async def test_what_if_scores_the_groups_of_the_list_again(
         assert lines.found.dead == GROUPS
         await until(pilot, lambda: "would teach nothing" in shown(app))
         kept = lines.found
-        app.screen.on_what_if_screen_told(WhatIfScreen.Told(Attempt(None), trouble="of an earlier attempt"))  # type: ignore[attr-defined]
+        app.screen.on_what_if_screen_told(WhatIfScreen.Told(Scoring(None), trouble="of an earlier attempt"))  # type: ignore[attr-defined]
         assert lines.found is kept
         assert not lines.trouble
         await pilot.press("o")

@@ -11,7 +11,7 @@ from grpo_tui.present.train_view import CompletionRow
 from grpo_tui.store.reader import RunReader
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.widgets.event_list import EventList
-from grpo_tui.ui.widgets.groups import MOST_GROUPS, GroupList, Look, completion_lines
+from grpo_tui.ui.widgets.groups import MOST_GROUPS, CompletionLayout, GroupList, completion_lines
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import GROUPS, RecordedRun
 
@@ -86,7 +86,7 @@ def test_older_groups_follow_without_gap_or_repetition(run: RecordedRun) -> None
 @pytest.mark.parametrize("text", ["one\ntwo", "漢字" * 200, "a" * 1000, "", "\t\x1b[2J x"])
 def test_large_no_character_is_lost(text: str) -> None:
     row = CompletionRow(text, 1.0, 0.5, 3, truncated=False, rewards=(1.0,))
-    lines = completion_lines(row, Look(("f",), 60, 1, large=True))
+    lines = completion_lines(row, CompletionLayout(("f",), 60, 1, large=True))
     body = "".join(line[-1].text for line in lines)
     if text:
         for character in set(text.replace("\t", " ").replace("\n", "").replace("\x1b", "␛")):
@@ -181,7 +181,9 @@ async def test_a_new_event_comes_in_at_the_top_and_moves_nothing_below(run: Reco
 def test_no_number_of_a_completion_is_cut_or_touches_the_next(width: int) -> None:
     values = (123_456.789, 1e308, float("-inf"), None, -98_765.4321)
     row = CompletionRow("text", -1234.5678, -234.5678, 131_072, True, values)
-    head = "".join(span.text for span in completion_lines(row, Look(tuple("abcde"), width, 1, False))[0][:-1])
+    head = "".join(
+        span.text for span in completion_lines(row, CompletionLayout(tuple("abcde"), width, 1, False))[0][:-1]
+    )
     seen = head.split()
     assert "…" not in head
     assert seen[1:3] == ["235", "-1,235"]

@@ -16,8 +16,8 @@ from grpo_tui.config.plan.batch import Batches, PlanSettings, Steps, count_steps
 from grpo_tui.config.plan.memory import Device, Load, MemoryPlan, parts_of
 from grpo_tui.config.plan.model import ModelShape, Sharding, read_sharding, what_is_trained
 from grpo_tui.config.plan.time import (
-    Checkpoints,
     Duration,
+    PlannedCheckpoints,
     Point,
     Rate,
     estimate,
@@ -79,7 +79,7 @@ class Plan:
     autocast: str | None
     max_completion_length: int
     prompt_tokens: int | None
-    checkpoints: Checkpoints
+    checkpoints: PlannedCheckpoints
     learning_rate: tuple[Point, ...] = ()
     duration: Duration | None = None
     memory: MemoryPlan | None = None

@@ -149,7 +149,7 @@ def _stable_decay(warmup: int, total: int, options: Mapping[str, Any]) -> Factor
 
 
 @dataclass(frozen=True, slots=True)
-class Checkpoints:
+class PlannedCheckpoints:
     """What stays on disk.
 
     Attributes:
@@ -207,7 +207,7 @@ def plan_checkpoints(
     saved_bytes: int | None,
     state_bytes: int | None,
     free_bytes: int | None,
-) -> Checkpoints:
+) -> PlannedCheckpoints:
     """Count and weigh the checkpoints.
 
     Args:
@@ -224,7 +224,7 @@ def plan_checkpoints(
     each = saved_bytes
     if saved_bytes is not None and not settings.flag("save_only_model"):
         each = saved_bytes + (state_bytes or 0)
-    return Checkpoints(written, kept, each, saved_bytes, free_bytes)
+    return PlannedCheckpoints(written, kept, each, saved_bytes, free_bytes)
 
 
 MOST_SCALED = 8.0

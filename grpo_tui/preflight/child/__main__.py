@@ -16,7 +16,7 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.exchange import plain
 from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.hub import Hub
-from grpo_tui.preflight.child.session import Looking, Session, data_key
+from grpo_tui.preflight.child.session import CheckSession, Looking, data_key
 from grpo_tui.preflight.facts import RowView
 
 
@@ -26,7 +26,7 @@ class Child:
     def __init__(self, send: Send) -> None:
         self._send = send
         self._hub = Hub()
-        self._session: Session | None = None
+        self._session: CheckSession | None = None
         self._looking: Looking | None = None
         self._key = ""
 
@@ -85,17 +85,17 @@ class Child:
         view: RowView = ask(self._looking_at(session))
         return plain(view)
 
-    def _looking_at(self, session: Session) -> Looking:
+    def _looking_at(self, session: CheckSession) -> Looking:
         if self._looking is None:
             self._looking = Looking(session)
         return self._looking
 
-    def _of(self, config: Mapping[str, Any]) -> Session:
+    def _of(self, config: Mapping[str, Any]) -> CheckSession:
         known = RunConfig.from_json(config)
         os.environ.update(known.env)  # before transformers and datasets, which read it when they are imported
         key = data_key(known)
         if self._session is None or key != self._key:
-            self._session, self._key, self._looking = Session(known, self._hub, self._tell), key, None
+            self._session, self._key, self._looking = CheckSession(known, self._hub, self._tell), key, None
         self._session.turn_to(known)
         return self._session
 

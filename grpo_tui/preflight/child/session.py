@@ -49,7 +49,7 @@ from grpo_tui.preflight.statistics import (
 from grpo_tui.rewards.answer_format import gold_column
 
 if TYPE_CHECKING:
-    from grpo_tui.preflight.child.tokens import Tokens
+    from grpo_tui.preflight.child.tokens import LoadedTokenizer
 
 MOST_SHORT_ANSWER = 12.0
 """Mean tokens up to which a gold column holds answers and no solutions."""
@@ -57,7 +57,7 @@ MOST_GOLD = 2_000
 """Gold solutions that are measured, spread evenly over the rows."""
 
 
-class Session:
+class CheckSession:
     """One config, looked at.
 
     Args:
@@ -72,7 +72,7 @@ class Session:
         self.mapped: Mapped | None = None
         self.facts_of_data: DataFacts | None = None
         self.facts_of_tokenizer: TokenizerFacts | None = None
-        self.tokens: Tokens | None = None
+        self.tokens: LoadedTokenizer | None = None
         self.counts: list[int | None] = []
         self._model: ModelFacts | None = None
         self._start = time.monotonic()
@@ -245,10 +245,10 @@ class Session:
         if model.where.place not in ("folder", "cached", "hub", "broken"):
             return TokenizerFacts(problem=f"there is no tokenizer: {model.where.problem}")
         self.tell("loading the tokenizer")
-        from grpo_tui.preflight.child.tokens import Tokens
+        from grpo_tui.preflight.child.tokens import LoadedTokenizer
 
         try:
-            self.tokens = Tokens(self.config, model)
+            self.tokens = LoadedTokenizer(self.config, model)
         except Exception as error:
             why = " ".join(str(error).split())[:300] or type(error).__name__
             return TokenizerFacts(problem=f"the tokenizer of {self.config.model} cannot be loaded: {why}")
@@ -289,7 +289,7 @@ class Session:
         )
         return self.facts_of_data
 
-    def _prompt_counts(self, mapped: Mapped, tokens: Tokens) -> list[int | None]:
+    def _prompt_counts(self, mapped: Mapped, tokens: LoadedTokenizer) -> list[int | None]:
         from grpo_tui.preflight.child.tokens import RenderError
 
         counts: list[int | None] = [None] * len(mapped.prompts)
@@ -305,7 +305,7 @@ class Session:
                 counts[place] = count
         return counts
 
-    def _gold_lengths(self, mapped: Mapped, tokens: Tokens) -> Any:
+    def _gold_lengths(self, mapped: Mapped, tokens: LoadedTokenizer) -> Any:
         """Lengths of the gold solutions, None where the column holds answers alone."""
         name = self._gold_source(mapped)
         values = mapped.table.columns.get(name) if name else None
@@ -352,7 +352,7 @@ def _form(prompts: Sequence[Any]) -> str:
 class Looking:
     """Serves rows of one session by number."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: CheckSession) -> None:
         self._session = session
         self._texts: list[str] | None = None
 

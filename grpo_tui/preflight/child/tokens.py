@@ -25,7 +25,7 @@ class RenderError(ValueError):
     """The chat template does not take a prompt; the message is one sentence."""
 
 
-class Tokens:
+class LoadedTokenizer:
     """One tokenizer.
 
     Args:

@@ -190,7 +190,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class GeneratedBatch:
     """Completions that were generated together, and the seconds it took."""
 
     answers: tuple[Answer, ...]
@@ -204,7 +204,7 @@ def answered(
     settings: Mapping[str, Any],
     template: Mapping[str, Any],
     size: int,
-) -> Iterator[Batch]:
+) -> Iterator[GeneratedBatch]:
     """Generate `count` completions of each prompt, all of one prompt after each other.
 
     A batch that does not fit into the GPU's memory is tried again in halves.
@@ -232,7 +232,7 @@ def answered(
             continue
         seconds = time.monotonic() - start
         asked = asked[size:]
-        yield Batch(
+        yield GeneratedBatch(
             tuple(_answer(policy, prompts, rendered, r, i) for r, i in zip(rows, ids, strict=True)), seconds
         )
 

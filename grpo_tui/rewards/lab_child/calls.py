@@ -232,7 +232,7 @@ def batch_of(samples: Sequence[Mapping[str, Any]], as_chat: Callable[[Any], Any]
 
 
 @dataclass(slots=True)
-class Outcome:
+class CallOutcome:
     """What one call gave; `scores` is None when it gave nothing usable."""
 
     scores: list[float | None] | None
@@ -280,7 +280,7 @@ class Caller:
         is_async: bool,
         kwargs: Mapping[str, Any],
         count: int | None = None,
-    ) -> Outcome:
+    ) -> CallOutcome:
         """Call a function once; never raises.
 
         Args:
@@ -304,7 +304,7 @@ class Caller:
             except BaseException as raised:
                 seconds = time.perf_counter() - start
                 error = raised
-        return Outcome(scores, seconds, printed.text, error, dict(self._extra), dict(self._metrics))
+        return CallOutcome(scores, seconds, printed.text, error, dict(self._extra), dict(self._metrics))
 
     def run(self, target: Callable[..., Any], is_async: bool, kwargs: Mapping[str, Any]) -> Any:
         """Call a function and return what it returned; an async one is awaited on the loop."""
@@ -420,7 +420,7 @@ def culprit(
 
 
 def other_shape(
-    caller: Caller, name: str, target: Callable[..., Any], is_async: bool, batch: Batch, first: Outcome
+    caller: Caller, name: str, target: Callable[..., Any], is_async: bool, batch: Batch, first: CallOutcome
 ) -> dict[str, Any] | None:
     """Say how the function takes the other form of completions, when its first answer makes one ask.
 
@@ -467,7 +467,7 @@ def repeat(
     target: Callable[..., Any],
     is_async: bool,
     kwargs: Mapping[str, Any],
-    first: Outcome,
+    first: CallOutcome,
     fresh: Callable[[], Callable[..., Any]],
 ) -> dict[str, Any] | None:
     """Call once more with the same arguments, and when it differs twice with a fresh copy of the function."""

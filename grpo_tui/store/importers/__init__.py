@@ -8,6 +8,13 @@ copy up to date and says where it is; `follow` keeps it so while the folder grow
 
 from __future__ import annotations
 
-from grpo_tui.store.importers.copies import LogFolderError, Source, find_sources, follow, open_copy, source_at
+from grpo_tui.store.importers.copies import (
+    LogFolderError,
+    LogSource,
+    find_sources,
+    follow,
+    open_copy,
+    source_at,
+)
 
-__all__ = ["LogFolderError", "Source", "find_sources", "follow", "open_copy", "source_at"]
+__all__ = ["LogFolderError", "LogSource", "find_sources", "follow", "open_copy", "source_at"]

@@ -37,7 +37,7 @@ LINE_BYTES = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LogSource:
     """A folder of logged completions."""
 
     kind: Literal["trl", "verl"]
@@ -57,30 +57,30 @@ class Source:
         return sorted(found)
 
 
-def source_at(path: Path) -> Source | None:
+def source_at(path: Path) -> LogSource | None:
     """The logged completions that a folder stands for: itself, or the `completions` folder within it."""
     try:
         for folder in (path, path / "completions"):
             names = {entry.name for entry in os.scandir(folder)} if folder.is_dir() else set()
             if any(_PARQUET.fullmatch(name) for name in names):
-                return Source("trl", folder.parent if folder.name == "completions" else folder, folder)
+                return LogSource("trl", folder.parent if folder.name == "completions" else folder, folder)
         steps = sorted((int(m[1]), m[0]) for entry in os.scandir(path) if (m := _JSONL.fullmatch(entry.name)))
     except OSError:
         return None
     if steps and _is_verl(path / steps[0][1]):
-        return Source("verl", path, path)
+        return LogSource("verl", path, path)
     return None
 
 
-def find_sources(roots: Iterable[Path]) -> list[Source]:
+def find_sources(roots: Iterable[Path]) -> list[LogSource]:
     """Every folder of logged completions under some folders, none within a run of ours or a checkpoint."""
-    found: dict[Path, Source] = {}
+    found: dict[Path, LogSource] = {}
     for root in roots:
         _walk(Path(os.path.abspath(root)), MAX_DEPTH, found)
     return list(found.values())
 
 
-def _walk(folder: Path, depth: int, found: dict[Path, Source]) -> None:
+def _walk(folder: Path, depth: int, found: dict[Path, LogSource]) -> None:
     if RunFolder(folder).exists():
         return
     source = source_at(folder)
@@ -129,14 +129,14 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
     return user_cache_path("grpo-tui", appauthor=False)
 
 
-def copy_root(source: Source) -> Path:
+def copy_root(source: LogSource) -> Path:
     """The run folder of the copy; it has the name of the folder that it stands for."""
     place = os.fspath(source.folder.resolve())
     key = hashlib.blake2b(place.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     return cache_folder() / "logs" / key / (source.root.resolve().name or "logs")
 
 
-def open_copy(source: Source) -> Path:
+def open_copy(source: LogSource) -> Path:
     """Bring the copy up to date.
 
     Returns:
@@ -163,7 +163,7 @@ def open_copy(source: Source) -> Path:
 
 
 @contextlib.contextmanager
-def follow(source: Source) -> Iterator[Path]:
+def follow(source: LogSource) -> Iterator[Path]:
     """Keep the copy up to date while the folder grows; the child ends with this process at the latest.
 
     A first copy that takes longer than a moment goes on while it is looked at.
@@ -193,7 +193,7 @@ def follow(source: Source) -> Iterator[Path]:
             child.stdout.close()
 
 
-def _begun(child: subprocess.Popen[bytes], source: Source, root: Path) -> None:
+def _begun(child: subprocess.Popen[bytes], source: LogSource, root: Path) -> None:
     """Wait until the copy is whole, or for a moment when there is something to look at."""
     assert child.stdout is not None
     until = time.monotonic() + MOMENT_S
@@ -213,7 +213,7 @@ def _can_be_read(database: Path) -> bool:
     return True
 
 
-def _words(source: Source) -> list[str]:
+def _words(source: LogSource) -> list[str]:
     root = os.fspath(source.root.absolute())
     return [sys.executable, "-P", "-m", "grpo_tui.store.importers.copy_child", root]
 

@@ -21,7 +21,7 @@ from grpo_tui.core.exchange import to_json
 from grpo_tui.core.records import AttemptStarted, Fact, GenerationBatch, RewardFunctionInfo
 from grpo_tui.core.text import one_line
 from grpo_tui.store.connection import RunDatabaseError, open_writer
-from grpo_tui.store.importers.copies import Source, copy_root, source_at
+from grpo_tui.store.importers.copies import LogSource, copy_root, source_at
 from grpo_tui.store.importers.formats import (
     TRL_ABSENT,
     VERL_ABSENT,
@@ -55,7 +55,7 @@ class _BeginsAnew(Exception):
 class Copy:
     """The copy of one folder, held open."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: LogSource) -> None:
         self._source = source
         root = copy_root(source)
         root.mkdir(parents=True, exist_ok=True)
@@ -235,7 +235,7 @@ WEIGHTS = (
 )
 
 
-def update(source: Source) -> str:
+def update(source: LogSource) -> str:
     """Bring the copy of a folder up to date; returns what could not be read, empty when all could."""
     copy = Copy(source)
     try:

@@ -27,7 +27,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.preflight.checker import Checked
 from grpo_tui.preflight.facts import RowView
 from grpo_tui.preflight.gold_rewards import GoldReward
-from grpo_tui.present.data_view import Block, row_blocks, statistics_blocks, summary
+from grpo_tui.present.data_view import DataBlock, row_blocks, statistics_blocks, summary
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.reading import laid_out
 from grpo_tui.rewards.consent import Code
@@ -239,7 +239,7 @@ class DataLines(LineScroll):
 
     def __init__(self) -> None:
         super().__init__(id="data-lines")
-        self.blocks: Sequence[Block] = ()
+        self.blocks: Sequence[DataBlock] = ()
 
     def lines(self, width: int) -> list[Line]:
         """Each block under its ruled title, labels in a column of their own."""

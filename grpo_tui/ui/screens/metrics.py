@@ -19,7 +19,7 @@ from textual.widgets import Input
 from grpo_tui.core.metrics import COMPUTED, describe
 from grpo_tui.core.text import safe, wrapped
 from grpo_tui.present.glyphs import spark
-from grpo_tui.present.metric_rows import MetricRow, matching, metric_row, rows_of_charts
+from grpo_tui.present.metric_rows import MetricListRow, matching, metric_row, rows_of_charts
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, pad
@@ -40,10 +40,10 @@ class MetricList(LineScroll, can_focus=False):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: list[MetricRow] = []
+        self.rows: list[MetricListRow] = []
         self.selected = 0
 
-    def show(self, rows: list[MetricRow], selected: int) -> None:
+    def show(self, rows: list[MetricListRow], selected: int) -> None:
         """Show these rows, one of them selected."""
         self.rows, self.selected = rows, max(0, min(selected, len(rows) - 1))
         self.changed()
@@ -82,7 +82,7 @@ class MetricWords(LinePane):
     """What the selected metric means, in a few lines."""
 
     DEFAULT_CSS = "MetricWords { height: 4; margin: 1 0 0 0; }"
-    row: MetricRow | None = None
+    row: MetricListRow | None = None
     complete = False
 
     def lines(self, width: int, height: int) -> list[Line]:
@@ -125,7 +125,7 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
     def __init__(self, folders: Sequence[Path], key: str, purpose: str = "enter show") -> None:
         super().__init__()
         self._folders, self._key, self._purpose = tuple(folders), key, purpose
-        self._rows: dict[str, MetricRow] = {}
+        self._rows: dict[str, MetricListRow] = {}
         self._gone = threading.Event()
 
     def compose(self) -> ComposeResult:
@@ -157,7 +157,7 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
         from grpo_tui.store.read_series import metric_keys, newest_value, series_window
         from grpo_tui.store.reader import RunReader
 
-        page: list[MetricRow] = []
+        page: list[MetricListRow] = []
         shown_at = time.monotonic()
         for folder in self._folders:
             try:
@@ -182,12 +182,12 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
                 reader.close()
         self.app.call_from_thread(self._end_reading, page)
 
-    def _end_reading(self, page: Sequence[MetricRow] = ()) -> None:
+    def _end_reading(self, page: Sequence[MetricListRow] = ()) -> None:
         for words in self.query(MetricWords):
             words.complete = True
         self._take(page)
 
-    def _take(self, page: Sequence[MetricRow]) -> None:
+    def _take(self, page: Sequence[MetricListRow]) -> None:
         for row in page:
             self._rows.setdefault(row.key, row)
         self._show(self._selected_key())

@@ -39,7 +39,7 @@ from grpo_tui.ui.textual_private import LeftOnce
 from grpo_tui.ui.widgets.bars import Footer, Header
 
 if TYPE_CHECKING:
-    from grpo_tui.rewards.token_asking import Policy, TokenAsker
+    from grpo_tui.rewards.token_asking import AskedPolicy, TokenAsker
 
 
 def spans(line: Sequence[tuple[str, str]]) -> list[Span]:
@@ -191,7 +191,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
             doing: str = "",
             trouble: str = "",
             scores: TokenScores | None = None,
-            known: Sequence[Policy] | None = None,
+            known: Sequence[AskedPolicy] | None = None,
         ) -> None:
             super().__init__()
             self.doing, self.trouble, self.scores, self.known = doing, trouble, scores, known
@@ -199,8 +199,8 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
     def __init__(self, root: Path, group: int, step: int, index: int, count: int) -> None:
         super().__init__()
         self._root, self._group, self._step, self._index, self._count = root, group, step, index, count
-        self._known: tuple[Policy, ...] = ()
-        self._policy: Policy | None = None
+        self._known: tuple[AskedPolicy, ...] = ()
+        self._policy: AskedPolicy | None = None
         self._base = False
         """Whether a checkpoint is compared with the base; the live run is with what it has in memory."""
         self._asker: TokenAsker | None = None
@@ -270,7 +270,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
             return
         self.post_message(self.Told(known=known))
 
-    def _ask(self, policy: Policy, index: int, base: bool) -> None:
+    def _ask(self, policy: AskedPolicy, index: int, base: bool) -> None:
         from grpo_tui.rewards.consent import ConsentError
         from grpo_tui.rewards.generating import CancelledError, GenerateError
         from grpo_tui.rewards.token_asking import TokenAsker, completion_of
@@ -377,7 +377,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
             at = nearest(self._known, self._step)
         self.app.push_screen(MenuDialog("whose probabilities", choices, at=at), self._take)
 
-    def _take(self, policy: Policy | None) -> None:
+    def _take(self, policy: AskedPolicy | None) -> None:
         if policy is not None:
             self._policy = policy
             self._start()
@@ -426,7 +426,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
             self.shell.copy(f"{len(scores.tokens):,} tokens with their figures", scores.table())
 
 
-def nearest(known: Sequence[Policy], step: int) -> int:
+def nearest(known: Sequence[AskedPolicy], step: int) -> int:
     """Where the menu begins: the live policy, else the checkpoint nearest to the step of the completion."""
     steps = [
         (abs(policy.step - step), place) for place, policy in enumerate(known) if policy.step is not None

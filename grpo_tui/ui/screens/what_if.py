@@ -35,7 +35,7 @@ LOOK_S = 0.5
 STARTING = "starting the lab, which imports torch"
 
 
-class Attempt:
+class Scoring:
     """One scoring, which can be given up from the screen's thread before its lab starts and afterwards.
 
     Attributes:
@@ -108,7 +108,7 @@ class WhatIfScreen(FullReadingScreen):
         """Something goes on in an attempt, went wrong, or is done."""
 
         def __init__(
-            self, attempt: Attempt, doing: str = "", trouble: str = "", found: WhatIf | None = None
+            self, attempt: Scoring, doing: str = "", trouble: str = "", found: WhatIf | None = None
         ) -> None:
             super().__init__()
             self.attempt, self.doing, self.trouble, self.found = attempt, doing, trouble, found
@@ -120,7 +120,7 @@ class WhatIfScreen(FullReadingScreen):
             asked = f"the newest {len(self._groups):,} of {len(groups):,} groups scored again"
         self._tried = WhatIfLines(asked)
         super().__init__("generations", self._tried)
-        self._attempt = Attempt(None)
+        self._attempt = Scoring(None)
 
     def on_mount(self) -> None:
         self.set_interval(LOOK_S, self._look)
@@ -132,7 +132,7 @@ class WhatIfScreen(FullReadingScreen):
     def _start(self, weights: tuple[float, ...] | None) -> None:
         """Try the rewards as they are now, or these weights, in place of what is being tried."""
         self._attempt.give_up()
-        attempt = self._attempt = Attempt(weights)
+        attempt = self._attempt = Scoring(weights)
         self._tried.doing = STARTING
         self._tried.found, self._tried.trouble, self._tried.since = None, "", time.monotonic()
         self._tried.changed()
@@ -142,7 +142,7 @@ class WhatIfScreen(FullReadingScreen):
         if self._tried.found is None and not self._tried.trouble:
             self._tried.changed()
 
-    def _score(self, attempt: Attempt) -> None:
+    def _score(self, attempt: Scoring) -> None:
         """The thread: load the run's rewards, score, compare."""
         from grpo_tui.rewards.consent import ConsentError
         from grpo_tui.rewards.lab import Lab, LabError
@@ -179,7 +179,7 @@ class WhatIfScreen(FullReadingScreen):
             return
         self.post_message(self.Told(attempt, found=found))
 
-    def _tell(self, attempt: Attempt, doing: str) -> None:
+    def _tell(self, attempt: Scoring, doing: str) -> None:
         self.post_message(self.Told(attempt, doing))
 
     def on_what_if_screen_told(self, message: Told) -> None:

@@ -39,7 +39,7 @@ MOST_LINES_LARGE = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CompletionLayout:
     """How completions are laid out."""
 
     names: tuple[str, ...]
@@ -93,7 +93,7 @@ def _cells(parts: list[Line]) -> int:
     return 2 + sum(width_of(part) for part in parts) + 4 * (len(parts) - 1) + 1
 
 
-def names_line(look: Look) -> Line:
+def names_line(look: CompletionLayout) -> Line:
     """What stands in the columns."""
     words = f" {'adv':>6}{'total':>8}"
     for name in told_apart(look.names[: look.columns], look.column - 1):
@@ -101,7 +101,7 @@ def names_line(look: Look) -> Line:
     return [Span(f"{words} tokens", "dim")]
 
 
-def completion_lines(row: CompletionRow, look: Look, *, here: bool = False) -> list[Line]:
+def completion_lines(row: CompletionRow, look: CompletionLayout, *, here: bool = False) -> list[Line]:
     """A completion: advantage, total, rewards, tokens, and its text in the room that is left."""
     tail = " selected" if here else ""
     head = _head(row, look, here, tail)
@@ -117,7 +117,7 @@ def completion_lines(row: CompletionRow, look: Look, *, here: bool = False) -> l
     return lines
 
 
-def _head(row: CompletionRow, look: Look, here: bool, tail: str) -> list[Span]:
+def _head(row: CompletionRow, look: CompletionLayout, here: bool, tail: str) -> list[Span]:
     sign, role = advantage_sign(row.advantage)
     head = [
         Span("❙" if here else " ", "accent" + tail),
@@ -361,7 +361,7 @@ class GroupList(LineScroll, Shell):
         for number, group in enumerate(self._groups):
             self._starts.append((len(lines), Place(group.id, -1)))
             lines.append(heading(group, width, first=number == 0, newer=self._newer() if number == 0 else ()))
-            look = Look(self._names, width, self._lines_each(group, first=number == 0), large)
+            look = CompletionLayout(self._names, width, self._lines_each(group, first=number == 0), large)
             if (large or number == 0) and look.columns:
                 lines.append(names_line(look))
             for index, row in enumerate(group.completions):
@@ -375,10 +375,10 @@ class GroupList(LineScroll, Shell):
                     lines.append(partial(self._one_line, place, row, look))
         return LazyLines(len(lines), lambda i: line() if callable(line := lines[i]) else line)
 
-    def _one_line(self, place: Place, row: CompletionRow, look: Look) -> Line:
+    def _one_line(self, place: Place, row: CompletionRow, look: CompletionLayout) -> Line:
         return self._completion(place, row, look)[0]
 
-    def _completion(self, place: Place, row: CompletionRow, look: Look) -> list[Line]:
+    def _completion(self, place: Place, row: CompletionRow, look: CompletionLayout) -> list[Line]:
         key = (*place, look.width, look.most, look.large)
         if key not in self._cache:
             self._cache[key] = completion_lines(row, look)
