@@ -32,9 +32,9 @@ from grpo_tui.rewards.next_reward import (
     start_file,
     task_of,
 )
+from grpo_tui.rewards.sample_sources import dataset_rows
 from grpo_tui.rewards.samples import SampleError
 from grpo_tui.rewards.scoring import Dataset, config_of_functions
-from grpo_tui.rewards.sources import dataset_rows
 from grpo_tui.rewards.templates import Stage, Task, TemplateError, reward_names, stages
 
 

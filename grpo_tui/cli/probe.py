@@ -12,8 +12,8 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import compact, plural
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.probes import KindReport, ProbeReport, looks_at, probe
+from grpo_tui.rewards.sample_sources import dataset_rows, rows_with_gold
 from grpo_tui.rewards.samples import SampleError
-from grpo_tui.rewards.sources import dataset_rows, rows_with_gold
 
 HEADINGS = {
     "fooled": "takes what it should not",

@@ -29,7 +29,7 @@ def rewards(parsed: Any) -> int:
         words = " ".join(shell_word(word) for word in parsed.sources)
         source = f" --samples {shell_word(samples)}" if samples is not None else ""
         raise CommandError(f"the pane needs a terminal; print instead: grpo-tui score {words}{source}")
-    from grpo_tui.rewards.sources import Origin
+    from grpo_tui.rewards.sample_sources import Origin
     from grpo_tui.ui.requests import RewardsRequest
 
     origin = Origin("file", file=samples) if samples is not None else None

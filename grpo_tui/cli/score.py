@@ -24,10 +24,7 @@ from grpo_tui.core.statistics import signal_of
 from grpo_tui.core.text import filled, one_line, prompt_text, wrapped
 from grpo_tui.present.formatting import MISSING, compact, duration, fixed, percent
 from grpo_tui.rewards.lab import Lab, LabError
-from grpo_tui.rewards.samples import Sample, SampleError, sample_words
-from grpo_tui.rewards.score_report import FunctionScore, GroupScore
-from grpo_tui.rewards.scoring import Dataset, Report, ScoreOptions, config_of_functions, report
-from grpo_tui.rewards.sources import (
+from grpo_tui.rewards.sample_sources import (
     MOST_FOUND_GROUPS,
     Origin,
     dataset_rows,
@@ -36,6 +33,9 @@ from grpo_tui.rewards.sources import (
     run_samples,
     samples_from,
 )
+from grpo_tui.rewards.samples import Sample, SampleError, sample_words
+from grpo_tui.rewards.score_report import FunctionScore, GroupScore
+from grpo_tui.rewards.scoring import Dataset, Report, ScoreOptions, config_of_functions, report
 
 
 def score(parsed: Any) -> int:

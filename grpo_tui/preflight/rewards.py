@@ -20,10 +20,10 @@ from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.consent import NOT_RUN, ConsentError, not_run
 from grpo_tui.rewards.lab import Lab, LabError
+from grpo_tui.rewards.sample_sources import Origin, dataset_rows, samples_from
 from grpo_tui.rewards.samples import SampleError
 from grpo_tui.rewards.score_report import FunctionInfo
 from grpo_tui.rewards.scoring import ScoreOptions, report
-from grpo_tui.rewards.sources import Origin, dataset_rows, samples_from
 
 ROWS = 4
 """Rows whose gold and wrong answers are scored."""

@@ -126,7 +126,7 @@ def of_inspected(inspected: Inspected, start: Launch, machine: Machine | None = 
 def rule_findings(settings: Settings, start: Launch, machine: Machine, file: Path | None) -> list[Finding]:
     """Return what the rules find beyond the checks of `config`."""
     # It needs `packaging`, which an installation without TRL may lack.
-    from grpo_tui.preflight.packages import version_findings
+    from grpo_tui.preflight.package_versions import version_findings
 
     found: list[Finding] = []
     for rules in RULES:

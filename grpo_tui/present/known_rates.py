@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from grpo_tui.config.plan import Device, PlanSettings, Rate
-from grpo_tui.config.plan.batch import read_batches
+from grpo_tui.config.plan.settings import read_batches
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line

@@ -23,9 +23,9 @@ from grpo_tui.rewards.answer_format import find_form
 from grpo_tui.rewards.checks.together import MOST
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.probes import ProbeReport, probe
+from grpo_tui.rewards.sample_sources import PROBED_ROWS, rows_with_gold
 from grpo_tui.rewards.samples import SampleError
 from grpo_tui.rewards.scoring import Dataset, gold_column_of
-from grpo_tui.rewards.sources import PROBED_ROWS, rows_with_gold
 from grpo_tui.rewards.templates import (
     DEFAULT_FORM,
     WORDS_PER_TOKEN,

@@ -29,6 +29,14 @@ from grpo_tui.rewards.generating import DatasetRow, GenerateError, Progress, gen
 from grpo_tui.rewards.lab import REPEAT_LIMIT_S, Aggregation, Lab, LabError, Scored
 from grpo_tui.rewards.next_reward import Growth, add_to_file, growth, put_into_config, section, with_reward
 from grpo_tui.rewards.probes import probe
+from grpo_tui.rewards.sample_sources import (
+    PROBED_ROWS,
+    Origin,
+    dataset_rows,
+    rows_with_gold,
+    samples_from,
+    unanswered,
+)
 from grpo_tui.rewards.samples import Sample, SampleError
 from grpo_tui.rewards.score_report import Failure
 from grpo_tui.rewards.scoring import (
@@ -39,14 +47,6 @@ from grpo_tui.rewards.scoring import (
     report,
     reweighed,
     unchecked,
-)
-from grpo_tui.rewards.sources import (
-    PROBED_ROWS,
-    Origin,
-    dataset_rows,
-    rows_with_gold,
-    samples_from,
-    unanswered,
 )
 from grpo_tui.rewards.templates import Stage
 from grpo_tui.rewards.what_if import recorded_scores

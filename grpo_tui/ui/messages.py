@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from grpo_tui.rewards.generating import Generated
     from grpo_tui.rewards.next_reward import Growth
     from grpo_tui.rewards.probes import ProbeReport
+    from grpo_tui.rewards.sample_sources import Origin
     from grpo_tui.rewards.samples import Sample
     from grpo_tui.rewards.scoring import Report
-    from grpo_tui.rewards.sources import Origin
 
 
 class Newest(Message):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from grpo_tui.config.run_config import RunConfig
-    from grpo_tui.rewards.sources import Origin
+    from grpo_tui.rewards.sample_sources import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def rewards_of_run(root: Path, group: int | None = None) -> RewardsRequest:
 
     origin = None
     if group is not None:
-        from grpo_tui.rewards.sources import Origin
+        from grpo_tui.rewards.sample_sources import Origin
 
         origin = Origin("run", run=root, group=group)
     return RewardsRequest(root.name, read, origin, root)

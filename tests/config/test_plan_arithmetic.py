@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.config.plan import PlanSettings, Rate, Surroundings, plan
-from grpo_tui.config.plan.batch import batch_sum, prompt_sum, step_sum
+from grpo_tui.config.plan.settings import batch_sum, prompt_sum, step_sum
 from grpo_tui.config.plan.time import checkpoints_written, learning_rates
 
 SMALL = {"per_device_train_batch_size": 8, "num_generations": 8}

@@ -473,7 +473,7 @@ def test_a_field_that_an_older_transformers_lacks_counts_as_not_set(monkeypatch:
     newest = load_fields()
     older = {name: field for name, field in newest.items() if not name.startswith("activation_checkpointing")}
     assert len(older) < len(newest)
-    monkeypatch.setattr("grpo_tui.config.plan.batch.load_fields", lambda: older)
+    monkeypatch.setattr("grpo_tui.config.plan.settings.load_fields", lambda: older)
     for given in (True, False):
         assert PlanSettings({"gradient_checkpointing": given}, {}).checkpointing is given
     assert PlanSettings({}, {}).whole("not_there_yet", 3) == 3

@@ -16,9 +16,9 @@ from grpo_tui.present.group_card import SharedBeginning
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.paint import Line, width_of
-from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.screens.reading import HelpLines
 from grpo_tui.ui.widgets.bars import PANES, Footer, Header
 from grpo_tui.ui.widgets.card_table import CardHeading, CardTable, card_layout

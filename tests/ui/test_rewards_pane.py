@@ -11,8 +11,8 @@ from textual.widgets import Input
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.cases import read_cases
+from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.rewards.scoring import config_of_functions
-from grpo_tui.rewards.sources import Origin
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.requests import RewardsRequest

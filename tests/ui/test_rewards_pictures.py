@@ -12,9 +12,9 @@ import pytest
 
 from grpo_tui.core.findings import Finding
 from grpo_tui.present.rewards_view import Circumstances, rewards_view
+from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.rewards.score_report import Failure
 from grpo_tui.rewards.scoring import Report
-from grpo_tui.rewards.sources import Origin
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.messages import LabScored
 from grpo_tui.ui.widgets.reward_table import sample_line, table_layout

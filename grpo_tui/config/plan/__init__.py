@@ -10,10 +10,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from grpo_tui.config.plan.batch import PlanSettings
     from grpo_tui.config.plan.making import Plan, Surroundings, plan
     from grpo_tui.config.plan.memory import Device, MemoryPart, MemoryPlan
     from grpo_tui.config.plan.model import ModelShape, read_shape
+    from grpo_tui.config.plan.settings import PlanSettings
     from grpo_tui.config.plan.time import Duration, Rate
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "batch": ("PlanSettings",),
+    "settings": ("PlanSettings",),
     "making": ("Plan", "Surroundings", "plan"),
     "memory": ("Device", "MemoryPart", "MemoryPlan"),
     "model": ("ModelShape", "read_shape"),

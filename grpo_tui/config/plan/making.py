@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Any
 
-from grpo_tui.config.plan.batch import Batches, PlanSettings, Steps, count_steps, read_batches
 from grpo_tui.config.plan.memory import Device, Load, MemoryPlan, parts_of
 from grpo_tui.config.plan.model import ModelShape, Sharding, read_sharding, what_is_trained
+from grpo_tui.config.plan.settings import Batches, PlanSettings, Steps, count_steps, read_batches
 from grpo_tui.config.plan.time import (
     Duration,
     PlannedCheckpoints,

@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from grpo_tui.config.plan.batch import Batches, PlanSettings
 from grpo_tui.config.plan.model import (
     ModelShape,
     Sharding,
@@ -30,6 +29,7 @@ from grpo_tui.config.plan.model import (
     score_bytes,
     working_bytes,
 )
+from grpo_tui.config.plan.settings import Batches, PlanSettings
 
 Moment = Literal["generate", "loss", "layers", "backward", "step"]
 MOMENTS: tuple[Moment, ...] = ("generate", "loss", "layers", "backward", "step")

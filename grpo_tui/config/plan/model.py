@@ -30,7 +30,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_tui.config.plan.batch import PlanSettings
+from grpo_tui.config.plan.settings import PlanSettings
 from grpo_tui.core.statistics import is_number
 
 MOST_HEADER_BYTES = 100_000_000

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_tui.config.plan.batch import PlanSettings
+from grpo_tui.config.plan.settings import PlanSettings
 
 MOST_POINTS = 200
 FOLLOWS_A_METRIC = ("reduce_lr_on_plateau", "greedy")

@@ -25,7 +25,7 @@ from grpo_tui.data.mapping import as_messages, map_rows, prompt_problem
 from grpo_tui.data.sources import DataError
 from grpo_tui.preflight.child.table import Table
 from grpo_tui.preflight.facts import BadRows, FilterFacts
-from grpo_tui.preflight.statistics import MOST_ROWS_NAMED, is_messages
+from grpo_tui.preflight.row_figures import MOST_ROWS_NAMED, is_messages
 
 TRAIN, HELD = "train", "held out"
 LEFT = "left out"

@@ -38,7 +38,7 @@ from grpo_tui.preflight.facts import (
     RowView,
     TokenizerFacts,
 )
-from grpo_tui.preflight.statistics import (
+from grpo_tui.preflight.row_figures import (
     MOST_ROWS_NAMED,
     column_facts,
     is_messages,

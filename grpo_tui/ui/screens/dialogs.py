@@ -25,9 +25,9 @@ from grpo_tui.present.formatting import from_here, plural, setting
 from grpo_tui.present.runs_view import ResumeOffer, resume_command
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import Action
+from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.paint import Line, LinePane, Span, pad
-from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.textual_private import LeftOnce
 
 Answer = TypeVar("Answer")

@@ -16,14 +16,14 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.baseline_text import whole
 from grpo_tui.present.formatting import duration, from_here, plural
 from grpo_tui.present.rewards_view import next_order, sample_detail
-from grpo_tui.rewards.sources import Origin
+from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.editing import edit, editor_command
 from grpo_tui.ui.lab_worker import LabWorker
 from grpo_tui.ui.messages import BaselineDone, CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
 from grpo_tui.ui.paint import Line, Span
 from grpo_tui.ui.requests import RewardsRequest, rewards_of_run
-from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.screens.probes import ProbesScreen, probed_word
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.shell import Shell

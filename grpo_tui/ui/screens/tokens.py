@@ -30,9 +30,9 @@ from grpo_tui.present.token_lines import (
     surprising_lines,
 )
 from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
-from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import LeftOnce

@@ -13,9 +13,9 @@ from textual.screen import ModalScreen, Screen
 from grpo_tui.core.commands import Outcome
 from grpo_tui.present.train_view import ChartView, TrainView
 from grpo_tui.ui.actions import Action, action, bindings, refusal
+from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.paint import LineScroll
-from grpo_tui.ui.rows import CursorList
 from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SetDialog
 from grpo_tui.ui.screens.reading import SampleResult
 from grpo_tui.ui.shell import Shell

@@ -12,8 +12,8 @@ from textual.binding import BindingType
 from grpo_tui.core.text import one_line, told_apart
 from grpo_tui.present.formatting import MISSING, fixed, percent, within
 from grpo_tui.present.group_card import KINDS, CardRow, GroupCard
+from grpo_tui.ui.cursor_list import MOVES, CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled, width_of
-from grpo_tui.ui.rows import MOVES, CursorList, LazyLines
 from grpo_tui.ui.widgets.groups import advantage_sign
 
 NUMBER_W, ADVANTAGE_W, TOTAL_W, TOKENS_W = 4, 7, 8, 8

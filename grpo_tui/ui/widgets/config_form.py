@@ -19,8 +19,8 @@ from grpo_tui.core.text import one_line, shorten, wrapped
 from grpo_tui.present.config_view import FieldRow, FormRow, GroupRow
 from grpo_tui.present.config_yaml import from_edit, to_edit
 from grpo_tui.present.formatting import from_here, plural
+from grpo_tui.ui.cursor_list import MOVES, CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, spread, width_of
-from grpo_tui.ui.rows import MOVES, CursorList, LazyLines
 from grpo_tui.ui.widgets.yaml_area import SIGNS
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from grpo_tui.core.text import ending, one_line, shorten
 from grpo_tui.present.events import whole_history
 from grpo_tui.present.formatting import clock, date, fixed, moment, plural
 from grpo_tui.present.train_view import BeforeAfter, EventRow, TrainView
+from grpo_tui.ui.cursor_list import CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, pad, ruled
-from grpo_tui.ui.rows import CursorList, LazyLines
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.shell import Shell
 

@@ -21,8 +21,8 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import clock, date, plural
 from grpo_tui.present.log_window import LEVEL_WORDS, LEVELS, Hit, LogPage, LogQuestion, LogWindow, find, load
 from grpo_tui.store.log_lines import StoredLine
+from grpo_tui.ui.cursor_list import CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, Span, ruled
-from grpo_tui.ui.rows import CursorList, LazyLines
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.shell import Shell
 

@@ -12,8 +12,8 @@ from textual.binding import BindingType
 from grpo_tui.core.text import one_line, shell_word, wrapped
 from grpo_tui.present.formatting import DOING, fixed, from_here, moment
 from grpo_tui.present.glyphs import spark, state_sign
+from grpo_tui.ui.cursor_list import MOVES, CursorList
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, headed, pad, ruled
-from grpo_tui.ui.rows import MOVES, CursorList
 
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
