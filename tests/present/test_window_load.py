@@ -152,7 +152,7 @@ def test_a_value_of_the_wrong_kind_is_a_trouble_that_passes(
         assert source.reader is None
         db.execute("UPDATE metric_row SET step = 57 WHERE step = 'x'")
     assert source.look()
-    assert (source.trouble, source.extent and source.extent.newest_step) == ("", 57)
+    assert (source.trouble, source.bounds and source.bounds.newest_step) == ("", 57)
     source.close()
 
 
