@@ -23,16 +23,6 @@ from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.core.findings import Finding, Fix
 
 FILE = Path(__file__).with_name("limits.json")
-SIZES = (
-    "per_device_train_batch_size",
-    "per_device_eval_batch_size",
-    "gradient_accumulation_steps",
-    "steps_per_generation",
-    "generation_batch_size",
-    "num_generations",
-    "num_generations_eval",
-)
-"""Numbers that must fit each other, which `batch` looks after."""
 FAR = 2**31
 
 

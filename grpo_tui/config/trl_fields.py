@@ -316,11 +316,6 @@ def load_fields() -> Mapping[str, FieldInfo]:
     return MappingProxyType(fields)
 
 
-def fields_of(owner: str) -> dict[str, FieldInfo]:
-    """Return the fields of one dataclass of `TARGETS`, in the order of its definition."""
-    return {name: info for name, info in load_fields().items() if info.owner == owner}
-
-
 def class_field_names(class_name: str) -> tuple[str, ...]:
     """Return the field names of one of the known dataclasses, such as `DatasetConfig`."""
     return tuple(_class_fields(class_name))

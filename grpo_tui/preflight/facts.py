@@ -406,16 +406,6 @@ class ModelFacts:
     lora: LoraMatch | None = None
     problem: str = ""
 
-    def lora_parameters(self, rank: int) -> int | None:
-        """Return the trained parameters of a LoRA adapter of this rank on the modules that match.
-
-        A Linear of n inputs and m outputs gets rank × (n + m): the two matrices of Hu et al., 2021.
-        """
-        if self.lora is None or self.lora.problem:
-            return None
-        wanted = set(self.lora.names)
-        return sum(rank * k.count * (k.inputs + k.outputs) for k in self.linears if k.name in wanted)
-
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFacts:

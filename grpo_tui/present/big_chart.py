@@ -276,9 +276,6 @@ def converted(line: ChartLine, x: float, *, to_time: bool) -> float:
     return b0 if a1 == a0 else b0 + (x - a0) * (b1 - b0) / (a1 - a0)
 
 
-RUN_SIGN = "▸"
-
-
 def number(value: float | None, like: tuple[float | None, ...] = ()) -> str:
     """A value at the cursor, a digit more exact than on a small chart."""
     if value is None:

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import os
-import pwd
 import stat
 import sys
 import time
@@ -26,6 +25,7 @@ from grpo_tui.config.trl_fields import TRL_NAMES
 from grpo_tui.core.text import one_line
 from grpo_tui.store.json_file import write_json
 from grpo_tui.store.layout import RunFolder, is_known, state_folder
+from grpo_tui.store.mailbox import login_of
 from grpo_tui.store.spec import read_spec
 
 Need = Literal["rewards", "data", "model"]
@@ -360,7 +360,7 @@ def _why_file(file: Path) -> str:
     if installed or (owner == 0 and real.is_relative_to("/usr")):
         return ""
     if owner != os.geteuid():
-        return f"owned by {_login(owner)}"
+        return f"owned by {login_of(owner)}"
     run = next((folder for folder in real.parents if _is_foreign_run(folder)), None)
     return f"inside the run {run}, which you did not start on this machine" if run is not None else ""
 
@@ -379,13 +379,6 @@ def _is_foreign_run(folder: Path) -> bool:
 
 def _of_run(run: Path) -> str:
     return f"from the run {os.path.abspath(run)}, which you did not start on this machine"
-
-
-def _login(owner: int) -> str:
-    try:
-        return pwd.getpwuid(owner).pw_name
-    except KeyError:
-        return f"user {owner}"
 
 
 # -- what it is --------------------------------------------------------------------------------------

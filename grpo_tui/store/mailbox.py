@@ -61,7 +61,7 @@ class Mailbox:
             return "commands is not a folder"
         if os.geteuid() in (0, found.st_uid) or is_known(run):
             return ""
-        login = _login(found.st_uid)
+        login = login_of(found.st_uid)
         return f"this run belongs to {login}, and only {login} can steer it"
 
     def pending(self) -> list[Command]:
@@ -177,7 +177,8 @@ class Outbox:
         return [command for command in self._mailbox.pending() if command.id not in decided]
 
 
-def _login(user: int) -> str:
+def login_of(user: int) -> str:
+    """Return a user's name, the number where it has none."""
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:

@@ -216,7 +216,6 @@ def bucket_width(first: int, last: int, buckets: int) -> int:
 LOOKED_AT = 60
 """Groups, or completions, that are looked at, spread over the run."""
 _PLACES = {"column": ("columns", "generation_group"), "extra": ("extra", "completion")}
-_STANDING = "generation_group g JOIN completion c ON c.group_id = g.id WHERE NOT g.superseded"
 
 
 def hint(reader: RunReader, query: Query, names: RunNames) -> str:

@@ -7,9 +7,9 @@ import itertools
 import pytest
 
 from grpo_tui.config.batch import batch_findings
-from grpo_tui.config.trl_fields import fields_of
+from grpo_tui.config.trl_fields import load_fields
 
-DEFAULTS = {name: info.default for name, info in fields_of("GRPOConfig").items()}
+DEFAULTS = {n: info.default for n, info in load_fields().items() if info.owner == "GRPOConfig"}
 
 
 def findings(world_size: int = 1, **grpo: object) -> list:

@@ -21,6 +21,7 @@ from importlib.metadata import version
 from typing import Any
 
 from grpo_tui.config import ranges
+from grpo_tui.config.batch import BATCH_KEYS
 from grpo_tui.config.coerce import kinds_of
 from grpo_tui.config.trl_fields import FieldInfo, load_fields
 
@@ -326,7 +327,7 @@ def main() -> None:
     known = json.loads(ranges.FILE.read_text("utf-8")) if only else {"fields": {}, "words": []}
     fields = known["fields"]
     for info in numeric_fields():
-        if (only and info.name not in only) or info.name in ranges.SIZES:
+        if (only and info.name not in only) or info.name in BATCH_KEYS:
             continue
         tried = [] if info.name.startswith(("vllm_", "ddp_")) else rows_of(info, judge)
         fields[info.name] = tried + list(UNTRIED.get(info.name, ()))
