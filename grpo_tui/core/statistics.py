@@ -199,6 +199,18 @@ def correlation(a: Sequence[float], b: Sequence[float]) -> float:
     return within_groups([a], [b])
 
 
+def both_finite(
+    a: Sequence[float | None], b: Sequence[float | None], places: Iterable[int]
+) -> tuple[list[float], list[float]]:
+    """Return the values of two rows at those of some places where both are finite numbers."""
+    both = [
+        (x, y)
+        for i in places
+        if (x := a[i]) is not None and (y := b[i]) is not None and math.isfinite(x) and math.isfinite(y)
+    ]
+    return [x for x, _ in both], [y for _, y in both]
+
+
 def within_groups(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> float:
     """Return the coefficient of values that are each centred on the mean of their group.
 

@@ -17,7 +17,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.statistics import signal_of, within_groups
+from grpo_tui.core.statistics import both_finite, signal_of, within_groups
 from grpo_tui.core.text import completion_text, one_line, prompt_text, safe, shorten
 from grpo_tui.present.formatting import MISSING, compact, digits_for, fixed
 from grpo_tui.present.glyphs import BLOCKS
@@ -273,25 +273,13 @@ def _alike(report: Report) -> list[tuple[str, float] | None]:
     results, groups = report.scored.functions, report.aggregate.groups
     best: list[tuple[str, float] | None] = [None] * len(results)
     for i, j in combinations(range(len(results)), 2):
-        pairs = [_both(results[i], results[j], group.indices) for group in groups]
+        pairs = [both_finite(results[i].scores, results[j].scores, group.indices) for group in groups]
         r = within_groups([a for a, _ in pairs], [b for _, b in pairs])
         for k, other in ((i, j), (j, i)):
             known = best[k]
             if abs(r) > 0.005 and (known is None or abs(r) > abs(known[1])):
                 best[k] = (one_line(results[other].info.name, 60), r)
     return best
-
-
-def _both(a: FunctionScore, b: FunctionScore, group: Sequence[int]) -> tuple[list[float], list[float]]:
-    pairs = [
-        (x, y)
-        for i in group
-        if (x := a.scores[i]) is not None
-        and (y := b.scores[i]) is not None
-        and math.isfinite(x)
-        and math.isfinite(y)
-    ]
-    return [x for x, _ in pairs], [y for _, y in pairs]
 
 
 def _groups(report: Report, gold_column: str | None) -> tuple[SampleGroup, ...]:

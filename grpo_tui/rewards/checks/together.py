@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.statistics import standardized, variance_shares, within_groups
+from grpo_tui.core.statistics import both_finite, standardized, variance_shares, within_groups
 from grpo_tui.rewards.samples import Sample, groups_of
 from grpo_tui.rewards.score_report import Aggregate, FunctionScore
 
@@ -102,15 +102,7 @@ def _weighted(
     *,
     normalized: bool,
 ) -> tuple[list[float], list[float]]:
-    both = [
-        (x, y)
-        for i in group
-        if (x := a.scores[i]) is not None
-        and (y := b.scores[i]) is not None
-        and math.isfinite(x)
-        and math.isfinite(y)
-    ]
-    left, right = [x for x, _ in both], [y for _, y in both]
+    left, right = both_finite(a.scores, b.scores, group)
     if normalized:
         left, right = standardized(left), standardized(right)
     return [x * weight_a for x in left], [y * weight_b for y in right]
