@@ -160,6 +160,7 @@ SCHEDULES: list[tuple[str, float, dict[str, Any]]] = [
     ("constant", 0, {}),
     ("constant_with_warmup", 10, {}),
     ("linear", 0.1, {}),
+    ("linear", 1, {}),
     ("cosine", 7, {"num_cycles": 1.5}),
     ("cosine_with_restarts", 5, {"num_cycles": 3}),
     ("polynomial", 5, {"power": 2.0, "lr_end": 1e-6}),

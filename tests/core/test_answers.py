@@ -91,3 +91,8 @@ def test_a_number_is_cut_out_in_plain_characters_and_a_text_as_it_stands(
     text: str, kind: str, answer: str
 ) -> None:
     assert extract(text, kind, tag="answer") == answer
+
+
+@pytest.mark.parametrize(("tag", "answer"), [(None, "4"), ("answer", "4"), ("final", "9")])
+def test_the_tag_is_answer_unless_another_one_is_named(tag: str | None, answer: str) -> None:
+    assert extract("<final>9</final> <answer>4</answer>", "tag", tag) == answer
