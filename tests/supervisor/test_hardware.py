@@ -226,6 +226,26 @@ def test_a_slow_driver_is_said_once_and_left_alone_for_a_minute(
     assert "once a minute" in said[0]
 
 
+def test_a_driver_that_is_slow_to_wake_is_not_taken_for_a_slow_one(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml, said, now = FakeNvml(1), list[str](), [100.0]
+    begin = nvml.nvmlInit
+
+    def wake() -> None:
+        now[0] += 5
+        begin()
+
+    nvml.nvmlInit = wake  # type: ignore[method-assign]
+    clock = SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter, time=time.time)
+    monkeypatch.setattr(watching, "time", clock)
+    watch = watch_on(folder, nvml, said)
+    watch.sample()
+    nvml.use[0] = 10
+    assert watch.sample().gpus[0].use_percent == 10
+    assert said == []
+
+
 def test_whatever_nvml_raises_ends_in_a_word_and_not_in_the_supervisor(folder: RunFolder) -> None:
     nvml, said = FakeNvml(1), list[str]()
     nvml.nvmlDeviceGetMemoryInfo = lambda handle: 1 / 0  # type: ignore[method-assign,assignment]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from textual.widgets import Input
 
 from grpo_tui.core import records as r
@@ -20,7 +22,7 @@ from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.what_if import Scoring, WhatIfLines, WhatIfScreen
 from grpo_tui.ui.widgets.card_table import CardTable
-from grpo_tui.ui.widgets.group_table import GroupTable
+from grpo_tui.ui.widgets.group_table import GroupTable, completion_spans
 from grpo_tui.ui.widgets.reader import Reader
 from tests.rewards.labs import write
 from tests.ui.conftest import app_on, opened, shown, until
@@ -101,6 +103,11 @@ async def test_a_query_narrows_the_list_and_marks_what_it_found(run: RecordedRun
         await until(pilot, lambda: screen_of(app).found.line == "step<=10" and table.selected is not None)
         assert isinstance(table.selected, Rollout)
         assert table.selected.group == group
+        for cut in (False, True):
+            row = replace(table.selected, masked=cut, truncated=cut, completion="漢" * 90)
+            line = "".join(span.text for span in completion_spans(row, 80, ""))
+            assert (" masked " in line, line.endswith("✂")) == (cut, cut)
+            assert cell_len(line) == 80
         await pilot.press("escape", "escape")
         await until(pilot, lambda: screen_of(app).found.line == "")
         assert table.count == 57 * GROUPS * SIZE
