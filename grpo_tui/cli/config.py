@@ -124,8 +124,8 @@ def _fields(parsed: Any) -> int:
         print_json([_field_json(values[name]) for name in found])
     elif not found:
         said = explain(words, None, list(values), SECTION_KEYS)[0]  # as `check` says of such a key
-        unknown = said.endswith("a like name")
-        raise CommandError(f"no field has to do with {words}" if unknown else said, FAILED)
+        unknown = said.endswith("a similar name")
+        raise CommandError(f"no field matches {words}" if unknown else said, FAILED)
     elif len(found) == 1 or words in values:
         for line in field_lines(values[words if words in values else found[0]]):
             print(line)

@@ -40,14 +40,14 @@ def adapter_mismatch(checkpoint: Path, model_args: Mapping[str, Any]) -> str | N
         held = f"a LoRA adapter (r {(_adapter(checkpoint) or {}).get('r')})" if saved else "a whole model"
         trained = "the whole model" if saved else "a LoRA adapter"
         return (
-            f"{checkpoint.name} holds {held}, and this config trains {trained}; "
-            f"--set use_peft={_word(saved)} resumes it"
+            f"{checkpoint.name} holds {held}, but this config trains {trained}. "
+            f"To resume, add --set use_peft={_word(saved)}"
         )
     said = "; ".join(
-        f"{name} {_word(saved)}, and this config says {_word(asked)}" for name, saved, asked in wrong
+        f"{name} {_word(saved)}, but this config has {_word(asked)}" for name, saved, asked in wrong
     )
     fix = " ".join(f"--set {name}={_word(saved)}" for name, saved, _ in wrong)
-    return f"{checkpoint.name} was trained with {said}. An adapter keeps its shape: {fix} resumes it"
+    return f"{checkpoint.name} was trained with {said}. An adapter keeps its shape. To resume: {fix}"
 
 
 def adapter_conflicts(checkpoint: Path, model_args: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
@@ -86,8 +86,8 @@ def merge_first(adapter: str, base: str) -> str:
         f"A.from_pretrained('{adapter}').merge_and_unload().save_pretrained('merged')"
     )
     return (
-        f"{adapter} is a LoRA adapter of {base}, and TRL loads whole models only; merge it "
-        f'and name the result: python -c "{merge}", with the tokenizer files copied beside it'
+        f"{adapter} is a LoRA adapter of {base}, but TRL loads only whole models. Merge it "
+        f'and use the result: python -c "{merge}", then copy the tokenizer files next to it'
     )
 
 

@@ -68,8 +68,8 @@ def batch_findings(
         return alone
     if setting("generation_batch_size") is not None and setting("steps_per_generation") is not None:
         message = (
-            "generation_batch_size and steps_per_generation are both set; each follows from the other, so "
-            "TRL takes only one"
+            "generation_batch_size and steps_per_generation are both set. Remove one: each determines "
+            "the other, and TRL accepts only one"
         )
         key = "generation_batch_size"
         return [Finding("batch.set-twice", "error", key, line_of(key), message, Fix(key, None))]
@@ -104,7 +104,7 @@ def _group_too_small(
         return []
     message = (
         f"num_generations is {'empty' if group is None else group}: GRPO compares the completions of one "
-        "prompt with each other and needs at least 2"
+        "prompt with each other, so it needs at least 2"
     )
     fix = Fix("num_generations", _default_group(setting, world_size, defaults["num_generations"]))
     return [
@@ -125,9 +125,10 @@ def _train_findings(setting: Setting, line_of: LineOf, world_size: int, group: i
                 "error",
                 "generation_batch_size",
                 line_of("generation_batch_size"),
-                f"generation_batch_size {batch} is no multiple of the {per_device * world_size} completions "
-                f"of a step (per_device_train_batch_size {per_device} × {_processes(world_size)}). Nearest: "
-                f"{' or '.join(str(n) for n in whole)}",
+                f"generation_batch_size {batch} is not a multiple of the {per_device * world_size} "
+                f"completions of a step (per_device_train_batch_size {per_device} × "
+                f"{_processes(world_size)}). "
+                f"Nearest: {' or '.join(str(n) for n in whole)}",
                 Fix("generation_batch_size", whole[0]),
             )
         )
@@ -165,8 +166,8 @@ def _whole_groups(
         "num_generations",
     )
     message = (
-        f"{sum_text}, which is no multiple of num_generations {group}: every prompt needs its whole group. "
-        f"Nearest settings: {'; '.join(f'{o.field}: {o.value}' for o in options[:3])}"
+        f"{sum_text}, which is not a multiple of num_generations {group}: every prompt needs a complete "
+        f"group. Nearest settings: {'; '.join(f'{o.field}: {o.value}' for o in options[:3])}"
     )
     return Finding("batch.indivisible", "error", field, line_of(field), message, options[0])
 
@@ -186,7 +187,7 @@ def _eval_findings(setting: Setting, line_of: LineOf, world_size: int, group: in
     )
     message = (
         f"an evaluation batch has {batch} completions (per_device_eval_batch_size {per_device} × "
-        f"{_processes(world_size)}), which is no multiple of its group size {group}. "
+        f"{_processes(world_size)}), which is not a multiple of its group size {group}. "
         f"Nearest settings: {'; '.join(f'{o.field}: {o.value}' for o in options)}"
     )
     return [Finding("batch.eval-indivisible", "error", field, line_of(field), message, options[0])]

@@ -75,7 +75,9 @@ def coerce(info: FieldInfo, value: Any) -> Coerced:
     if info.name == "resume_from_checkpoint":
         return _coerce_resume(info, value)
     if info.name == "parallelism_config":
-        raise CoerceError("parallelism_config takes an object and cannot be set in a file", remove=True)
+        raise CoerceError(
+            "Remove parallelism_config: it is a Python object and cannot be set in a file", remove=True
+        )
     list_kind = next((kind for kind in kinds if kind.startswith("list[")), None)
     if list_kind is not None:
         return _coerce_list(info, value, list_kind, kinds)
@@ -94,10 +96,8 @@ def _coerce_none(info: FieldInfo, kinds: frozenset[str]) -> Coerced:
     if "none" in kinds:
         return Coerced(None)
     if isinstance(info.default, NoDefault):
-        raise CoerceError(f"{info.name} has no value; remove the line to get TRL's default", remove=True)
-    raise CoerceError(
-        f"{info.name} has no value, and TRL needs one; its default is {_show(info.default)}", info.default
-    )
+        raise CoerceError(f"{info.name} has no value. Remove the line to use TRL's default", remove=True)
+    raise CoerceError(f"{info.name} needs a value; the default is {_show(info.default)}", info.default)
 
 
 def _coerce_resume(info: FieldInfo, value: Any) -> Coerced:
@@ -167,7 +167,7 @@ def _coerce_text(info: FieldInfo, value: Any, kinds: frozenset[str]) -> Coerced:
             f"{info.name} must be text; it is {_said(value)}{_choices_hint(info)}", _default(info)
         )
     if isinstance(value, (dict, list)):
-        raise CoerceError(f"{info.name} must be one text; it is a {kind_of(value)}", _default(info))
+        raise CoerceError(f"{info.name} must be text; it is a {kind_of(value)}", _default(info))
     note = None
     if not isinstance(value, str):
         note, value = f"{info.name} was {_said(value)}; read as the text '{value}'", str(value)
@@ -181,7 +181,7 @@ def _coerce_text(info: FieldInfo, value: Any, kinds: frozenset[str]) -> Coerced:
             return Coerced(choice, f"{info.name} was '{value}'; read as '{choice}'")
     near = meant_word(info.name, value, info.choices) or nearest(value, info.choices, cutoff=0.5)
     hint = _choices_hint(info) + word_hint(info.name, value)
-    raise CoerceError(f"{info.name} is '{value}', which TRL does not know{hint}", near or _default(info))
+    raise CoerceError(f"{info.name}: unknown value '{value}'{hint}", near or _default(info))
 
 
 def _coerce_list(info: FieldInfo, value: Any, list_kind: str, kinds: frozenset[str]) -> Coerced:
@@ -215,11 +215,13 @@ def _coerce_list(info: FieldInfo, value: Any, list_kind: str, kinds: frozenset[s
             if number is None:
                 meant = [meant_number(each) for each in value]
                 suggestion = [1.0 if n is None else n for n in meant]
-                raise CoerceError(f"{info.name} must hold numbers; {_said(item)} is none", suggestion)
+                raise CoerceError(
+                    f"{info.name} must contain only numbers; {_said(item)} is not a number", suggestion
+                )
             read.append(number)
         elif isinstance(item, (dict, list)) or item is None:
             texts = [str(each) for each in value if each is not None and not isinstance(each, dict | list)]
-            raise CoerceError(f"{info.name} must hold texts; one item is {_said(item)}", texts or None)
+            raise CoerceError(f"{info.name} must contain only text; one item is {_said(item)}", texts or None)
         else:
             read.append(_one_of(info, str(item)))
     if note is None and any(type(new) is not type(old) for new, old in zip(read, value, strict=True)):
@@ -238,12 +240,12 @@ def _coerce_dict(info: FieldInfo, value: Any) -> Coerced:
                 read = json.loads(value)
             except ValueError as error:
                 meant = meant_mapping(value)
-                raise CoerceError(f"{info.name} is text that is no valid JSON: {error}", meant) from error
+                raise CoerceError(f"{info.name} is not valid JSON: {error}", meant) from error
             return Coerced(read, f"{info.name} was JSON text; read as a mapping")
         if info.name in _PATH_DICTS:
             return Coerced(value)
     raise CoerceError(
-        f"{info.name} must be a mapping, as `{info.name}: {{key: value}}`; it is {_said(value)}"
+        f"{info.name} must be a mapping, such as `{info.name}: {{key: value}}`; it is {_said(value)}"
     )
 
 
@@ -251,7 +253,7 @@ def _one_of(info: FieldInfo, value: str) -> str:
     if info.choices is None or value in info.choices:
         return value
     near = meant_word(info.name, value, info.choices) or nearest(value, info.choices, cutoff=0.5)
-    raise CoerceError(f"{info.name} names '{value}', which is not known{_choices_hint(info)}", near)
+    raise CoerceError(f"{info.name} contains the unknown value '{value}'{_choices_hint(info)}", near)
 
 
 def numbers_in_text(value: Any) -> float | None:
@@ -293,8 +295,8 @@ def _choices_hint(info: FieldInfo) -> str:
     if not info.choices:
         return ""
     if len(info.choices) > 16:
-        return f"; it knows {', '.join(info.choices[:12])} and {len(info.choices) - 12} more"
-    return f"; it knows {', '.join(info.choices)}"
+        return f". Choices: {', '.join(info.choices[:12])} and {len(info.choices) - 12} more"
+    return f". Choices: {', '.join(info.choices)}"
 
 
 def _default(info: FieldInfo) -> Any:

@@ -46,11 +46,11 @@ def read_document(file: Path, *, loose: bool = False) -> yaml_lines.YamlDocument
             if wide
             else f"not UTF-8 text (byte {error.start}, 0x{content[error.start]:02x})"
         )
-        raise UnreadableError(f"{what}; save the file as UTF-8", None if wide else line) from error
+        raise UnreadableError(f"{what}. Save the file as UTF-8", None if wide else line) from error
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror}") from error
     if len(content) > MOST_BYTES:
-        raise UnreadableError(f"larger than {MOST_BYTES // 1_000_000} MB, which no config is")
+        raise UnreadableError(f"larger than {MOST_BYTES // 1_000_000} MB, too big for a config")
     return parse_document(text, loose=loose)
 
 
@@ -95,7 +95,7 @@ def _set_dotted(document: yaml_lines.YamlDocument, key: str, value: Any, plain: 
         parent = ".".join(str(p) for p in path[:depth])
         if isinstance(target, list):
             if not isinstance(part, int) or part >= len(target):
-                return f"--set {key}: {parent} is a list of {len(target)}, and {part} is none of it"
+                return f"--set {key}: {parent} is a list of {len(target)} and has no item {part}"
         elif not isinstance(target, dict):
             return f"--set {key}: {parent} is a single value and has no {part}"
         if depth == len(path) - 1:

@@ -275,8 +275,8 @@ class ChangedOnDiskError(ValueError):
     """
 
     def __init__(self, path: Path, mine: str, theirs: str | None) -> None:
-        what = "is gone" if theirs is None else "was changed by somebody else since it was opened"
-        super().__init__(f"{path} {what}; nothing was written")
+        what = "no longer exists" if theirs is None else "changed on disk since you opened it"
+        super().__init__(f"{path} {what}. Nothing was written")
         self.path = path
         self.mine = mine
         self.theirs = theirs
@@ -554,7 +554,7 @@ class Draft:
 
     def _editable(self) -> str:
         if self.problem is not None:
-            raise EditError(f"the text cannot be read at {self.problem.words()}. Mend the text first")
+            raise EditError(f"fix the YAML error first: {self.problem.words()}")
         return self.text
 
     def _readable_values(self) -> Mapping[str, Any]:

@@ -30,7 +30,7 @@ def read_text(path: Path) -> tuple[str, str]:
         with path.open("rb") as opened:
             content = opened.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
-            raise DraftFileError(f"{path} is larger than {MOST_BYTES // 1_000_000} MB, which no config is")
+            raise DraftFileError(f"{path} is larger than {MOST_BYTES // 1_000_000} MB, too big for a config")
         return content.decode("utf-8"), digest(content)
     except UnicodeDecodeError as error:
         raise DraftFileError(f"{path} is not UTF-8 text (byte {error.start})") from error
@@ -64,12 +64,12 @@ def write_text(path: Path, text: str) -> str:
         raise DraftFileError(f"a character at {error.start} cannot be written as UTF-8") from error
     there = _status(target)
     if there is not None and not there.st_mode & 0o222:
-        raise DraftFileError(f"{path} is write-protected; change its mode, or save under another name")
+        raise DraftFileError(f"{path} is write-protected. Change its mode, or save under another name")
     beside = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.new")
     try:
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except OSError as error:
-        raise DraftFileError(f"nothing can be written into {target.parent}: {error.strerror}") from error
+        raise DraftFileError(f"cannot write to {target.parent}: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb") as opened:
             opened.write(content)

@@ -1,7 +1,7 @@
-"""What was meant by a key or a value that TRL does not take: what became of it, and what to write now.
+"""Suggest what to write in place of a key or value that TRL does not accept.
 
-The words are in `meant.toml`. They cover TRL 1.x and transformers 5; `explain` is asked only about a key that
-the installed source does not define. Nothing is changed or refused here.
+The texts are in `meant.toml` and cover TRL 1.x and transformers 5. Call `explain` only for a key that the
+installed source does not define. This module changes and rejects nothing.
 """
 
 from __future__ import annotations
@@ -25,20 +25,19 @@ _WORDS = tomllib.loads(Path(__file__).with_name("meant.toml").read_text(encoding
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """A key that is gone: what it did, what to do now, and the key that takes its value unchanged, if any."""
+    """A key that is gone: what to do now, and the key that takes its value unchanged, if any."""
 
-    did: str
     now: str
     renamed_to: str | None = None
 
 
 REMOVED: Mapping[str, Removed] = {
-    key: Removed(**{"now": f"it is called {entry.get('renamed_to')}", **entry})
+    key: Removed(**{"now": f"Rename `{key}` to `{entry.get('renamed_to')}`", **entry})
     for key, entry in _WORDS["removed"].items()
 }
 LAUNCHER_KEYS = frozenset(_WORDS["launcher_keys"])
 OTHER_NAMES: Mapping[str, str] = _WORDS["other_names"]
-"""Names of other programs or of everyday speech, and TRL's name for the same thing."""
+"""Names from other programs or everyday speech, and TRL's name for the same thing."""
 _LORA: Mapping[str, str] = _WORDS["lora"]
 """Keys of PEFT's LoraConfig, and what a TRL file calls them."""
 _HOMES = {key: mapping for mapping, keys in _WORDS["homes"].items() for key in keys}
@@ -56,7 +55,7 @@ _LEADING = re.compile(r"([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:\s?e[+-]?\d+)?)\s*([a-z
 
 
 def meant_number(value: Any) -> float | None:
-    """The number a value stands for to a person: `10%`, `0,9`, `20 steps`, `1k`, `[8]`, `0x10`."""
+    """Return the number that the user meant: `10%`, `0,9`, `20 steps`, `1k`, `[8]`, `0x10`."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if isinstance(value, dict) and len(value) == 1:
@@ -88,7 +87,7 @@ def _number_in(text: str) -> float | None:
 
 
 def meant_word(name: str, value: Any, choices: tuple[str, ...]) -> str | None:
-    """The choice of a field that is called otherwise elsewhere: `AdamW` is `adamw_torch`."""
+    """Return the choice that has another name elsewhere: `AdamW` is `adamw_torch`."""
     said = str(value).strip().lower()
     for word in (said, said.replace("-", "_").replace(" ", "_"), re.sub(r"[-_ ]", "", said)):
         if name in _STRATEGIES and word in _NEVER:
@@ -100,18 +99,18 @@ def meant_word(name: str, value: Any, choices: tuple[str, ...]) -> str | None:
 
 
 def word_hint(name: str, value: Any) -> str:
-    """What a word means that is no choice of this field but of the field's neighbours; empty for others."""
+    """Return a hint for a word that belongs to a neighboring field; empty for others."""
     hint = _WORDS["hints"].get(name, {}).get(str(value).strip().lower())
     return f". {hint}" if hint else ""
 
 
 def meant_mapping(text: str) -> dict[str, Any] | None:
-    """The mapping that a text in quotes stands for, in JSON, Python or YAML."""
+    """Return the mapping that a quoted text contains, in JSON, Python or YAML."""
     return _structure(text, dict)
 
 
 def meant_list(text: str) -> list[Any] | None:
-    """The list that a text such as `'[a, b]'` stands for."""
+    """Return the list that a text such as `'[a, b]'` contains."""
     text = text.strip()
     if not (text.startswith("[") and text.endswith("]")):
         return None
@@ -136,22 +135,21 @@ def belongs_elsewhere(key: str, value: Any) -> tuple[str, Fix | None] | None:
     home = _IN_ANOTHER_NAME.get(key) or (f"{_HOMES[key]}.{key}" if key in _HOMES else None)
     if home is not None:
         mapping, _, name = home.partition(".")
-        return f"stands in {mapping}, as {name}", Fix(home, value)
+        return f"belongs in {mapping}: set {mapping}.{name}", Fix(home, value)
     if key in _WORDS["environment"]:
         variable = key.upper()
-        words = "is a variable of the environment: write it under `env:`"
-        return f"{words}, as {variable}", Fix(f"env.{variable}", str(value))
+        return f"is an environment variable: set {variable} under `env:`", Fix(f"env.{variable}", str(value))
     if key in _WORDS["secrets"]:
         return (
-            f"has no place in a file that others read: `{_WORDS['secrets'][key]}` keeps it on this machine",
+            f"is a secret: keep it out of the config. `{_WORDS['secrets'][key]}` stores it on this machine",
             None,
         )
     if key in _TRAINERS:
         trainer, why = _TRAINERS[key]
-        return f"belongs to {trainer}: {why}", None
+        return f"is for TRL's {trainer} trainer: {why}", None
     if key in _WORDS["unsloth"]:
         return (
-            "belongs to Unsloth, which is used in a script of its own; grpo_tui.monitor(trainer) joins it",
+            "is an Unsloth argument: use Unsloth in your own script and call grpo_tui.monitor(trainer)",
             None,
         )
     if key in _WORDS["told"]:
@@ -189,8 +187,8 @@ def explain(
     if fix is None or fix.value is None or fix.field == key:
         return message, fix
     if fix.field in present:
-        joined = message if message.endswith("?") else f"{message};"
-        return f"{joined} {fix.field} is set here already, so this one goes", Fix(key, None)
+        joined = message if message.endswith("?") else f"{message}."
+        return f"{joined} {fix.field} is already set here, so remove this one", Fix(key, None)
     return message, fix
 
 
@@ -202,15 +200,14 @@ def _explained(
         name = gone.renamed_to if gone.renamed_to in known else None
         moves = name is not None and fits(name, value)
         fix = Fix(name, value) if name is not None and moves else Fix(key, None)
-        return f"{key} is no longer in TRL; it {gone.did}. Now: {gone.now}", fix
+        return " ".join(gone.now.split()), fix
     underscored = key.strip().lstrip("-").replace("-", "_").replace(" ", "_")
     if underscored != key and underscored in known:
-        how = "hyphens" if "-" in key else "blanks"
-        return f"{key} is written with {how}; in a file it is {underscored}", Fix(underscored, value)
+        return f"unknown key {key}: write it with underscores, as {underscored}", Fix(underscored, value)
     if key in LAUNCHER_KEYS:
         message = (
-            f"{key} belongs to accelerate, not to the training: give it to the launcher, "
-            f"as --launcher 'accelerate launch --{key} …'"
+            f"{key} is a setting of accelerate, not of the training: pass it to the launcher, "
+            f"as in --launcher 'accelerate launch --{key} …'"
         )
         return message, Fix(key, None)
     if key in section_keys:
@@ -221,62 +218,61 @@ def _explained(
     if (elsewhere := belongs_elsewhere(underscored.lower(), value)) is not None:
         return f"{key} {elsewhere[0]}", elsewhere[1] or Fix(key, None)
     if OTHER_NAMES.get(key) in known and fits(OTHER_NAMES[key], value):
-        return f"{key} is no key of TRL; it is called {OTHER_NAMES[key]} there", Fix(OTHER_NAMES[key], value)
+        return f"unknown key {key}: TRL calls it {OTHER_NAMES[key]}", Fix(OTHER_NAMES[key], value)
     for near in difflib.get_close_matches(underscored.lower(), [*known, SECTION], n=3, cutoff=0.7):
         if near == SECTION or fits(near, value):
-            return f"{key} is no key of TRL or grpo_tui. Did you mean {near}?", Fix(near, value)
+            return f"unknown key {key}. Did you mean {near}?", Fix(near, value)
     if isinstance(value, dict) and value:
         names = ", ".join(map(str, list(value)[:4]))
-        message = f"{key} is no key of TRL, whose keys stand at the left margin, and neither is what it holds"
-        return f"{message} ({names})", Fix(key, None)
-    return f"{key} is no key of TRL or grpo_tui, and nothing has a like name", Fix(key, None)
+        return f"unknown key {key}, and nothing in it ({names}) is a TRL key", Fix(key, None)
+    return f"unknown key {key}: TRL and grpo-tui have no key with a similar name", Fix(key, None)
 
 
 def others_inside(key: str, value: Any, known: Iterable[str]) -> list[tuple[str, str, Fix]]:
-    """What else stands in a mapping that is no key of TRL: dotted key, sentence and fix of each.
+    """Return what else is in a mapping that is not a TRL key: dotted key, message and fix of each.
 
-    The first one is what `explain` tells; without these it alone would be moved, and the others lost.
+    `explain` reports the first one. Without these, only that one would be moved and the others lost.
     """
     return list(_inside(key, value, list(known)))[1:]
 
 
 def _inside(key: str, value: Any, known: list[str]) -> Iterator[tuple[str, str, Fix]]:
-    """TRL's settings in a mapping that is no key of TRL, each with the place where it belongs."""
+    """Yield the TRL settings in a mapping that is not a TRL key, each with the place where it belongs."""
     if not isinstance(value, dict):
         return
     if key in _LORA_MAPPINGS:
         names = ", ".join(f"{_LORA[k]}: {v}" for k, v in value.items() if k in _LORA)
         beside = f", with {names}" if names else ""
-        message = f"{key} is no key of a TRL file; LoRA is use_peft: true at the left margin{beside}"
+        message = f"unknown key {key}: to use LoRA set use_peft: true at the top level{beside}"
         yield key, message, Fix("use_peft", True)
         for inner, given in value.items():
             if inner in _LORA:
                 name = f"{key}.{inner}"
-                yield name, f"{name} is called {_LORA[inner]} in a TRL file", Fix(_LORA[inner], given)
+                yield name, f"{name} is called {_LORA[inner]} in TRL", Fix(_LORA[inner], given)
         return
     nested = _nested(value, known)
     for path, (name, given) in nested.items():
         message = (
-            f"{key} is no key of TRL, and its keys are flat: move "
-            f"{', '.join(dict.fromkeys(n for n, _ in nested.values()))} to the left margin, without {key}"
+            f"Move {', '.join(dict.fromkeys(n for n, _ in nested.values()))} to the top level and remove "
+            f"{key}: TRL keys are not nested"
         )
         first = path == next(iter(nested))
         where = key if first else ".".join((key, *path))
         yield (
             where,
-            message if first else f"{name} stands at the left margin, without {key}",
+            message if first else f"Move {name} to the top level",
             Fix(name, given),
         )
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known word most like `word`, or None when none is near."""
+    """Return the known word most similar to `word`, or None when none is close."""
     found = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=cutoff)
     return found[0] if found else None
 
 
 def _nested(value: dict[Any, Any], known: Iterable[str]) -> dict[tuple[str, ...], tuple[str, Any]]:
-    """Known keys at any depth of a mapping, with their values, by where they stand."""
+    """Return the known keys at any depth of a mapping, with their values, by path."""
     found: dict[tuple[str, ...], tuple[str, Any]] = {}
     allowed = set(known)
     waiting: list[tuple[tuple[str, ...], dict[Any, Any]]] = [((), value)]

@@ -90,7 +90,7 @@ def package_findings(
             "error",
             key,
             document.line(key),
-            f"{key} asks for {what}, which is not installed here; `{install}` gets it",
+            f"{key} needs {what}, which is not installed. Run `{install}`",
             Fix(key, instead),
         )
         for key, instead, what, packages, install in asked

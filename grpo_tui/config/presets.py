@@ -93,7 +93,7 @@ def copy_preset(preset: Preset, target: Path) -> list[Path]:
             them cannot be written; then none is left.
     """
     if target.exists():
-        raise PresetError(f"{target} is there already and stays as it is; name another file")
+        raise PresetError(f"{target} already exists and was not changed. Choose another name")
     beside = {
         target.parent / file.relative_to(preset.path.parent): file.read_bytes() for file in companions(preset)
     }
@@ -105,8 +105,7 @@ def copy_preset(preset: Preset, target: Path) -> list[Path]:
     for place, content in beside.items():
         if place.exists() and place.read_bytes() != content:
             raise PresetError(
-                f"{place} is there already and is another file than the preset's; write the config into a "
-                "folder of its own"
+                f"{place} already exists and differs from the preset's file. Choose another folder"
             )
     new = {place: content for place, content in beside.items() if not place.exists()}
     _write_all({target: _adjusted(preset, target).encode(), **new})

@@ -115,10 +115,10 @@ RANGES: Mapping[str, Range] = {
     "temperature": Range(
         0.01,
         100,
-        low="below it every completion of a prompt is the same",
+        low="below it every completion of a prompt is identical",
         high="above it completions are random tokens",
     ),
-    "top_p": Range(0, 1, above=True, low="every completion of a prompt would be the same"),
+    "top_p": Range(0, 1, above=True, low="every completion of a prompt would be identical"),
     "top_entropy_quantile": Range(0, 1, above=True),
     "lora_r": Range(1),
     "lora_alpha": Range(1),

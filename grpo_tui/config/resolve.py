@@ -97,7 +97,7 @@ def _model_findings(model_args: Mapping[str, Any], document: YamlDocument) -> It
             "error",
             "load_in_8bit",
             document.line("load_in_8bit"),
-            "load_in_8bit and load_in_4bit are both true; a model is loaded in one of them",
+            "load_in_8bit and load_in_4bit are both true. Choose one",
             Fix("load_in_8bit", False),
         )
 
@@ -115,13 +115,13 @@ def _local_model_findings(model_args: Mapping[str, Any], document: YamlDocument)
         line = document.line("model_name_or_path")
         if (adapter := adapter_as_model(name)) is not None:
             return [Finding("model.adapter", "error", "model_name_or_path", line, adapter)]
-        message = f"the folder {shown} holds no model (it has no config.json)"
+        message = f"no model in the folder {shown}: it has no config.json"
     elif os.path.isfile(path):
-        message = f"model_name_or_path is the file {shown}; it takes a folder with config.json, or a Hub id"
+        message = f"model_name_or_path is the file {shown}. Use a folder with config.json, or a Hub id"
     elif name.startswith(("/", "./", "../", "~")):
         message = f"there is no folder {shown}"
     elif name.count("/") > 1 or " " in name or len(name) > LONGEST_HUB_NAME:
-        message = f"'{shown}' is no folder here, and no name a model of the Hub can have"
+        message = f"'{shown}' is neither a folder here nor a valid Hub id"
     else:
         return []
     line = document.line("model_name_or_path")
@@ -140,7 +140,7 @@ def _dataset_findings(parts: Parts, section: Section, document: YamlDocument) ->
             "error",
             other,
             document.line(other),
-            f"the dataset is given twice: in {other} and in grpo_tui.dataset",
+            f"the dataset is set twice, in {other} and in grpo_tui.dataset. Keep one of them",
             Fix(other, None),
         )
     elif not (asked or name or mixture):
@@ -160,7 +160,7 @@ def _dataset_findings(parts: Parts, section: Section, document: YamlDocument) ->
             "warning",
             "dataset_name",
             document.line("dataset_name"),
-            "datasets and dataset_name are both set; TRL takes datasets and ignores dataset_name",
+            "datasets and dataset_name are both set. TRL uses datasets and ignores dataset_name",
             Fix("dataset_name", None),
         )
     if section.eval_dataset is not None and parts["GRPOConfig"].get("eval_strategy", "no") == "no":
@@ -199,8 +199,8 @@ def _reward_findings(parts: Parts, section: Section, document: YamlDocument) -> 
     in_section = document.values.get("grpo_tui")
     if not names and not (isinstance(in_section, dict) and in_section.get("rewards")):
         message = (
-            "no reward: name one in reward_funcs (as accuracy_reward or my_module.my_reward), in "
-            "reward_model_name_or_path, or in grpo_tui.rewards (as source: rewards.py:correct)"
+            "no reward: set one in reward_funcs (such as accuracy_reward or my_module.my_reward), in "
+            "reward_model_name_or_path, or in grpo_tui.rewards (such as source: rewards.py:correct)"
         )
         return [Finding("config.missing-reward", "error", "reward_funcs", None, message)]
     weights = parts["GRPOConfig"].get("reward_weights")
@@ -210,8 +210,8 @@ def _reward_findings(parts: Parts, section: Section, document: YamlDocument) -> 
     weighted = [entry.name for entry in section.rewards if entry.weight is not None]
     if weighted:
         message = (
-            f"weights are given twice: in reward_weights and for {', '.join(weighted)} in grpo_tui.rewards. "
-            "Keep one place"
+            f"weights are set twice, in reward_weights and for {', '.join(weighted)} in grpo_tui.rewards. "
+            "Keep one of them"
         )
         return [
             Finding("config.conflict", "error", "reward_weights", line, message, Fix("reward_weights", None))
@@ -232,14 +232,14 @@ def _unsupported_findings(grpo: Mapping[str, Any], document: YamlDocument) -> li
     found = []
     if grpo.get("enable_jit_checkpoint"):
         message = (
-            "enable_jit_checkpoint sets a signal handler, which works only in a main thread; the trainer "
-            "here runs in its own. `grpo-tui stop` finishes the step, saves and exits, so it is not needed"
+            "Remove enable_jit_checkpoint: its signal handler works only in the main thread, and the trainer "
+            "runs in another. Use `grpo-tui stop`, which finishes the step, saves and exits"
         )
         found.append(("enable_jit_checkpoint", message))
     if grpo.get("auto_find_batch_size"):
         message = (
-            "auto_find_batch_size shrinks the batch when memory runs out, which breaks the groups of GRPO; "
-            "TRL refuses it. Lower per_device_train_batch_size instead"
+            "Remove auto_find_batch_size and lower per_device_train_batch_size instead: TRL rejects it, "
+            "because shrinking the batch when memory runs out breaks GRPO's groups"
         )
         found.append(("auto_find_batch_size", message))
     return [
@@ -433,7 +433,7 @@ class _Resolver:
             else:
                 self._strange(key, value)
         if unknown > MOST_UNKNOWN:
-            message = f"and {unknown - MOST_UNKNOWN} more keys that are none of TRL or grpo_tui"
+            message = f"and {unknown - MOST_UNKNOWN} more unknown keys"
             self.findings.append(Finding("config.unknown-key", "error", None, None, message))
         return parts
 
@@ -469,8 +469,8 @@ class _Resolver:
                 "config.removed-key",
                 "error",
                 "model_init_kwargs.torch_dtype",
-                "model_init_kwargs.torch_dtype is ignored without a word, and the model is loaded in "
-                "float32; it is called dtype now",
+                "Rename model_init_kwargs.torch_dtype to dtype: TRL ignores the old name silently and loads "
+                "the model in float32",
                 Fix("model_init_kwargs.dtype", str(value["torch_dtype"]).removeprefix("torch.")),
             )
         if info.name == "datasets" and isinstance(value, list):
@@ -523,9 +523,9 @@ class _Resolver:
         key = ".".join(map(str, path))
         if re.fullmatch(r"[+-]?0[0-7_]+", written):
             meant: int | None = int(written.replace("_", ""))
-            how = f"{key} is written {written}, which YAML reads as an octal number, {value}"
+            how = f"YAML reads {key}: {written} as the octal number {value}"
         elif ":" in written:
-            meant, how = None, f"{key} is written {written}, which YAML reads to the base 60, as {value}"
+            meant, how = None, f"YAML reads {key}: {written} as the base-60 number {value}"
         else:
             return
         if meant != value:
@@ -537,7 +537,7 @@ class _Resolver:
             if key not in known:
                 message, fix = explain(str(key), entry[key], known, ())
                 dotted = f"datasets.{index}.{key}"
-                message = message.replace("key of TRL or grpo_tui", "key of a dataset in `datasets:`")
+                message = message.replace(f"unknown key {key}", f"unknown key {key} in `datasets:`")
                 nested = Fix(f"datasets.{index}.{fix.field}", fix.value) if fix is not None else None
                 self.findings.append(
                     Finding(
@@ -556,7 +556,7 @@ class _Resolver:
                     "error",
                     f"datasets.{index}.path",
                     self.document.line("datasets", index),
-                    f"datasets.{index} needs path: a Hub name, a folder, or a format such as json with "
+                    f"datasets.{index} needs a path: a Hub name, a folder, or a format such as json with "
                     "data_files",
                 )
             )

@@ -191,22 +191,24 @@ class SectionValues:
             if key in known:
                 continue
             if not path and key in load_fields():
-                message = f"{key} is a key of TRL: it stands at the left margin, not under grpo_tui"
+                message = f"Move {key} to the top level: it is a TRL key and not part of grpo_tui"
                 there = key in self.document.values
                 fix = Fix(dotted((key,)), None) if there else Fix(str(key), value[key])
                 self.error("section.unknown-key", (key,), message, fix)
                 continue
             meant = (aliases or {}).get(str(key))
             if meant is not None and meant not in value:
-                message = f"{dotted(path)} has no key {key}; it is called {meant}"
+                message = f"unknown key {key} in {dotted(path)}. Use {meant}"
                 self.error(
                     "section.unknown-key", (*path, key), message, Fix(dotted((*path, meant)), value[key])
                 )
                 continue
             near = difflib.get_close_matches(str(key).replace("-", "_").lower(), known, n=1, cutoff=0.5)
-            hint = f"Did you mean {near[0]}?" if near else f"It knows {', '.join(known)}"
+            hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}"
             fix = Fix(dotted((*path, near[0])), value[key]) if near else Fix(dotted((*path, key)), None)
-            self.error("section.unknown-key", (*path, key), f"{dotted(path)} has no key {key}. {hint}", fix)
+            self.error(
+                "section.unknown-key", (*path, key), f"unknown key {key} in {dotted(path)}. {hint}", fix
+            )
 
     def text(self, path: KeyPath, value: Any) -> str | None:
         """Read a text; a number or truth value is read as the text it was written as."""
@@ -314,7 +316,7 @@ def read_rewards(values: SectionValues, value: Any) -> tuple[RewardEntry, ...]:
                     "error",
                     "grpo_tui.rewards",
                     entry.line,
-                    f"two rewards are called {entry.name}{line}; their metrics would share one name. "
+                    f"two rewards are named {entry.name}{line}, so their metrics would share one name. "
                     "Rename one",
                     _renamed(index, value[index], entry.name, [e.name for e in entries]),
                 )
@@ -405,13 +407,13 @@ def read_launcher(values: SectionValues, value: Any) -> str | None:
     try:
         words = shlex.split(text)
     except ValueError as problem:
-        values.error("section.type", path, f"grpo_tui.launcher cannot be split into words: {problem}")
+        values.error("section.type", path, f"grpo_tui.launcher is not a valid command line: {problem}")
         return None
     if words[:2] != ["accelerate", "launch"] and words[:1] != ["torchrun"]:
         values.error(
             "section.choice",
             path,
-            f'grpo_tui.launcher is "{text}"; write it as "accelerate launch …" or "torchrun …"',
+            f'grpo_tui.launcher is "{text}". Use "accelerate launch …" or "torchrun …"',
         )
         return None
     for place, word in enumerate(words):
@@ -423,7 +425,7 @@ def read_launcher(values: SectionValues, value: Any) -> str | None:
         elif place + 1 < len(words):
             words[place + 1] = str(values.file(path, words[place + 1]))
         else:
-            values.error("section.type", path, f"grpo_tui.launcher: {flag} is not followed by a file")
+            values.error("section.type", path, f"grpo_tui.launcher: give a file after {flag}")
     return shlex.join(words)
 
 
@@ -439,7 +441,7 @@ def read_gpus(values: SectionValues, value: Any) -> tuple[str, ...]:
         values.error(
             "section.type",
             path,
-            f"grpo_tui.gpus must be numbers of GPUs as nvidia-smi counts them, as [2, 3]; it is {value!r}",
+            f"grpo_tui.gpus must be a list of GPU numbers from nvidia-smi, such as [2, 3]; it is {value!r}",
         )
         return ()
     doubled = next((item for item in found if found.count(item) > 1), None)
@@ -488,7 +490,7 @@ class _SectionReader(SectionValues):
             self.error(
                 "section.conflict",
                 ("chat",),
-                "grpo_tui.chat is false, so nothing would use system_prompt and few_shot",
+                "grpo_tui.chat is false, so system_prompt and few_shot would not be used",
                 Fix("grpo_tui.chat", True),
             )
         probes = section.probe_prompts
@@ -496,7 +498,7 @@ class _SectionReader(SectionValues):
             self.error(
                 "section.conflict",
                 ("probe_prompts",),
-                "grpo_tui.probe_prompts asks rows of the hold-out, and grpo_tui.holdout sets none aside",
+                "grpo_tui.probe_prompts uses the holdout set, but grpo_tui.holdout is 0. Set it to 32 or so",
                 Fix("grpo_tui.holdout", 32),
             )
         return section
@@ -511,7 +513,7 @@ class _SectionReader(SectionValues):
         self.error(
             "section.type",
             ("columns",),
-            "grpo_tui.columns must map a wanted name to a column of the dataset, as `prompt: question`",
+            "grpo_tui.columns must map a new name to a dataset column, such as `prompt: question`",
         )
         return {}
 
@@ -544,7 +546,9 @@ class _SectionReader(SectionValues):
         if isinstance(value, str):
             value = {"kind": value}
         if not isinstance(value, dict):
-            self.error("section.type", ("answer",), "grpo_tui.answer must be a mapping, as `kind: gsm8k`")
+            self.error(
+                "section.type", ("answer",), "grpo_tui.answer must be a mapping, such as `kind: gsm8k`"
+            )
             return None
         self.refuse_unknown(("answer",), value, ("from", "kind", "to", "tag", "pattern"))
         kind = value.get("kind")
@@ -555,7 +559,7 @@ class _SectionReader(SectionValues):
             self.error(
                 "section.choice",
                 ("answer", "kind"),
-                f"grpo_tui.answer.kind is {kind!r}; it knows {', '.join(ANSWER_KINDS)}",
+                f"grpo_tui.answer.kind must be one of {', '.join(ANSWER_KINDS)}; it is {kind!r}",
                 Fix(key, near[0]) if near else Fix("grpo_tui.answer", None),
             )
             return None
@@ -574,13 +578,13 @@ class _SectionReader(SectionValues):
     def is_pattern(self, pattern: str | None) -> bool:
         path = ("answer", "pattern")
         if not pattern:
-            message = "grpo_tui.answer.kind is regex, which needs a pattern"
+            message = "grpo_tui.answer.kind: regex needs a pattern"
             self.error("section.missing", path, message, Fix("grpo_tui.answer", None))
             return False
         try:
             re.compile(pattern)
         except re.error as problem:
-            message = f"grpo_tui.answer.pattern is no regular expression: {problem}"
+            message = f"grpo_tui.answer.pattern is not a valid regular expression: {problem}"
             self.error("section.type", path, message, Fix("grpo_tui.answer", None))
             return False
         return True
@@ -590,9 +594,7 @@ class _SectionReader(SectionValues):
         if name is None:
             return None
         if "://" in name:
-            message = (
-                f"{dotted(path)} is an address; fetch the file and name it, or set dataset_name to a Hub name"
-            )
+            message = f"{dotted(path)} is a URL. Download the file and use its path, or set dataset_name"
             self.error("section.address", path, message)
             return None
         source = split_file_source(name)
@@ -604,7 +606,7 @@ class _SectionReader(SectionValues):
                 "section.choice",
                 path,
                 f"{dotted(path)} must be a csv, tsv, jsonl, json or parquet file, or file.py:function; it is "
-                f"'{name}'. A dataset of the Hub stands in dataset_name, at the left margin",
+                f"'{name}'. For a Hub dataset set dataset_name at the top level",
                 Fix("dataset_name", name) if not Path(name).suffix or name.count("/") == 1 else None,
             )
             return None
@@ -616,7 +618,7 @@ class _SectionReader(SectionValues):
             return Filters()
         if not isinstance(value, dict):
             self.error(
-                "section.type", path, "grpo_tui.filters must be a mapping, as `max_prompt_tokens: 512`"
+                "section.type", path, "grpo_tui.filters must be a mapping, such as `max_prompt_tokens: 512`"
             )
             return Filters()
         self.refuse_unknown(path, value, FILTER_KEYS)
@@ -633,7 +635,9 @@ class _SectionReader(SectionValues):
             )
         if most == 0:
             self.error(
-                "section.range", (*path, "max_prompt_tokens"), f"{dotted(path)} keeps no row with 0 tokens"
+                "section.range",
+                (*path, "max_prompt_tokens"),
+                f"{dotted(path)}.max_prompt_tokens 0 keeps no row",
             )
         nulls = value.get("drop_null")
         columns: tuple[str, ...] = ()
@@ -653,7 +657,7 @@ class _SectionReader(SectionValues):
         if value is None or value is False:
             return None
         if not isinstance(value, dict):
-            self.error("section.type", path, "grpo_tui.probe_prompts must be a mapping, as `every: 50`")
+            self.error("section.type", path, "grpo_tui.probe_prompts must be a mapping, such as `every: 50`")
             return None
         self.refuse_unknown(path, value, PROBE_KEYS)
         texts: tuple[str, ...] = ()

@@ -192,7 +192,7 @@ class Splicer:
         """Put an item into a list before the one that stands at the index, or at its end."""
         chain = self._chain(path[:-1])
         if len(chain) != len(path) or chain[-1].kind != "sequence" or not isinstance(path[-1], int):
-            raise LookupError("no list stands there in the text")
+            raise LookupError("there is no list in the text")
         holder, index = chain[-1], path[-1]
         if holder.flow:
             if not holder.items:
@@ -554,7 +554,7 @@ def _with_value(before: dict[str, Any], path: Path, value: Any) -> dict[str, Any
         last = depth == len(path) - 1
         if isinstance(target, list):
             if not isinstance(part, int) or not 0 <= part <= len(target):
-                raise EditError(f"{parent} is a list of {len(target)}, and {part} is none of it")
+                raise EditError(f"{parent} is a list of {len(target)} and has no item {part}")
             if part == len(target):
                 target.append(None)
         elif not isinstance(target, dict):
@@ -562,7 +562,7 @@ def _with_value(before: dict[str, Any], path: Path, value: Any) -> dict[str, Any
         else:
             part = next((key for key in target if str(key) == str(part)), part)
             if isinstance(part, int) and part not in target:
-                raise EditError(f"{parent} is no list, so it has no item {part}")
+                raise EditError(f"{parent} is not a list, so it has no item {part}")
         if last:
             target[part] = copy.deepcopy(value)
         else:
@@ -607,7 +607,7 @@ def _applied(text: str, action: str, path: Path, value: Any, after: Sequence[str
             return splicer.rename(path, value)
         return splicer.insert(path, value) if action == "insert" else splicer.put(path, value, after)
     except yaml.YAMLError as error:
-        raise EditError(f"{_dotted(path)} cannot be edited here; change the text itself") from error
+        raise EditError(f"{_dotted(path)} cannot be edited here. Edit the text instead") from error
     except (LookupError, TypeError) as error:
         raise EditError(f"{_dotted(path)}: {error.args[0]}") from error
 
@@ -619,8 +619,8 @@ def _checked(text: str, wanted: dict[str, Any], path: Path) -> str:
     except EditError:
         pass
     raise EditError(
-        f"{_dotted(path)} cannot be edited alone where it stands (an anchor that other keys use, or an "
-        "unusual layout); change the text itself"
+        f"{_dotted(path)} cannot be edited here (other keys use its anchor, or its layout is unusual). Edit "
+        "the text instead"
     )
 
 

@@ -28,30 +28,30 @@ class YamlError(ValueError):
 
 
 _MEANT = (
-    ("could not find expected ':'", "a key is followed by a colon and a blank, as `beta: 0.04`"),
+    ("could not find expected ':'", "Put a colon and a space after the key, as in `beta: 0.04`"),
     (
         "mapping values are not allowed here",
-        "a text that holds `: ` stands in quotes; else an indentation is off",
+        "Quote a value that contains `: `, or fix the indentation",
     ),
-    ("but found another document", "a second document begins there (---), and a config is one"),
-    ("found unexpected end of stream", "the quote that opens there is never closed"),
-    ("expected ',' or '}'", "the brace that opens there is never closed, or a comma is missing"),
-    ("expected ',' or ']'", "the bracket that opens there is never closed, or a comma is missing"),
-    ("expected <block end>", "the indentation does not fit the lines before"),
-    ("character '\\t'", "a tab stands there; YAML separates by blanks only"),
+    ("but found another document", "Remove the `---`: a config is a single document"),
+    ("found unexpected end of stream", "The quote opened here is never closed"),
+    ("expected ',' or '}'", "The brace opened here is never closed, or a comma is missing"),
+    ("expected ',' or ']'", "The bracket opened here is never closed, or a comma is missing"),
+    ("expected <block end>", "The indentation does not match the lines before"),
+    ("character '\\t'", "Replace the tab with a space"),
     (
         "found undefined alias",
-        "a text that begins with * stands in quotes; else an anchor & of this name is missing",
+        "Quote a value that starts with `*`, or define the anchor (`&`) that it refers to",
     ),
     (
         "could not determine a constructor",
-        "it begins with a tag (!), which no config has; put a text in quotes",
+        "Quote a value that starts with `!`: a config has no YAML tags",
     ),
-    ("that cannot start any token", "a text that begins with this sign stands in quotes"),
+    ("that cannot start any token", "Quote a value that starts with this character"),
 )
-"""What PyYAML says, and what a person can do about it."""
+"""What PyYAML says, and what the user can do about it."""
 _OPENED_BEFORE = ("could not find expected ':'", "unexpected end of stream", "but got '<stream end>'")
-"""Problems that are noticed later than they are made; the place is where the construct begins."""
+"""Problems that show up later than their cause: report where the construct begins."""
 
 
 @dataclass(slots=True)
@@ -107,13 +107,13 @@ def parse_mapping(text: str, *, loose: bool = False) -> YamlDocument:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         code = ord(error.character) if isinstance(error.character, str) else int(error.character)
-        raise YamlError(f"the control character U+{code:04X} stands there; remove it", line) from error
+        raise YamlError(f"remove the control character U+{code:04X}", line) from error
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, text) from error
     except yaml.YAMLError as error:
-        raise YamlError(f"not readable as YAML: {error}", None) from error
+        raise YamlError(f"invalid YAML: {error}", None) from error
     except RecursionError as error:
-        raise YamlError("its values are nested too deeply to be read", None) from error
+        raise YamlError("the values are nested too deeply", None) from error
 
 
 def _parse(text: str) -> YamlDocument:
@@ -124,7 +124,7 @@ def _parse(text: str) -> YamlDocument:
             return YamlDocument({})
         if not isinstance(node, yaml.MappingNode):
             raise YamlError(
-                "the file must be a mapping of keys to values, as `learning_rate: 1.0e-5`", _line(node)
+                "the file must be a mapping of keys to values, as in `learning_rate: 1.0e-5`", _line(node)
             )
         document = YamlDocument({})
         _walk(node, (), document, set())
@@ -137,7 +137,7 @@ def _parse(text: str) -> YamlDocument:
     for key_node, key in zip(nodes, values, strict=False):
         if not isinstance(key, str) and isinstance(key_node, yaml.ScalarNode):
             written = key_node.value or "with no name"
-            message = f"the key {written} is read by YAML as {key!r}, not text; quote it if it is meant"
+            message = f"YAML reads the key {written} as {key!r}, not as text. Quote the key or rename it"
             raise YamlError(message, _line(key_node))
     document.values = {
         key: _plain_data(value, document.lines.get((key,)), key) for key, value in values.items()
@@ -162,7 +162,7 @@ def _walk(node: yaml.Node, path: Path, document: YamlDocument, parents: set[int]
     if id(node) in parents:
         raise YamlError("an alias contains itself", _line(node))
     if len(document.lines) > MOST_VALUES:
-        raise YamlError(f"its aliases stand for more than {MOST_VALUES} values", _line(node))
+        raise YamlError(f"its aliases expand to more than {MOST_VALUES} values", _line(node))
     inside = parents | {id(node)}
     if isinstance(node, yaml.MappingNode):
         seen: dict[str, int] = {}
@@ -177,8 +177,8 @@ def _walk(node: yaml.Node, path: Path, document: YamlDocument, parents: set[int]
                 continue
             if key in seen:
                 again = YamlError(
-                    f"the key {key} stands twice, on lines {seen[key]} and {_line(key_node)}; YAML would "
-                    "silently keep the last one. Remove one of them",
+                    f"duplicate key {key} (lines {seen[key]} and {_line(key_node)}). Remove one of them: "
+                    "YAML would silently keep the last one",
                     _line(key_node),
                     ".".join(map(str, (*path, key))),
                 )
@@ -199,7 +199,7 @@ def _line(node: yaml.Node) -> int:
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
-    problem = error.problem or error.context or "not readable"
+    problem = error.problem or error.context or "unknown problem"
     late = error.context_mark is not None and any(words in problem for words in _OPENED_BEFORE)
     mark = error.context_mark if late else error.problem_mark or error.context_mark
     line = mark.line + 1 if mark is not None else None
@@ -208,9 +208,9 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str) -> YamlError:
     for number in around:
         content = lines[number - 1]
         if "\t" in content[: len(content) - len(content.lstrip())]:
-            return YamlError("a tab stands in the indentation; YAML allows only spaces there", number)
+            return YamlError("the line is indented with a tab. YAML allows spaces only", number)
     meant = next((what for words, what in _MEANT if words in problem), None)
-    return YamlError(f"not readable as YAML: {problem}{f'; {meant}' if meant else ''}", line)
+    return YamlError(f"invalid YAML: {problem}{f'. {meant}' if meant else ''}", line)
 
 
 def _plain_data(value: Any, line: int | None, key: str) -> Any:
@@ -224,5 +224,5 @@ def _plain_data(value: Any, line: int | None, key: str) -> Any:
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     raise YamlError(
-        f"the value of {key} is of the kind {type(value).__name__}, which no setting takes", line, key
+        f"the value of {key} has the type {type(value).__name__}, which no setting accepts", line, key
     )

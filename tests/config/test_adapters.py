@@ -36,11 +36,11 @@ def test_an_adapter_of_the_same_shape_fits(checkpoint: Path, more: dict[str, Any
 @pytest.mark.parametrize(
     ("change", "fix"),
     [
-        ({"lora_r": 8}, "--set lora_r=4 resumes it"),
-        ({"lora_target_modules": ["k_proj"]}, "--set lora_target_modules=[q_proj,v_proj] resumes it"),
+        ({"lora_r": 8}, "To resume: --set lora_r=4"),
+        ({"lora_target_modules": ["k_proj"]}, "To resume: --set lora_target_modules=[q_proj,v_proj]"),
         ({"lora_alpha": 8}, "--set lora_alpha=32"),
         ({"use_dora": True}, "--set use_dora=false"),
-        ({"use_peft": False}, "--set use_peft=true resumes it"),
+        ({"use_peft": False}, "To resume, add --set use_peft=true"),
     ],
 )
 def test_an_adapter_of_another_shape_is_refused_with_what_resumes_it(

@@ -87,7 +87,7 @@ KEYS: dict[str, dict[str, object]] = {
     "warmup_steps: 10\nwarmup_ratio: 0.1": {"warmup_steps": 10},
     "beta: 0.1\nold: {beta: 0.2}": {"beta": 0.1},
 }
-"""A key that is none of TRL, and what the file has after all fixes instead of it."""
+"""A key that TRL does not have, and what the file has after all fixes instead of it."""
 
 READ = {
     "learning_rate: 1e-6  # small": "learning_rate: 1.0e-6  # small",
@@ -185,15 +185,15 @@ def test_a_number_that_is_read_as_it_looks_is_not(value: str, tmp_path: Path) ->
         ("seed: 1\nbeta=0.1\n", 2, "colon"),
         ('seed: 1\nrun_name: "abc\n', 2, "never closed"),
         ("generation_kwargs: {seed: 1\n", 1, "never closed"),
-        ("run_name: a: b\n", 1, "quotes"),
-        ("run_name: @x\n", 1, "quotes"),
+        ("run_name: a: b\n", 1, "Quote"),
+        ("run_name: @x\n", 1, "Quote"),
         ("run_name: *x\n", 1, "anchor"),
         ("run_name: !env HOME\n", 1, "tag"),
         ("beta:\t0.1\n", 1, "tab"),
         ("seed: 1\n---\nbeta: 0.1\n", 2, "document"),
         ("seed: 1\n  beta: 0.1\n", 2, "indentation"),
-        ("seed: 1\nyes: 2\n", 2, "read by YAML as True"),
-        ("seed: 1\ngeneration_kwargs: {seed: 1, seed: 2}\n", 2, "twice"),
+        ("seed: 1\nyes: 2\n", 2, "YAML reads the key yes as True"),
+        ("seed: 1\ngeneration_kwargs: {seed: 1, seed: 2}\n", 2, "duplicate key seed"),
     ],
 )
 def test_a_text_that_cannot_be_read_says_where_and_what_to_do(text: str, line: int, says: str) -> None:

@@ -153,11 +153,11 @@ def test_a_copy_is_whole_and_says_where_it_comes_from(name: str, tmp_path: Path)
 
 def test_nothing_is_overwritten_and_what_is_the_same_is_shared(tmp_path: Path) -> None:
     copy_preset(PRESETS["gsm8k"], tmp_path / "a.yaml")
-    with pytest.raises(PresetError, match=r"a\.yaml is there already"):
+    with pytest.raises(PresetError, match=r"a\.yaml already exists"):
         copy_preset(PRESETS["gsm8k"], tmp_path / "a.yaml")
     assert copy_preset(PRESETS["small_gpu"], tmp_path / "b.yaml") == [tmp_path / "b.yaml"]
     (tmp_path / "rewards.py").write_text("mine = 1\n")
-    with pytest.raises(PresetError, match="another file than the preset's"):
+    with pytest.raises(PresetError, match="differs from the preset's file"):
         copy_preset(PRESETS["gsm8k"], tmp_path / "c.yaml")
     assert not (tmp_path / "c.yaml").exists()
     assert (tmp_path / "rewards.py").read_text() == "mine = 1\n"
@@ -193,7 +193,7 @@ def test_the_command_lists_copies_and_refuses(tmp_path: Path, capsys: pytest.Cap
     assert "json_rewards.py" in capsys.readouterr().out
     assert load_config(file).section.dataset == str(tmp_path / "data" / "orders.jsonl")
     for words, said in (
-        ([str(file), "--preset", "json_task"], "is there already"),
+        ([str(file), "--preset", "json_task"], "already exists"),
         ([str(tmp_path / "x.yaml"), "--preset", "json_tsak"], "did you mean json_task?"),
         ([str(tmp_path / "x.txt"), "--preset", "json_task"], "x.yaml"),
     ):

@@ -128,12 +128,12 @@ def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
         ("holdout: 1e999", 4, "whole number"),
         ("filters: {min_prompt_tokens: .inf}", 4, "whole number"),
         ("chat: maybe", 4, "true or false"),
-        ("chat: false\nsystem_prompt: x", 4, "nothing would use system_prompt"),
+        ("chat: false\nsystem_prompt: x", 4, "system_prompt and few_shot would not be used"),
         ("columns: [a]", 4, "must map"),
         ("few_shot: [{user: a}]", 4, "user and assistant"),
-        ("answer: {kind: gsm9k}", 4, "it knows gsm8k, boxed, tag, regex"),
+        ("answer: {kind: gsm9k}", 4, "must be one of gsm8k, boxed, tag, regex"),
         ("answer: {kind: regex}", 4, "needs a pattern"),
-        ("answer: {kind: regex, pattern: '('}", 4, "no regular expression"),
+        ("answer: {kind: regex, pattern: '('}", 4, "not a valid regular expression"),
         ("answer: {kind: tag, tagg: x}", 4, "Did you mean tag"),
         ("rewards:\n  - {name: a, wieght: 1, source: 'mine.py:good'}", 5, "Did you mean weight"),
         ("rewards:\n  - {weight: 1}", 5, "needs source"),
@@ -142,7 +142,7 @@ def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
         (
             "rewards:\n  - {name: a, source: 'mine.py:good'}\n  - {name: a, source: 'mine.py:good'}",
             6,
-            "called a",
+            "named a",
         ),
         ("rewards: mine.py:good", 4, "must be a list"),
         ("filters: {max_tokens: 9}", 4, "Did you mean max_prompt_tokens"),
@@ -152,18 +152,18 @@ def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
         ("filters: 512", 4, "must be a mapping"),
         ("launcher: python", 4, "accelerate launch"),
         ("launcher: accelerate launch --config_file gone.yaml", 4, "there is no file"),
-        ("launcher: accelerate launch --config_file", 4, "not followed by a file"),
-        ('launcher: "torchrun \'x"', 4, "split into words"),
+        ("launcher: accelerate launch --config_file", 4, "give a file after --config_file"),
+        ('launcher: "torchrun \'x"', 4, "not a valid command line"),
         ("probe_prompts: {every: 0, source: rows.jsonl}", 4, "must be 1 or more"),
         ("probe_prompts: {count: 65, source: rows.jsonl}", 4, "must be 1 to 64"),
         ("probe_prompts: {temperature: -1, source: rows.jsonl}", 4, "must be 0 or"),
         ("probe_prompts: {evry: 5, source: rows.jsonl}", 4, "Did you mean every"),
         ("probe_prompts: {source: gone.jsonl}", 4, "there is no file"),
-        ("probe_prompts: {every: 5}", 4, "holdout sets none aside"),
+        ("probe_prompts: {every: 5}", 4, "grpo_tui.holdout is 0"),
         ("probe_prompts: 5", 4, "must be a mapping"),
-        ("gpus: first", 4, "numbers of GPUs"),
-        ("gpus: true", 4, "numbers of GPUs"),
-        ("gpus: []", 4, "numbers of GPUs"),
+        ("gpus: first", 4, "list of GPU numbers"),
+        ("gpus: true", 4, "list of GPU numbers"),
+        ("gpus: []", 4, "list of GPU numbers"),
         ("gpus: [1, 1]", 4, "names the GPU 1 twice"),
         ("gpu: 1", 4, "Did you mean gpus"),
     ],
@@ -178,7 +178,7 @@ def test_what_does_not_fit_is_refused_with_its_line(folder: Path, section: str, 
     ("value", "word"),
     [
         ("rowz.jsonl", "Did you mean rows.jsonl"),
-        ("openai/gsm8k", "stands in dataset_name"),
+        ("openai/gsm8k", "set dataset_name at the top level"),
         ("other.py:rows", "there is no file"),
     ],
 )
@@ -188,7 +188,7 @@ def test_a_dataset_that_is_not_there_is_refused(folder: Path, value: str, word: 
 
 
 def test_a_dataset_given_twice_is_refused(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="given twice"):
+    with pytest.raises(ConfigError, match="set twice"):
         load(folder, "dataset: rows.jsonl", BASE + "dataset_name: d\n")
 
 

@@ -230,7 +230,7 @@ def test_reward_weights_apply_in_the_whole_order(folder: Path) -> None:
         ("good", 2.0),
         ("slow", 1.0),
     ]
-    with pytest.raises(ConfigError, match="given twice"):
+    with pytest.raises(ConfigError, match="set twice"):
         load(folder, "{source: 'mine.py:good', weight: 1}", "reward_weights: [1]\n")
 
 

@@ -371,7 +371,7 @@ async def test_why_a_text_cannot_be_read_stands_beside_the_form() -> None:
     app = app_with(config_file("num_generations: 8\nreward_funcs: [x\n"))
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "not readable line" in shown(app))
-        await until(pilot, lambda: "✗ line 2: not readable as YAML" in shown(app))
+        await until(pilot, lambda: "✗ line 2: invalid YAML" in shown(app))
         assert "goes to the text" in shown(app)
 
 
