@@ -372,7 +372,7 @@ async def test_why_a_text_cannot_be_read_stands_beside_the_form() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "not readable line" in shown(app))
         await until(pilot, lambda: "✗ line 2: invalid YAML" in shown(app))
-        assert "goes to the text" in shown(app)
+        assert "tab goes to the" in shown(app)
 
 
 async def test_the_text_as_it_stands_is_exported_as_a_script() -> None:
