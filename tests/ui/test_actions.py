@@ -98,7 +98,7 @@ def test_while_the_model_loads_only_stopping_at_once_is_offered_and_taken() -> N
         if action.id.startswith("run."):
             reason = refusal(action, loading)
             assert (reason is None) == (action.id == "run.stop_now")
-            assert reason is None or "possible after loading" in reason
+            assert reason is None or "still loading" in reason
 
 
 def test_the_footer_names_what_belongs_to_the_part_that_shows_first() -> None:

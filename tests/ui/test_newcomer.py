@@ -69,7 +69,7 @@ def test_the_help_writes_each_key_alone() -> None:
         if action.key:
             found = [line for line in lines if line[9:].startswith(action.help[:60])]
             assert [len(line[:9].split()) for line in found[:1]] == [1], action.id
-    assert any("]" in line[:9] and "The step after." in line and "[" not in line[:9] for line in lines)
+    assert any("]" in line[:9] and "Go to the next step." in line and "[" not in line[:9] for line in lines)
 
 
 @pytest.mark.parametrize("first", ["train", "chart", "runs", "config"])

@@ -225,7 +225,7 @@ async def test_marks_stay_with_their_runs_and_two_can_be_overlaid(run: RecordedR
         await until(pilot, lambda: "● 1 marked" in shown(app))
         assert "o overlay" not in footer(app)
         await pilot.press("o")
-        await until(pilot, lambda: "Mark two runs or more" in shown(app))
+        await until(pilot, lambda: "Mark at least two runs" in shown(app))
         await pilot.press("space")
         await until(pilot, lambda: "● 2 marked" in shown(app))
         assert "o overlay" in footer(app)
