@@ -187,7 +187,7 @@ def test_what_it_started_is_gone_though_its_parent_was_gone_before(found: Report
 FAMILIES = """
 import subprocess
 import psutil
-from grpo_tui.rewards.lab_child.orphans import adopt, end_orphans
+from grpo_tui.children.forker import _end_orphans, adopt_orphans
 
 def family():
     # The shell becomes a program that reaps nobody.
@@ -197,11 +197,11 @@ def family():
         pass
     return head
 
-adopt()
+adopt_orphans()
 spared, other = family(), family()
-end_orphans([spared.pid])
+_end_orphans([spared.pid])
 print([child.pid == spared.pid for child in psutil.Process().children()], len(spared.children()))
-end_orphans()
+_end_orphans()
 print(psutil.Process().children())
 """
 

@@ -229,7 +229,7 @@ async def test_the_palette_has_what_the_keys_do(run: RecordedRun) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await enlarged(pilot)
         await pilot.press("ctrl+p", *"zoom")
-        await until(pilot, lambda: "Half the width" in shown(app))
+        await until(pilot, lambda: "Zoom in around the cursor" in shown(app))
         await pilot.press("enter")
         await until(pilot, lambda: screen.options.window.span is not None)
 

@@ -203,7 +203,7 @@ async def test_a_refused_resume_says_why() -> None:
     ("kind", "said"),
     [
         ("finished", "The run is finished"),
-        ("paused", "paused, not ended"),
+        ("paused", "The run is paused. Press enter"),
         ("failed", "no complete checkpoint"),
     ],
 )
