@@ -116,7 +116,7 @@ class Fuzz:
             return f"{harm.__name__} run.db"
         name, harm_file = chance.choice(NAMES), chance.choice(FILES)
         path = run / name
-        if path.is_symlink() or path.is_file():
+        if path.is_symlink() or (path.exists() and not path.is_dir()):  # a pipe of an earlier harm too
             path.unlink()
         with contextlib.suppress(OSError):
             path.parent.mkdir(exist_ok=True)
