@@ -146,7 +146,9 @@ CASES: dict[str, Case] = {
     "R05 hyphens": Case(
         "num-generations: 4\n", ("config.unknown-key", "error", "num-generations"), 2, ("underscores",)
     ),
-    "R05 nested": Case("trainer:\n  beta: 0.04\n", ("config.unknown-key", "error", "trainer"), 2, ("nested",)),
+    "R05 nested": Case(
+        "trainer:\n  beta: 0.04\n", ("config.unknown-key", "error", "trainer"), 2, ("nested",)
+    ),
     "R05 a loss that is none": Case(
         "loss_type: bogus\n", ("config.type", "error", "loss_type"), 2, ("dapo",)
     ),
