@@ -50,6 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
     spec = read_spec(folder.spec)
+    early: list[int] = []  # asked to end before there was a record to say so in
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: early.append(number))
     try:
         session = Session(folder, resumed_from=checkpoint_step(Path(spec.resume)) if spec.resume else None)
     except (RunDatabaseError, OSError) as error:
@@ -60,6 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"grpo-tui: {note}", flush=True)
     try:
         _leave_on_signals(session)
+        if early:
+            raise StoppedEarly
         own.keep()
         state = _train(session, spec, folder)
     except StoppedEarly:
