@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import read_heartbeat, read_rank
+from grpo_tui.store.live import process_alive, read_heartbeat, read_rank
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
@@ -44,96 +44,45 @@ def _config(folder: Path, name: str, body: str) -> Path:
     return config
 
 
-def test_a_reward_that_raises_is_named_with_its_line(run: Path, tmp_path: Path) -> None:
-    config = _config(
-        tmp_path / "own",
-        "judge",
-        "def judge(completions, **kwargs):\n    raise ValueError('judge key missing')\n",
-    )
-    start(run, "max_steps=5", config=config)
-    ended = state(run, "failed")
-    assert ended.error is not None
-    assert ended.error["cause"] == (
-        "reward function 'judge' failed (own_rewards.py:2): ValueError: judge key missing"
-    )
-    assert grpo_tui("status", run).stdout.splitlines()[-1] == f"cause: {ended.error['cause']}"
-
-
-def test_a_hanging_reward_is_named_and_aborted_and_the_run_goes_on(run: Path, tmp_path: Path) -> None:
-    body = (
-        "import time\ncalls = []\n"
-        "def hang(completions, **kwargs):\n"
-        "    calls.append(1)\n"
-        "    if len(calls) == 2:\n"
-        "        while True:\n"
-        "            try:\n"
-        "                time.sleep(60)\n"
-        "            except Exception:\n"
-        "                pass\n"
-        "    return [float(len(c[0]['content'])) for c in completions]\n"
-    )
-    start(run, "max_steps=4", config=_config(tmp_path / "own", "hang", body))
-    at_step(run, 1)
-    until(
-        lambda: (r := read_rank(RunFolder(run).rank(0))) and r.reward_function == "hang" and r.step == 1,
-        "the hang",
-    )
-    look = grpo_tui("status", run, "--json").stdout
-    assert '"reward_func": "hang"' in look
-    outcome = command(run, "abort-reward")
-    assert outcome["applied"], outcome
-    assert state(run, "finished").step == 4
-    reader = RunReader(RunFolder(run).database)
-    second = reader.groups(first_step=2, last_step=2)
-    assert second
-    assert all(c.rewards == (None,) and c.total is None for g in second for c in g.completions)
-    assert not command_applied_without_reward(run)
-
-
-def command_applied_without_reward(run: Path) -> bool:
-    return grpo_tui("abort-reward", run, check=3).returncode == 0
-
-
-def test_a_killed_training_process_is_crashed_with_its_cause(run: Path) -> None:
-    start(run, "max_steps=4000", "save_steps=5")
-    at_step(run, 6)
-    rank = read_rank(RunFolder(run).rank(0))
-    assert rank is not None
-    os.kill(rank.pid, signal.SIGKILL)
-    ended = state(run, "crashed")
-    assert ended.error is not None
-    assert "SIGKILL" in ended.error["message"]
-    assert not [p for p in psutil.process_iter() if p.pid == rank.pid and p.status() != psutil.STATUS_ZOMBIE]
-    spec = RunFolder(run).spec.read_bytes()
-    wrong = "grpo_tui.rewards.0.source=rewards.py:missing"
-    failed = grpo_tui("train", run, "--resume", "--headless", "--set", wrong, check=1)
-    assert "there is no missing in it" in failed.stdout
-    assert RunFolder(run).spec.read_bytes() == spec, "what makes a resume fail does not stay"
-    done = grpo_tui("train", run, "--resume", "--headless", "--set", "max_steps=12")
-    until(lambda: not RunFolder(run).earlier_spec.exists(), "the end of what was kept for a failure")
-    assert "finished at step 12" in done.stdout
-    rows = metric_rows(RunReader(RunFolder(run).database), limit=100_000)
-    assert [s for _, s, v in rows if "reward" in v] == list(range(1, 13)), (
-        "redone steps supersede the lost ones"
-    )
-
-
-def test_a_start_that_failed_before_its_first_step_can_be_made_again_in_the_same_folder(
+def test_a_reward_that_raises_is_named_and_once_mended_starts_again_in_the_same_folder(
     run: Path, tmp_path: Path
 ) -> None:
-    config = _config(
-        tmp_path / "own", "score", "def score(completions, **kw): raise RuntimeError('no key')\n"
-    )
+    """What the mended reward leaves behind, a thread and a process, ends with the run."""
+    body = "def score(completions, **kwargs):\n    raise ValueError('judge key missing')\n"
+    config = _config(tmp_path / "own", "score", body)
     small = ("--headless", "--set", "max_steps=2", *[word for s in SMALL for word in ("--set", s)])
     failed = grpo_tui("train", config, "--run-dir", run, *small, check=1)
     assert f"`grpo-tui train {shlex.quote(str(run))}` starts it again" in failed.stdout
+    cause = "reward function 'score' failed (own_rewards.py:2): ValueError: judge key missing"
+    assert (state(run, "failed").error or {})["cause"] == cause
+    assert grpo_tui("status", run).stdout.splitlines()[-1] == f"cause: {cause}"
+
     (tmp_path / "own" / "own_rewards.py").write_text(
-        "def score(completions, **kw): return [float(len(c[0]['content'])) for c in completions]\n"
+        "import subprocess, threading, time\n"
+        "def score(completions, **kwargs):\n"
+        "    threading.Thread(target=time.sleep, args=(1000,)).start()\n"
+        "    subprocess.Popen(['sleep', '3217'], start_new_session=True)\n"
+        "    return [float(len(c[0]['content'])) for c in completions]\n"
     )
     assert "finished at step 2" in grpo_tui("train", config, "--run-dir", run, *small).stdout
+    rank = read_rank(RunFolder(run).rank(0))
+    assert rank is not None
+    until(lambda: not psutil.pid_exists(rank.pid), "the end of the trainer")
+    until(
+        lambda: not [p for p in psutil.process_iter() if "3217" in _command_line(p)],
+        "the end of its children",
+        20,
+    )
     assert [a.state for a in RunReader(RunFolder(run).database).attempts()] == ["failed", "finished"]
     refused = grpo_tui("train", config, "--run-dir", run, check=2)
     assert "holds a run already. Continue it" in refused.stderr
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def test_a_wrong_key_is_refused_with_its_line_before_any_process_starts(tmp_path: Path) -> None:
@@ -162,10 +111,18 @@ def test_a_run_without_its_supervisor_goes_on_and_the_next_look_gives_it_a_new_o
     mended = until(lambda: (s := read_status(run)).supervised and s.pid and s, "a new supervisor")
     assert mended.pid != heartbeat.supervisor
     assert grpo_tui("status", run).stderr == ""
-    assert command(run, "stop", "--now")["applied"]
+
+    outcome = command(run, "stop", "--now")
+    assert outcome["applied"]
+    assert "there is no checkpoint to resume from" in outcome["reason"]
     assert state(run, "stopped").error is None
+    rank = read_rank(folder.rank(0))
+    assert rank is not None
+    assert not process_alive(rank.pid, rank.started)
+    # Nothing that was logged is lost: the rows are those of steps 1 to the last that ended.
     steps = [s for _, s, v in metric_rows(RunReader(folder.database), limit=100_000) if "reward" in v]
     assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) >= rank.step
 
 
 def test_a_run_that_ended_while_nobody_watched_gets_its_end_recorded(run: Path) -> None:
@@ -188,42 +145,6 @@ def test_a_reward_that_ends_the_process_is_no_success(run: Path, tmp_path: Path)
     ended = state(run, "crashed")
     assert ended.error is not None
     assert "ended with code 0" in ended.error["cause"]
-
-
-def test_a_thread_a_reward_started_does_not_keep_the_process(run: Path, tmp_path: Path) -> None:
-    body = (
-        "import threading, time\n"
-        "def spawn(completions, **kwargs):\n"
-        "    threading.Thread(target=time.sleep, args=(1000,)).start()\n"
-        "    return [float(len(c[0]['content'])) for c in completions]\n"
-    )
-    start(run, "max_steps=2", config=_config(tmp_path / "own", "spawn", body))
-    rank = until(lambda: read_rank(RunFolder(run).rank(0)), "the trainer")
-    assert state(run, "finished").step == 2
-    until(lambda: not psutil.pid_exists(rank.pid), "the end of the trainer")
-
-
-def test_no_process_a_reward_started_outlives_the_run(run: Path, tmp_path: Path) -> None:
-    body = (
-        "import subprocess\n"
-        "def spawn(completions, **kwargs):\n"
-        "    subprocess.Popen(['sleep', '3217'], start_new_session=True)\n"
-        "    return [float(len(c[0]['content'])) for c in completions]\n"
-    )
-    start(run, "max_steps=2", config=_config(tmp_path / "own", "spawn", body))
-    state(run, "finished")
-    until(
-        lambda: not [p for p in psutil.process_iter() if "3217" in _command_line(p)],
-        "the end of its children",
-        20,
-    )
-
-
-def _command_line(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 def test_a_reward_that_cannot_be_interrupted_is_said_to_be_so_and_stop_now_ends_it(
@@ -261,33 +182,6 @@ def test_a_crash_in_a_native_library_is_named(run: Path, tmp_path: Path) -> None
     ended = state(run, "crashed")
     assert ended.error is not None
     assert "a native library crashed (SIGSEGV)" in ended.error["cause"]
-
-
-def test_sigterm_to_the_trainer_saves_and_stops_and_sighup_does_nothing(run: Path) -> None:
-    start(run, "max_steps=4000")
-    at_step(run, 2)
-    rank = read_rank(RunFolder(run).rank(0))
-    assert rank is not None
-    os.kill(rank.pid, signal.SIGHUP)
-    at_step(run, rank.step + 3)
-    os.kill(rank.pid, signal.SIGTERM)
-    ended = state(run, "stopped")
-    assert [c.step for c in ended.checkpoints if c.complete] == [ended.step]
-
-
-def test_sigterm_to_the_supervisor_saves_and_stops_too(run: Path) -> None:
-    start(run, "max_steps=4000")
-    at_step(run, 2)
-    heartbeat = read_heartbeat(RunFolder(run).heartbeat)
-    assert heartbeat is not None
-    os.kill(heartbeat.supervisor, signal.SIGHUP)
-    os.kill(heartbeat.supervisor, signal.SIGTERM)
-    ended = state(run, "stopped")
-    assert [c.step for c in ended.checkpoints if c.complete] == [ended.step]
-    (asked, outcome) = RunReader(RunFolder(run).database).commands()[0]
-    assert (asked.kind, asked.by) == ("stop", "SIGTERM")
-    assert outcome is not None
-    assert outcome.applied
 
 
 def test_sigterm_while_loading_is_stopped_with_nothing_to_save(run: Path) -> None:

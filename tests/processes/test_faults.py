@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from pathlib import Path
-from typing import Any
 
+import psutil
 import pytest
 
 from grpo_tui.demo.faults import CRASH_AT, HANG_AT
@@ -13,7 +16,7 @@ from grpo_tui.store.live import read_rank
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from tests import PATIENCE_S
-from tests.processes.runs import command, grpo_tui, state, until
+from tests.processes.runs import at_step, command, grpo_tui, state, until
 
 pytestmark = pytest.mark.slow
 
@@ -26,52 +29,51 @@ def demo(run: Path, fault: str, steps: int, check: int) -> str:
     return done.stdout
 
 
-def rows(run: Path) -> list[dict[str, Any]]:
-    reader = RunReader(RunFolder(run).database)
-    try:
-        return [values for _, _, values in metric_rows(reader) if "reward" in values]
-    finally:
-        reader.close()
-
-
-def test_a_hung_reward_is_found_by_name_and_aborted(run: Path) -> None:
-    import threading
-
+def test_a_hung_reward_is_found_by_name_and_aborted_and_the_run_goes_on(run: Path) -> None:
     said: list[str] = []
     follower = threading.Thread(target=lambda: said.append(demo(run, "hung-reward", HANG_AT + 1, 0)))
     follower.start()
     rank = RunFolder(run).rank(0)
     until(lambda: (r := read_rank(rank)) and r.reward_function == "judge" and r.step == HANG_AT - 1, "judge")
+    assert '"reward_func": "judge"' in grpo_tui("status", run, "--json").stdout
     assert command(run, "abort-reward")["applied"]
     follower.join(timeout=PATIENCE_S)
     assert f"finished at step {HANG_AT + 1}" in said[0]
+    assert state(run, "finished").step == HANG_AT + 1
+    reader = RunReader(RunFolder(run).database)
+    judge = [function.name for function in reader.reward_functions()].index("judge")
+    aborted = reader.groups(first_step=HANG_AT, last_step=HANG_AT)
+    assert aborted
+    assert all(c.rewards[judge] is None for g in aborted for c in g.completions)
+    assert "nothing is left" in grpo_tui("abort-reward", run, check=3).stderr
 
 
 def test_a_killed_run_says_so_and_its_resume_passes_the_place(run: Path) -> None:
     said = demo(run, "crash", CRASH_AT + 2, 1)
     assert f"crashed at step {CRASH_AT - 1}" in said
     assert "--resume` goes on" in said
-    grpo_tui("train", run, "--resume", "--headless")
-    assert state(run, "finished").step == CRASH_AT + 2
-    assert len(rows(run)) == CRASH_AT + 2
+    ended, killed = state(run, "crashed"), read_rank(RunFolder(run).rank(0))
+    assert ended.error is not None
+    assert "SIGKILL" in ended.error["message"]
+    assert killed is not None
+    until(lambda: not psutil.pid_exists(killed.pid), "the end of the trainer")
 
+    spec = RunFolder(run).spec.read_bytes()
+    wrong = "grpo_tui.rewards.0.source=rewards.py:missing"
+    failed = grpo_tui("train", run, "--resume", "--headless", "--set", wrong, check=1)
+    assert "there is no missing in it" in failed.stdout
+    assert RunFolder(run).spec.read_bytes() == spec, "what makes a resume fail does not stay"
 
-def test_flat_rewards_teach_nothing_while_their_spread_over_the_batch_looks_alive(run: Path) -> None:
-    demo(run, "flat-rewards", 3, 0)
-    found = rows(run)
-    assert all(row["frac_reward_zero_std"] == 1 and row["grad_norm"] == 0 for row in found)
-    assert max(row["reward_std"] for row in found) > 0.1
-
-
-def test_truncated_completions_teach_nothing_while_no_group_is_called_flat(run: Path) -> None:
-    demo(run, "truncated", 3, 0)
-    found = rows(run)
-    assert all(row["completions/clipped_ratio"] == 1 and row["grad_norm"] == 0 for row in found)
-    assert all(row["frac_reward_zero_std"] < 1 for row in found)
-
-
-def test_a_learning_rate_too_high_destroys_the_policy(run: Path) -> None:
-    demo(run, "lr-too-high", 4, 0)
-    found = rows(run)
-    assert found[-1]["reward"] < found[0]["reward"] / 5
-    assert found[-1]["completions/clipped_ratio"] > found[0]["completions/clipped_ratio"] + 0.5
+    grpo_tui("train", run, "--resume", "--detach", "--set", "max_steps=4000")
+    before = at_step(run, CRASH_AT + 2).step
+    rank = read_rank(RunFolder(run).rank(0))
+    assert rank is not None
+    os.kill(rank.pid, signal.SIGHUP)  # which does nothing
+    at_step(run, before + 1)
+    os.kill(rank.pid, signal.SIGTERM)  # which saves and stops
+    stopped = state(run, "stopped")
+    until(lambda: not RunFolder(run).earlier_spec.exists(), "the end of what was kept for a failure")
+    assert stopped.step in [c.step for c in stopped.checkpoints if c.complete]
+    reader = RunReader(RunFolder(run).database)
+    steps = [step for _, step, values in metric_rows(reader, limit=100_000) if "reward" in values]
+    assert steps == list(range(1, stopped.step + 1)), "redone steps supersede the lost ones"

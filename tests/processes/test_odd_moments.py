@@ -20,7 +20,7 @@ from grpo_tui.store.live import read_heartbeat, read_rank
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.status import read_status
 from tests import PATIENCE_S
-from tests.processes.runs import SMALL, at_step, command, end, start, state, until
+from tests.processes.runs import SMALL, at_step, command, end, state, until
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ def _train(run: Path, how: str) -> list[str]:
     return [*program, str(DEMO_CONFIG), "--run-dir", str(run), how, "--quick-check", *settings]
 
 
-def test_of_two_starts_into_one_folder_at_the_same_moment_one_wins(run: Path) -> None:
+def test_of_two_starts_at_the_same_moment_one_wins_and_outlives_its_folder(run: Path) -> None:
     words = _train(run, "--detach")
     starts = [
         subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
@@ -43,11 +43,10 @@ def test_of_two_starts_into_one_folder_at_the_same_moment_one_wins(run: Path) ->
     refused = next(text for process, text in zip(starts, told, strict=True) if process.returncode == 2)
     assert "another run trains into this folder" in refused or "a run trains in" in refused
     at_step(run, 2)
+    _trains_on_and_can_be_stopped_when_its_folder_is_deleted(run)
 
 
-def test_a_run_whose_folder_is_deleted_trains_on_and_can_be_stopped(run: Path) -> None:
-    start(run, "max_steps=4000")
-    at_step(run, 2)
+def _trains_on_and_can_be_stopped_when_its_folder_is_deleted(run: Path) -> None:
     folder = RunFolder(run)
     rank, heartbeat = read_rank(folder.rank(0)), read_heartbeat(folder.heartbeat)
     assert rank is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -169,7 +171,9 @@ def test_two_ranks_equal_plain_trl_and_every_completion_of_both_is_stored(run: P
         assert sum(totals) / len(totals) == pytest.approx(rewards[step], abs=1e-6)
 
 
-def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume(run: Path, tmp_path: Path) -> None:
+def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume_and_a_killed_one_is_named(
+    run: Path, tmp_path: Path
+) -> None:
     _start(tmp_path, run, steps=4000, body=IMPATIENT)
     at_step(run, 2)
     assert len(state(run, "training").ranks) == 2
@@ -195,18 +199,29 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume(run: 
     assert command(run, "stop")["applied"]
     last = state(run, "stopped").step
     assert "ChildFailedError" not in (run / "train.log").read_text(), "a launcher took the stop for a failure"
-    grpo_tui("train", run, "--resume", "--detach", "--set", f"max_steps={last + 2}")
-    assert state(run, "finished").step == last + 2
+    grpo_tui("train", run, "--resume", "--detach")
+    at_step(run, last + 2)
+    rank = read_rank(RunFolder(run).rank(1))
+    assert rank is not None
+    os.kill(rank.pid, signal.SIGKILL)
+    ended = state(run, "failed", "crashed")
+    assert ended.error is not None
+    assert "rank 1 is gone" in ended.error["cause"]
     steps = [s for _, s, v in metric_rows(RunReader(RunFolder(run).database), limit=10_000) if "reward" in v]
-    assert steps == list(range(1, last + 3))
+    assert len(steps) >= last + 2
+    assert steps == list(range(1, len(steps) + 1))
 
 
-def test_a_reward_that_hangs_on_the_second_rank_alone_is_aborted_there(run: Path, tmp_path: Path) -> None:
+def test_a_reward_that_hangs_on_the_second_rank_alone_is_aborted_there_and_one_that_fails_is_named(
+    run: Path, tmp_path: Path
+) -> None:
     body = (
         "    if os.environ['RANK'] == '1' and len(calls) == 2:\n        time.sleep(1000)\n"
+        "    if os.environ['RANK'] == '1' and len(calls) == 4:\n"
+        "        raise RuntimeError('judge key missing')\n"
         "    return [0.5] * len(completions)\n"
     )
-    _start(tmp_path, run, steps=4, body=body)
+    _start(tmp_path, run, steps=4000, body=body)
     at_step(run, 1)
     until(
         lambda: (
@@ -219,38 +234,15 @@ def test_a_reward_that_hangs_on_the_second_rank_alone_is_aborted_there(run: Path
     )
     assert [(r.rank, r.reward_function) for r in waited_for] == [(1, "extra")]
     assert command(run, "abort-reward")["applied"]
-    assert state(run, "finished").step == 4
+
+    ended = state(run, "failed")
+    assert ended.step == 3, "the run went on after the abort"
     second = RunReader(RunFolder(run).database).groups(first_step=2, last_step=2)
     extra = {g.rank: {c.rewards[1] for c in g.completions} for g in second}
     assert extra == {0: {0.5}, 1: {None}}
-
-
-def test_the_rank_that_fails_is_the_one_a_person_reads_about(run: Path, tmp_path: Path) -> None:
-    body = (
-        "    if os.environ['RANK'] == '1' and len(calls) == 2:\n"
-        "        raise RuntimeError('judge key missing')\n"
-        "    return [0.5] * len(completions)\n"
-    )
-    _start(tmp_path, run, steps=4000, body=body)
-    at_step(run, 1)
-    ended = state(run, "failed")
     assert ended.error is not None
-    cause = "rank 1: reward function 'extra' failed (own_extra.py:6): RuntimeError: judge key missing"
+    cause = "rank 1: reward function 'extra' failed (own_extra.py:8): RuntimeError: judge key missing"
     assert ended.error["cause"] == cause
     pids = [s.pid for r in (0, 1) if (s := read_rank(RunFolder(run).rank(r)))]
     assert len(pids) == 2
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "the end of both ranks")
-
-
-def test_a_rank_that_is_killed_ends_the_run_and_is_named(run: Path, tmp_path: Path) -> None:
-    import os
-    import signal
-
-    _start(tmp_path, run, steps=4000)
-    at_step(run, 2)
-    rank = read_rank(RunFolder(run).rank(1))
-    assert rank is not None
-    os.kill(rank.pid, signal.SIGKILL)
-    ended = state(run, "failed", "crashed")
-    assert ended.error is not None
-    assert "rank 1 is gone" in ended.error["cause"]

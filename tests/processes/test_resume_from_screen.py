@@ -1,21 +1,38 @@
-"""A run that was stopped goes on by two keys in the list of runs, and is shown."""
+"""A run that SIGTERM to its supervisor has stopped goes on by two keys in the list of runs, and is shown."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.processes.runs import Screen, at_step, command, start, state
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_heartbeat
+from grpo_tui.store.reader import RunReader
+from tests.processes.runs import Screen, at_step, start, state
 
 pytestmark = pytest.mark.slow
 
 
-def test_two_keys_resume_a_stopped_run_and_open_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sigterm_saves_and_two_keys_resume_the_run_and_open_it(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start(run, "max_steps=400")
     at_step(run, 2)
-    command(run, "stop")
-    stopped = state(run, "stopped").step
+    heartbeat = read_heartbeat(RunFolder(run).heartbeat)
+    assert heartbeat is not None
+    os.kill(heartbeat.supervisor, signal.SIGHUP)  # which does nothing
+    os.kill(heartbeat.supervisor, signal.SIGTERM)
+    ended = state(run, "stopped")
+    stopped = ended.step
+    assert [c.step for c in ended.checkpoints if c.complete] == [stopped]
+    (asked, outcome) = RunReader(RunFolder(run).database).commands()[0]
+    assert (asked.kind, asked.by) == ("stop", "SIGTERM")
+    assert outcome is not None
+    assert outcome.applied
+
     monkeypatch.chdir(run.parent)
     screen = Screen(columns=120, lines=40)
     screen.until("stopped")

@@ -31,6 +31,8 @@ def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap
     finally:
         os.umask(before)
     at_step(run, 2)
+    _has_no_terminal_and_a_session_of_its_own(run)
+    _is_refused_to_other_starts_with_the_two_ways_on(run)
 
     paused = command(run, "pause")
     assert paused["applied"]
@@ -82,9 +84,7 @@ def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap
     assert stat.S_IMODE(RunFolder(run).commands.stat().st_mode) == 0o700
 
 
-def test_the_training_process_has_no_terminal_and_a_session_of_its_own(run: Path) -> None:
-    start(run, "max_steps=400")
-    at_step(run, 1)
+def _has_no_terminal_and_a_session_of_its_own(run: Path) -> None:
     heartbeat = read_heartbeat(RunFolder(run).heartbeat)
     rank = read_rank(RunFolder(run).rank(0))
     assert heartbeat is not None
@@ -98,27 +98,7 @@ def test_the_training_process_has_no_terminal_and_a_session_of_its_own(run: Path
     assert session == rank.pid
 
 
-def test_stop_now_ends_at_once_and_leaves_no_process(run: Path) -> None:
-    start(run, "max_steps=4000")
-    at_step(run, 1)
-    rank = read_rank(RunFolder(run).rank(0))
-    outcome = command(run, "stop", "--now")
-    assert outcome["applied"]
-    assert "there is no checkpoint to resume from" in outcome["reason"]
-    assert state(run, "stopped").error is None
-    assert rank is not None
-    assert not psutil.pid_exists(rank.pid)
-    # Nothing that was logged is lost: the rows are those of steps 1 to the last that ended.
-    last = read_rank(RunFolder(run).rank(0))
-    assert last is not None
-    steps = _steps(run)
-    assert steps == list(range(1, len(steps) + 1))
-    assert len(steps) >= last.step
-
-
-def test_a_folder_in_which_a_run_trains_is_refused_with_the_two_ways_on(run: Path) -> None:
-    start(run, "max_steps=4000")
-    at_step(run, 1)
+def _is_refused_to_other_starts_with_the_two_ways_on(run: Path) -> None:
     again = grpo_tui(
         "train", "--run-dir", run, Path("grpo_tui/demo/demo.yaml").absolute(), "--detach", check=2
     )
@@ -126,25 +106,3 @@ def test_a_folder_in_which_a_run_trains_is_refused_with_the_two_ways_on(run: Pat
     assert "--run-dir" in again.stderr
     busy = grpo_tui("train", run, "--resume", "--detach", check=2)
     assert f"a run trains in {run} now; `grpo-tui attach" in busy.stderr
-
-
-def test_an_ended_run_refuses_commands_and_names_the_way_on(run: Path) -> None:
-    start(run, "max_steps=2")
-    state(run, "finished")
-    refused = grpo_tui("resume", run, check=3)
-    assert "train" in refused.stderr
-    assert "--resume" in refused.stderr
-    assert "nothing is left to pause" in grpo_tui("pause", run, check=3).stderr
-
-
-def test_status_prints_the_documented_shape(run: Path) -> None:
-    import json
-
-    start(run, "max_steps=2")
-    state(run, "finished")
-    body = json.loads(grpo_tui("status", run, "--json").stdout)
-    assert set(body) == {
-        "state", "step", "total_steps", "phase", "phase_s", "reward_func", "heartbeat_age_s", "pid", "ranks",
-        "attempt", "metrics", "dropped", "checkpoints", "error", "alerts", "hardware", "forced",
-    }  # fmt: skip
-    assert (body["state"], body["step"], body["total_steps"], body["dropped"]) == ("finished", 2, 2, 0)

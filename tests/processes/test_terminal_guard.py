@@ -269,15 +269,24 @@ def test_ctrl_c_in_headless_leaves_the_run_going_and_says_how_to_watch_and_stop_
     at_step(run, read_status(run).step + 2)
 
 
-def test_twenty_killed_screens_cost_no_step_and_no_completion(live: Path) -> None:
-    for turn in range(20):
+def test_eight_killed_screens_cost_no_step_and_no_completion(live: Path) -> None:
+    for turn in range(8):
         screen = Guarded("attach", live)
         screen.until("\x1b[?1049h")
-        screen.read(0.02 * turn)  # before the first look at the run, and in the middle of one
+        screen.read(0.05 * turn)  # before the first look at the run, and in the middle of one
         screen.screen.kill()
         assert screen.exit_code() == 137
         screen.close()
     assert_goes_on(live, steps=10)
+
+
+def test_a_terminal_that_is_gone_or_a_killed_guard_leaves_the_run_whole(live: Path) -> None:
+    for leave in (Screen.hang_up, Screen.kill):
+        watched = Screen("attach", live)
+        watched.until("training")
+        at_step(live, read_status(live).step + 1)
+        leave(watched)
+        assert_goes_on(live)
 
 
 def test_two_viewers_at_once_see_the_same_run_and_one_of_them_may_die(live: Path, watched: Guarded) -> None:
