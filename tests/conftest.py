@@ -28,6 +28,12 @@ def preferences_of_their_own(
     monkeypatch.setenv("GRPO_TUI_CONFIG_DIR", str(tmp_path_factory.mktemp("preferences")))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that train come first, so that no core is left alone with one at the end."""
+    long = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in long)
+
+
 PRINTING = ("cli", "rewards")
 """Folders whose tests read what a command prints."""
 
