@@ -28,7 +28,6 @@ SCRIPT = """\
     from grpo_tui.demo.task import train_rows
 
     def shorter(completions, **kwargs):
-        {body}
         return [-float(len(c[0]["content"])) for c in completions]
 
     args = GRPOConfig(
@@ -43,9 +42,9 @@ SCRIPT = """\
     """
 
 
-def _script(folder: Path, run: Path, steps: int, body: str = "pass") -> subprocess.Popen[str]:
+def _script(folder: Path, run: Path, steps: int) -> subprocess.Popen[str]:
     path = folder / "own_script.py"
-    path.write_text(textwrap.dedent(SCRIPT).format(steps=steps, body=body))
+    path.write_text(textwrap.dedent(SCRIPT).format(steps=steps))
     return subprocess.Popen(
         [sys.executable, str(path), str(run)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -73,16 +72,6 @@ def test_a_script_with_one_line_more_is_recorded_and_steered(run: Path, tmp_path
     assert "def shorter" in reader.reward_functions()[0].text
 
 
-def test_a_script_that_fails_says_why(run: Path, tmp_path: Path) -> None:
-    script = _script(tmp_path, run, 5, body="completions[99]")
-    output, _ = script.communicate(timeout=PATIENCE_S)
-    assert script.returncode != 0
-    assert "IndexError" in output, "the script still sees its own exception"
-    ended = state(run, "failed")
-    assert ended.error is not None
-    assert ended.error["cause"].startswith("reward function 'shorter' failed (own_script.py:8): IndexError")
-
-
 def test_a_script_that_is_killed_is_crashed(run: Path, tmp_path: Path) -> None:
     script = _script(tmp_path, run, 2000)
     at_step(run, 2)
@@ -104,13 +93,22 @@ TWO = """\
     second.train()
     print("both", len(second.state.log_history), flush=True)
     sys.stdin.read()
+
+    def failing(completions, **kwargs):
+        return completions[99]
+
+    third = GRPOTrainer(model=str(DEMO_MODEL), reward_funcs=failing, args=args, train_dataset=train_rows())
+    grpo_tui.monitor(third)
+    third.train()
     """
 
 
-def test_a_script_trains_twice_in_one_folder_and_goes_on_without_a_sidecar(run: Path, tmp_path: Path) -> None:
+def test_a_script_trains_again_in_one_folder_goes_on_without_a_sidecar_and_says_why_it_fails(
+    run: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "own_script.py"
     head, _, _ = SCRIPT.partition("    grpo_tui.monitor(trainer)")
-    path.write_text(textwrap.dedent(head + TWO).format(steps=2, body="pass"))
+    path.write_text(textwrap.dedent(head + TWO).format(steps=2))
     script = subprocess.Popen(
         [sys.executable, str(path), str(run)],
         stdin=subprocess.PIPE,
@@ -125,13 +123,19 @@ def test_a_script_trains_twice_in_one_folder_and_goes_on_without_a_sidecar(run: 
         assert heartbeat is not None
         until(lambda: not heartbeat.supervisor_alive, "the end of the second sidecar")
         assert script.poll() is None
+        reader = RunReader(RunFolder(run).database)
+        assert [(a.state, a.step) for a in reader.attempts()] == [("finished", 2), ("finished", 4)]
+        assert [s for _, s, v in metric_rows(reader, limit=5000) if "reward" in v] == [1, 2, 3, 4]
     finally:
         output, _ = script.communicate("", timeout=PATIENCE_S)
-    assert script.returncode == 0, output
+    assert script.returncode != 0
     assert "trained again, unrecorded, in 3" in output
-    reader = RunReader(RunFolder(run).database)
-    assert [(a.state, a.step) for a in reader.attempts()] == [("finished", 2), ("finished", 4)]
-    assert [s for _, s, v in metric_rows(reader, limit=5000) if "reward" in v] == [1, 2, 3, 4]
+    assert "IndexError" in output, "the script still sees its own exception"
+    ended = state(run, "failed")
+    assert ended.error is not None
+    line = 1 + path.read_text().splitlines().index("    return completions[99]")
+    cause = f"reward function 'failing' failed (own_script.py:{line}): IndexError"
+    assert ended.error["cause"].startswith(cause)
 
 
 def test_sigterm_saves_and_then_ends_a_script_as_its_sender_meant(run: Path, tmp_path: Path) -> None:
