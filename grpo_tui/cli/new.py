@@ -62,7 +62,7 @@ def new_rewards(parsed: Any) -> int:
         refuse_unused(parsed, "without --config or --next, which call functions", "--timeout")
     if parsed.next is None and path.exists():
         raise CommandError(
-            f"{path} is there already and stays as it is; --next adds the next reward to it, or name another"
+            f"{path} already exists. Add the next reward to it with --next, or name another file"
         )
     if parsed.next is not None and not path.is_file():
         raise CommandError(f"{path}: no such file; without --next it is begun")
@@ -163,7 +163,7 @@ def _tell(path: Path, stage: Stage, task: Task, weights: Mapping[str, float], pa
         except ValueError as error:
             trouble = f"{config} does not name it: {one_line(str(error), 300)}"
     what = "written" if parsed.next is None else "added"
-    print(f"{path}: {stage.name} {what}, worth {stage.weight:g}: {stage.says}\n")
+    print(f"{path}: {stage.name} {what}, weight {stage.weight:g}: {stage.says}\n")
     if trouble:
         raise CommandError(trouble, FAILED)
     if parsed.write:

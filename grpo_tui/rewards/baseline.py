@@ -327,7 +327,7 @@ def _right(found: Baseline) -> Finding | None:
         return _finding(
             "no-judge",
             "info",
-            "no reward tells right from wrong here, so there is no pass rate; name one with "
+            "no reward separates right from wrong answers here, so there is no pass rate. Name one with "
             "--correct NAME>=SCORE",
         )
     name, count, right = found.judge.name, found.completions, found.right or 0
@@ -337,14 +337,14 @@ def _right(found: Baseline) -> Finding | None:
             "nothing-right",
             "error",
             f"none of {count} completions is right by {name}; the pass rate is likely below "
-            f"{_percent(min(1.0, 3 / count))}. {learns}Take easier rows, warm the model up with SFT on a few "
-            "right answers, or give partial credit on the way to a right one",
+            f"{_percent(min(1.0, 3 / count))}. {learns}Use easier rows, warm the model up with SFT on a "
+            "few right answers, or add a reward with partial credit",
         )
     if right == count:
         return _finding(
             "all-right",
             "error",
-            f"all {count} completions are right by {name}: there is nothing left to learn here. Take harder "
+            f"all {count} completions are right by {name}: there is nothing left to learn. Use harder "
             "rows, or another task",
         )
     if found.pass_rate <= FEW:
@@ -352,16 +352,16 @@ def _right(found: Baseline) -> Finding | None:
             "few-right",
             "warning",
             f"{right} of {count} completions are right by {name} ({_percent(found.pass_rate)}), so most "
-            f"groups of {found.group} have nothing to prefer. Easier rows first, a warm-up by SFT, larger "
-            "groups or partial credit help",
+            f"groups of {found.group} contain no right answer. Start with easier rows, warm up with SFT, "
+            "use larger groups, or add partial credit",
         )
     if found.pass_rate >= MOST:
         return _finding(
             "most-right",
             "warning",
             f"{right} of {count} completions are right by {name} ({_percent(found.pass_rate)}): little is "
-            f"left to learn, and most groups of {found.group} are right as a whole. Leave out the rows that "
-            "are always right",
+            f"left to learn, and in most groups of {found.group} every answer is right. Remove the rows "
+            "that are always right",
         )
     return None
 
@@ -370,7 +370,7 @@ def _still_learns(found: Baseline) -> str:
     teaching = 1 - found.flat
     if teaching == 0:
         return ""
-    return f"What differs in {_percent(teaching)} of the groups is not about being right. "
+    return f"The rewards do differ in {_percent(teaching)} of the groups, but not because answers are right. "
 
 
 def _flat(found: Baseline) -> Finding | None:
@@ -378,10 +378,7 @@ def _flat(found: Baseline) -> Finding | None:
     if found.flat < FLAT:
         return None
     severity: Severity = "error" if found.flat == 1.0 else "warning"
-    message = (
-        f"{_percent(found.flat)} of the groups are flat: all {found.group} completions get the advantage 0, "
-        "and nothing is learnt from them"
-    )
+    message = f"{_percent(found.flat)} of the groups have zero std: every completion gets advantage 0"
     if found.pass_rate in (0.0, 1.0):
         return _finding("flat-groups", severity, message)  # the rows are at fault, which is said already
     if _repeats(found):
@@ -394,10 +391,11 @@ def _flat(found: Baseline) -> Finding | None:
     if larger is not None:
         size, share = larger
         message += (
-            f". Groups of {size} would be mixed in about {_percent(share)} of the rows if all were alike"
+            f". With groups of {size}, about {_percent(share)} of the rows would have mixed groups, if all "
+            "rows are equally hard"
         )
         return _finding("flat-groups", severity, message, "num_generations", size)
-    message += ". Their texts differ: a reward with partial credit would tell them apart"
+    message += ". Their texts differ: a reward with partial credit could rank them"
     return _finding("flat-groups", severity, message)
 
 
@@ -428,8 +426,9 @@ def _alike(found: Baseline) -> Finding | None:
     return _finding(
         "alike",
         "warning",
-        f"within a group {_percent(1 - found.distinct)} of the completions repeat others word for word, so "
-        f"that groups of {found.group} are worth smaller ones. Raise temperature ({found.temperature:g})",
+        f"{_percent(1 - found.distinct)} of the completions are exact copies of another one in their "
+        f"group, so groups of {found.group} give no more signal than smaller ones. Raise temperature "
+        f"({found.temperature:g})",
         "temperature" if hotter else None,
         hotter,
     )
@@ -447,9 +446,9 @@ def _cut(found: Baseline) -> Finding | None:
         return _finding(
             "never-ends",
             "error",
-            f"no completion ends before {limit}. The model may never write its end token: look at its chat "
-            "template and at eos_token in its tokenizer and generation_config; a base model without a chat "
-            "template needs an example to end like. If it only thinks long, raise the limit",
+            f"no completion ends before {limit}. The model may never write its end token: check its chat "
+            "template, and eos_token in its tokenizer and generation_config. A base model without a chat "
+            "template needs an example that shows how to end. If it only thinks for long, raise the limit",
             "max_completion_length",
             found.max_tokens * 2,
         )
@@ -458,8 +457,8 @@ def _cut(found: Baseline) -> Finding | None:
     return _finding(
         "truncated",
         "warning",
-        f"{_percent(found.truncated)} of the completions are cut off at {limit}, before their answer. Raise "
-        "it, or add a reward for length",
+        f"{_percent(found.truncated)} of the completions are truncated at {limit}, before their answer. "
+        "Raise it, or add a length reward",
         "max_completion_length",
         found.max_tokens * 2,
     )
@@ -473,7 +472,7 @@ def _form(found: Baseline) -> Finding | None:
     return _finding(
         "no-format",
         "warning",
-        f"no completion has the whole form that {' and '.join(never)} asks for. Describe it in the system "
+        f"No completion matches the format that {' and '.join(never)} requires. Describe it in the system "
         "prompt with an example, or reward its parts one by one",
     )
 
@@ -590,7 +589,7 @@ def _notes(
 ) -> list[str]:
     notes = list(data)
     if len(rows) < options.rows:
-        notes.append(f"there are only {len(rows)} rows")
+        notes.append(f"the dataset has only {len(rows)} rows")
     if config.grpo.get("use_vllm"):
         notes.append("use_vllm is set, but transformers generated these completions, with the same settings")
     if config.model_args.get("use_peft"):

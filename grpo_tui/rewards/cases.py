@@ -147,7 +147,7 @@ def read_cases(path: Path) -> CaseFile:
     _names(path, cases)
     tolerance = values.get("tolerance", TOLERANCE)
     if not is_number(tolerance) or tolerance < 0:
-        raise CaseFileError(f"{path}{_at(document.line('tolerance'))}: tolerance is a number from 0 up")
+        raise CaseFileError(f"{path}{_at(document.line('tolerance'))}: tolerance must be a number, 0 or more")
     return CaseFile(path, _rewards(path, document), cases, float(tolerance))
 
 
@@ -218,7 +218,7 @@ def _case(path: Path, document: YamlDocument, number: int, entry: Any) -> Case:
     line = document.line("cases", number)
     place = f"{path}{_at(line)}"
     if not isinstance(entry, dict):
-        raise CaseFileError(f"{place}: a case is a mapping with `completion:` and `expect:`")
+        raise CaseFileError(f"{place}: a case must be a mapping with `completion:` and `expect:`")
     _known(path, entry, CASE_KEYS, line)
     if "completion" not in entry:
         raise CaseFileError(f"{place}: the case has no completion")
@@ -231,7 +231,7 @@ def _case(path: Path, document: YamlDocument, number: int, entry: Any) -> Case:
             )
     columns = entry.get("columns") or {}
     if not isinstance(columns, dict):
-        raise CaseFileError(f"{place}: columns is a mapping of dataset columns to values")
+        raise CaseFileError(f"{place}: columns must map dataset columns to values")
     expect = entry.get("expect")
     if expect is None:
         expect = {}
@@ -248,7 +248,7 @@ def _case(path: Path, document: YamlDocument, number: int, entry: Any) -> Case:
         line=line,
     )
     if not (case.expect or case.above or case.below):
-        raise CaseFileError(f"{place}: the case expects nothing; add expect, above or below")
+        raise CaseFileError(f"{place}: the case expects nothing. Add expect, above or below")
     return case
 
 
@@ -257,7 +257,7 @@ def _tags(place: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(tags, str):
         return tags_of(tags)
     if not isinstance(tags, list | tuple):
-        raise CaseFileError(f"{place}: tags is a list of words, not {tags!r}")
+        raise CaseFileError(f"{place}: tags must be a list of words, not {tags!r}")
     return tuple(str(tag) for tag in tags)
 
 
@@ -270,7 +270,7 @@ def _expected(place: str, name: Any, value: Any) -> Expected:
         if unknown := set(value) - set(BOUND_KEYS):
             raise CaseFileError(f"{place}: {', '.join(map(str, unknown))}: bounds are at_least and at_most")
         return Expected(float(value.get("at_least", -math.inf)), float(value.get("at_most", math.inf)))
-    raise CaseFileError(f"{place}: {name} is to be a number, null, or at_least and at_most, not {value!r}")
+    raise CaseFileError(f"{place}: {name} must be a number, null, or at_least and at_most, not {value!r}")
 
 
 def _others(place: str, value: Any) -> dict[str, str]:
@@ -282,7 +282,7 @@ def _others(place: str, value: Any) -> dict[str, str]:
         return {str(other): TOTAL for other in value}
     if isinstance(value, dict):
         return {str(other): str(name) for other, name in value.items()}
-    raise CaseFileError(f"{place}: above and below name another case, or map it to a function")
+    raise CaseFileError(f"{place}: above and below must name another case, or map it to a function")
 
 
 def _names(path: Path, cases: Sequence[Case]) -> None:
@@ -294,7 +294,7 @@ def _names(path: Path, cases: Sequence[Case]) -> None:
     for case in cases:
         for other in (*case.above, *case.below):
             if other == case.name:
-                raise CaseFileError(f"{path}{_at(case.line)}: “{other}” stands above or below itself")
+                raise CaseFileError(f"{path}{_at(case.line)}: “{other}” is listed above or below itself")
             if other not in known:
                 near = nearest(other, known)
                 hint = f"; did you mean “{near}”?" if near else ""
@@ -306,7 +306,7 @@ def _rewards(path: Path, document: YamlDocument) -> tuple[str, ...]:
     sources = [value] if isinstance(value, str) else value
     if not isinstance(sources, list | tuple) or not all(isinstance(source, str) for source in sources):
         raise CaseFileError(
-            f"{path}{_at(document.line('rewards'))}: rewards is a config or a list of sources"
+            f"{path}{_at(document.line('rewards'))}: rewards must be a config or a list of sources"
         )
     return tuple(_beside(path, source) for source in sources)
 

@@ -87,7 +87,7 @@ def refuse_shortened(name: str, kwargs: Mapping[str, Any], count: int) -> None:
     if left is not None and len(left) != count:
         raise RewardContractError(
             f"reward function '{name}' changed prompts, which held {count} before and {len(left)} after; "
-            "TRL goes on with that list. Work on a copy, as list(prompts)"
+            "TRL continues with the changed list. Work on a copy: list(prompts)"
         )
 
 
@@ -155,15 +155,15 @@ def signature_faults(
     if inspect.Parameter.VAR_KEYWORD not in kinds and unknown:
         taken = ", ".join([*_as_written(parameters), "**kwargs"])
         message = (
-            f"reward function '{name}' takes no {unknown[0]}, which TRL passes with every call; write it "
-            f"as `({taken})`{place}"
+            f"reward function '{name}' does not accept {unknown[0]}, which TRL passes with every call. "
+            f"Write it as `({taken})`{place}"
         )
         found.append(ParameterFault("missing-kwargs", True, message, unknown[0]))
     for p in parameters.values():
         if p.default is None and p.name not in passed:
             message = (
-                f"reward '{name}': its parameter {p.name} stays None, for the dataset has no such column."
-                f"{_like(p.name, own)}"
+                f"reward '{name}': its parameter {p.name} stays None because the dataset has no such "
+                f"column.{_like(p.name, own)}"
             )
             found.append(ParameterFault("unfilled-default", False, message, p.name, near_column(p.name, own)))
     return found
@@ -175,24 +175,24 @@ def _unfilled(name: str, p: inspect.Parameter, columns: Collection[str], place: 
     subject = f"reward function '{name}'"
     if p.kind is p.POSITIONAL_ONLY:
         message = (
-            f"{subject} takes {p.name} by its position alone, and TRL passes all by name; take the `/` out "
-            f"of its parameters{place}"
+            f"{subject} takes {p.name} by position only, and TRL passes everything by name. Remove the `/` "
+            f"from its parameters{place}"
         )
         return ParameterFault("positional-only", True, message, p.name)
     if p.name in ("self", "cls"):
         message = (
-            f"{subject} needs {p.name}: it is a method, and nothing says of which object. Name the class "
-            f"with its __call__, or make it a staticmethod{place}"
+            f"{subject} needs {p.name}: it is a method without an object. Name the class and give it a "
+            f"__call__, or make it a staticmethod{place}"
         )
         return ParameterFault("missing-column", True, message, p.name)
     if p.name in NOT_PASSED:
         message = (
-            f"{subject} needs {p.name}, a column that TRL keeps to itself; what it passes is {p.name}s, a "
-            f"list with one for each completion. Call the parameter so{place}"
+            f"{subject} needs {p.name}, a column that TRL does not pass on. TRL passes {p.name}s, a list "
+            f"with one item per completion. Rename the parameter to that{place}"
         )
         return ParameterFault("missing-column", True, message, p.name)
     message = (
-        f"{subject} needs {p.name}, which is no column of the dataset; the columns are "
+        f"{subject} needs {p.name}, which is not a column of the dataset. The columns are "
         f"{', '.join(sorted(columns))}.{_like(p.name, own)}"
     )
     return ParameterFault("missing-column", True, message, p.name, near_column(p.name, own))

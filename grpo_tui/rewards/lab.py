@@ -94,7 +94,7 @@ class Lab(Closing):
             self._pipe = ChildPipe(self._forker, folder if folder and Path(folder).is_dir() else os.getcwd())
         except StartError as error:
             raise LabError(
-                f"the lab's process could not start: {error}. It needs torch and TRL: pip install "
+                f"reward scoring could not start: {error}. It needs torch and TRL: pip install "
                 "'grpo-tui[train]'"
             ) from error
         self._loaded = False
@@ -307,7 +307,7 @@ class Lab(Closing):
         except ChildHungError as error:
             raise LabError(f"{doing} took longer than {limit_s:g} s") from error
         except ChildGoneError as error:
-            raise LabError(f"{doing} ended the lab's process: {error}") from error
+            raise LabError(f"{doing} ended the scoring process: {error}") from error
 
     def _ask(
         self,

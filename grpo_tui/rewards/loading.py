@@ -191,7 +191,7 @@ def _script_reward(source: str, folder: str) -> LoadedReward:
     if not callable(found) or inspect.isclass(found):
         raise RewardLoadError(
             source,
-            f"{source} is {_what(found)}; reward_funcs takes functions. A class with params stands under "
+            f"{source} is {_what(found)}; reward_funcs takes functions. Put a class with params under "
             "grpo_tui.rewards",
         )
     return _described(callable_name(found), source, 1.0, found, found, {})

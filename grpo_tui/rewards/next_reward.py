@@ -73,15 +73,15 @@ def advise(
     roles = {name: _role(name, probed) for name in names}
     weights = {name: WEIGHTS.get(role, 1.0) for name, role in roles.items()}
     if mend := faults(names, probed, findings):
-        return Advice(None, "First make work what is there", tuple(mend), weights)
+        return Advice(None, "First fix the rewards that are there", tuple(mend), weights)
     missing = [stage for stage in stages(task) if stage.role not in roles.values()]
     if not missing:
-        return Advice(None, "Nothing is missing: there is a reward of each kind", (), weights)
+        return Advice(None, "Nothing to add: there is a reward of each kind", (), weights)
     if len(names) >= MOST:
-        return Advice(None, f"There are {len(names)} rewards; three to five are enough", (), weights)
+        return Advice(None, f"There are {len(names)} rewards already; 3 to 5 are enough", (), weights)
     stage = missing[0]
     works = f"{one_line(names[0], 40)} works. " if len(names) == 1 else f"All {len(names)} rewards work. "
-    said = f"Next is {stage.name}, worth {stage.weight:g}: {stage.says}"
+    said = f"Next: {stage.name}, weight {stage.weight:g}: {stage.says}"
     return Advice(stage, f"{works if names else ''}{said}", (), weights)
 
 
@@ -118,13 +118,13 @@ def faults(names: Sequence[str], probed: ProbeReport | None, findings: Sequence[
             found[function.info.name].append(f"fails: {one_line(function.failure.text, 200)}")
     for name, told in found.items():
         kinds = [kind for kind in (probed.kinds if probed is not None else ()) if kind.function == name]
-        for fault, words in (("fooled", "is fooled by"), ("unfair", "refuses right answers:")):
+        for fault, words in (("fooled", "is fooled by"), ("unfair", "rejects right answers:")):
             if some := [kind.kind for kind in kinds if kind.fault == fault]:
                 more = f" and {len(some) - 3} more" if len(some) > 3 else ""
                 told.append(f"{words} {', '.join(f'“{kind}”' for kind in some[:3])}{more}")
         looks = probed.aspects.get(name) if probed is not None else None
         if looks is not None and looks.reversed:
-            told.append("gives a wrong answer more than the right one")
+            told.append("scores a wrong answer above the right one")
     lines = [f"{one_line(name, 40)} {sentence}" for name, told in found.items() for sentence in told]
     errors = [f for f in findings if f.severity == "error" and f.field in found and not found[f.field]]
     return [*lines, *(one_line(finding.message, 200) for finding in errors)]
@@ -203,7 +203,7 @@ def task_of(config: RunConfig, dataset: Dataset | None, texts: Sequence[str] = (
     column = gold_column_of(config, dataset.columns) if dataset else None
     if column is not None and not column.isidentifier():
         raise TemplateError(
-            f"the gold column is called {column!r}, which no function can take as a parameter; rename it "
+            f"the answer column is called {column!r}, which cannot be a parameter name. Rename it "
             "with grpo_tui.columns: {answer: …}"
         )
     most = config.grpo.get("max_completion_length") if config.model else None
@@ -256,7 +256,7 @@ def start_file(path: Path, task: Task) -> Stage:
         with path.open("x", encoding="utf-8") as file:
             file.write(begun_with(stage, task, path.name))
     except FileExistsError:
-        raise TemplateError(f"{path} is there already and stays as it is") from None
+        raise TemplateError(f"{path} already exists and was left unchanged") from None
     return stage
 
 

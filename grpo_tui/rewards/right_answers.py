@@ -129,7 +129,7 @@ def find_judge(
     for result in heaviest:
         seen = _seen(result)
         if result.failure is None and result.info.index not in forms and 1 < len(seen) <= 3:
-            return Judge(result.info.index, result.info.name, max(seen), "the best seen")
+            return Judge(result.info.index, result.info.name, max(seen), "the highest score seen")
     return None
 
 
@@ -146,7 +146,7 @@ def find_forms(measures: Measures) -> list[Judge]:
         form = [_form_score(row) for row in rows]
         if rows and all(score is not None for score in form):
             least = min(score for score in form if score is not None)
-            found.append(Judge(result.info.index, result.info.name, least, "as the form gets"))
+            found.append(Judge(result.info.index, result.info.name, least, "the score of the right format"))
     return found
 
 
@@ -175,7 +175,7 @@ def _by_gold(measures: Measures, index: int) -> Judge | None:
             best.append(max(gold for gold, _ in pairs))
     if len(best) * 2 <= len(rows):  # a wrong number that is longer than the right one is no evidence
         return None
-    return Judge(index, measures.functions[index].info.name, min(best), "as gold gets")
+    return Judge(index, measures.functions[index].info.name, min(best), "the reference answer's score")
 
 
 def _wanted(measures: Measures, results: Sequence[FunctionScore], asked: str) -> Judge | None:
@@ -188,9 +188,9 @@ def _wanted(measures: Measures, results: Sequence[FunctionScore], asked: str) ->
     index = result.info.index
     if parts is not None and parts["least"] is not None:
         try:
-            return Judge(index, name, float(parts["least"]), "as asked for")
+            return Judge(index, name, float(parts["least"]), "as given")
         except ValueError:
-            raise JudgeError(f"--correct {asked}: {parts['least']} is no number") from None
+            raise JudgeError(f"--correct {asked}: {parts['least']} is not a number") from None
     by_gold = _by_gold(measures, index)
     if by_gold is not None:
         return by_gold
@@ -198,8 +198,8 @@ def _wanted(measures: Measures, results: Sequence[FunctionScore], asked: str) ->
     if not seen:
         return None
     if len(seen) == 1:  # all alike: a score above nothing is taken for yes
-        return Judge(index, name, max(max(seen), EPSILON * 2), "any above 0")
-    return Judge(index, name, max(seen), "the best seen")
+        return Judge(index, name, max(max(seen), EPSILON * 2), "any score above 0")
+    return Judge(index, name, max(seen), "the highest score seen")
 
 
 def _by_row(measures: Measures, index: int) -> list[dict[str, list[float | None]]]:

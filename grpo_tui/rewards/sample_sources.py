@@ -206,7 +206,7 @@ def found_samples(run: Path, where: str) -> tuple[list[Sample], int]:
         found = search.find(where)
         newest = list(dict.fromkeys(found.group_of))[:MOST_FOUND_GROUPS]
         if not newest:
-            raise SampleError(found.trouble or f"no completion is found by: {one_line(where, 200)}")
+            raise SampleError(found.trouble or f"no completion matches: {one_line(where, 200)}")
         wanted = set(newest)
         ids = [one for one, group in zip(found.ids, found.group_of, strict=True) if group in wanted]
         hits = {
@@ -219,6 +219,6 @@ def found_samples(run: Path, where: str) -> tuple[list[Sample], int]:
                 samples.append(replace(sample, tags=(FOUND,)) if hit else sample)
         return samples, found.groups
     except QueryError as error:
-        raise SampleError(f"the query is not understood: {one_line(error.sentence, 300)}") from error
+        raise SampleError(f"invalid query: {one_line(error.sentence, 300)}") from error
     finally:
         search.close()

@@ -100,7 +100,7 @@ def read_jsonl(path: Path) -> list[Sample]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise SampleError(
-                f"{path} is larger than {MOST_BYTES / 1e6:.0f} MB; the lab takes a sample of it"
+                f"{path} is larger than {MOST_BYTES / 1e6:.0f} MB. Score a smaller sample of it"
             )
         text = path.read_text(encoding="utf-8-sig")  # Windows editors put a mark before it
     except UnicodeDecodeError as error:
@@ -125,12 +125,12 @@ def _json(text: str, place: str, what: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SampleError(f"{place}: {what} is no JSON: {error}") from error
+        raise SampleError(f"{place}: {what} is not valid JSON: {error}") from error
 
 
 def _from_row(row: Any, place: str) -> Sample:
     if not isinstance(row, dict):
-        raise SampleError(f"{place}: a sample is an object with prompt and completion")
+        raise SampleError(f"{place}: a sample must be an object with prompt and completion")
     for name in ("prompt", "completion"):
         if name not in row:
             raise SampleError(f"{place}: there is no {name}; it has {', '.join(row) or 'nothing'}")

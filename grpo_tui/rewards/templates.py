@@ -88,16 +88,16 @@ def stages(task: Task) -> tuple[Stage, ...]:
             "outside": "after" if task.form.think is None else "outside",
         }
         found += [
-            Stage("format", "strict_format", 0.5, "is the whole form kept, and nothing but it?",
+            Stage("format", "strict_format", 0.5, "does the completion match the format exactly?",
                   _TEXTS["STRICT"].format(**whole)),
-            Stage("partial", "incremental_format", 0.5, "how much of the form is kept? partial credit",
+            Stage("partial", "incremental_format", 0.5, "partial credit: how much of the format is there?",
                   _TEXTS["PARTIAL"].format(tags=_tuple(tags), read=_read(task.form))),
         ]  # fmt: skip
     return (
         *found,
-        Stage("length", "not_too_long", 0.2, "does it end before it is cut off?",
+        Stage("length", "not_too_long", 0.2, "does it end before it is truncated?",
               _TEXTS["LENGTH"].format(words=task.words)),
-        Stage("style", "no_repetition", 0.2, "does it say each thing once?", _TEXTS["STYLE"]),
+        Stage("style", "no_repetition", 0.2, "does it avoid repeating itself?", _TEXTS["STYLE"]),
     )  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def parsed(text: str) -> ast.Module:
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         at = f" in line {line}" if line else ""
-        raise TemplateError(f"the file is no Python{at}: {getattr(error, 'msg', error)}") from error
+        raise TemplateError(f"the file is not valid Python{at}: {getattr(error, 'msg', error)}") from error
 
 
 def reward_names(text: str) -> list[str]:

@@ -181,7 +181,7 @@ class TokenAsker(Closing):
         try:
             command = mailbox.submit("tokens", args)
         except OSError as error:
-            raise GenerateError(f"the run's folder takes no command: {error.strerror}") from error
+            raise GenerateError(f"cannot write a command into the run's folder: {error.strerror}") from error
         self._tell("waiting for the end of the step")
         begun = looked = time.monotonic()
         while (outcome := mailbox.outcome(command.id)) is None:
@@ -189,9 +189,7 @@ class TokenAsker(Closing):
                 raise CancelledError("cancelled")
             now = time.monotonic()
             if self._patience_s is not None and now - begun > self._patience_s:
-                raise GenerateError(
-                    f"no answer within {self._patience_s:g} s; the run has not ended its step"
-                )
+                raise GenerateError(f"no answer within {self._patience_s:g} s; the run is still in its step")
             if now - looked > LIVE_AGAIN_S:
                 looked = now
                 if not read_status(self._root).live:

@@ -26,8 +26,8 @@ SAME = 1e-6
 """Scores that differ by less are one: TRL keeps them in float32."""
 ADVANTAGE_SAME = 1e-3
 IN_PART = (
-    "TRL scales over a whole batch here, and of a batch only the groups chosen are looked at: advantages may "
-    "turn where no total does"
+    "TRL scales over the whole batch here, and only the chosen groups of a batch are scored again: "
+    "advantages may change sign where no total changes"
 )
 
 

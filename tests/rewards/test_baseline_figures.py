@@ -125,7 +125,7 @@ def test_few_and_most_right_are_warnings() -> None:
 def test_flat_groups_ask_for_the_smallest_larger_group_that_would_be_mixed() -> None:
     found = _baseline([[0] * 4, [0] * 4, [1, 1, 0, 0], [0] * 4, [0] * 4])
     (flat,) = [f for f in found.findings if f.id == "baseline.flat-groups"]
-    assert flat.message.startswith("80 % of the groups are flat")
+    assert flat.message.startswith("80 % of the groups have zero std")
     assert flat.fix is not None
     assert (flat.fix.field, flat.fix.value) == ("num_generations", 8)
     assert mixed_share(0.1, 8) >= 0.5 > mixed_share(0.1, 4)

@@ -94,14 +94,14 @@ def test_what_does_not_hold_is_told_with_both_sides(file: Path) -> None:
         ("completion: x", "complation: x", r":14: there is no key complation; did you mean completion"),
         ("completion: x", "completion: 4", r':14: completion is a text .*, not 4; quote it: completion: "4"'),
         ("completion: x", "completion: [x]", r":14: completion is a text or a list of"),
-        ("below: right", "below: wrong", r":10: “wrong” stands above or below itself"),
+        ("below: right", "below: wrong", r":10: “wrong” is listed above or below itself"),
         ("below: right", "below: rihgt", r":10: no case is called “rihgt”; did you mean “right”"),
         ("name: wrong", "name: right", r":10: two cases are called “right”"),
-        ("correct: 0}", "correct: [0]}", r":10: correct is to be a number"),
+        ("correct: 0}", "correct: [0]}", r":10: correct must be a number"),
         ("{at_least: 1}", "{over: 1}", r":4: over: bounds are"),
         ("cases:", "tests:", r"no key tests"),
         ("    completion: x\n", "", r":14: the case has no completion"),
-        ("[rewards.py:correct, think_format_reward]", "{a: 1}", r":2: rewards is a config or a list"),
+        ("[rewards.py:correct, think_format_reward]", "{a: 1}", r":2: rewards must be a config or a list"),
     ],
 )
 def test_a_fault_is_told_with_its_line(file: Path, old: str, new: str, said: str) -> None:

@@ -81,11 +81,11 @@ class _Judge:
 
 
 NO_KWARGS = (
-    "takes no completion_ids, which TRL passes with every call; write it as `(prompts, "
+    "does not accept completion_ids, which TRL passes with every call. Write it as `(prompts, "
     "completions, **kwargs)` (test_contract.py:"
 )
 NO_COLUMN = (
-    "needs solution, which is no column of the dataset; the columns are answer, prompt. "
+    "needs solution, which is not a column of the dataset. The columns are answer, prompt. "
     "If it means answer: `grpo_tui.columns: {solution: answer}`"
 )
 
@@ -95,14 +95,14 @@ NO_COLUMN = (
     [
         (_bare, NO_KWARGS),
         (_needs, NO_COLUMN),
-        (_only, "takes completions by its position alone, and TRL passes all by name; take the `/` out"),
-        (_Judge.score, "needs self: it is a method, and nothing says of which object"),
+        (_only, "takes completions by position only, and TRL passes everything by name. Remove the `/` from"),
+        (_Judge.score, "needs self: it is a method without an object"),
         (
             lambda prompt, **kw: [],
-            "needs prompt, a column that TRL keeps to itself; what it passes is prompts",
+            "needs prompt, a column that TRL does not pass on. TRL passes prompts",
         ),
-        (lambda *a: [], "write it as `(*a, **kwargs)`"),
-        (lambda *, completions: [], "write it as `(*, completions, **kwargs)`"),
+        (lambda *a: [], "Write it as `(*a, **kwargs)`"),
+        (lambda *, completions: [], "Write it as `(*, completions, **kwargs)`"),
     ],
 )
 def test_a_call_that_would_fail_is_refused_before_a_model_is_loaded(

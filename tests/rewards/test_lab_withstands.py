@@ -161,10 +161,10 @@ def test_the_others_are_scored_all_the_same(found: Report) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("thread", "leaves a thread running (mine), and training cannot end before that one does"),
-        ("handler", "replaces the handler of SIGTERM, by which a run is stopped"),
-        ("goes_elsewhere", "changes the current folder to /, for training too"),
-        ("closes_stdout", "closes sys.stdout, so that nothing printed after it is in the log"),
+        ("thread", "leaves a thread running (mine), and training cannot end before that thread does"),
+        ("handler", "replaces the handler of SIGTERM, which grpo-tui needs to stop"),
+        ("goes_elsewhere", "changes the current folder to /, which would affect training too"),
+        ("closes_stdout", "closes sys.stdout, so nothing printed after that reaches the log"),
         ("lengths", ""),
     ],
 )

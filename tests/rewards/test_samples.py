@@ -65,11 +65,11 @@ def test_a_file_of_another_editor_or_one_list_is_read_too(text: str, tmp_path: P
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"prompt": "p", "completion": "c"}\n{"prompt": "p"', ":2: this line is no JSON"),
+        ('{"prompt": "p", "completion": "c"}\n{"prompt": "p"', ":2: this line is not valid JSON"),
         ('{"prompt": "p", "answer": "4"}', ":1: there is no completion; it has prompt, answer"),
         ('{"prompt": 3, "completion": "c"}', ":1: prompt must be a text or a list"),
-        ("[1]", ", sample 1: a sample is an object"),
-        ('[{"prompt": "p"', "it begins as a list, but is no JSON"),
+        ("[1]", ", sample 1: a sample must be an object"),
+        ('[{"prompt": "p"', "it begins as a list, but is not valid JSON"),
         ('{"prompt": "p", "completion": "c", "grpo_tui": {"tags": "a"}}', ":1: grpo_tui is"),
         ('{"prompt": "p", "completion": "c", "grpo_tui": 3}', ":1: grpo_tui is"),
         ("\n", "holds no sample"),

@@ -160,9 +160,9 @@ def test_what_a_query_finds_comes_in_whole_groups_with_the_found_ones_tagged(
     assert {tuple(s["tags"]) for s in samples} == {(), ("found",)}
     assert all((s["recorded"]["advantage"] > 0) == (s["tags"] == ["found"]) for s in samples)
     assert main([*words, "--where", "advantage>99"]) == 2
-    assert "no completion is found" in capsys.readouterr().err
+    assert "no completion matches" in capsys.readouterr().err
     assert main([*words, "--where", "advantage>"]) == 2
-    assert "the query is not understood" in capsys.readouterr().err
+    assert "invalid query" in capsys.readouterr().err
 
 
 def test_trls_parquet_is_scored_with_the_columns_of_the_configs_dataset(

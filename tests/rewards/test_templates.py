@@ -139,16 +139,16 @@ def test_a_file_keeps_its_line_breaks_its_permissions_and_its_link(tmp_path: Pat
 @pytest.mark.parametrize(
     ("names", "findings", "stage", "says"),
     [
-        ([], [], "correctness", "Next is correctness, worth 2"),
+        ([], [], "correctness", "Next: correctness, weight 2"),
         (["correctness"], [], "strict_format", "correctness works. Next is strict_format"),
         (["correctness", "strict_format"], [], "incremental_format", "All 2 rewards work. Next"),
-        (["correctness", "strict_format", "incremental_format"], [], "not_too_long", "worth 0.2"),
+        (["correctness", "strict_format", "incremental_format"], [], "not_too_long", "weight 0.2"),
         (["correctness", "strict_format", "incremental_format", "get_soft_overlong_punishment"], [],
          "no_repetition", "Next"),
         (["correctness", "strict_format", "incremental_format", "length", "repetition"], [], None, "Nothing"),
-        (["a", "b", "c", "d", "e"], [], None, "three to five are enough"),
+        (["a", "b", "c", "d", "e"], [], None, "3 to 5 are enough"),
         (["correctness"], [Finding("rewards.return", "error", "correctness", 1, "it gives 2 for 4")], None,
-         "First make work"),
+         "First fix the rewards"),
         (["correctness"], [Finding("rewards.slow", "warning", "correctness", 1, "slow")], "strict_format",
          "works"),
     ],
@@ -220,11 +220,11 @@ def test_the_command_begins_adds_and_says_what_to_mend(
     assert "{name: correctness, source: rewards.py:correctness, weight: 2.0}" in capsys.readouterr().out
     before = file.read_text()
     assert main(["new", "rewards", "rewards.py"]) == 2
-    assert "stays as it is" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert file.read_text() == before
     assert main(["new", "rewards", "rewards.py", "--next"]) == 0
     said = capsys.readouterr().out
-    assert "strict_format added, worth 0.5" in said
+    assert "strict_format added, weight 0.5" in said
     for name, weight in (("correctness", 2.0), ("strict_format", 0.5)):
         assert f"{{name: {name}, source: rewards.py:{name}, weight: {weight}}}" in said
     words = "rewards.py:correctness rewards.py:strict_format"

@@ -56,7 +56,7 @@ def test_a_reward_that_drowns_the_others_is_told_until_its_weight_is_lowered() -
     (finding,) = share_findings(pair, SAMPLES, [1.0, 1.0])
     assert finding.id == "rewards.drowns"
     assert finding.field == "length"
-    assert "so right hardly counts" in finding.message
+    assert "so right hardly matters" in finding.message
     assert share_findings(pair, SAMPLES, [1.0, 0.01]) == []
 
 

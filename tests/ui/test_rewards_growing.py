@@ -62,7 +62,7 @@ async def test_a_file_is_begun_and_the_next_reward_added_until_one_is_fooled(
         await scored(pilot)
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, NextRewardScreen))
-        await until(pilot, lambda: "First make work what is there" in shown(app))
+        await until(pilot, lambda: "First fix the rewards that are there" in shown(app))
         assert "correctness is fooled by" in shown(app)
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is screen)
@@ -90,7 +90,7 @@ async def test_the_next_reward_is_put_into_the_open_config(tmp_path: Path) -> No
     app = GrpoApp([tmp_path], None, rewards=request, clock=lambda: NOW)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         screen = await scored(pilot)
-        assert "one reward function; three to five" in shown(app)
+        assert "Consider 3 to 5 small rewards" in shown(app)
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, NextRewardScreen))
         await until(pilot, lambda: "enter add to r.py and my.yaml" in shown(app))

@@ -61,7 +61,7 @@ async def test_b_lets_the_model_answer_rows_and_shows_the_baseline_over_its_answ
         await _loaded(pilot, lambda: isinstance(app.screen, TextScreen))
         text = shown(app)
         assert "before any training" in text
-        assert "by correctness ≥ 1.00 (as gold gets)" in text
+        assert "by correctness ≥ 1.00 (the reference answer's score)" in text
         assert "nothing here stands against training" in text
         assert "mixed, by rate" in text
         await pilot.press("escape")

@@ -111,12 +111,10 @@ _FAILED = {
     "returned": ("rewards.return", ""),
     "raised": ("rewards.raises", "raises"),
 }
-_TEXTS = "takes completions for texts, but the prompts are lists of messages, so each completion is one too"
-_MESSAGES = (
-    "takes completions for lists of messages, but the prompts are texts, so each completion is one too"
-)
+_TEXTS = "treats completions as text, but the prompts are lists of messages, and so is each completion"
+_MESSAGES = "treats completions as lists of messages, but the prompts are text, and so is each completion"
 _TEXTS_FIX = 'Read the text as completion[-1]["content"]'
-_MESSAGES_FIX = "Take the completion as it is, or set grpo_tui.chat: true to make messages of the prompts"
+_MESSAGES_FIX = "Use the completion as text, or set grpo_tui.chat: true to turn the prompts into messages"
 
 
 def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> list[Finding]:
@@ -133,8 +131,8 @@ def call_findings(result: FunctionScore, samples: Sequence[Sample]) -> list[Find
     found += _swallowed(result)
     if result.changed:
         text = (
-            f"changes its arguments ({', '.join(result.changed)}), which TRL passes on: the functions "
-            "after it and TRL's own log see what it left. Work on a copy, as list(completions)"
+            f"changes its arguments ({', '.join(result.changed)}), and TRL passes the same objects on, so "
+            "later functions and TRL's log see the change. Work on a copy: list(completions)"
         )
         found.append(about("rewards.changes-arguments", "warning", result, text))
     found += [about("rewards.changes-process", "warning", result, text) for text in result.left]
@@ -151,16 +149,16 @@ def source_findings(result: FunctionScore) -> list[Finding]:
     alarm = source.alarm_line()
     if alarm is not None:
         message = (
-            f"reward '{info.name}' uses signals (line {alarm}), which work only in the main thread of a "
-            "process. grpo-tui calls rewards there; in a thread of your own script it raises, and a broad "
-            "`except` would make a silent 0 of that"
+            f"reward '{info.name}' uses signals (line {alarm}), which work only in a process's main thread. "
+            "grpo-tui calls rewards there. In another thread the call raises, and a broad `except` would "
+            "turn that into a silent 0"
         )
         found.append(Finding("rewards.main-thread", "info", info.name, alarm, message))
     distance = source.distance_line()
     if distance is not None and not any(s is not None and s < 0 for s in result.scores):
         message = (
-            f"reward '{info.name}' gives a distance, abs(a - b), as the score (line {distance}): the further "
-            "off, the better. Write a minus before it"
+            f"reward '{info.name}' returns a distance, abs(a - b), as the score (line {distance}), so a "
+            "larger error scores higher. Negate it"
         )
         found.append(Finding("rewards.distance", "warning", info.name, distance, message))
     return found
@@ -203,16 +201,16 @@ def _repeat(result: FunctionScore) -> list[Finding]:
     repeat = result.repeat
     if repeat is None or not repeat.differs:
         return []
-    count = f"{len(repeat.differs)} of {len(result.scores)} samples score otherwise in a second call"
+    count = f"{len(repeat.differs)} of {len(result.scores)} samples get a different score in a second call"
     if repeat.fresh_repeats and result.info.saves_state:
         return []
     if repeat.fresh_repeats:
         text = (
-            f"keeps state between calls: {count}, and a fresh copy does the same twice over. After a resume "
-            "it starts anew, and each process of a run has its own"
+            f"keeps state between calls: {count}, and a fresh copy repeats both results. The state is lost "
+            "at a resume, and each process of a run has its own"
         )
         return [about("rewards.keeps-state", "warning", result, text)]
-    text = f"is not deterministic: {count} with the same arguments, so part of the advantage is chance"
+    text = f"is not deterministic: {count} with the same arguments, so part of the advantage is random"
     return [about("rewards.not-deterministic", "warning", result, text)]
 
 
@@ -221,9 +219,9 @@ def _swallowed(result: FunctionScore) -> list[Finding]:
     for item in result.swallowed:
         what = f"{item.type}: {shorten(one_line(item.message), 80)}" if item.message else item.type
         text = (
-            f"swallows an exception and goes on with a constant: {what} ({item.file.rpartition('/')[2]}:"
-            f"{item.line}), {item.count} times in this call. Catch only what you expect, or return None for "
-            "that sample"
+            f"catches an exception and returns a constant instead: {what} "
+            f"({item.file.rpartition('/')[2]}:{item.line}), {item.count} times in this call. Catch only "
+            "what you expect, or return None for that sample"
         )
         found.append(about("rewards.swallows", "warning", result, text, item.line))
     return found
@@ -266,7 +264,7 @@ def _not_numbers(result: FunctionScore, alone: bool) -> list[Finding]:
     if all(s is None for s in scores):
         text = "abstains (None) on every sample"
         text += (
-            ": as the only function it leaves nothing to learn from, and TRL trains on without a reward"
+            ": as the only function it leaves nothing to learn from, and TRL keeps training without a reward"
             if alone
             else ", so it adds nothing to the total"
         )
@@ -275,15 +273,15 @@ def _not_numbers(result: FunctionScore, alone: bool) -> list[Finding]:
     nan = [i for i, s in enumerate(scores) if s is not None and math.isnan(s)]
     if nan:
         text = (
-            f"returns NaN for {len(nan)} of {len(scores)} samples (first: sample {nan[0] + 1}); TRL takes it "
-            "for None without a word. Return None to abstain, or a number"
+            f"returns NaN for {len(nan)} of {len(scores)} samples (first: sample {nan[0] + 1}); TRL "
+            "silently treats it as None. Return None to abstain, or a number"
         )
         found.append(about("rewards.nan", "warning", result, text))
     infinite = [i for i, s in enumerate(scores) if s is not None and math.isinf(s)]
     if infinite:
         text = (
             f"returns {scores[infinite[0]]} for {len(infinite)} of {len(scores)} samples (first: sample "
-            f"{infinite[0] + 1}); one such value takes the signal from its whole group. Clip it"
+            f"{infinite[0] + 1}); one such value ruins the advantages of its whole group. Clip it"
         )
         found.append(about("rewards.infinite", "error", result, text))
     return found
@@ -298,7 +296,7 @@ def _constant(result: FunctionScore, samples: Sequence[Sample]) -> Finding | Non
     if max(values) - min(values) < FLAT:
         text = (
             f"is constant: {values[0]:g} for all {len(values)} samples, {len(texts)} different completions. "
-            "A constant has no advantage, so nothing is learnt from it"
+            "A constant gives advantage 0, so nothing is learned from it"
         )
         return about("rewards.constant", "warning", result, text)
     groups = [g for g in _scored_groups(result, samples) if len({samples[i].text for i in g}) > 1]
@@ -309,13 +307,13 @@ def _constant(result: FunctionScore, samples: Sequence[Sample]) -> Finding | Non
         by_prompt.setdefault(samples[i].prompt_key, set()).add(s)
     if all(max(v) - min(v) < FLAT for v in by_prompt.values()):
         text = (
-            f"depends on the prompt alone: within each of {len(groups)} groups all completions score the "
-            "same. Only differences within a group are learnt from"
+            f"depends only on the prompt: in each of {len(groups)} groups all completions score the same. "
+            "GRPO learns only from differences within a group"
         )
         return about("rewards.prompt-only", "warning", result, text)
     text = (
-        f"is flat within each of {len(groups)} groups, though it differs between them: no advantage comes "
-        "of it"
+        f"is constant within each of {len(groups)} groups, though it differs between them, so every "
+        "advantage is 0"
     )
     return about("rewards.flat-groups", "warning", result, text)
 
@@ -354,9 +352,9 @@ def _grows_with_length(result: FunctionScore, samples: Sequence[Sample]) -> list
     if correlation(lengths, scores) < LENGTH_CORRELATION:
         return []
     text = (
-        f"grows with the length of the completion and without a bound: {min(scores):g} at {min(lengths):.0f} "
-        f"characters, {max(scores):g} at {max(lengths):.0f}. The policy will learn to write more and more; "
-        "if it is a distance from a length, its sign is wrong"
+        f"grows with the length of the completion, without limit: {min(scores):g} at {min(lengths):.0f} "
+        f"characters, {max(scores):g} at {max(lengths):.0f}. The model will learn to write longer and "
+        "longer texts. If this is meant as a distance from a target length, its sign is wrong"
     )
     return [about("rewards.grows-with-length", "warning", result, text)]
 
@@ -370,9 +368,9 @@ def _reasons_for_zero(result: FunctionScore, samples: Sequence[Sample], prompt_t
         missed = [i for i, text in enumerate(texts) if _breaks_lines_only(pattern, text)]
         if missed:
             message = (
-                f"has a pattern that stops at line breaks (line {pattern.line}): it would match "
-                f"{len(missed)} of {len(texts)} samples but for them, such as "
-                f'"{one_line(texts[missed[0]], 60)}". Add re.DOTALL, and \\s* between the tags'
+                f"has a pattern that stops at line breaks (line {pattern.line}): without them it would "
+                f'match {len(missed)} of {len(texts)} samples, such as "{one_line(texts[missed[0]], 60)}". '
+                "Add re.DOTALL, and \\s* between the tags"
             )
             found.append(about("rewards.line-breaks", "warning", result, message, pattern.line))
             break

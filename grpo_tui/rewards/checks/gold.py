@@ -144,8 +144,8 @@ def _judge(result: FunctionScore, rows: Sequence[_Row], column: str) -> Finding 
     if not judged:
         return finding(
             "gold-abstains",
-            f"abstains on the gold answer of all {len(rows)} rows, as when it cannot read {column}: "
-            f'"{_shown(rows[0])}"',
+            f"returns None for the reference answer in all {len(rows)} rows. "
+            f'It may be unable to read {column}: "{_shown(rows[0])}"',
         )
     if not bad:
         return None
@@ -154,8 +154,8 @@ def _judge(result: FunctionScore, rows: Sequence[_Row], column: str) -> Finding 
     if len(below) == len(judged):
         return finding(
             "gold-below-wrong",
-            f"gives the gold answer less than a wrong one in all {len(judged)} rows ({_pair(first)}): its "
-            "sign is turned",
+            f"scores the reference answer below a wrong one in all {len(judged)} rows ({_pair(first)}). "
+            "Flip its sign",
         )
     raw = first.answer if isinstance(first.answer, str) else ""
     if len(bad) == len(judged) and raw and short_answer(first.answer) != raw.strip():
@@ -163,24 +163,25 @@ def _judge(result: FunctionScore, rows: Sequence[_Row], column: str) -> Finding 
         fix = Fix("grpo_tui.answer", {"from": column, "kind": kind, "to": column})
         return finding(
             "gold-format",
-            f"never puts the gold answer above a wrong one: {column} holds a whole solution "
-            f'("{_shown(first)}") and the function compares with all of it, so that '
+            f"never scores the reference answer above a wrong one. {column} holds a whole solution "
+            f'("{_shown(first)}") and the function compares with all of it, so '
             f'"{short_answer(first.answer)}" scores '
-            f"{_number(first.gold)} as a wrong answer does. Cut the answer out with grpo_tui.answer: {kind}",
+            f"{_number(first.gold)} like a wrong answer. Extract the answer with grpo_tui.answer: {kind}",
             fix,
         )
     if len(bad) == len(judged):
         return finding(
             "gold-not-above-wrong",
-            "never gives a gold answer more than a wrong one, in whatever form it is written "
-            f"({_pair(first)}); {len(judged)} rows were tried",
+            "never scores a reference answer above a wrong one, in any of the answer formats tried "
+            f"({_pair(first)}, {len(judged)} rows)",
         )
     empty = [row for row in bad if not str(row.answer or "").strip()]
     why = f", {len(empty)} of them with an empty {column}" if empty else ""
     return finding(
         "gold-unusable",
-        f"scores gold and wrong answers alike in {len(bad)} of {len(judged)} rows{why} (first: row "
-        f"{first.number}, {_pair(first)}). Return None where the gold answer cannot be used",
+        f"gives reference and wrong answers the same score in {len(bad)} of {len(judged)} rows{why} "
+        f"(first: row {first.number}, {_pair(first)}). Return None where the reference answer cannot be "
+        "used",
     )
 
 
@@ -200,21 +201,21 @@ def _by_type(
         name, value = result.info.name, next(row.answer for row in rows if row.answer is not None)
         kind = _TYPES.get(type(value).__name__, f"{type(value).__name__} objects")
         message = (
-            f"reward '{name}' never gives a right answer more than a wrong one, because the column {column} "
+            f"reward '{name}' never scores a right answer above a wrong one, because the column {column} "
             f"holds {kind} ({one_line(repr(value), 40)}) and the function compares it with {words}. Write "
             f"{_CALLS.get(words, 'str(…)')} around the column's value in the function"
         )
         fix = None
         if words not in (NUMBER, LOWER):
             pattern = r"^(.+?)(?:\.0)?$" if words == WHOLE else ".+"
-            message += ", or make text of the column with grpo_tui.answer"
+            message += ", or convert the column to text with grpo_tui.answer"
             fix = Fix("grpo_tui.answer", {"from": column, "kind": "regex", "pattern": pattern, "to": column})
         return Finding("rewards.gold-type", "error", name, result.info.line, message, fix)
     return None
 
 
 def _pair(row: _Row) -> str:
-    return f'"{_shown(row)}": gold {_number(row.gold)}, wrong {_number(row.wrong)}'
+    return f'"{_shown(row)}": right {_number(row.gold)}, wrong {_number(row.wrong)}'
 
 
 def _shown(row: _Row) -> str:

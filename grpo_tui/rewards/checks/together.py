@@ -45,13 +45,12 @@ def count_findings(results: Sequence[FunctionScore]) -> list[Finding]:
         return []
     if count < FEWEST:
         message = (
-            f"{'one reward function' if count == 1 else f'{count} reward functions'}; three to five, each "
-            "for one thing, give a model that gets little right something to climb"
+            "Consider 3 to 5 small rewards: partial credit helps a model that rarely gets the whole answer "
+            "right"
         )
         return [Finding("rewards.few", "info", None, None, message)]
     message = (
-        f"{count} reward functions: with more than five it is hard to see which one is learnt; leave out "
-        "those with the smallest share"
+        "With more than 5 rewards it is hard to tell which one is learned. Remove those that contribute least"
     )
     return [Finding("rewards.many", "info", None, None, message)]
 
@@ -81,7 +80,8 @@ def pair_findings(
         if coefficient < -SAME and _sum_is_flat(left, right):
             message = (
                 f"{names} cancel each other: with their weights {weights[i]:g} and {weights[j]:g} their sum "
-                "is the same for every completion of a group, so neither is learnt. Change a sign or a weight"
+                "is the same for every completion of a group, so neither is learned. Change a sign or a "
+                "weight"
             )
             found.append(Finding("rewards.cancel", "error", a.info.name, None, message))
         elif coefficient > SAME:
@@ -137,8 +137,8 @@ def share_findings(
             name = results[i].info.name
             scale = ", scale it to 0 … 1, or use multi_objective_aggregation: normalize_then_sum"
             message = (
-                f"{name} drowns the others: it carries {share:.0%} of what differs within groups, so "
-                f"{others} hardly counts. Lower its weight ({weights[i]:g}){'' if normalized else scale}"
+                f"{name} dominates: it causes {share:.0%} of the differences within groups, so {others} "
+                f"hardly matters. Lower its weight ({weights[i]:g}){'' if normalized else scale}"
             )
             return [Finding("rewards.drowns", "warning", name, results[i].info.line, message)]
     return []
@@ -176,7 +176,7 @@ def unscored_findings(results: Sequence[FunctionScore], aggregate: Aggregate) ->
     if not missing or any(r.failure for r in results):
         return []
     message = (
-        f"{len(missing)} of {len(totals)} samples are scored by no function (first: sample "
+        f"{len(missing)} of {len(totals)} samples get no score from any function (first: sample "
         f"{missing[0] + 1}); TRL gives them the advantage 0 and leaves them out of their group's mean"
     )
     return [Finding("rewards.unscored", "warning", None, None, message)]
@@ -199,8 +199,8 @@ def float32_findings(
         if max(exact) - min(exact) < 1e-9 * max(1.0, abs(exact[0])) and noise > 0.01:
             message = (
                 f"the totals of a group are equal ({exact[0]:g}), yet TRL computes advantages up to "
-                f"{noise:.2f}: in float32 their mean is rounded, and the rounding is divided by a spread of "
-                "0. Keep totals small, or representable"
+                f"{noise:.2f}: in float32 their mean is rounded, and the rounding error is divided by a std "
+                "of 0. Use smaller scores, or scores that float32 represents exactly"
             )
             return [Finding("rewards.float32", "warning", None, None, message)]
     return []

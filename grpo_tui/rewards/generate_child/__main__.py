@@ -46,7 +46,7 @@ class Child:
         prompts = load_prompts(known)
         data = prompts.holdout if held else prompts.train
         if data is None:
-            raise DataError("the config holds no rows out; set grpo_tui.holdout")
+            raise DataError("the config has no held-out rows. Set grpo_tui.holdout")
         if not hasattr(data, "select"):
             chosen = list(enumerate(data.take(count)))  # streamed: how many there are is not known
         else:

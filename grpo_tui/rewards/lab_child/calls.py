@@ -134,20 +134,24 @@ class ProcessState:
         """Return what a call has left changed, each to be read after the function's name."""
         found = []
         if os.getcwd() != self._folder:
-            found.append(f"changes the current folder to {os.getcwd()}, for training too")
+            found.append(f"changes the current folder to {os.getcwd()}, which would affect training too")
         names = [n.name for n, handler in self._handlers.items() if signal.getsignal(n) is not handler]
         if names:
-            found.append(f"replaces the handler of {', '.join(names)}, by which a run is stopped and watched")
+            found.append(
+                f"replaces the handler of {', '.join(names)}, which grpo-tui needs to stop and watch a run"
+            )
         left = [
             thread.name
             for thread in threading.enumerate()
             if thread not in self._threads and not thread.daemon and not thread.name.startswith(_POOLS)
         ]
         if left:
-            found.append(f"leaves a thread running ({left[0]}), and training cannot end before that one does")
+            found.append(
+                f"leaves a thread running ({left[0]}), and training cannot end before that thread does"
+            )
         closed = [name for name in _closed_streams() if name not in self._closed]
         if closed:
-            found.append(f"closes sys.{closed[0]}, so that nothing printed after it is in the log")
+            found.append(f"closes sys.{closed[0]}, so nothing printed after that reaches the log")
         return found
 
 
@@ -369,7 +373,7 @@ def as_trl_takes_them(name: str, values: Any, count: int) -> list[float | None]:
             taken = torch.tensor(listed, dtype=torch.float32)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise RewardContractError(
-            f"reward function '{name}' returned values that no tensor of numbers can be made of: {error}"
+            f"reward function '{name}' returned values that cannot become a tensor of numbers: {error}"
         ) from error
     if tuple(taken.shape) != (count,):
         raise RewardContractError(

@@ -79,7 +79,7 @@ def read_parquet(path: str) -> list[dict[str, Any]]:
     except Exception as error:
         raise ValueError(f"{path} cannot be read as parquet: {error}") from error
     if table.num_rows > MOST_ROWS:
-        raise ValueError(f"{path} has {table.num_rows:,} rows; the lab takes {MOST_ROWS:,} at most")
+        raise ValueError(f"{path} has {table.num_rows:,} rows; at most {MOST_ROWS:,} can be scored")
     return table.to_pylist()
 
 
