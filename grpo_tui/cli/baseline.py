@@ -23,12 +23,12 @@ def baseline(parsed: Any) -> int:
     """`grpo-tui baseline CONFIG`: exit 1 when something is found that training cannot cure."""
     config = wanted_config([str(parsed.config)], parsed.overrides, None)
     if not config.model:
-        raise CommandError(f"{parsed.config} names no model; name a config or a run folder")
+        raise CommandError(f"{parsed.config} does not name a model. Give a config or a run folder")
     _require_folder(parsed.save)
     options = BaselineOptions(parsed.rows, parsed.group, parsed.seed, parsed.held, parsed.correct)
     try:
         with reported(LabError, GenerateError, JudgeError), Lab(limit_s=parsed.timeout) as lab:
-            told("", "starting the lab, which imports torch")
+            told("", "loading torch…")
             _load(lab, config)
             found, generated = ask_baseline(lab, config, options, _tell)
     finally:
@@ -60,7 +60,7 @@ def _tell(now: Progress) -> None:
 
 def _require_folder(path: Path | None) -> None:
     if path is not None and not path.absolute().parent.is_dir():
-        raise CommandError(f"--save {path}: there is no folder {path.absolute().parent}")
+        raise CommandError(f"--save {path}: the folder {path.absolute().parent} does not exist")
 
 
 def _save(generated: Generated, path: Path | None) -> None:

@@ -48,13 +48,14 @@ def _run(path: Path, parsed: Any) -> tuple[CaseFile, list[Miss], list[str]]:
         sources = list(parsed.rewards) or list(file.rewards)
         if not sources:
             raise CommandError(
-                f"{path}: it does not say which rewards to try; add `rewards:` to it, or give --rewards"
+                f"{path}: the file does not say which rewards to test. Add `rewards:` to it, or give "
+                "--rewards"
             )
         config = wanted_config(sources, (), None)
         if not parsed.rewards and config.origin is None:
             config = replace(config, origin=path.absolute())
         with Lab(limit_s=parsed.timeout) as lab:
-            told("", "starting the lab, which imports torch")
+            told("", "loading torch…")
             lab.load(config)
             scored = lab.score([case.sample for case in file.cases], tell=told, repeat_limit_s=0.0)
             errors = _errors(scored)
@@ -83,9 +84,9 @@ def _print(file: CaseFile, misses: Sequence[Miss], errors: Sequence[str]) -> Non
         print(f"{'FAIL' if case.name in failed else 'ok  '}  {one_line(case.name, 70)}")
         for miss in (miss for miss in misses if miss.case == case.name):
             place = f"{file.path}:{miss.line}" if miss.line else str(file.path)
-            print(f"      {place}: {one_line(miss.function, 40)} wanted {miss.wanted}, got {miss.got}")
+            print(f"      {place}: {one_line(miss.function, 40)} expected {miss.wanted}, got {miss.got}")
     for error in errors:
         print(f"FAIL  {error}")
     held = len(file.cases) - len(failed)
-    outcome = "nothing could be scored" if errors else f"{held} hold, {len(failed)} do not"
+    outcome = "none could be scored" if errors else f"{held} passed, {len(failed)} failed"
     print(f"{file.path}: {plural(len(file.cases), 'case')}, {outcome}")

@@ -50,7 +50,7 @@ def _wanted(parsed: Any) -> tuple[Source, Launch]:
     if path.is_dir():
         return _of_run(path, overrides, parsed)
     if not path.is_file():
-        raise CommandError(f"there is no file {path}")
+        raise CommandError(f"no such file: {path}")
     source = Source(path, overrides=overrides)
     size: int | None = parsed.world_size
     words: tuple[str, ...] = ()
@@ -103,9 +103,9 @@ def before_start(
     width = min(terminal_width(), WIDEST)
     if refused and not force:
         said = [line for finding in refused for line in finding_lines(finding, source.path, width)]
-        head = f"{plural(len(refused), 'error')} in the way of a start"
+        head = f"{plural(len(refused), 'error')} to fix before the run can start"
         if result.can_be_forced:
-            head += "; --force starts all the same, and the run's record says so"
+            head += ". --force starts anyway and notes it in the run's record"
         raise CommandError("\n".join([head, *said]))
     for finding in new:
         for line in finding_lines(finding, source.path, width):
@@ -134,7 +134,7 @@ def lines(result: Preflight, path: Path, width: int) -> list[str]:
     for note in result.notes:
         said += ["", safe(note)]
     if any(finding.id == NOT_RUN for finding in result.findings):
-        said += ["", "--trust runs the code that was not run, and asks again only after a change."]
+        said += ["", "--trust runs that code, and asks again only after it changes."]
     said += ["", verdict(result)]
     return said[1:] if said[0] == "" else said
 
@@ -178,8 +178,8 @@ def _plan_lines(plan: Any) -> list[str]:
     steps = plan.get("total_steps")
     batch, prompts = plan["generation_batch_size"], plan["prompts_per_step"]
     counts = f"{plan['completions_per_step']} completions a step, {prompts:g} prompt{'s' * (prompts != 1)}"
-    counts += f"; {batch} are generated at once"
-    length = f"{steps:,} steps" if steps is not None else "steps: not known without the data"
+    counts += f"; {batch} generated at once"
+    length = f"{steps:,} steps" if steps is not None else "steps: unknown without the data"
     precision = f"{plan['dtype']} weights" + (
         f", {plan['autocast']} autocast" if plan.get("autocast") else ""
     )
@@ -210,9 +210,9 @@ def verdict(result: Preflight) -> str:
         )
         if number
     ]
-    said = ", ".join(counts) or "nothing found"
+    said = ", ".join(counts) or "no problems found"
     left = [part for part in PARTS if part not in result.done]
-    tail = f"; not looked at: {', '.join(left)}" if left else ""
+    tail = f"; not checked: {', '.join(left)}" if left else ""
     if result.ok:
         return f"ready: {said}{tail}"
     return f"not ready: {said}{tail}"

@@ -40,7 +40,9 @@ def completions(parsed: Any) -> int:
     if parsed.views:
         return _list(views)
     if parsed.run is None:
-        raise CommandError("completions: name a run; `grpo-tui runs` lists them. --views needs none")
+        raise CommandError(
+            "completions: name a run. `grpo-tui runs` lists them. Only --views works without one"
+        )
     root = readable_folder(parsed.run)
     with closing(Search(RunFolder(root).database)) as search:
         query, sort = _asked(parsed, views, all_function_names(search.run))
@@ -77,9 +79,7 @@ def _refuse_unused(parsed: Any) -> None:
     if parsed.over_steps:
         refuse_unused(parsed, "with --over-steps", *(option for option in rows if option != "--format"))
         if parsed.format == "md":
-            raise CommandError(
-                "--over-steps is written as csv or jsonl, not md; leave --format out for a chart"
-            )
+            raise CommandError("--over-steps writes csv or jsonl, not md. Without --format it prints a chart")
 
 
 def _views() -> SavedViews:
@@ -116,7 +116,9 @@ def _asked(parsed: Any, views: SavedViews, functions: Sequence[str]) -> tuple[Qu
     if parsed.view is not None:
         view = views.named(parsed.view)
         if view is None:
-            raise CommandError(f"--view: no view is named {one_line(parsed.view, 60)}; --views lists them")
+            raise CommandError(
+                f"--view: no saved view is called {one_line(parsed.view, 60)}. --views lists them"
+            )
         parts.append(_read("--view", view.query, functions))
         sort = sort or view.sort
     parts.append(_read("--where", parsed.where, functions))
@@ -157,7 +159,7 @@ def _print(parsed: Any, search: Search, found: Found) -> None:
             _chart(found)
         return
     if not found.ids and found.of and found.complete:
-        print(f"grpo-tui: none of {found.of:,} completions is found", file=sys.stderr)
+        print(f"grpo-tui: no match in {found.of:,} completions", file=sys.stderr)
     rows = iter_rollouts(search.run, found.ids[: parsed.limit])
     names = all_function_names(search.run)
     write_rows(sys.stdout, rows, names, parsed.format or "jsonl", everything=parsed.all)
@@ -182,7 +184,7 @@ def _chart(found: Found) -> None:
         print_text([line.rstrip()])
     began = found.began
     if began is None:
-        print("nothing was found")
+        print("no match")
     elif began is not found.over_steps[0]:
         several = "" if began.first_step == began.last_step else "s"
         print(f"first found in step{several} {labels[found.over_steps.index(began)]}")

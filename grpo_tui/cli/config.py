@@ -61,7 +61,7 @@ def diff_lines(found: Diff) -> Iterator[str]:
     """The rows of a comparison as lines."""
     here, there = one_line(found.here, 40), one_line(found.there, 40)
     if found.same:
-        yield f"{here} and {there} start the same run"
+        yield f"{here} and {there} give the same run"
         return
     differ = "differs" if len(found.rows) == 1 else "differ"
     yield f"{plural(len(found.rows), 'value')} of {here} {differ} from {there}"
@@ -95,7 +95,7 @@ def _natural_side(name: str) -> Side:
 def _preset(name: str) -> Path:
     found = {preset.name: preset.path for preset in presets()}
     if name not in found:
-        raise CommandError(f"there is no preset {name}; there are {', '.join(found)}")
+        raise CommandError(f"unknown preset {name}. Presets: {', '.join(found)}")
     return found[name]
 
 
@@ -109,9 +109,9 @@ def _open_draft(path: Path) -> Draft:
 
 def _fields(parsed: Any) -> int:
     if parsed.markdown:
-        refuse_unused(parsed, "with --markdown, which is the page of all fields", "--all", "--config")
+        refuse_unused(parsed, "with --markdown, which prints all fields", "--all", "--config")
         if parsed.words:
-            raise CommandError("--markdown is the page of all fields; leave the words out")
+            raise CommandError("--markdown prints all fields. Leave the words out")
         print(advice_page(), end="")
         return OK
     draft = _open_draft(parsed.config) if parsed.config is not None else Draft.new()
@@ -222,7 +222,7 @@ def _set(parsed: Any) -> int:
         if finding not in known:
             print(describe(finding, parsed.file))
     if not draft.edited:
-        print(f"{parsed.file} says that already")
+        print(f"{parsed.file} already has these values")
     elif not parsed.dry_run:
         with reported(ChangedOnDiskError):
             draft.save()

@@ -64,14 +64,16 @@ def _row(checker: Checker, config: RunConfig, parsed: Any) -> int:
     if parsed.search is not None:
         matches = checker.holding(config, parsed.search)
         if not matches:
-            raise CommandError(f"no row holds {one_line(parsed.search, 60)!r}", FAILED)
+            raise CommandError(f"no row contains {one_line(parsed.search, 60)!r}", FAILED)
         view = checker.row(config, matches[0])
     elif parsed.random:
         view = checker.any_row(config)
     else:
         view = checker.row(config, parsed.row)
         if view.number != parsed.row:
-            raise CommandError(f"--row {parsed.row}: there are {plural(view.total or view.number, 'row')}")
+            raise CommandError(
+                f"--row {parsed.row}: the dataset has {plural(view.total or view.number, 'row')}"
+            )
     golds, why = _golds(config, view, parsed)
     told("", "")
     if parsed.json:
@@ -82,7 +84,7 @@ def _row(checker: Checker, config: RunConfig, parsed: Any) -> int:
         named = ", ".join(f"{number:,}" for number in matches[:MOST_MATCHES])
         more = f" and {len(matches) - MOST_MATCHES:,} more" if len(matches) > MOST_MATCHES else ""
         where = f" ({view.sampled})" if view.sampled else ""
-        _say(f"{plural(len(matches), 'row')} hold it: {named}{more}{where}")
+        _say(f"{plural(len(matches), 'row')} contain it: {named}{more}{where}")
     elif view.sampled:
         _say(view.sampled)
     _print_blocks(row_blocks(view, golds, why))

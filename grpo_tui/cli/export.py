@@ -21,7 +21,7 @@ def export(parsed: Any) -> int:
     config = _config(parsed.config, parsed.overrides)
     target: Path = parsed.output or Path("train.py")
     if parsed.output is not None and target.exists():
-        raise CommandError(f"{target} is there already and stays as it is; name another file")
+        raise CommandError(f"{target} already exists and was left unchanged. Choose another file")
     with reported(NoSourceError):
         text = write_script(config, target, installed_versions())
     if parsed.output is None:
@@ -29,7 +29,7 @@ def export(parsed: Any) -> int:
         return OK
     with reported(DraftFileError):
         write_text(target, text)
-    print(f"{target}: {len(text.splitlines())} lines; `python {shell_word(target)}` trains")
+    print(f"{target}: {len(text.splitlines())} lines. Train with `python {shell_word(target)}`")
     return OK
 
 

@@ -57,22 +57,24 @@ def placed(spec: RunSpec, config: RunConfig, asked: str | None) -> RunSpec:
     if not names:
         return spec
     if config.grpo.get("use_cpu"):
-        raise CommandError(f"{where} {','.join(names)}: use_cpu is true, so no GPU would be used")
+        raise CommandError(f"{where} {','.join(names)}: use_cpu is true, so the GPUs would stay unused")
     try:
         chosen = chosen_gpus(names, gpus_now())
     except NoGpus as error:
-        raise CommandError(f"{where} {','.join(names)}: no GPU can be asked here: {error}") from error
+        raise CommandError(
+            f"{where} {','.join(names)}: the GPUs of this machine cannot be read: {error}"
+        ) from error
     except NoSuchGpu as error:
-        raise CommandError(f"{where}: {error}; --gpus chooses, `grpo-tui gpus` lists them") from error
+        raise CommandError(f"{where}: {error}. Choose with --gpus; `grpo-tui gpus` lists them") from error
     _refuse_misfit(spec, chosen, where)
-    notes = [f"put on GPU {_name(gpu)}" for gpu in chosen]
+    notes = [f"training on GPU {_name(gpu)}" for gpu in chosen]
     for gpu in chosen:
         holder = held_by_others(gpu)
         if holder:
-            notes.append(f"GPU {gpu.index} is held by {one_line(holder, 200)} as well")
+            notes.append(f"GPU {gpu.index} is also in use by {one_line(holder, 200)}")
     size = world_size(spec.launcher)
     if size is not None and size < len(chosen):
-        notes.append(f"{plural(len(chosen), 'GPU')} for {plural(size, 'rank')}: the last ones stay idle")
+        notes.append(f"{plural(len(chosen), 'GPU')} for {plural(size, 'rank')}: the remaining ones stay idle")
     return replace(spec, gpus=visible_names(chosen), notes=(*spec.notes, *notes))
 
 
@@ -80,12 +82,12 @@ def _refuse_misfit(spec: RunSpec, chosen: Sequence[Gpu], where: str) -> None:
     count, size = len(chosen), world_size(spec.launcher)
     if not spec.launcher and count > 1:
         raise CommandError(
-            f"{where} names {count} GPUs, and one process trains on one; a rank on each is started by "
+            f"{where} names {count} GPUs, but one process trains on one GPU. To start a rank on each, use "
             f'--launcher "accelerate launch --num_processes {count}"'
         )
     if size is not None and size > count and not spans_machines(spec.launcher):
         raise CommandError(
-            f"{where} names {plural(count, 'GPU')} for {size} ranks; name {size}, or start {count}"
+            f"{where} names {plural(count, 'GPU')} for {size} ranks. Name {size} GPUs, or start {count} ranks"
         )
 
 

@@ -81,10 +81,11 @@ def _leave(root: Path, code: int) -> int:
         state = ""
     name = shlex.quote(str(root))
     if state in ENDED:
-        said = f"the run has ended; `grpo-tui status {name}` says how"
+        said = f"the run has ended. See `grpo-tui status {name}`"
     else:
         said = (
-            f"training goes on; `grpo-tui attach {name}` watches it, `grpo-tui stop {name}` saves and ends it"
+            f"training continues. Watch it with `grpo-tui attach {name}`; save and end it with `grpo-tui "
+            f"stop {name}`"
         )
     with contextlib.suppress(OSError):
         print(f"\n{said}" if code == INTERRUPTED else said, file=sys.stderr, flush=True)
@@ -100,7 +101,7 @@ def _follow(root: Path, after_row: int, after_attempt: int) -> int:
     while True:
         name = where(held)
         if name is None:
-            print(f"{root} was deleted; nothing can be seen of the run any more", file=sys.stderr, flush=True)
+            print(f"{root} was deleted, so the run can no longer be followed", file=sys.stderr, flush=True)
             return FAILED
         if name != root.resolve():
             root = name
@@ -140,10 +141,10 @@ def _standstill(root: Path, look: Status) -> str:
     name = shlex.quote(str(root))
     reasons = "".join(f": {one_line(alert['message'])}" for alert in look.alerts)
     if look.state == "paused":
-        return f"paused at step {look.step}{reasons}; `grpo-tui resume {name}` goes on"
+        return f"paused at step {look.step}{reasons}; continue with `grpo-tui resume {name}`"
     if look.state == "stalled" and look.reward_func and not reasons:
-        call = f"reward function {one_line(look.reward_func)} does not return"
-        return f"stalled at step {look.step}: {call}; `grpo-tui abort-reward {name}` gives it up"
+        call = f"reward function {one_line(look.reward_func)} has not returned"
+        return f"stalled at step {look.step}: {call}; abort the call with `grpo-tui abort-reward {name}`"
     return f"{look.state} at step {look.step}{reasons}" if reasons or look.state == "stalled" else ""
 
 

@@ -73,9 +73,11 @@ def runs(parsed: Any) -> int:
         print_json(rows, ascii_only=True, indent=1)
         return OK
     if not found and paths:
-        print(f"none of {plural(len(paths), 'run')} is shown; without --filter all are")
+        print(f"no match in {plural(len(paths), 'run')}. Leave out --filter to see all")
     elif not found and not logs:
-        print("no runs here yet; `grpo-tui demo` makes one, `grpo-tui train CONFIG` starts your own")
+        print(
+            "no runs here yet. Try one with `grpo-tui demo`, or start your own with `grpo-tui train CONFIG`"
+        )
     for source, step in logs:
         name = one_line(from_here(source.root))
         print(f"{'logs':9} step {step}{'':6}  read-only, of {NAMES[source.kind]:>4}  {name}")
@@ -119,7 +121,7 @@ def status(parsed: Any) -> int:
         return OK
     why = Mailbox(RunFolder(root).commands).refusal() if look.live else ""
     lines = [*describe(look), *([f"read-only: {why}"] if why else [])]
-    for line in (*lines, *(f"started in spite of {error}" for error in forced)):
+    for line in (*lines, *(f"started despite {error}" for error in forced)):
         print(one_line(line))
     return OK
 
@@ -144,11 +146,11 @@ def describe(look: Status) -> list[str]:
     total = f" of {look.total_steps}" if look.total_steps else ""
     lines = [f"{look.state}  step {look.step}{total}  attempt {look.attempt}"]
     if look.live:
-        reward = f", reward function {look.reward_func} runs" if look.reward_func else ""
+        reward = f", running reward function {look.reward_func}" if look.reward_func else ""
         lines.append(f"phase {look.phase} for {look.phase_s:.1f} s{reward}")
         if not look.supervised:
             lines.append(
-                "no supervisor: training and recording go on; abort-reward and stop --now do not work"
+                "no supervisor: training and recording continue, but abort-reward and stop --now do not work"
             )
     lines += [f"attention: {alert['message']}" for alert in look.alerts]
     if look.metrics:
@@ -159,7 +161,7 @@ def describe(look: Status) -> list[str]:
         names = [f"{c.step}{'' if c.complete else ' (incomplete)'}" for c in look.checkpoints]
         lines.append(f"checkpoints {', '.join(names)}")
     if look.dropped:
-        lines.append(f"{look.dropped} records could not be kept")
+        lines.append(f"{look.dropped} records were lost")
     if look.error:
         lines.append(f"cause: {look.error.get('cause') or look.error.get('message')}")
     if look.progress_at and look.live:
@@ -182,7 +184,7 @@ def _machine_lines(look: Status) -> list[str]:
         since = f" for {time.time() - rank.phase_since:.1f} s" if rank.phase_since else ""
         place = "" if rank.gpu is None else f"  on GPU {rank.gpu}"
         call = f"  in {rank.reward_function}" if rank.reward_function else ""
-        behind = "  the others wait for it" if rank.behind else ""
+        behind = "  the other ranks wait for it" if rank.behind else ""
         lines.append(
             f"rank {rank.rank}  pid {rank.pid}  step {rank.step}  {rank.phase}{since}{call}{place}{behind}"
         )
@@ -230,8 +232,8 @@ def run_folder(path: Path) -> Path:
     if not RunFolder(root).exists():
         if (source := source_at(root)) is not None:
             raise CommandError(
-                f"{what_it_is(source)} can be read (attach, status, metrics, completions, course, score, "
-                "whatif), not steered: no grpo-tui is in that process"
+                f"{what_it_is(source)} can only be read (attach, status, metrics, completions, course, "
+                "score, whatif), not steered: grpo-tui does not run in that process"
             )
         raise CommandError(
             f"{path}: no run here (it has no run.db); `grpo-tui runs` lists the runs it can find"

@@ -68,9 +68,9 @@ def _asking(codes: Sequence[Code]) -> str:
     """What would run, and how the user says yes to it."""
     from grpo_tui.rewards.consent import lines
 
-    listed = "\n".join(("this would run code that is not yours", *lines(codes)))
+    listed = "\n".join(("this would run code that you did not write", *lines(codes)))
     return (
-        f"{listed}\nNothing of it was run. Read it first; --trust runs it and asks again only after a change"
+        f"{listed}\nNone of it was run. Read it first. --trust runs it, and asks again only after it changes"
     )
 
 
@@ -92,7 +92,7 @@ def _sentence(error: Exception, words: Sequence[str]) -> str:
             return f"{name}: the name is too long for this file system; choose a shorter one"
         return f"{name}: {error.strerror}"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-        return f"what was to be written does not fit: {error.strerror}"
+        return f"the output cannot be written: {error.strerror}"
     if not isinstance(error, OSError) and (found := _wrong_types(words)) is not None:
         return found
     message = str(error).splitlines()[0] if str(error) else "no message"
@@ -133,14 +133,17 @@ def _no_command(word: str, target: Path) -> str:
 
     shown = one_line(word, 60)
     if target.suffix == ".py" or ".py:" in word:
-        return f"{shown} is no command; `grpo-tui rewards {shown}` opens rewards, `grpo-tui score` tries them"
+        return (
+            f"unknown command: {shown}. To open rewards: `grpo-tui rewards {shown}`. To score them: "
+            f"`grpo-tui score {shown}`"
+        )
     if target.is_file():
-        return f"{shown} is no config: that is a YAML file; a run is a folder. `grpo-tui --help` says more"
+        return f"cannot open {shown}: a config is a YAML file, and a run is a folder. See `grpo-tui --help`"
     if "/" in word:
-        return f"there is no run {shown}; `grpo-tui runs` lists the runs it can find"
+        return f"no such run: {shown}. `grpo-tui runs` lists the runs it can find"
     near = difflib.get_close_matches(word, COMMANDS, 2, 0.6)
-    meant = f"there is {' and '.join(near)}" if near else f"there are {', '.join(COMMANDS)}"
-    return f"{shown} is no command, and no run here: {meant}; `grpo-tui --help` tells what each does"
+    meant = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"unknown command or run: {shown}.{meant} See `grpo-tui --help`"
 
 
 SERVED: dict[str, str] = {

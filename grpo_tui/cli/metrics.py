@@ -43,12 +43,14 @@ TEXT_WIDTH = 96
 def metrics(parsed: Any) -> int:
     """`grpo-tui metrics RUN… [--keys …] [--steps A:B] [--every N] [--format …] [--explain KEY]`."""
     if not parsed.runs and parsed.explain is None:
-        raise CommandError("metrics: name a run; `grpo-tui runs` lists them. --explain KEY needs none")
+        raise CommandError(
+            "metrics: name a run. `grpo-tui runs` lists them. Only --explain KEY works without one"
+        )
     if parsed.explain is not None:
         refuse_unused(parsed, "with --explain", "--keys", "--steps", "--every", "--format")
     shape = parsed.format or "table"
     if parsed.every is not None and shape == "table":
-        raise CommandError("--every thins what --format csv and jsonl write; a table sums up all steps")
+        raise CommandError("--every only applies to --format csv and jsonl. The table summarizes all steps")
     roots = [readable_folder(path) for path in parsed.runs]
     with ExitStack() as stack:
         names = run_names(roots)
@@ -76,7 +78,7 @@ def _chosen(readers: dict[str, RunReader], patterns: Sequence[str], *, computed:
     logged = any(metric_keys(reader) for reader in readers.values())
     for pattern in patterns:
         if logged and not keys_matching(known, [pattern]):
-            raise CommandError(f"--keys: no metric is named {one_line(pattern, 60)}{_near(pattern, known)}")
+            raise CommandError(f"--keys: unknown metric {one_line(pattern, 60)}{_near(pattern, known)}")
     return keys_matching(known, patterns)
 
 
@@ -84,7 +86,7 @@ def _near(word: str, known: Sequence[str]) -> str:
     """The end of a sentence about a key that is not there: what may have been meant."""
     inside = [key for key in known if word.strip("*").lower() in key.lower()] if word.strip("*") else []
     near = inside[:3] or difflib.get_close_matches(word, known, 3, 0.5)
-    return f"; there is {', '.join(one_line(key, 60) for key in near)}" if near else ""
+    return f". Did you mean {', '.join(one_line(key, 60) for key in near)}?" if near else ""
 
 
 # -- table -----------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ def _explain(key: str, readers: dict[str, RunReader]) -> int:
         keys = [key]
     if not keys:
         near = _near(key, list(dict.fromkeys(known)))
-        raise CommandError(f"--explain: nothing is known of {one_line(key, 60)}{near}")
+        raise CommandError(f"--explain: unknown metric {one_line(key, 60)}{near}")
     for number, one in enumerate(keys):
         print_text([*([""] if number else []), *_explained(describe(one), readers)])
     return OK
@@ -163,7 +165,7 @@ def _explained(metric: Metric, readers: dict[str, RunReader]) -> Iterator[str]:
     yield from (f"  {line}" for line in wrapped(one_line(metric.meaning), TEXT_WIDTH))
     yield from (f"  {line}" for line in wrapped(f"Healthy: {one_line(metric.healthy)}", TEXT_WIDTH))
     if metric.progress:
-        yield "  This is a signal of progress."
+        yield "  This metric shows progress."
     for name, reader in readers.items():
         row = figures(reader, metric.key)
         if row is not None:

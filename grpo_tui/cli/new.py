@@ -41,12 +41,12 @@ from grpo_tui.rewards.templates import Stage, Task, TemplateError, reward_names,
 def new(parsed: Any) -> int:
     """`grpo-tui new KIND …`."""
     if parsed.list and parsed.kind is not None:
-        raise CommandError(f"--list shows the presets and makes nothing; leave it or {parsed.kind} out")
+        raise CommandError(f"--list only prints the presets. Leave out --list or {parsed.kind}")
     if parsed.list or parsed.kind == "config":
         return list_presets() if parsed.list else new_config(parsed)
     if parsed.kind is None:
         raise CommandError(
-            "new what? `grpo-tui new config` or `grpo-tui new rewards`; `new --list` lists presets"
+            "use `grpo-tui new config` or `grpo-tui new rewards`. `grpo-tui new --list` lists the presets"
         )
     return new_rewards(parsed)
 
@@ -55,9 +55,9 @@ def new_rewards(parsed: Any) -> int:
     """`grpo-tui new rewards FILE.py`: exit 1 when --next adds nothing."""
     path: Path = parsed.file
     if path.suffix != ".py":
-        raise CommandError(f"{path}: a rewards file is Python; call it {path.with_suffix('.py')}")
+        raise CommandError(f"{path}: a rewards file is Python. Name it {path.with_suffix('.py')}")
     if parsed.write and parsed.config is None:
-        raise CommandError("--write names the reward in a config; say which with --config CONFIG")
+        raise CommandError("--write adds the reward to a config. Say which with --config CONFIG")
     if parsed.next is None and parsed.config is None:
         refuse_unused(parsed, "without --config or --next, which call functions", "--timeout")
     if parsed.next is None and path.exists():
@@ -65,7 +65,7 @@ def new_rewards(parsed: Any) -> int:
             f"{path} already exists. Add the next reward to it with --next, or name another file"
         )
     if parsed.next is not None and not path.is_file():
-        raise CommandError(f"{path}: no such file; without --next it is begun")
+        raise CommandError(f"{path}: no such file. Leave out --next to create it")
     try:
         return _begin(path, parsed) if parsed.next is None else _go_on(path, parsed)
     except (LabError, SampleError, TemplateError) as error:
@@ -94,9 +94,7 @@ def _go_on(path: Path, parsed: Any) -> int:
         stage = stage_named(parsed.next, now.task)
         if stage is None:
             known = ", ".join(f"{one.role} ({one.name})" for one in stages(now.task))
-            raise CommandError(
-                f"--next {one_line(parsed.next, 40)}: there is no such reward; known are {known}"
-            )
+            raise CommandError(f"--next {one_line(parsed.next, 40)}: unknown reward. Known: {known}")
     if stage is None:
         print(f"{path}: {now.advice.says}")
         for sentence in now.advice.mend:
@@ -106,7 +104,7 @@ def _go_on(path: Path, parsed: Any) -> int:
             print(f"The completions: grpo-tui probe {words} --show")
         return FAILED
     if stage.name in names:
-        raise TemplateError(f"it has {stage.name} already")
+        raise TemplateError(f"it already has {stage.name}")
     add_to_file(path, stage, now.task)
     weights = {**(now.advice.weights or {}), stage.name: stage.weight}
     _tell(path, stage, now.task, weights, parsed)
@@ -116,10 +114,12 @@ def _go_on(path: Path, parsed: Any) -> int:
 def _tried(path: Path, names: list[str], config: RunConfig | None, limit_s: float) -> Growth:
     """What the file's functions do, on the config's rows or on made-up ones."""
     if not names:
-        raise TemplateError("it has no reward: a function at its top level that takes `completions`")
+        raise TemplateError(
+            "it has no reward. A reward is a top-level function with a parameter `completions`"
+        )
     functions = config_of_functions([f"{path}:{name}" for name in names])
     with Lab(limit_s=limit_s) as lab:
-        told("", "starting the lab, which imports torch")
+        told("", "loading torch…")
         lab.load(functions)
         dataset: Dataset | None = dataset_rows(lab, config) if config is not None else None
         found = growth(lab, config or functions, dataset, tell=told)
@@ -161,20 +161,20 @@ def _tell(path: Path, stage: Stage, task: Task, weights: Mapping[str, float], pa
         try:
             put_into_config(config, path, stage)
         except ValueError as error:
-            trouble = f"{config} does not name it: {one_line(str(error), 300)}"
+            trouble = f"the reward was not added to {config}: {one_line(str(error), 300)}"
     what = "written" if parsed.next is None else "added"
     print(f"{path}: {stage.name} {what}, weight {stage.weight:g}: {stage.says}\n")
     if trouble:
         raise CommandError(trouble, FAILED)
     if parsed.write:
-        print(f"{config} names it now.")
+        print(f"Added it to {config}.")
     if not parsed.write or not task.asked:
         for line in lines(path, task, weights, config):
             print(line)
     words = " ".join(shell_word(f"{path}:{name}") for name in weights)
     given = f" --config {shell_word(config)}" if config is not None else ""
-    print(f"\nTry to fool them:   grpo-tui probe {words}")
-    print(f"See what they give: grpo-tui rewards {words}")
+    print(f"\nFind loopholes:     grpo-tui probe {words}")
+    print(f"See their scores:   grpo-tui rewards {words}")
     print(f"Add the next:       grpo-tui new rewards {shell_word(path)} --next{given}")
 
 
@@ -207,13 +207,13 @@ def new_config(parsed: Any) -> int:
     """`grpo-tui new config FILE.yaml --preset NAME`: exit 2 when something is in its way."""
     target: Path = parsed.file
     if target.suffix not in (".yaml", ".yml"):
-        raise CommandError(f"{target}: a config is YAML; call it {target.with_suffix('.yaml')}")
+        raise CommandError(f"{target}: a config is YAML. Name it {target.with_suffix('.yaml')}")
     known = {preset.name: preset for preset in presets()}
     preset = known.get(parsed.preset)
     if preset is None:
         near = nearest(parsed.preset, known)
         hint = f"did you mean {near}?" if near else "`grpo-tui new --list` shows them"
-        raise CommandError(f"there is no preset {parsed.preset}; {hint}")
+        raise CommandError(f"unknown preset {parsed.preset}; {hint}")
     try:
         with reported(PresetError):
             written = copy_preset(preset, target)

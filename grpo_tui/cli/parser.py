@@ -88,7 +88,7 @@ def _demo_command(commands: Commands, with_faults: bool) -> None:
         help="a real GRPO run of the shipped model, live, on the CPU in a minute",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(
-            ["faults to practise on, each met and explained in docs/faults.md:"]
+            ["faults to practice on, each explained in docs/faults.md:"]
             + [f"  {name:14} {teaches}" for name, teaches in faults.items()]
         ),
     )
@@ -125,7 +125,9 @@ def _train_command(commands: Commands) -> None:
     )
     shape = train.add_mutually_exclusive_group()
     shape.add_argument(
-        "--headless", action="store_true", help="no screen: a line per step, exit code by outcome"
+        "--headless",
+        action="store_true",
+        help=("no screen: print a line per step; the exit code tells the outcome"),
     )
     shape.add_argument("--detach", action="store_true", help="start and return at once")
     train.add_argument(
@@ -160,10 +162,10 @@ def _log_command(commands: Commands) -> None:
         help="warning: warnings and errors; a traceback counts as one error",
     )
     words = log.add_mutually_exclusive_group()
-    words.add_argument("--search", metavar="TEXT", help="only lines that hold TEXT, in any case")
+    words.add_argument("--search", metavar="TEXT", help="only lines that contain TEXT, ignoring case")
     words.add_argument("--regex", metavar="RE", help="only lines that match RE, as in Python's re")
     log.add_argument("--tail", type=positive, metavar="N", help="only the last N of these lines")
-    log.add_argument("--follow", action="store_true", help="go on until the run has ended")
+    log.add_argument("--follow", action="store_true", help="keep printing until the run ends")
 
 
 def _look_commands(commands: Commands) -> None:
@@ -188,8 +190,11 @@ def _metrics_command(commands: Commands) -> None:
     metrics = commands.add_parser(
         "metrics",
         help="every metric of runs as a table, CSV or JSON lines, and what a metric means",
-        epilog="change: mean over the last tenth of the steps less that over the first. Keys that begin with"
-        " grpo_tui/ are computed here; csv and jsonl hold them when --keys names them. See docs/metrics.md.",
+        epilog=(
+            "change: mean over the last tenth of the steps minus mean over the first tenth. Keys that "
+            "begin with grpo_tui/ are computed here; csv and jsonl contain them only when --keys names "
+            "them. See docs/metrics.md."
+        ),
     )
     metrics.add_argument("runs", type=path, nargs="*", metavar="RUN", help="run folders")
     metrics.add_argument("--keys", metavar="GLOB,…", help="only these: 'reward,rewards/*/mean,clip_ratio/*'")
@@ -199,7 +204,7 @@ def _metrics_command(commands: Commands) -> None:
     metrics.add_argument("--every", type=positive, metavar="N", help="csv, jsonl: only every Nth step")
     metrics.add_argument("--format", choices=("table", "csv", "jsonl"), help="default table")
     metrics.add_argument(
-        "--explain", metavar="KEY", help="what a metric means and its healthy shape; a glob explains several"
+        "--explain", metavar="KEY", help="what a metric means and what is healthy; a glob explains several"
     )
 
 
@@ -207,13 +212,15 @@ def _steer_commands(commands: Commands) -> None:
     for name, text in (
         ("pause", "pause training at the next safe point; memory is kept"),
         ("resume", "end a pause"),
-        ("checkpoint", "save a checkpoint at the next safe point; it is never rotated away"),
-        ("abort-reward", "abort the reward call that runs now; its rewards count as None for the batch"),
+        ("checkpoint", "save a checkpoint at the next safe point; it is never deleted by rotation"),
+        ("abort-reward", "abort the running reward call; its rewards count as None for the batch"),
     ):
         _run_command(commands, name, text)
     stop = _run_command(commands, "stop", "finish the step, save a checkpoint, end the run")
     stop.add_argument("--now", action="store_true", help="end at once, without a checkpoint")
-    change = _run_command(commands, "set", "change learning_rate, temperature or reward_weights in mid-run")
+    change = _run_command(
+        commands, "set", "change learning_rate, temperature or reward_weights during the run"
+    )
     change.add_argument(
         "changes", nargs="+", metavar="K=V", help="such as learning_rate=2e-4, reward_weights=[2,1]"
     )
@@ -227,7 +234,7 @@ def _run_command(commands: Commands, name: str, text: str) -> argparse.ArgumentP
     parser = commands.add_parser(name, help=text, description=text)
     parser.add_argument("run", type=path, metavar="RUN", help="run folder")
     parser.add_argument(
-        "--wait", type=seconds, default=60.0, metavar="S", help="wait so long for it (default 60)"
+        "--wait", type=seconds, default=60.0, metavar="S", help="seconds to wait for the outcome (default 60)"
     )
     parser.add_argument("--json", action="store_true", help="the outcome as JSON")
     return parser
@@ -242,7 +249,7 @@ examples:
   grpo-tui completions RUN --regex '\\\\boxed\\{.*\\}' --count
   grpo-tui completions RUN --where 'rewards.format is none' --format md > issue.md
 RUN is a run folder, a folder with TRL's completions_*.parquet, or one with verl's STEP.jsonl.
-Exit 0; 1 when the search was ended before its end. The language of --where is in docs/completions.md.
+Exit codes: 0 done, 1 search incomplete, 2 usage error. The language of --where is in docs/completions.md.
 """
 
 
@@ -267,7 +274,7 @@ def joined(words: Sequence[str]) -> list[str]:
 def _completions_command(commands: Commands) -> None:
     command = commands.add_parser(
         "completions",
-        help="find completions of a run by a query, text or pattern, count them over steps, export them",
+        help="find, count and export the completions of a run by query, text or pattern",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=COMPLETIONS_EPILOG,
     )
@@ -277,7 +284,7 @@ def _completions_command(commands: Commands) -> None:
     )
     command.add_argument("--where", metavar="EXPR", default="", help="a query, see below")
     words = command.add_mutually_exclusive_group()
-    words.add_argument("--search", metavar="TEXT", help="only completions that hold TEXT, in any case")
+    words.add_argument("--search", metavar="TEXT", help="only completions that contain TEXT, ignoring case")
     words.add_argument("--regex", metavar="RE", help="only completions that match RE, as in Python's re")
     command.add_argument(
         "--sort", metavar="KEY,…", help="a field, -field for the largest first (default step)"
@@ -285,21 +292,23 @@ def _completions_command(commands: Commands) -> None:
     command.add_argument("--limit", type=positive, metavar="N", help="only the first N")
     command.add_argument("--format", choices=("jsonl", "csv", "md"), help="default jsonl")
     command.add_argument("--all", action="store_true", help="every recorded field, columns and extras too")
-    command.add_argument("--superseded", action="store_true", help="also steps that a resume has done again")
+    command.add_argument(
+        "--superseded", action="store_true", help=("also steps that were repeated after a resume")
+    )
     shape = command.add_mutually_exclusive_group()
     shape.add_argument("--count", action="store_true", help="only how many there are")
-    shape.add_argument("--over-steps", action="store_true", help="only how many there are, by step")
+    shape.add_argument("--over-steps", action="store_true", help="only the count, by step")
     command.add_argument(
         "--view", metavar="NAME", help="a saved view: its query, and its order without --sort"
     )
-    command.add_argument("--save-view", metavar="NAME", help="keep --where and --sort under a name")
+    command.add_argument("--save-view", metavar="NAME", help="save --where and --sort under a name")
     command.add_argument("--views", action="store_true", help="list the saved views")
 
 
 def _course_command(commands: Commands) -> None:
     command = commands.add_parser(
         "course",
-        help="how kinds of groups, lengths, variety and shares of the rewards change over a run",
+        help="trends over a run: group types, lengths, variety, reward contributions",
         epilog="GROUP is the number that `grpo-tui completions` gives. See docs/generations.md.",
     )
     command.add_argument("run", type=path, metavar="RUN", help="run folder, or a folder of logs")
@@ -307,10 +316,10 @@ def _course_command(commands: Commands) -> None:
         "--prompt",
         type=positive,
         metavar="GROUP",
-        help="instead: each time that this group's prompt was answered",
+        help="instead: every time this group's prompt was answered",
     )
     command.add_argument(
-        "--stretches", type=positive, metavar="N", help="at most so many stretches (default 48)"
+        "--stretches", type=positive, metavar="N", help="at most N stretches of steps (default 48)"
     )
     command.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -318,9 +327,9 @@ def _course_command(commands: Commands) -> None:
 TOKENS_EPILOG = """\
 examples:
   grpo-tui tokens RUN --group 412 --index 3              the newest checkpoint, else the live policy
-  grpo-tui tokens RUN --group 412 --from live            the policy as it is now, at the end of the step
+  grpo-tui tokens RUN --group 412 --from live            the current policy, at the end of the step
   grpo-tui tokens RUN --group 412 --from checkpoint=200 --base
-  grpo-tui tokens RUN --group 412 --from base --prompt   with the prompt as the model gets it
+  grpo-tui tokens RUN --group 412 --from base --prompt   with the prompt as the model sees it
 GROUP and INDEX are those of `grpo-tui completions`. See docs/generations.md, Tokens.
 """
 
@@ -328,7 +337,7 @@ GROUP and INDEX are those of `grpo-tui completions`. See docs/generations.md, To
 def _tokens_command(commands: Commands) -> None:
     command = commands.add_parser(
         "tokens",
-        help="log-probability, entropy, rank and KL of each token of a completion, by a policy of the run",
+        help="log-probability, entropy, rank and KL of each token of a completion under a policy of the run",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=TOKENS_EPILOG,
     )
@@ -348,7 +357,7 @@ def _tokens_command(commands: Commands) -> None:
         "--limit", type=positive, metavar="N", help="the N most surprising tokens (default 20)"
     )
     command.add_argument(
-        "--wait", type=seconds, default=60.0, metavar="S", help="wait so long for a live run (default 60)"
+        "--wait", type=seconds, default=60.0, metavar="S", help="seconds to wait for a live run (default 60)"
     )
     add_trust(command)
     command.add_argument("--json", action="store_true", help="one JSON object, with every token")
@@ -361,8 +370,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "train": (
         "grpo-tui train my.yaml",
         "grpo-tui train my.yaml --set learning_rate=2.0e-6 --set max_steps=50",
-        "grpo-tui train my.yaml --smoke                     two steps, saved and reloaded, as a trial",
-        "grpo-tui train runs/first --resume --detach        goes on from the newest complete checkpoint",
+        "grpo-tui train my.yaml --smoke                     trial: two steps, saved and reloaded",
+        "grpo-tui train runs/first --resume --detach        continues from the newest complete checkpoint",
     ),
     "attach": ("grpo-tui attach runs/first",),
     "runs": ("grpo-tui runs", "grpo-tui runs experiments --filter 'state:failed step>=100'"),
@@ -383,7 +392,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "sample": ("grpo-tui sample runs/first 'What is 7 + 15?' --count 2",),
     "data": ("grpo-tui data my.yaml", "grpo-tui data my.yaml --search fraction"),
     "score": (
-        "grpo-tui score my.yaml --rows 8                     gold answer and a wrong one of 8 rows",
+        "grpo-tui score my.yaml --rows 8                     the reference answer and a wrong one for 8 rows",
         "grpo-tui score rewards.py:correct --samples samples.jsonl",
         "grpo-tui score my.yaml --run runs/first --where 'reward<1 and truncated'",
     ),

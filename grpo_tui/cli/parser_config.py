@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 _SIDES = """\
 A and B are config files, run folders, names of presets as preset:gsm8k, or the word `defaults`. Without B,
-A is compared with the preset it came from, else with TRL's defaults. Exit 0 when nothing differs, 1 when
-something does.
+A is compared with the preset it came from, else with TRL's defaults. Exit codes: 0 no
+difference, 1 differences, 2 usage error.
 
 examples:
   grpo-tui config diff my.yaml                      against its preset, or the defaults
@@ -22,14 +22,14 @@ examples:
 
 _FIELDS = """\
 examples:
-  grpo-tui config fields                 the few that matter, by group
+  grpo-tui config fields                 the most important ones, by group
   grpo-tui config fields loss_type       one field: help, advice, every choice explained
-  grpo-tui config fields clip            all that have to do with clipping
+  grpo-tui config fields clip            everything about clipping
   grpo-tui config fields --config my.yaml batch   with the values of a file, and where each came from"""
 
 _SET = """\
-Only the lines of these keys change; comments, order and quoting of the file stay. `K=` removes a key. Values
-are read as their field's type; when one does not fit, nothing is written.
+Only the lines of these keys change; comments, order and quoting are kept. `K=` removes a key. Values are
+read as their field's type. If one does not fit, nothing is written.
 
 examples:
   grpo-tui config set my.yaml learning_rate=5e-6 max_steps=300
@@ -51,7 +51,7 @@ def add_config_command(commands: Commands) -> None:
 def _diff(kinds: Commands) -> None:
     diff = kinds.add_parser(
         "diff",
-        help="what differs between two configs, by what a start would use",
+        help="differences between two configs, by the values a run would use",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_SIDES,
     )
@@ -69,8 +69,8 @@ def _fields(kinds: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_FIELDS,
     )
-    fields.add_argument("words", metavar="WORDS", nargs="*", help="all have to be found")
-    fields.add_argument("--all", action="store_true", help="every field, not only those that matter")
+    fields.add_argument("words", metavar="WORDS", nargs="*", help="words that must all match")
+    fields.add_argument("--all", action="store_true", help="every field, not only the most important ones")
     fields.add_argument("--config", type=path, metavar="FILE", help="show the values of a config")
     shape = fields.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="one JSON list")
@@ -93,7 +93,7 @@ def add_check_command(commands: Commands) -> None:
     """Add `check`."""
     check = commands.add_parser(
         "check",
-        help="pre-flight: everything that would stop or spoil a run, without loading the model",
+        help="find everything that would stop or spoil a run, without loading the model",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(
             [
@@ -101,7 +101,7 @@ def add_check_command(commands: Commands) -> None:
                 "  grpo-tui check my.yaml",
                 "  grpo-tui check my.yaml --world-size 4 --set max_steps=50",
                 "  grpo-tui check my.yaml --json | jq '.findings[] | select(.severity == \"error\")'",
-                "Exit 0: nothing stops a start; 1: errors. See docs/check.md.",
+                "Exit codes: 0 ready to start, 1 errors, 2 usage error. See docs/check.md.",
             ]
         ),
     )
@@ -116,7 +116,7 @@ def add_check_command(commands: Commands) -> None:
     add_trust(check)
     check.add_argument("--run-dir", type=path, help="run folder (default: output_dir, else outputs/CONFIG)")
     check.add_argument(
-        "--quick", action="store_true", help="only what needs no process: no model, no data, no rewards"
+        "--quick", action="store_true", help="check only the config: no model, no data, no rewards"
     )
     check.add_argument("--json", action="store_true", help="the documented JSON object")
 
@@ -127,12 +127,12 @@ def add_start_check(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--force",
         action="store_true",
-        help="start in spite of what the check before it found; the run's record says so",
+        help="start despite the errors that the check found; the run's record notes it",
     )
     command.add_argument(
         "--quick-check",
         action="store_true",
-        help="check the config alone before the start, not model, data and rewards",
+        help="before the start check only the config, not model, data and rewards",
     )
 
 
@@ -140,7 +140,7 @@ def add_plan_commands(commands: Commands) -> None:
     """Add `plan` and `gpus`."""
     plan = commands.add_parser(
         "plan",
-        help="what a config comes to: prompts, steps, hours, checkpoints, memory; loads no model",
+        help="what a config amounts to: prompts, steps, hours, checkpoints, memory; loads no model",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="\n".join(
             [
@@ -161,9 +161,11 @@ def add_plan_commands(commands: Commands) -> None:
         help="training processes (default: what grpo_tui.launcher starts, else 1)",
     )
     plan.add_argument(
-        "--gpu", metavar="NAME|80GB", help="fit on this card or so much memory (default: this machine's GPU)"
+        "--gpu",
+        metavar="NAME|80GB",
+        help=("a card or an amount of memory to fit on (default: this machine's GPU)"),
     )
-    plan.add_argument("--rows", type=positive, metavar="N", help="training rows, when they are not counted")
+    plan.add_argument("--rows", type=positive, metavar="N", help="number of training rows, if not counted")
     plan.add_argument(
         "--prompt-tokens", type=positive, metavar="N", help="tokens of the longest prompt (default 256)"
     )
@@ -176,7 +178,7 @@ def add_plan_commands(commands: Commands) -> None:
 
     gpus = commands.add_parser(
         "gpus",
-        help="every GPU of this machine: free memory, and who holds it",
+        help="the GPUs of this machine: free memory, and who uses the rest",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="examples:\n  grpo-tui gpus\n  grpo-tui train my.yaml --gpus 2",
     )
@@ -186,7 +188,7 @@ def add_plan_commands(commands: Commands) -> None:
 def add_placing(command: argparse.ArgumentParser) -> None:
     """Give a command that starts a run the words for where, and for a trial."""
     command.add_argument(
-        "--gpus", metavar="N,N", help="the GPUs it is put on, as `grpo-tui gpus` counts them (or UUIDs)"
+        "--gpus", metavar="N,N", help="the GPUs to use, as numbered by `grpo-tui gpus` (or UUIDs)"
     )
     command.add_argument(
         "--smoke",
@@ -200,22 +202,20 @@ def add_data_command(commands: Commands) -> None:
     """Add `data`."""
     data = commands.add_parser(
         "data",
-        help="the rows of a config as training will see them, and what is wrong with them",
+        help="the rows of a config as training will see them, and problems in them",
         epilog=(
-            "Without an option: all rows in figures. Exit 0: nothing stops a run; 1: an error was found. "
-            "See docs/config.md."
+            "Without an option: statistics of all rows. Exit codes: 0 ready to train, 1 errors, 2 usage "
+            "error. See docs/config.md."
         ),
         formatter_class=argparse.HelpFormatter,
     )
     data.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config")
     which = data.add_mutually_exclusive_group()
     which.add_argument("--row", type=positive, metavar="N", help="row N of the source, from 1")
-    which.add_argument(
-        "--search", metavar="TEXT", help="the first row that holds TEXT anywhere, and how many do"
-    )
-    which.add_argument("--random", action="store_true", help="a row by chance")
+    which.add_argument("--search", metavar="TEXT", help="the first row that contains TEXT, and how many do")
+    which.add_argument("--random", action="store_true", help="a random row")
     data.add_argument(
-        "--no-rewards", action="store_true", help="with a row: leave out the rewards of its right answer"
+        "--no-rewards", action="store_true", help="with a row: do not score its reference answer"
     )
     add_time_limit(data)
     data.set_defaults(timeout=None)
@@ -227,7 +227,7 @@ def add_data_command(commands: Commands) -> None:
 def add_new_command(commands: Commands) -> None:
     """Add `new` with a word for each kind of file."""
     new = commands.add_parser(
-        "new", help="begin a file: a config from a preset, or rewards one at a time; --list shows the presets"
+        "new", help="create a config from a preset, or a rewards file; --list shows the presets"
     )
     new.add_argument("--list", action="store_true", help="the presets: what each trains and on which GPU")
     kinds = new.add_subparsers(dest="kind", metavar="KIND")
@@ -238,13 +238,14 @@ def add_new_command(commands: Commands) -> None:
 def _new_config(kinds: Commands) -> None:
     config = kinds.add_parser(
         "config",
-        help="a config copied from a preset, with its rewards and data beside it",
+        help="a config copied from a preset, with its rewards and data files",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="examples:\n"
-        "  grpo-tui new --list                                      the presets\n"
-        "  grpo-tui new config trial/my.yaml --preset json_task     a copy, with json_rewards.py and data\n"
-        "  grpo-tui check trial/my.yaml                             what this machine says to it\n"
-        "Nothing is overwritten. See docs/config.md.",
+        epilog=(
+            "examples:\n  grpo-tui new --list                                      the presets\n  "
+            "grpo-tui new config trial/my.yaml --preset json_task     a copy, with json_rewards.py and "
+            "data\n  grpo-tui check trial/my.yaml                             does it fit this "
+            "machine?\nNothing is overwritten. See docs/config.md."
+        ),
     )
     config.add_argument("file", type=path, metavar="FILE.yaml", help="the config to write; never overwritten")
     config.add_argument("--preset", metavar="NAME", required=True, help="see `grpo-tui new --list`")
@@ -253,22 +254,24 @@ def _new_config(kinds: Commands) -> None:
 def _new_rewards(kinds: Commands) -> None:
     rewards = kinds.add_parser(
         "rewards",
-        help="a rewards file with one simple function; --next adds one more when these work",
+        help="a rewards file with one simple function; --next adds the next when these work",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="examples:\n"
-        "  grpo-tui new rewards rewards.py                    correctness alone\n"
-        "  grpo-tui new rewards rewards.py --config my.yaml   in the form and with the columns of a config\n"
-        "  grpo-tui new rewards rewards.py --next             tries what is there, adds what is missing\n"
-        "  grpo-tui new rewards rewards.py --next length      adds this one; known are correctness,\n"
-        "                                                     format, partial, length, style\n"
-        "Exit 0: written; 1: --next found something to mend first, or nothing missing. See docs/rewards.md.",
+        epilog=(
+            "examples:\n  grpo-tui new rewards rewards.py                    correctness alone\n  grpo-tui "
+            "new rewards rewards.py --config my.yaml   with the answer format and columns of a config\n  "
+            "grpo-tui new rewards rewards.py --next             tests the existing ones, adds the next\n  "
+            "grpo-tui new rewards rewards.py --next length      adds this one; known are correctness,\n     "
+            "                                                format, partial, length, style\nExit codes: 0 "
+            "written, 1 nothing added (something to fix first, or nothing missing), 2 usage error.\nSee "
+            "docs/rewards.md."
+        ),
     )
     rewards.add_argument("file", type=path, metavar="FILE.py", help="never overwritten; --next adds to it")
     rewards.add_argument(
-        "--config", type=path, metavar="CONFIG", help="whose prompts and columns they are for"
+        "--config", type=path, metavar="CONFIG", help="write them for this config's prompts and columns"
     )
     rewards.add_argument(
-        "--write", action="store_true", help="name it in CONFIG too; only the lines of the rewards change"
+        "--write", action="store_true", help="also add it to CONFIG; only the lines of the rewards change"
     )
     rewards.add_argument(
         "--next", nargs="?", const="", metavar="NAME", help="add the next reward, or the one of this name"
@@ -282,13 +285,14 @@ def add_export_command(commands: Commands) -> None:
     """Add `export`."""
     export = commands.add_parser(
         "export",
-        help="a config as a train.py that needs TRL alone",
+        help="a config as a train.py that needs only TRL",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="examples:\n"
-        "  grpo-tui export my.yaml --format script                    prints it\n"
-        "  grpo-tui export my.yaml --format script -o train.py        writes it; nothing is overwritten\n"
-        "  grpo-tui export runs/first --format script -o train.py     what a run was started with\n"
-        "Rewards and data stay where they are and are named from where the script lies. See docs/config.md.",
+        epilog=(
+            "examples:\n  grpo-tui export my.yaml --format script                    print it\n  grpo-tui "
+            "export my.yaml --format script -o train.py        write it; nothing is overwritten\n  grpo-tui "
+            "export runs/first --format script -o train.py     what a run was started with\nRewards and "
+            "data stay where they are; the script refers to them by relative paths. See docs/config.md."
+        ),
     )
     export.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
     export.add_argument("--format", choices=("script",), required=True, help="script: a train.py")

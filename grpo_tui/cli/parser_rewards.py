@@ -23,36 +23,43 @@ def add_reward_commands(commands: Commands) -> None:
 def _score_command(commands: Commands) -> None:
     score = commands.add_parser(
         "score",
-        help="what rewards give for samples, and what is wrong with them; no GPU, no training",
-        epilog="Exit 0: every function scored; 1: one failed. See docs/rewards.md.",
+        help="score sample completions and find problems in rewards; no GPU, no training",
+        epilog="Exit codes: 0 every function scored, 1 one failed, 2 usage error. See docs/rewards.md.",
     )
     _rewards_argument(score, "*")
     origin = score.add_mutually_exclusive_group()
     _samples(origin)
     origin.add_argument(
-        "--rows", type=positive, metavar="N", help="N rows of the dataset: the gold answer and a wrong one"
+        "--rows",
+        type=positive,
+        metavar="N",
+        help=("N rows of the dataset: the reference answer and a wrong one"),
     )
     origin.add_argument("--run", type=path, metavar="RUN", help="completions of a recorded run")
     place = score.add_mutually_exclusive_group()
     place.add_argument("--step", metavar="N|best|worst", type=_step, help="with --run; default the newest")
     place.add_argument(
-        "--where", metavar="EXPR", help="with --run: groups with such a completion, as in completions"
+        "--where", metavar="EXPR", help="with --run: groups with a matching completion, as in completions"
     )
     score.add_argument("--tag", metavar="TAG", help="only the samples that have this tag")
     add_time_limit(score)
     score.add_argument("--weights", metavar="W,W,…", help="instead of the config's, in the functions' order")
     add_overrides(score)
     add_trust(score)
-    score.add_argument("--once", action="store_true", help="call each function once, and try no gold answers")
+    score.add_argument(
+        "--once", action="store_true", help=("call each function once, and skip the reference answers")
+    )
     score.add_argument("--json", action="store_true", help="the documented JSON object")
 
 
 def _baseline_command(commands: Commands) -> None:
     baseline = commands.add_parser(
         "baseline",
-        help="what the model does before any training: pass rate, mixed groups, and what follows",
-        epilog="Exit 0: worth training; 1: nothing right, all right, or another error; 2: it cannot be asked."
-        " See docs/rewards.md.",
+        help="what the base model can do: pass rate, mixed groups, and what to change",
+        epilog=(
+            "Exit codes: 0 worth training, 1 nothing right, all right, or another error, 2 usage error. "
+            "See docs/rewards.md."
+        ),
     )
     baseline.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
     baseline.add_argument("--rows", type=positive, default=16, metavar="N", help="rows to ask (default 16)")
@@ -60,12 +67,16 @@ def _baseline_command(commands: Commands) -> None:
         "--group", type=_group, metavar="G", help="completions of each (default num_generations)"
     )
     baseline.add_argument(
-        "--correct", metavar="NAME[>=X]", help="the reward that says what is right, and from which score on"
+        "--correct",
+        metavar="NAME[>=X]",
+        help=("the reward that decides what is right, and its lowest passing score"),
     )
     baseline.add_argument(
-        "--held", action="store_true", help="rows that grpo_tui.holdout sets aside, not training rows"
+        "--held", action="store_true", help="use the rows of grpo_tui.holdout instead of training rows"
     )
-    baseline.add_argument("--seed", type=int, metavar="S", help="of rows and sampling (default the config's)")
+    baseline.add_argument(
+        "--seed", type=int, metavar="S", help=("seed of rows and sampling (default: the config's)")
+    )
     baseline.add_argument("--save", type=path, metavar="FILE", help="JSONL for `grpo-tui score --samples`")
     add_time_limit(baseline)
     add_overrides(baseline)
@@ -76,8 +87,14 @@ def _baseline_command(commands: Commands) -> None:
 def _probe_commands(commands: Commands) -> None:
     probe = commands.add_parser(
         "probe",
-        help="try to fool rewards with some fifty completions a row, and see which right answers they refuse",
-        epilog="Exit 0: nothing fools them; 1: something does, or a function failed. See docs/rewards.md.",
+        help=(
+            "look for loopholes in rewards with about 50 completions per row, and for right answers "
+            "they reject"
+        ),
+        epilog=(
+            "Exit codes: 0 no loophole found, 1 one found, or a function failed, 2 usage error. See "
+            "docs/rewards.md."
+        ),
     )
     _rewards_argument(probe, "+")
     probe.add_argument("--rows", type=positive, default=3, metavar="N", help="rows to try (default 3)")
@@ -93,8 +110,10 @@ def _probe_commands(commands: Commands) -> None:
         "run",
         help="score the cases of a file",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="examples:\n  grpo-tui cases run my.cases.yaml\n"
-        "Exit 0: all of them hold; 1: one does not. See docs/rewards.md for the form of the file.",
+        epilog=(
+            "examples:\n  grpo-tui cases run my.cases.yaml\nExit codes: 0 all passed, 1 one failed, 2 "
+            "usage error. docs/rewards.md describes the file."
+        ),
     )
     run.add_argument("files", type=path, nargs="+", metavar="FILE", help="YAML of cases")
     run.add_argument(
@@ -112,8 +131,8 @@ def _probe_commands(commands: Commands) -> None:
 def _rewards_command(commands: Commands) -> None:
     rewards = commands.add_parser(
         "rewards",
-        help="open the pane Rewards: what rewards give, anew with every save; no GPU, no training",
-        epilog="Without a terminal `grpo-tui score` prints what the pane shows. See docs/rewards.md.",
+        help="open the Rewards pane: scores, updated at every save; no GPU, no training",
+        epilog="Without a terminal, use `grpo-tui score`. See docs/rewards.md.",
     )
     _rewards_argument(rewards, "+")
     _samples(rewards)
@@ -124,23 +143,27 @@ def _rewards_command(commands: Commands) -> None:
 def _what_if_command(commands: Commands) -> None:
     command = commands.add_parser(
         "whatif",
-        help="recorded rollouts scored again: what would turn with these rewards, or with other weights?",
-        epilog="Without CONFIG_OR_FUNC the run's own rewards are taken, from the files as they are now."
-        " Exit 1: one gives no scores. See docs/generations.md.",
+        help="score recorded rollouts again: what would change with other rewards or weights?",
+        epilog=(
+            "Without CONFIG_OR_FUNC the run's own rewards are used, from the current files. Exit codes: "
+            "0 done, 1 a function gave no scores, 2 usage error. See docs/generations.md."
+        ),
     )
     command.add_argument("run", type=path, metavar="RUN", help="run folder")
     _rewards_argument(command, "*")
     command.add_argument(
-        "--where", metavar="EXPR", default="", help="only groups that hold what a query finds"
+        "--where", metavar="EXPR", default="", help="only groups with a completion that matches the query"
     )
     command.add_argument(
-        "--groups", type=positive, default=200, metavar="N", help="the newest N of them (default 200)"
+        "--groups", type=positive, default=200, metavar="N", help="only the newest N groups (default 200)"
     )
     command.add_argument(
         "--weights", metavar="W,W,…", help="instead of the config's, in the functions' order"
     )
     command.add_argument(
-        "--recorded", action="store_true", help="call no function: weigh the recorded scores anew"
+        "--recorded",
+        action="store_true",
+        help=("call no function: only apply the weights to the recorded scores"),
     )
     command.add_argument("--limit", type=positive, metavar="N", help="print at most N groups (default 20)")
     add_time_limit(command)
@@ -173,5 +196,5 @@ def _step(text: str) -> int | str:
 
 def _group(text: str) -> int:
     if (size := positive(text)) < 2:
-        raise argparse.ArgumentTypeError("a group is at least 2 completions that are compared")
+        raise argparse.ArgumentTypeError("a group needs at least 2 completions")
     return size

@@ -96,7 +96,7 @@ def _counted(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Facts:
     ).facts
     show_progress("")
     for what, part in (("model", facts.model), ("data", facts.data)):
-        problem = part.problem if part is not None else "it could not be looked at"
+        problem = part.problem if part is not None else "it could not be read"
         if problem:
             print(f"the {what} is not counted: {one_line(problem, 200)}", file=sys.stderr)
     return facts
@@ -105,7 +105,9 @@ def _counted(config: RunConfig, words: tuple[str, ...], parsed: Any) -> Facts:
 def _device(name: str) -> Device:
     found = card(name)
     if found is None:
-        raise CommandError(f"--gpu {name}: write its memory, as 80GB, or one of {', '.join(sorted(CARDS))}")
+        raise CommandError(
+            f"--gpu {name}: give its memory, such as 80GB, or one of {', '.join(sorted(CARDS))}"
+        )
     return found
 
 

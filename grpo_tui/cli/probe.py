@@ -16,8 +16,8 @@ from grpo_tui.rewards.sample_sources import dataset_rows, rows_with_gold
 from grpo_tui.rewards.samples import SampleError
 
 HEADINGS = {
-    "fooled": "takes what it should not",
-    "unfair": "refuses what it should take",
+    "fooled": "accepts by mistake",
+    "unfair": "rejects by mistake",
 }
 
 
@@ -25,7 +25,7 @@ def probe_rewards(parsed: Any) -> int:
     """`grpo-tui probe CONFIG_OR_FUNC…`: exit 1 when a function is fooled, unfair, or fails."""
     config = wanted_config(parsed.sources, parsed.overrides, None)
     with reported(LabError, SampleError), Lab(limit_s=parsed.timeout) as lab:
-        told("", "starting the lab, which imports torch")
+        told("", "loading torch…")
         lab.load(config)
         dataset = dataset_rows(lab, config, parsed.rows)
         rows, column = rows_with_gold(lab, config, dataset, parsed.rows)
@@ -56,8 +56,12 @@ def lines(found: ProbeReport, *, show: bool = False) -> Iterator[str]:
 def _function(title: str, found: ProbeReport, name: str, show: bool) -> Iterator[str]:
     kinds = [kind for kind in found.kinds if kind.function == name]
     seen = looks_at(found.aspects.get(name))
-    says = f"looks at the {' and the '.join(seen)}" if seen else "tells right, wrong and formless not apart"
-    yield f"\n{title}: {says}" + ("" if kinds else "; nothing fools it" if seen else "")
+    says = (
+        f"looks at the {' and the '.join(seen)}"
+        if seen
+        else ("gives correct, wrong and unformatted answers the same score")
+    )
+    yield f"\n{title}: {says}" + ("" if kinds else "; no probe fooled it" if seen else "")
     for fault, heading in HEADINGS.items():
         mine = [kind for kind in kinds if kind.fault == fault]
         if mine:

@@ -23,12 +23,12 @@ def rewards(parsed: Any) -> int:
         raise CommandError(f"{samples}: no such file of samples")
     if not config.reward_count:
         raise CommandError(
-            f"{parsed.sources[0]} names no reward; add reward_funcs, or rewards in the section grpo_tui:"
+            f"{parsed.sources[0]} names no reward. Add reward_funcs, or rewards in the section grpo_tui:"
         )
     if not has_screen("`grpo-tui score`"):
         words = " ".join(shell_word(word) for word in parsed.sources)
         source = f" --samples {shell_word(samples)}" if samples is not None else ""
-        raise CommandError(f"the pane needs a terminal; print instead: grpo-tui score {words}{source}")
+        raise CommandError(f"the pane needs a terminal. Use `grpo-tui score {words}{source}` instead")
     from grpo_tui.rewards.sample_sources import Origin
     from grpo_tui.ui.requests import RewardsRequest
 

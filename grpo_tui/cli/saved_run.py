@@ -29,15 +29,15 @@ def saved_run(path: Path) -> tuple[RunFolder, RunSpec, RunConfig]:
     """
     folder = RunFolder(path.absolute())
     if not folder.spec.exists():
-        raise CommandError(f"{path}: no run here (it has no run.json); give a TRL YAML config")
+        raise CommandError(f"{path}: this folder is not a run (it has no run.json). Give a TRL YAML config")
     try:
         spec = read_spec(folder.spec)
         return folder, spec, RunConfig.from_json(spec.config, folder.root)
     except (OSError, ValueError) as error:
         run = shell_word(folder.root)
         raise CommandError(
-            f"{folder.spec} cannot be read: {error}\n"
-            f"`grpo-tui train CONFIG.yaml --run-dir {run} --resume` goes on with the config itself"
+            f"{folder.spec} cannot be read: {error}\nResume with the original config: `grpo-tui train "
+            f"CONFIG.yaml --run-dir {run} --resume`"
         ) from error
 
 

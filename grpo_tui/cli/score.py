@@ -44,10 +44,12 @@ def score(parsed: Any) -> int:
     weights = weights_of(parsed.weights)
     _require_samples(config, parsed)
     with reported(LabError, SampleError), Lab(limit_s=parsed.timeout) as lab:
-        show_progress("starting the lab, which imports torch")
+        show_progress("loading torch…")
         lab.load(config)
         if weights is not None and len(weights) != len(lab.functions):
-            raise CommandError(f"--weights has {len(weights)} for {len(lab.functions)} reward functions")
+            raise CommandError(
+                f"--weights gives {len(weights)} weights for {len(lab.functions)} reward functions"
+            )
         dataset, note = _dataset(lab, config, parsed)
         samples, left_out = _samples(lab, config, parsed, dataset)
         samples = _tagged(samples, parsed.tag)
@@ -78,7 +80,7 @@ def wanted_config(sources: Sequence[str], overrides: Sequence[str], run: Path | 
     if not files:
         return _of_functions(sources, overrides)
     if len(sources) > 1:
-        raise CommandError(f"{files[0]} is a config, which has its own rewards; name it alone")
+        raise CommandError(f"{files[0]} is a config with rewards of its own. Name only the config")
     if Path(sources[0]).is_dir() and (Path(sources[0]) / "run.json").exists():
         return _config_of_run(Path(sources[0]), overrides)
     if Path(sources[0]).is_dir():
@@ -93,18 +95,20 @@ def wanted_config(sources: Sequence[str], overrides: Sequence[str], run: Path | 
 
 def _of_functions(sources: Sequence[str], overrides: Sequence[str]) -> RunConfig:
     if overrides:
-        raise CommandError("--set changes a config; with functions alone there is none")
+        raise CommandError("--set changes a config, and only functions are named")
     return config_of_functions(sources)
 
 
 def _config_of_run(run: Path, overrides: Sequence[str]) -> RunConfig:
     folder = readable_folder(run)
     if log_source(run) is not None:
-        raise CommandError(f"{run}: logs of completions name no rewards; name them: file.py:function")
+        raise CommandError(
+            f"{run}: logs of completions do not name their rewards. Name them: file.py:function"
+        )
     try:
         saved = saved_run(folder)[2]
     except CommandError as error:
-        raise CommandError(f"{error}\nor name the rewards: file.py:function") from error
+        raise CommandError(f"{error}\nOr name the rewards: file.py:function") from error
     return overridden(saved, overrides)
 
 
@@ -113,13 +117,13 @@ def _require_samples(config: RunConfig, parsed: Any) -> None:
     if parsed.samples is not None and not parsed.samples.is_file():
         raise CommandError(f"{parsed.samples}: no such file of samples")
     if parsed.run is None and (parsed.where is not None or parsed.step is not None):
-        raise CommandError("--where and --step choose completions of a run; give --run RUN too")
+        raise CommandError("--where and --step choose completions of a run. Add --run RUN")
     if config.model:
         return
     if parsed.rows:
-        raise CommandError("--rows takes rows of a config's dataset; name a config instead of functions")
+        raise CommandError("--rows uses the dataset of a config. Name a config instead of functions")
     if parsed.samples is None and parsed.run is None:
-        raise CommandError("there is nothing to score: give --samples FILE or --run RUN")
+        raise CommandError("nothing to score. Give --samples FILE or --run RUN")
 
 
 def _dataset(lab: Lab, config: RunConfig, parsed: Any) -> tuple[Dataset | None, str]:
@@ -132,7 +136,7 @@ def _dataset(lab: Lab, config: RunConfig, parsed: Any) -> tuple[Dataset | None, 
         lab.load(config)  # the child may be gone
         return (
             None,
-            f"the dataset could not be read, so columns and gold answers come from the samples: {error}",
+            f"the dataset could not be read, so columns and reference answers come from the samples: {error}",
         )
 
 
@@ -146,7 +150,7 @@ def _samples(lab: Lab, config: RunConfig, parsed: Any, dataset: Dataset | None) 
     if parsed.where is not None:
         found, groups = found_samples(run, parsed.where)
         if groups > MOST_FOUND_GROUPS:
-            left_out = f"the query finds {groups:,} groups; the newest {MOST_FOUND_GROUPS} were scored"
+            left_out = f"{groups:,} groups match; the newest {MOST_FOUND_GROUPS} were scored"
     else:
         found = run_samples(run, parsed.step)
     return joined(lab, config, dataset, found), left_out
@@ -159,7 +163,7 @@ def _tagged(samples: list[Sample], tag: str | None) -> list[Sample]:
     found = [sample for sample in samples if wanted in sample.tags]
     if not found:
         known = ", ".join(sorted({one for sample in samples for one in sample.tags})) or "none"
-        raise SampleError(f"no sample has the tag {one_line(wanted, 40)}; there are: {known}")
+        raise SampleError(f"no sample has the tag {one_line(wanted, 40)}. Tags: {known}")
     return found
 
 
@@ -172,7 +176,7 @@ def weights_of(text: str | None) -> list[float] | None:
     except ValueError:
         weights = []
     if not weights or not all(math.isfinite(weight) for weight in weights):
-        raise CommandError(f"--weights {text!r}: write numbers, as --weights 2,0.5,1")
+        raise CommandError(f"--weights {text!r}: give numbers, such as --weights 2,0.5,1")
     return weights
 
 
@@ -206,7 +210,7 @@ def report_lines(found: Report, width: int) -> Iterator[str]:
         yield ""
     left = len(found.aggregate.groups) - MOST_GROUPS
     if left > 0:
-        yield f"… {left} more groups; --json has them all"
+        yield f"… {left} more groups; --json prints all"
         yield ""
     yield from _functions(found)
     yield ""
@@ -222,7 +226,7 @@ def _group(
     spread = f"mean {compact(group.mean)}  std {compact(group.std)}"
     totals = [found.aggregate.totals[i] for i in group.indices]
     taught = len(totals) == 1 or signal_of(totals, group.advantages) == "some"
-    flat = "" if taught else "  flat: nothing to learn"
+    flat = "" if taught else "  zero std: nothing to learn"
     prompt = one_line(
         prompt_text(samples[group.indices[0]].prompt), max(LEAST_TEXT, width - len(spread) - len(flat) - 3)
     )

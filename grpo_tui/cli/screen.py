@@ -56,8 +56,12 @@ def _going_on(run: Path | None) -> str:
     from grpo_tui.store.status import read_status
 
     if run is None:
-        return "no run was touched by it; `grpo-tui runs` lists them"
-    return f"training goes on; `grpo-tui attach {one_line(str(run))}`" if read_status(run).live else ""
+        return "no run was affected. `grpo-tui runs` lists them"
+    return (
+        (f"training continues. Watch it with `grpo-tui attach {one_line(str(run))}`")
+        if read_status(run).live
+        else ""
+    )
 
 
 # -- the guard --------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def smoke(parsed: Any, prepare: Prepare, real: Path) -> int:
         real: The folder of the real run, for the trial's place beside it.
     """
     if parsed.resume is not None or parsed.detach:
-        raise CommandError("--smoke is a trial from the start: leave --resume and --detach out")
+        raise CommandError("--smoke starts a new trial. Leave out --resume and --detach")
     made = [folder for folder in (real.parent, *real.parent.parents) if not folder.exists()]
     real.parent.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=f"{real.name}.trial-", dir=real.parent))
@@ -138,7 +138,7 @@ def _trial(folder: RunFolder, spec: RunSpec, config: RunConfig) -> int:
     launch(folder, replace(spec, resume=str(verdict.path)))
     ended = _wait(folder, STAGES[1])
     if ended.state != "finished":
-        return _failed(folder, ended, "it did not come back from checkpoint-1")
+        return _failed(folder, ended, "it could not resume from checkpoint-1")
     again = _read(folder)
     for line in _report(config, spec, first, again, time.monotonic() - began):
         print(line)
@@ -194,7 +194,7 @@ def _failed(folder: RunFolder, ended: Status, what: str) -> int:
     cause = str(error.get("cause") or error.get("message") or "")
     if cause:
         print(f"  {one_line(cause, 400)}", file=sys.stderr)
-    print(f"  --keep keeps {shell_word(folder.log.name)}, which says more", file=sys.stderr)
+    print(f"  Run it again with --keep and read {shell_word(folder.log.name)} for details", file=sys.stderr)
     return FAILED
 
 
@@ -252,7 +252,7 @@ def _report(config: RunConfig, spec: RunSpec, first: Seen, again: Seen, took_s: 
             f"{taken / max(1, planned):.2f} ×"
         )
     elif taken is not None:
-        lines.append(f"memory    {size(taken)} at the peak; without the model's sizes there is no plan")
+        lines.append(f"memory    {size(taken)} at the peak; not planned, since the model's sizes are unknown")
     if step_s is not None:
         lines.append(f"rate      {step_time(step_s)} in the second step")
     return [*lines, *_kept(config, first, made, device, taken, step_s)]
@@ -264,7 +264,7 @@ def _same(first: Seen, again: Seen) -> str:
     told = [
         f"{key} {compact(after)}"
         if before == after
-        else f"{key} {compact(after)}, before it was {compact(before)}"
+        else f"{key} {compact(after)}, was {compact(before)} before"
         for key, before, after in pairs
         if after is not None
     ]
@@ -341,4 +341,4 @@ def _kept(
         file = keep_trial(figures)
     except OSError as error:
         return [f"not kept  {error.strerror}"]
-    return [f"kept      in {one_line(str(file))}: the next plan of this model here is corrected by it"]
+    return [f"kept      in {one_line(str(file))}: the next plan for this model on this machine uses it"]

@@ -84,7 +84,7 @@ def train(parsed: Any) -> int:
 
         return smoke(parsed, lambda words: _checked(_new(words), words), _root(parsed))
     if parsed.keep:
-        raise CommandError("--keep goes with --smoke, whose folder is removed else")
+        raise CommandError("--keep only works with --smoke")
     start = _resumed(parsed, parsed.resume) if parsed.resume is not None else _anew_or_by_key(parsed)
     start = _checked(start, parsed)
     return _go(start, headless=parsed.headless, detach=parsed.detach)
@@ -93,7 +93,7 @@ def train(parsed: Any) -> int:
 def open_config(parsed: Any) -> int:
     """`grpo-tui CONFIG.yaml`: the pane Config on it; where there is no screen, say what would run."""
     if not parsed.config.is_file():
-        raise CommandError(f"there is no file {parsed.config}")
+        raise CommandError(f"no such file: {parsed.config}")
     _refuse_twice(parsed)
     if sys.stdin.isatty() and has_screen("what would run"):
         from grpo_tui.ui.requests import ConfigRequest
@@ -107,7 +107,7 @@ def open_config(parsed: Any) -> int:
     _announce(start)
     for line in summary(start.config, start.folder.root, world_size(start.spec.launcher)):
         print(line)
-    raise CommandError(f"`grpo-tui train {shell_word(parsed.config)}` starts it")
+    raise CommandError(f"Start it with `grpo-tui train {shell_word(parsed.config)}`")
 
 
 def _refuse_twice(parsed: Any) -> None:
@@ -118,7 +118,7 @@ def _refuse_twice(parsed: Any) -> None:
         ("--gpus", parsed.gpus, "grpo_tui.gpus"),
     ):
         if given is not None and sets(parsed.overrides, key):
-            raise CommandError(f"{option} and --set {key} are given; leave one of them out")
+            raise CommandError(f"{option} and --set {key} are both given. Leave one out")
 
 
 def _checked(start: Start, parsed: Any) -> Start:
@@ -168,7 +168,7 @@ def _anew_or_by_key(parsed: Any) -> Start:
     except CommandError as error:
         where = f"{start.config.path.name}: " if start.config.path is not None else ""
         key = f"resume_from_checkpoint is {'true' if asked is True else asked}"
-        raise CommandError(f"{error}\n{where}{key}; leave it out to start anew") from error
+        raise CommandError(f"{error}\n{where}{key}. Leave it out to start a new run") from error
 
 
 def _new(parsed: Any) -> Start:
@@ -212,9 +212,9 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     folder = source or RunFolder((parsed.run_dir or config.run_root).absolute())
     if source is not None and _root_of(parsed, config, source) != folder.root:
         option = "--run-dir" if parsed.run_dir is not None else "--set output_dir"
-        raise CommandError(f"--resume continues a run in its own folder; leave {option} out")
+        raise CommandError(f"--resume continues a run in its own folder. Leave out {option}")
     if sets(parsed.overrides, "resume_from_checkpoint") and not by_key:
-        raise CommandError("--resume names the checkpoint; leave resume_from_checkpoint out")
+        raise CommandError("--resume names the checkpoint. Leave out resume_from_checkpoint")
     _refuse_live(folder.root)
     verdict, notes = _checkpoint(folder, asked, by_key)
     refusal = adapter_mismatch(verdict.path, config.model_args) or refused_at_resume(
@@ -254,7 +254,10 @@ def _refuse_done(verdict: Verdict, config: RunConfig, *, unchanged: bool) -> Non
         total = (read_object(verdict.path / TRAINER_STATE) or {}).get("max_steps") if unchanged else None
         more = f"num_train_epochs={2 * config.grpo.get('num_train_epochs', 3):g}"
     if isinstance(total, int) and 0 < total <= verdict.step:
-        raise CommandError(f"the run has done {verdict.step} of {total} steps; add some: --set {more}")
+        raise CommandError(
+            f"the run has finished its {total} steps (checkpoint of step {verdict.step}). Add more: "
+            f"--set {more}"
+        )
 
 
 def _earlier(root: Path | None) -> RunSpec:
@@ -280,10 +283,14 @@ def _checkpoint(folder: RunFolder, asked: str, by_key: bool) -> tuple[Verdict, l
         if best is None:
             reasons = "".join(f"\n  {v.path.name}: {v.reason}" for v in passed)
             free = not folder.exists() or _made_nothing(folder)
-            anew = "; without --resume it starts anew" if free and not reasons and not by_key else ""
+            anew = (
+                (". Leave out --resume to start from the beginning")
+                if free and not reasons and not by_key
+                else ""
+            )
             raise CommandError(f"no complete checkpoint in {folder.root}{anew}{reasons}")
         verdict = best
-    notes = [f"{v.path.name} passed over: {v.reason}" for v in passed]
+    notes = [f"skipped {v.path.name}: {v.reason}" for v in passed]
     if verdict.reason:
         notes.append(f"{verdict.path.name}: {verdict.reason}")
     return verdict, notes
@@ -320,13 +327,15 @@ def _fresh(root: Path) -> RunFolder:
         return folder
     best, _ = newest_usable(folder)
     run = shell_word(root)
-    _refuse_live(root, " and --run-dir FOLDER starts another")
+    _refuse_live(root, " or start another with --run-dir FOLDER")
     raise CommandError(
-        f"{root} holds a run already. Continue it with `grpo-tui train {run} --resume`, or start anew with "
-        "--run-dir FOLDER"
+        f"{root} already holds a run. Continue it with `grpo-tui train {run} --resume`, or use --run-dir "
+        "FOLDER to start a new run"
         if best is not None
-        else f"{root} holds a run already, which has no checkpoint to resume from; start anew with "
-        "--run-dir FOLDER"
+        else (
+            f"{root} already holds a run without a checkpoint to resume from. Use --run-dir FOLDER to "
+            "start a new run"
+        )
     )
 
 
@@ -340,9 +349,9 @@ def _refuse_live(root: Path, more: str = "") -> None:
         return
     run = shell_word(root)
     if look.state == "paused":
-        raise CommandError(f"the run in {root} is paused; `grpo-tui resume {run}` lets it go on")
-    ways = f"`grpo-tui attach {run}` watches it{',' if more else ''}{more}"
-    raise CommandError(f"a run trains in {root} now; {ways}")
+        raise CommandError(f"the run in {root} is paused. Continue it with `grpo-tui resume {run}`")
+    ways = f"Watch it with `grpo-tui attach {run}`{',' if more else ''}{more}"
+    raise CommandError(f"a run is training in {root}. {ways}")
 
 
 def _made_nothing(folder: RunFolder) -> bool:
@@ -374,8 +383,8 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
         str(folder.root).encode()
     except UnicodeEncodeError:
         raise CommandError(
-            f"{folder.root}: the name is no UTF-8, and no checkpoint can be written there; choose another "
-            "folder with --run-dir"
+            f"{folder.root}: the name is not valid UTF-8, and checkpoints cannot be written there. Choose "
+            "another folder with --run-dir"
         ) from None
     _announce(start)
     try:
@@ -385,11 +394,11 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
         raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(
-            f"{folder.root}: {error.strerror}; choose another folder with --run-dir"
+            f"{folder.root}: {error.strerror}. Choose another folder with --run-dir"
         ) from error
     if detach:
         run = shell_word(folder.root)
-        print(f"training in {one_line(str(folder.root))}; `grpo-tui attach {run}` watches it")
+        print(f"training in {one_line(str(folder.root))}. Watch it with `grpo-tui attach {run}`")
         return OK
     if headless or not has_screen("a line per step"):
         return follow(folder.root, after_row=row, after_attempt=attempt)
@@ -419,8 +428,8 @@ def _put_aside(folder: RunFolder, error: RunDatabaseError) -> str:
         return str(error)
     aside, there = shell_word(folder.root / "broken"), shell_word(folder.database)
     return (
-        f"{error} Its checkpoints do not need it; put it aside, and a new record is begun:\n"
-        f"mkdir {aside} && mv {there}* {aside}"
+        f"{error} The checkpoints do not need it. Move it away to start a new record:\nmkdir {aside} && mv "
+        f"{there}* {aside}"
     )
 
 

@@ -37,8 +37,8 @@ def steer(parsed: Any) -> int:
     outcome = mailbox.wait(command, parsed.wait)
     if outcome is None:
         print(
-            f"grpo-tui: no outcome within {parsed.wait:g} s; the command stays with the run, "
-            f"which is in phase {read_status(root).phase}",
+            f"grpo-tui: no outcome within {parsed.wait:g} s. The command is still waiting; the run is in "
+            f"phase {read_status(root).phase}",
             file=sys.stderr,
         )
         return TIMED_OUT
@@ -50,7 +50,7 @@ def _by_signal(kind: str, root: Path, look: Status) -> str:
     if kind not in ("stop", "stop_now") or not look.ranks or not is_known(root):
         return ""
     pid = look.ranks[0].pid
-    return f"\n`kill {pid}` has it save and stop as well, `kill -9 {pid}` ends it at once"
+    return f"\nTo save and stop it anyway: `kill {pid}`. To end it at once: `kill -9 {pid}`"
 
 
 def _command(parsed: Any) -> tuple[str, dict[str, Any]]:
@@ -60,7 +60,7 @@ def _command(parsed: Any) -> tuple[str, dict[str, Any]]:
         return "set", _once([_assignment(text) for text in parsed.changes])
     if parsed.command == "sample":
         if parsed.prompt is not None and not _is_text(parsed.prompt):
-            raise CommandError("the prompt is no text: its bytes are no UTF-8")
+            raise CommandError("the prompt is not valid UTF-8")
         args = {"prompt": parsed.prompt, "count": parsed.count, "temperature": parsed.temperature}
         return "sample", {key: value for key, value in args.items() if value is not None}
     return parsed.command.replace("-", "_"), {}
@@ -91,7 +91,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise CommandError(f"{twice} is given twice; which value is meant?", USAGE)
+        raise CommandError(f"{twice} is given twice. Keep one of the values", USAGE)
     return found
 
 
@@ -112,14 +112,14 @@ def _report(parsed: Any, kind: str, outcome: Outcome) -> int:
         print_json(body, ascii_only=True)
     elif not outcome.applied:
         print(
-            f"grpo-tui: {kind.replace('_', ' ')} refused at step {outcome.step}: {safe(outcome.reason)}",
+            f"grpo-tui: {kind.replace('_', ' ')} rejected at step {outcome.step}: {safe(outcome.reason)}",
             file=sys.stderr,
         )
     elif kind == "sample":
         if before := outcome.result.get("before"):
             print(f"asked after {safe(before)} of training")
         for completion in outcome.result.get("completions", []):
-            cut = ", cut off" if completion["truncated"] else ""
+            cut = ", truncated" if completion["truncated"] else ""
             print(f"--- {completion['tokens']} tokens{cut}\n{safe(completion['text'])}")
     else:
         reason = f": {safe(outcome.reason)}" if outcome.reason else ""

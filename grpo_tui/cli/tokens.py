@@ -58,14 +58,14 @@ def _policy(known: Sequence[AskedPolicy], wanted: str | None) -> AskedPolicy:
     """The policy that `--from` names; without it the newest checkpoint, else the live one."""
     kind, _, step = (wanted or "").partition("=")
     if wanted and (kind not in ("live", "checkpoint", "base") or (step and kind != "checkpoint")):
-        raise CommandError(f"--from {wanted}: write live, checkpoint, checkpoint=STEP or base")
+        raise CommandError(f"--from {wanted}: give live, checkpoint, checkpoint=STEP or base")
     order = [kind] if wanted else ["checkpoint", "live"]
     for one in order:
         for policy in known:
             if policy.kind == one and (not step or str(policy.step) == step):
                 return policy
     steps = [str(policy.step) for policy in known if policy.kind == "checkpoint"]
-    there = f"checkpoints {', '.join(steps)}" if steps else "no checkpoint that can be used"
+    there = f"checkpoints {', '.join(steps)}" if steps else "no usable checkpoint"
     live = "is live" if any(policy.kind == "live" for policy in known) else "is not live"
-    hint = "" if wanted else "; --from base asks the model that it began with"
+    hint = "" if wanted else ". Use --from base for the model it started from"
     raise CommandError(f"the run {live} and has {there}{hint}", REFUSED)

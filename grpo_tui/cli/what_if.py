@@ -29,11 +29,11 @@ def show_what_if(parsed: Any) -> int:
         refuse_unused(parsed, "with --json, which holds every group", "--limit")
     root = readable_folder(parsed.run)
     if parsed.recorded and parsed.sources:
-        raise CommandError("--recorded weighs what the run recorded; it takes no other rewards")
+        raise CommandError("--recorded uses the recorded scores, so it takes no other rewards")
     ours = (root / "run.json").exists()
     if parsed.recorded and not ours:
         if parsed.overrides:
-            raise CommandError("--set changes a config, and logs of completions name none; leave it out")
+            raise CommandError("--set changes a config, and logs of completions have none. Leave it out")
         config = config_of_functions(())  # the logs of others name no rewards, and none is called
     else:
         config = wanted_config(parsed.sources, parsed.overrides, parsed.run)
@@ -41,7 +41,7 @@ def show_what_if(parsed: Any) -> int:
     with closing(Search(RunFolder(root).database)) as search:
         groups = _groups(search, parsed)
     with reported(LabError), Lab(limit_s=parsed.timeout) as lab:
-        told("", "starting the lab, which imports torch")
+        told("", "loading torch…")
         if parsed.recorded:  # no function is called, so none is loaded
             lab.config = config
         else:
@@ -63,7 +63,5 @@ def _groups(search: Search, parsed: Any) -> list[int]:
         raise CommandError(f"--where, {one_line(error.sentence, 300)}") from error
     groups = list(dict.fromkeys(found.group_of))
     if not groups:
-        raise CommandError(
-            "no completion is found; `grpo-tui completions RUN --count` says how many there are"
-        )
+        raise CommandError("no completion matches. `grpo-tui completions RUN --count` counts all of them")
     return groups[: parsed.groups]

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 def add_time_limit(command: argparse.ArgumentParser) -> None:
     """Give a command `--timeout`, in seconds."""
     command.add_argument(
-        "--timeout", type=time_limit, default=60.0, metavar="S", help="seconds a call may take (default 60)"
+        "--timeout",
+        type=time_limit,
+        default=60.0,
+        metavar="S",
+        help=("seconds that a call may take (default 60)"),
     )
 
 
@@ -34,7 +38,7 @@ def add_trust(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--trust",
         action="store_true",
-        help="run code of another user or of a run you did not start; asked again after a change",
+        help="run code of another user or of a run that you did not start; asks again after it changes",
     )
 
 
@@ -73,7 +77,7 @@ def positive(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
     return number
@@ -86,7 +90,7 @@ def seconds(text: str) -> float:
     except ValueError:
         found = math.nan
     if not 0 <= found < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return found
 
 
@@ -94,7 +98,7 @@ def time_limit(text: str) -> float:
     """Read a number of seconds, more than 0."""
     found = seconds(text)
     if not found:
-        raise argparse.ArgumentTypeError("nothing is done in no time; give some seconds")
+        raise argparse.ArgumentTypeError("must be more than 0 seconds")
     return found
 
 
@@ -108,5 +112,5 @@ def steps(text: str) -> tuple[int | None, int | None]:
     if bounds is not None and not colon:
         bounds = (bounds[0], bounds[0])
     if bounds is None or not text.strip(":") or (None not in bounds and bounds[0] > bounds[1]):  # type: ignore[operator]
-        raise argparse.ArgumentTypeError(f"{text!r} names no steps; 100:200, 100:, :200 and 100 do")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of steps. Use 100:200, 100:, :200 or 100")
     return bounds

@@ -56,12 +56,12 @@ def test_a_result_is_read_at_any_width_and_obeys_nothing_that_a_file_holds(width
         < text.index("advice")
     )
     assert "fix: remove seed" in text
-    assert said[-1].startswith("not ready: 2 errors, 1 warning; not looked at: model, data, rewards, plan")
+    assert said[-1].startswith("not ready: 2 errors, 1 warning; not checked: model, data, rewards, plan")
 
 
 def test_the_verdict_tells_whether_it_can_start() -> None:
     assert verdict(replace(FOUND, findings=FINDINGS[:1])).startswith("ready: 1 warning")
-    assert verdict(replace(FOUND, findings=())).startswith("ready: nothing found")
+    assert verdict(replace(FOUND, findings=())).startswith("ready: no problems found")
 
 
 def test_a_quick_check_prints_plan_and_checklist_and_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +70,7 @@ def test_a_quick_check_prints_plan_and_checklist_and_exits_0(capsys: pytest.Capt
     assert "plan  64 completions a step, 8 prompts" in said
     assert "120 steps" in said
     assert said.count("\n  · ") == 3, "what was not looked at is not ticked"
-    assert said.rstrip().endswith("not looked at: model, data, rewards")
+    assert said.rstrip().endswith("not checked: model, data, rewards")
 
 
 def test_the_processes_count_and_a_changed_key_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,9 +103,7 @@ def test_a_start_is_stopped_by_errors_and_told_of_warnings_that_are_new(
     known = check(source, start, parts=QUICK).findings
     assert said("learning_rate=0.5", told=known) == ((), "")
     wrong = ("remove_unused_columns=true", "grpo_tui.rewards=[rewards.py:format_reward]")
-    refusal = (
-        "1 error in the way of a start; --force starts all the same, and the run's record says so\nerror:"
-    )
+    refusal = "1 error to fix before the run can start. --force starts anyway and notes it in the run's record\nerror:"
     with pytest.raises(CommandError, match=f"{refusal} demo.yaml: remove_unused_columns"):
         said(*wrong)
     forced, warned = said(*wrong, force=True)
@@ -138,7 +136,7 @@ def test_a_run_is_checked_as_its_resume_would_take_it(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["check", str(tmp_path / "no.yaml")]) == 2
-    assert "there is no file" in capsys.readouterr().err
+    assert "no such file" in capsys.readouterr().err
     assert main(["check", str(tmp_path)]) == 2
     assert "no run here" in capsys.readouterr().err
 

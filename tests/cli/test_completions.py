@@ -194,7 +194,7 @@ def test_the_distribution_says_when_it_began(run: Path, capsys: pytest.CaptureFi
         (("--where", "rewards.form==1"), "--where: no reward function is called form; there is format"),
         (("--regex", "("), "--regex: missing )"),
         (("--sort", "x"), "--sort, column 1: there is no field x"),
-        (("--view", "none"), "--view: no view is named none; --views lists them"),
+        (("--view", "none"), "--view: no saved view is called none. --views lists them"),
     ],
 )
 def test_what_is_wrong_is_one_line(

@@ -105,14 +105,14 @@ def test_diff_against_the_defaults_a_preset_a_file_and_a_run(
     assert run("diff", file, "preset:gsm8k") == 1
     assert "dataset_name" in capsys.readouterr().out
     assert run("diff", file, file) == 0
-    assert "start the same run" in capsys.readouterr().out
+    assert "give the same run" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("diff", "none.yaml"), "cannot be read"),
-        (("diff", "my.yaml", "preset:none"), "there is no preset none"),
+        (("diff", "my.yaml", "preset:none"), "unknown preset none"),
         (("diff", "my.yaml", "."), "no run here"),
         (("diff", "broken.yaml"), "broken.yaml: line 2"),
         (("fields", "--config", "none.yaml"), "cannot be read"),

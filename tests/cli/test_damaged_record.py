@@ -51,7 +51,7 @@ def test_a_start_into_it_is_refused_with_what_to_put_aside(
     harm(folder.database)
     assert main(["status", str(folder.root)]) == 2
     assert capsys.readouterr().err.startswith(f"grpo-tui: {folder.database}: ")
-    with pytest.raises(CommandError, match=r"(?s)a new record is begun:\nmkdir .*/broken && mv .*/run.db\* "):
+    with pytest.raises(CommandError, match=r"(?s)to start a new record:\nmkdir .*/broken && mv .*/run.db\* "):
         _known(folder)
     folder.database.rename(folder.root / "aside")
     assert _known(folder) == (0, 0)

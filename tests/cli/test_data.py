@@ -91,7 +91,7 @@ def test_hostile_text_is_shown_and_not_obeyed(run: Callable[..., tuple[int, str,
     ("words", "code", "said"),
     [
         (("--row", "31"), 2, "--row 31: there are 30 rows"),
-        (("--search", "nothing like it"), 1, "no row holds 'nothing like it'"),
+        (("--search", "nothing like it"), 1, "no row contains 'nothing like it'"),
         (("--set", "grpo_tui.dataset=gone.jsonl"), 2, "gone.jsonl"),
         (("--row", "1", "--set", "grpo_tui.columns.prompt=quest"), 0, ""),
     ],

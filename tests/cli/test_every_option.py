@@ -189,7 +189,7 @@ def test_set_is_refused_where_there_is_no_config(
     if source == "a reward model":
         (tmp_path / "config.json").write_text("{}")
         source = str(tmp_path)
-    assert "with functions alone there is none" in said(capsys, command, source, "--set", "seed=1")
+    assert "only functions are named" in said(capsys, command, source, "--set", "seed=1")
 
 
 def test_set_chooses_launcher_gpus_and_folder_of_a_run_as_the_options_do(

@@ -22,7 +22,7 @@ use_cpu: true
     [
         ("export c.yaml --format script -o t.py", "t.py cannot be written: File too large"),
         ("new config n/my.yaml --preset gsm8k", "cannot be written: File too large"),
-        ("config fields --all", "what was to be written does not fit"),
+        ("config fields --all", "the output cannot be written"),
     ],
 )
 def test_what_does_not_fit_is_told_and_nothing_is_left(tmp_path: Path, words: str, why: str) -> None:

@@ -149,10 +149,10 @@ def test_a_metric_is_explained_with_and_without_a_run(run: Path, capsys: pytest.
     [
         ((), "name a run"),
         (("--explain", "entrpy"), "nothing is known of entrpy; there is entropy"),
-        (("{run}", "--keys", "rewrd"), "no metric is named rewrd; there is reward"),
+        (("{run}", "--keys", "rewrd"), "unknown metric rewrd. Did you mean reward"),
         (("{run}", "--every", "2"), "--every thins"),
-        (("{run}", "--steps", "9:3"), "names no steps"),
-        (("{run}", "--steps", "x"), "names no steps"),
+        (("{run}", "--steps", "9:3"), "is not a range of steps"),
+        (("{run}", "--steps", "x"), "is not a range of steps"),
         (("{run}/none",), "no such folder"),
     ],
 )

@@ -111,7 +111,7 @@ def test_a_command_that_nobody_takes_in_time_is_exit_4_and_stays(
     file.update(attempt=1, phase="generate", step=3, progress_at=9e9)
     file.close()
     assert main(["pause", str(tmp_path), "--wait", "0.1"]) == 4
-    assert "no outcome within 0.1 s; the command stays with the run, which is in phase generate" in (
+    assert "no outcome within 0.1 s. The command is still waiting; the run is in phase generate" in (
         capsys.readouterr().err
     )
     assert len(list(RunFolder(tmp_path).commands.glob("*.json"))) == 1
@@ -134,15 +134,15 @@ def _run(root: Path, settings: dict[str, object], *overrides: str, step: int = 4
 @pytest.mark.parametrize(
     ("overrides", "asked", "refusal"),
     [
-        (["max_steps=4"], [], "the run has done 4 of 4 steps; add some: --set max_steps=8"),
+        (["max_steps=4"], [], "the run has finished its 4 steps (checkpoint of step 4). Add more: --set max_steps=8"),
         (["max_steps=-1", "num_train_epochs=1"], [],
-         "the run has done 4 of 4 steps; add some: --set num_train_epochs=2"),
-        (["max_steps=8"], ["max_steps=3"], "the run has done 4 of 3 steps; add some: --set max_steps=8"),
+         "the run has finished its 4 steps (checkpoint of step 4). Add more: --set num_train_epochs=2"),
+        (["max_steps=8"], ["max_steps=3"], "the run has finished its 3 steps (checkpoint of step 4). Add more: --set max_steps=8"),
         (["max_steps=8"], ["optim=adafactor"],
          "optim cannot change from adamw_torch to adafactor at a resume: checkpoint-4 holds the state of"),
         (["max_steps=8"], ["output_dir=elsewhere"], "--resume continues a run in its own folder"),
         (["max_steps=8"], ["resume_from_checkpoint=checkpoint-2"],
-         "--resume names the checkpoint; leave resume_from_checkpoint out"),
+         "--resume names the checkpoint. Leave out resume_from_checkpoint"),
     ],
 )  # fmt: skip
 def test_a_resume_that_could_only_pass_something_over_is_refused(
@@ -202,7 +202,7 @@ def test_a_resume_says_what_it_passes_over_and_keeps_what_the_start_before_had(
     monkeypatch.setattr(headless, "follow", lambda root, **after: followed.append((root, after)) or 0)
     words = ["train", str(folder.root), "--resume", "--quick-check", "--headless"]
     assert main([*words, "--set", "learning_rate=1e-5", "--set", "grpo_tui.rewards.0.weight=1"]) == 0
-    passed = "checkpoint-4 passed over: trainer_state.json is missing or cut off, so the save never ended"
+    passed = "skipped checkpoint-4: trainer_state.json is missing or cut off, so the save never ended"
     assert [(Path(str(s.resume)).name, s.compare_prompts, s.overridden, s.notes) for s in started] == [
         ("checkpoint-2", 6, ("learning_rate", "grpo_tui.rewards.0.weight"), (passed,))
     ]
@@ -244,7 +244,7 @@ def test_a_start_is_checked_with_what_set_changes_and_keeps_what_was_forced(
     unused = f"grpo_tui.eval_dataset={DEMO_CONFIG.with_name('task.py')}:train_rows"
     assert main([*words, "--force", "--set", unused]) == 0
     said = capsys.readouterr()
-    assert f"training in {root}; `grpo-tui attach {root}` watches it" in said.out
+    assert f"training in {root}. Watch it with `grpo-tui attach {root}`" in said.out
     assert said.err.count("grpo_tui.eval_dataset is not used") == 1, "what the config told is not told again"
     assert [[error.partition(": ")[0] for error in spec.forced] for spec in started] == [
         ["training.columns-removed"]
@@ -266,10 +266,10 @@ def test_a_start_in_a_folder_that_holds_a_run_is_refused_with_the_way_to_go_on(
     _lives(folder.root)
     anew = (str(DEMO_CONFIG), "--run-dir", name)
     attach = f"a run trains in {name} now; `grpo-tui attach {name}` watches it"
-    assert f"{attach}, and --run-dir FOLDER starts another" in refused(*anew)
+    assert f"{attach}, or start another with --run-dir FOLDER" in refused(*anew)
     assert f"{attach}\n" in refused(name, "--resume")
     _lives(folder.root, "wait")
-    assert f"the run in {name} is paused; `grpo-tui resume {name}` lets it go on" in refused(*anew)
+    assert f"the run in {name} is paused. Continue it with `grpo-tui resume {name}`" in refused(*anew)
     writer.write([r.AttemptEnded(1, 1.0, "failed", 4, None, None)])
     writer.close()
     assert f"Continue it with `grpo-tui train {name} --resume`" in refused(*anew)
@@ -279,7 +279,9 @@ def test_a_start_in_a_folder_that_holds_a_run_is_refused_with_the_way_to_go_on(
     assert f"checkpoint-4 cannot be resumed: {reason}" in refused(name, "--resume", "4")
     assert f"no complete checkpoint in {name}\n  checkpoint-4: {reason}" in refused(name, "--resume")
     empty = str(tmp_path / "empty")
-    assert "; without --resume it starts anew" in refused(str(DEMO_CONFIG), "--run-dir", empty, "--resume")
+    assert ". Leave out --resume to start from the beginning" in refused(
+        str(DEMO_CONFIG), "--run-dir", empty, "--resume"
+    )
 
 
 @pytest.mark.parametrize(
@@ -307,7 +309,7 @@ def test_who_leaves_early_is_told_of_the_run_and_gets_the_code_of_the_signal(
     writer.write([r.AttemptEnded(1, 1.0, "failed", 3, None, None)])
     writer.close()
     assert headless.follow(tmp_path) == of_an_ended_one
-    assert f"`grpo-tui status {tmp_path}` says how" in capsys.readouterr().err
+    assert f"See `grpo-tui status {tmp_path}`" in capsys.readouterr().err
     assert signal.signal(signal.SIGTERM, before) is signal.SIG_DFL
 
 

@@ -108,8 +108,8 @@ def test_the_plan_as_json_has_the_documented_shape(cache: Path, capsys: pytest.C
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["plan", str(DEMO_CONFIG), "--gpu", "abacus"], "write its memory, as 80GB"),
-        (["plan", "no such.yaml"], "there is no file"),
+        (["plan", str(DEMO_CONFIG), "--gpu", "abacus"], "give its memory, such as 80GB"),
+        (["plan", "no such.yaml"], "no such file"),
         (["plan", "."], "no run here"),
     ],
 )
@@ -298,7 +298,7 @@ def test_a_machine_without_gpus_says_so(
     monkeypatch.setattr(gpus_command, "gpus_now", none)
     assert main(["gpus"]) == 0
     assert capsys.readouterr().out == "no GPU here: NVML Shared Library Not Found\n"
-    with pytest.raises(CommandError, match="no GPU can be asked here"):
+    with pytest.raises(CommandError, match="the GPUs of this machine cannot be read"):
         placed(RunSpec({}), on_gpu(), "0")
 
 
@@ -377,9 +377,9 @@ def test_gpus_of_the_config_are_served_and_those_of_the_command_win(cards: None,
 
 def test_the_words_of_a_trial_go_together(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", str(DEMO_CONFIG), "--keep"]) == 2
-    assert "--keep goes with --smoke" in capsys.readouterr().err
+    assert "--keep only works with --smoke" in capsys.readouterr().err
     assert main(["train", str(DEMO_CONFIG), "--smoke", "--detach"]) == 2
-    assert "leave --resume and --detach out" in capsys.readouterr().err
+    assert "Leave out --resume and --detach" in capsys.readouterr().err
 
 
 TWO, FOUR = "torchrun --nproc_per_node 2", "torchrun --nproc_per_node 4"

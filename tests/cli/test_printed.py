@@ -48,11 +48,11 @@ def test_the_table_says_what_failed_what_is_flat_and_what_is_left_out() -> None:
     assert failed[14].strip() == "printed: before it fell"
     assert failed[-1] == "no findings"
     flat = list(report_lines(made_report(scores=[[1.0] * 6] * 3), 100))
-    assert flat[0] == "What is 0 + 7?   mean 3.00  std 0.00  flat: nothing to learn"
+    assert flat[0] == "What is 0 + 7?   mean 3.00  std 0.00  zero std: nothing to learn"
     assert flat[13].split()[3:5] == ["%", "–"]
     alone = made_report([sample for sample in samples() if sample.kind == "gold"])
     assert "flat" not in "".join(report_lines(alone, 100)), "one completion has nothing to be flat with"
-    assert "… 2 more groups; --json has them all" in list(report_lines(made_report(samples(42)), 100))
+    assert "… 2 more groups; --json prints all" in list(report_lines(made_report(samples(42)), 100))
 
 
 FORM = Form("tags", "think", "answer")
@@ -77,19 +77,19 @@ def test_a_probe_is_told_by_function_and_by_what_is_wrong_with_it() -> None:
         "60 completions for 3 rows of the dataset, written as <answer>…</answer> after <think>…</think>",
         "\ncorrectness: failed: ValueError: no judge",
         "\nformat: looks at the answer and the form",
-        "  takes what it should not",
+        "  accepts by mistake",
         "    hedged                       2 of 3 rows     0.75 of 1.00   it names both",
-        "  refuses what it should take",
+        "  rejects by mistake",
         "    unit                         2 of 3 rows     0.75 of 1.00   it names both",
-        "\nincremental: tells right, wrong and formless not apart",
-        "\nthe weighted total: tells right, wrong and formless not apart",
-        "  takes what it should not",
+        "\nincremental: gives correct, wrong and unformatted answers the same score",
+        "\nthe weighted total: gives correct, wrong and unformatted answers the same score",
+        "  accepts by mistake",
         "    x                            2 of 3 rows     0.75 of 1.00   it names both",
     ]
     good = replace(found, kinds=(), aspects={"format": RIGHT}, made_up=True)
     shown = list(probe.lines(replace(good, form=Form("boxed")), show=True))
     assert shown[0] == "60 completions for 3 made-up questions, written in \\boxed{}"
-    assert shown[2] == "\nformat: looks at the answer and the form; nothing fools it"
+    assert shown[2] == "\nformat: looks at the answer and the form; no probe fooled it"
     assert "      4 or⏎5" in list(probe.lines(found, show=True))
 
 
@@ -107,7 +107,7 @@ SAMPLED = {
     [
         ("stop_now", True, "", {}, "stop now applied at step 7\n", ""),
         ("set", True, "from step 8", {}, "set applied at step 7: from step 8\n", ""),
-        ("abort_reward", False, "none runs", {}, "", "grpo-tui: abort reward refused at step 7: none runs\n"),
+        ("abort_reward", False, "none runs", {}, "", "grpo-tui: abort reward rejected at step 7: none runs\n"),
         (
             "sample", True, "", SAMPLED,
             "asked after 40 steps of training\n--- 9 tokens, cut off\na␛[1m\n--- 2 tokens\nb\n", "",

@@ -94,7 +94,7 @@ def test_cases_run_holds_rewards_to_what_they_should_give(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["cases", "run", "cases.yaml"]) == 0
-    assert "2 cases, 2 hold, 0 do not" in capsys.readouterr().out
+    assert "2 cases, 2 passed, 0 failed" in capsys.readouterr().out
 
 
 def test_a_case_that_does_not_hold_fails_with_its_line(
@@ -103,7 +103,7 @@ def test_a_case_that_does_not_hold_fails_with_its_line(
     (folder / "rewards.py").write_text(REWARDS.replace("one[0] == gold", "one[0] != gold"))
     assert main(["cases", "run", "cases.yaml"]) == 1
     said = capsys.readouterr().out
-    assert "FAIL  right\n      cases.yaml:3: tagged wanted 1, got 0" in said
+    assert "FAIL  right\n      cases.yaml:3: tagged expected 1, got 0" in said
     assert "cases.yaml:8: total wanted below “right”, got 1, and “right” 0" in said
 
 
@@ -123,7 +123,7 @@ def test_cases_fail_when_a_reward_cannot_score(
     assert main(["cases", "run", "cases.yaml"]) == 1
     printed = capsys.readouterr()
     assert said in printed.out
-    assert "cases.yaml: 2 cases, nothing could be scored" in printed.out
+    assert "cases.yaml: 2 cases, none could be scored" in printed.out
     assert "Traceback" not in printed.out + printed.err
 
 

@@ -61,11 +61,11 @@ def test_status_says_all_that_a_user_has_to_know(monkeypatch: pytest.MonkeyPatch
     assert describe(live) == [
         "training  step 57 of 120  attempt 2",
         "phase reward for 3.2 s, reward function judge runs",
-        "no supervisor: training and recording go on; abort-reward and stop --now do not work",
+        "no supervisor: training and recording continue, but abort-reward and stop --now do not work",
         "attention: make room",
         "reward 2.5  kl 0.01235",
         "checkpoints 40, 50 (incomplete)",
-        "3 records could not be kept",
+        "3 records were lost",
         "cause: c",
         "last step ended 12 s ago",
     ]
@@ -102,4 +102,4 @@ def test_a_run_that_cannot_be_asked_to_stop_is_ended_by_its_pid(
     run.close()
     said = capsys.readouterr().err
     assert "cannot write a command here: commands is not a folder" in said
-    assert (f"`kill -9 {run.pid}` ends it at once" in said) is told
+    assert (f"To end it at once: `kill -9 {run.pid}`" in said) is told

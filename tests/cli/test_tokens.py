@@ -35,8 +35,8 @@ def test_the_policy_that_is_named_is_asked_else_the_newest_checkpoint(
     [
         (ALL, "checkpoint=30", REFUSED, "the run is live and has checkpoints 40, 20"),
         ((NEW, BASE), "live", REFUSED, "the run is not live and has checkpoints 40"),
-        ((BASE,), None, REFUSED, "no checkpoint that can be used; --from base asks the model"),
-        (ALL, "live=20", 2, "--from live=20: write live, checkpoint, checkpoint=STEP or base"),
+        ((BASE,), None, REFUSED, "no usable checkpoint. Use --from base for the model"),
+        (ALL, "live=20", 2, "--from live=20: give live, checkpoint, checkpoint=STEP or base"),
         (ALL, "newest", 2, "--from newest: write live"),
     ],
 )

@@ -51,10 +51,10 @@ def test_an_unknown_word_lists_the_commands_people_type(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (("rewrads", "runs/x"), "rewrads is no command, and no run here: there is rewards"),
-        (("outputs/dmo",), "there is no run outputs/dmo; `grpo-tui runs` lists"),
+        (("rewrads", "runs/x"), "unknown command or run: rewrads. Did you mean rewards?"),
+        (("outputs/dmo",), "no such run: outputs/dmo. `grpo-tui runs` lists"),
         (("own.py:correct",), "`grpo-tui rewards own.py:correct` opens rewards"),
-        (("notes.md",), "notes.md is no config"),
+        (("notes.md",), "cannot open notes.md: a config is a YAML file"),
     ],
 )
 def test_a_first_word_that_is_no_command_is_told_from_a_run_and_a_file(
@@ -101,14 +101,14 @@ def test_a_setting_given_twice_is_asked_about(
     change: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "run.db").touch()
-    assert "is given twice; which value is meant?" in _said(capsys, "set", tmp_path, *change)
+    assert "is given twice. Keep one of the values" in _said(capsys, "set", tmp_path, *change)
 
 
 def test_a_run_folder_that_no_checkpoint_can_be_written_into_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     said = _said(capsys, "train", DEMO_CONFIG, "--quick-check", "--detach", "--run-dir", tmp_path / "\udcff")
-    assert "the name is no UTF-8, and no checkpoint can be written there" in said
+    assert "the name is not valid UTF-8, and checkpoints cannot be written there" in said
     assert list(tmp_path.iterdir()) == []
 
 

@@ -244,7 +244,7 @@ def test_the_command_prints_writes_and_refuses(tmp_path: Path, capsys: pytest.Ca
     assert "Start it:  CUDA_VISIBLE_DEVICES=1,2 torchrun --nproc_per_node 2 train.py" in printed
     assert main(["export", file, "--format", "script", "-o", str(script)]) == 0
     assert main(["export", file, "--format", "script", "-o", str(script)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main(["export", str(tmp_path), "--format", "script"]) == 2
     assert "no run here" in capsys.readouterr().err
 

@@ -22,7 +22,7 @@ def test_errors_stop_a_start_unless_forced_and_the_record_says_so(run: Path, tmp
     small = [word for pair in (*SMALL, "max_steps=2") for word in ("--set", pair)]
     words = (DEMO_CONFIG, "--run-dir", run, "--headless", *small, *WRONG)
     refused = grpo_tui("train", *words, check=2, cwd=tmp_path)
-    assert "1 error in the way of a start; --force starts all the same" in refused.stderr
+    assert "1 error to fix before the run can start. --force starts anyway" in refused.stderr
     assert "fix: remove_unused_columns: false" in refused.stderr
     assert not run.exists()
 
@@ -30,8 +30,8 @@ def test_errors_stop_a_start_unless_forced_and_the_record_says_so(run: Path, tmp
     assert "finished at step 2" in forced.stdout
     shown = json.loads(grpo_tui("status", run, "--json").stdout)
     assert [error.partition(":")[0] for error in shown["forced"]] == ["training.columns-removed"]
-    assert "started in spite of training.columns-removed" in grpo_tui("status", run).stdout
-    assert "started in spite of training.columns-removed" in RunFolder(run).log.read_text()
+    assert "started despite training.columns-removed" in grpo_tui("status", run).stdout
+    assert "started despite training.columns-removed" in RunFolder(run).log.read_text()
     record = RunReader(RunFolder(run).database).fact("reproduction")
     assert record["forced"] == shown["forced"]
 

@@ -75,7 +75,7 @@ def test_a_reward_that_raises_is_named_and_once_mended_starts_again_in_the_same_
     )
     assert [a.state for a in RunReader(RunFolder(run).database).attempts()] == ["failed", "finished"]
     refused = grpo_tui("train", config, "--run-dir", run, check=2)
-    assert "holds a run already. Continue it" in refused.stderr
+    assert "already holds a run. Continue it" in refused.stderr
 
 
 def _command_line(process: psutil.Process) -> list[str]:

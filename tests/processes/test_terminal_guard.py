@@ -265,7 +265,10 @@ def test_ctrl_c_in_headless_leaves_the_run_going_and_says_how_to_watch_and_stop_
     _, said = followed.communicate(timeout=PATIENCE_S)
     assert followed.returncode == 130
     assert "Traceback" not in said
-    assert f"training goes on; `grpo-tui attach '{run}'` watches it, `grpo-tui stop '{run}'`" in said
+    assert (
+        f"training continues. Watch it with `grpo-tui attach '{run}'`; save and end it with `grpo-tui stop '{run}'`"
+        in said
+    )
     at_step(run, read_status(run).step + 2)
 
 

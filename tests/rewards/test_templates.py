@@ -229,8 +229,8 @@ def test_the_command_begins_adds_and_says_what_to_mend(
         assert f"{{name: {name}, source: rewards.py:{name}, weight: {weight}}}" in said
     words = "rewards.py:correctness rewards.py:strict_format"
     assert said.splitlines()[-3:] == [
-        f"Try to fool them:   grpo-tui probe {words}",
-        f"See what they give: grpo-tui rewards {words}",
+        f"Find loopholes:     grpo-tui probe {words}",
+        f"See their scores:   grpo-tui rewards {words}",
         "Add the next:       grpo-tui new rewards rewards.py --next",
     ]
     assert reward_names(file.read_text()) == ["correctness", "strict_format"]
@@ -270,7 +270,7 @@ def test_a_file_for_a_config_has_its_form_its_column_and_its_length_and_is_named
     for words in ([], ["--next"], ["--next", "length"]):
         assert main(["new", "rewards", "r.py", "--config", "my.yaml", "--write", *words]) == 0
     said = capsys.readouterr().out
-    assert said.count("my.yaml names it now.") == 3
+    assert said.count("Added it to my.yaml.") == 3
     assert said.endswith("grpo-tui new rewards r.py --next --config my.yaml\n")
     text = (tmp_path / "r.py").read_text()
     assert "gold: list[str]" in text

@@ -240,7 +240,7 @@ def test_the_logs_of_others_are_scored_with_rewards_of_ones_own(
     assert main(["score", f"{file}:score", "--run", str(logs), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["totals"] == [-1.0, -2.0, -3.0]
     assert main(["score", "--run", str(logs)]) == 2
-    assert "logs of completions name no rewards" in capsys.readouterr().err
+    assert "logs of completions do not name their rewards" in capsys.readouterr().err
 
 
 def test_the_command(run: RecordedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,7 +255,7 @@ def test_the_command(run: RecordedRun, tmp_path: Path, capsys: pytest.CaptureFix
         found = json.loads(capsys.readouterr().out)
         assert (found["completions"], found["changed"]) == (completions, changed)
     assert main([*words, "--where", "step>900"]) == 2
-    assert "no completion is found" in capsys.readouterr().err
+    assert "no completion matches" in capsys.readouterr().err
     assert main([*words, "--recorded"]) == 2
     broken = tmp_path / "broken.py"
     broken.write_text("def falls(completions, **kw): raise ValueError('no judge')\n")
