@@ -77,7 +77,7 @@ def drop_nulls(
         return rows, numbers, []
     counts = Counter(reason for reason in reasons if reason is not None)
     where = ", ".join(f"{count} in {name}" for name, count in counts.most_common())
-    _refuse_nothing(kept, f"drop_null: something is missing in every row ({where})", origin)
+    _refuse_nothing(kept, f"drop_null: every row has missing values ({where})", origin)
     first = next(index for index, reason in enumerate(reasons) if reason is not None) + 1
     note = _note(reasons, kept, f"something is missing ({where}; the first is row {first})", "drop_null")
     return rows.select(kept), numbers, [note]
@@ -100,7 +100,7 @@ def drop_duplicates(rows: Dataset, origin: str) -> tuple[Dataset, list[str]]:
             seen.add(text)
     if len(kept) == len(texts):
         return rows, []
-    return rows.select(kept), [_note(texts, kept, "the prompt stands in an earlier row", "drop_duplicates")]
+    return rows.select(kept), [_note(texts, kept, "an earlier row has the same prompt", "drop_duplicates")]
 
 
 def prompt_key(prompt: Any) -> str:
@@ -160,12 +160,12 @@ class LengthFilter:
 
 
 def _note(all_rows: Sequence[Any], kept: Sequence[int], why: str, rule: str) -> str:
-    return f"{len(all_rows) - len(kept):,} of {len(all_rows):,} rows left out by {rule}: {why}"
+    return f"{len(all_rows) - len(kept):,} of {len(all_rows):,} rows removed by {rule}: {why}"
 
 
 def _refuse_nothing(kept: Sequence[int], why: str, origin: str) -> None:
     if not kept:
-        raise DataError(f"{origin}: no row is left by {_KEY}.{why}")
+        raise DataError(f"{origin}: no rows left after {_KEY}.{why}")
 
 
 # -- tokens -----------------------------------------------------------------------------------------

@@ -46,8 +46,8 @@ def map_rows(rows: Dataset, section: Section, origin: str) -> tuple[Dataset, lis
     for name in _TAKEN:
         if name in columns:
             raise DataError(
-                f"{origin} has a column {name}, which TRL gives to rewards for something else. Rename it: "
-                f"grpo_tui.columns: {{my_{name}: {name}}}"
+                f"{origin} has a column {name}, a name that TRL uses for another argument of rewards. "
+                f"Rename it: grpo_tui.columns: {{my_{name}: {name}}}"
             )
     streamed = not hasattr(rows, "select")
     answer = _answer_spec(columns, section, origin) if section.answer is not None else None
@@ -210,7 +210,7 @@ def prompt_problem(prompt: Any) -> str | None:
         return "is an empty list of messages"
     for message in prompt:
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            return f"holds {_short(message)}, which is no message; a message has role and content"
+            return f"holds {_short(message)}, which is not a message. A message has role and content"
         if message.get("content") is None and not message.get("tool_calls"):
             return f"has a message of the {message['role']} without content"
         if (part := _no_part(message.get("content"))) is not None:

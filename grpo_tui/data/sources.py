@@ -85,7 +85,7 @@ def _from_file(path: Path) -> Dataset:
     import datasets
 
     if not os.path.isfile(path):
-        raise DataError(f"there is no file {path}")
+        raise DataError(f"no such file: {path}")
     suffix = path.suffix.lower()
     options = {"delimiter": "\t"} if suffix == ".tsv" else {}
     try:
@@ -130,10 +130,14 @@ def _wrong_line(line: bytes, *, is_row: bool) -> str:
     try:
         row = json.loads(text)
     except ValueError as problem:
-        return f"this line is no JSON: {problem}"
+        return f"this line is not valid JSON: {problem}"
     except RecursionError:
-        return "this line is nested too deeply to be read"
-    return "" if isinstance(row, dict) else 'this line is no row; a row is a JSON object, as {"prompt": "…"}'
+        return "this line is nested too deeply"
+    return (
+        ""
+        if isinstance(row, dict)
+        else ('this line is not a row. A row is a JSON object, such as {"prompt": "…"}')
+    )
 
 
 def _from_function(file: str, name: str) -> Any:
@@ -142,7 +146,9 @@ def _from_function(file: str, name: str) -> Any:
     except UserCodeError as error:
         raise DataError(str(error)) from error
     if not callable(function):
-        raise DataError(f"{file}: {name} is no function; it must give the rows when called without arguments")
+        raise DataError(
+            f"{file}: {name} is not a function. It must return the rows when called without arguments"
+        )
     try:
         return function()
     except (Exception, SystemExit) as error:
@@ -223,9 +229,9 @@ def as_dataset(found: Any, origin: str) -> Dataset:
     except DataError:
         raise
     except Exception as error:
-        raise DataError(f"{origin}: the rows do not fit together: {_first_line(error)}") from error
+        raise DataError(f"{origin}: the rows do not have the same structure: {_first_line(error)}") from error
     raise DataError(
-        f"{origin} gave {type(found).__name__}; it must give a Dataset, a list of rows or a mapping"
+        f"{origin} returned {type(found).__name__}. It must return a Dataset, a list of rows or a mapping"
     )
 
 
@@ -235,11 +241,11 @@ def _rows_of(found: Iterable[Any], origin: str) -> list[dict[str, Any]]:
     for number, row in enumerate(islice(found, most), 1):
         if not isinstance(row, Mapping):
             said = one_line(repr(row), _LONGEST_REASON)
-            raise DataError(f"{origin}: row {number} is {said}; a row is a mapping of columns")
+            raise DataError(f"{origin}: row {number} is {said}. A row must be a mapping of columns")
         rows.append(dict(row))
     if most is not None and len(rows) == most:
         raise DataError(
-            f"{origin} goes on after {most:,} rows: all of them are read before training begins. Let it "
-            "end, or give datasets.IterableDataset.from_generator(…) with max_steps"
+            f"{origin} did not end after {most:,} rows, and all rows are read before training begins. "
+            "Let it end, or return datasets.IterableDataset.from_generator(…) with max_steps"
         )
     return rows

@@ -69,14 +69,14 @@ FAULTS: dict[str, Fault] = {
     for fault in (
         Fault(
             "hung-reward",
-            "a judge stops answering at step 10: find which reward hangs, abort the call, go on",
-            "the reward `judge` stops answering at step 10; `a` (or abort-reward) lets the run go on",
+            "a judge stops answering at step 10: find which reward hangs, abort the call, continue",
+            "the reward `judge` stops answering at step 10; `a` (or abort-reward) continues the run",
             _instead_of_correctness("judge", "judge_that_hangs"),
             HANG_AT,
         ),
         Fault(
             "reward-raises",
-            "a parser meets a completion it cannot read at step 15: read the cause, mend, resume",
+            "a parser gets a completion it cannot read at step 15: read the cause, fix it, resume",
             "the reward `parser` raises from step 15 on, on an answer without its tag; the run fails and "
             "names it",
             (*_instead_of_correctness("parser", "parser_that_raises"), "save_steps=5"),
@@ -84,7 +84,7 @@ FAULTS: dict[str, Fault] = {
         ),
         Fault(
             "crash",
-            "the process is killed at step 20, as by the out-of-memory killer: resume without a gap",
+            "the process is killed at step 20, as by the out-of-memory killer: resume exactly",
             "the training process is killed with SIGKILL at step 20, once; --resume continues from step 10",
             (
                 *_instead_of_correctness("correctness", "correctness_until_killed"),
@@ -95,9 +95,9 @@ FAULTS: dict[str, Fault] = {
         ),
         Fault(
             "full-disk",
-            "a checkpoint does not fit: see which one is whole, make room, resume",
-            "after step 8 no file of the training process may grow beyond 3 MB, in place of a full disk; the "
-            "checkpoint of step 12 does not fit; deleting {ballast} makes room",
+            "a checkpoint does not fit: see which one is complete, make room, resume",
+            "after step 8 no file of the training process may grow beyond 3 MB, which simulates a full "
+            "disk; the checkpoint of step 12 does not fit; deleting {ballast} makes room",
             (
                 *_instead_of_correctness("correctness", "correctness_on_a_full_disk"),
                 "save_steps=6",
@@ -108,26 +108,29 @@ FAULTS: dict[str, Fault] = {
         ),
         Fault(
             "flat-rewards",
-            "every completion of a group gets the same reward: nothing is learnt, and nothing says so",
-            "the only reward scores the question instead of the answer: look at flat groups, not at reward",
+            "every completion of a group gets the same reward: nothing is learned, and no error appears",
+            "the only reward scores the question instead of the answer: watch the zero-std groups, not the "
+            "reward",
             ("grpo_tui.rewards=[{name: question, source: faults.py:scores_the_question}]",),
         ),
         Fault(
             "first-digit",
-            "a reward reads one digit of each answer: find the right completions that it calls wrong",
-            "the reward `correctness` reads the first digit of an answer alone: look at groups that are all "
+            "a reward reads one digit of each answer: find the right completions that it scores as wrong",
+            "the reward `correctness` reads only the first digit of an answer: look at groups that are all "
             "wrong, and at what it extracted",
             _instead_of_correctness("correctness", "correctness_of_the_first_digit"),
         ),
         Fault(
             "truncated",
-            "max_completion_length cuts every completion, and cut ones are masked: the loss is 0",
-            "3 tokens are too few for any answer and cut completions are masked: look at the share cut off",
+            "max_completion_length truncates every completion, and truncated ones are masked: the loss is 0",
+            "3 tokens are too few for any answer and truncated completions are masked: watch the fraction "
+            "truncated",
             ("max_completion_length=3", "mask_truncated_completions=true"),
         ),
         Fault(
             "lr-too-high",
-            "a learning rate destroys the policy within three steps: see it in reward, entropy and length",
+            "a high learning rate destroys the policy within three steps: see it in reward, entropy and "
+            "length",
             "the learning rate is 25 times the demonstration's: watch reward, entropy and length",
             ("learning_rate=5e-3",),
         ),

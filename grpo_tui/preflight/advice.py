@@ -49,16 +49,12 @@ def _saving(s: Settings, steps: int | None) -> Iterator[Finding]:
     if not steps:
         return
     if s.strategy("save_strategy") == "no":
-        message = (
-            f"save_strategy is no: if the run ends early, its {steps} steps are lost; `stop` "
-            "saves, a crash does not"
-        )
+        message = f"save_strategy is no: a crash would lose all {steps} steps (`stop` still saves)"
         yield s.info("advice.save", "save_strategy", message, ("save_strategy", "steps"))
     elif every is not None and every >= 1 and every > steps:
         message = (
-            f"save_steps is {every:g} and the run has {steps} steps, so nothing is saved before its end; "
-            "a crash would "
-            "lose it all"
+            f"save_steps is {every:g} and the run has {steps} steps, so nothing is saved before the end. A "
+            "crash would lose everything"
         )
         yield s.info("advice.save", "save_steps", message, ("save_steps", _inside(steps)))
     elif every is not None and every > SAVE_EVERY and steps > LONG_RUN:
@@ -78,8 +74,8 @@ def _group(s: Settings) -> Iterator[Finding]:
         batch = generation_batch_size(s.get, s.world_size or 1)
         whole = next((first for first in reversed(FIRST_GROUPS) if batch % first == 0), None)
         message = (
-            f"num_generations is {group}: begin with 4 or 8, so that the same batch holds more prompts, and "
-            "scale up once the reward rises"
+            f"num_generations is {group}: start with 4 or 8, so that each batch has more prompts, and scale "
+            "up once the reward rises"
         )
         fix = ("num_generations", whole) if whole is not None else None
         yield s.info("advice.group", "num_generations", message, fix)
@@ -88,7 +84,7 @@ def _group(s: Settings) -> Iterator[Finding]:
 def _rows(s: Settings, data: DataFacts) -> Iterator[Finding]:
     rows = data.train_rows
     if rows is not None and 0 < rows < FEW_ROWS:
-        message = f"{rows} rows are few: the model sees each again and again and learns them by heart"
+        message = f"only {rows} rows: the model sees each many times and memorizes them"
         yield s.info("advice.rows", "dataset_name", message)
 
 
@@ -152,10 +148,10 @@ def _format(findings: Sequence[Finding], facts: Facts) -> ChecklistItem:
         )
     if facts.tokenizer is not None and facts.tokenizer.has_template:
         return ChecklistItem(
-            FORMAT, "yes", f"{rows}, all prompts are text written with the template's own marks"
+            FORMAT, "yes", f"{rows}, all prompts are text that already uses the template's markers"
         )
     return ChecklistItem(
-        FORMAT, "yes", f"{rows}, all prompts are plain text, which a model without a template takes"
+        FORMAT, "yes", f"{rows}, all prompts are plain text, which fits a model without a chat template"
     )
 
 
@@ -169,7 +165,7 @@ def _rewards(findings: Sequence[Finding], rewards: RewardLook | None) -> Checkli
         return ChecklistItem(REWARDS, "idle", "the rewards were not called")
     names = ", ".join(rewards.functions)
     return ChecklistItem(
-        REWARDS, "yes", f"{names}: {plural(rewards.scored, 'completion')} with gold and wrong answers"
+        REWARDS, "yes", f"{names}: {plural(rewards.scored, 'completion')} with reference and wrong answers"
     )
 
 
@@ -191,7 +187,7 @@ def _group_size(settings: Settings, plan: Plan | None) -> ChecklistItem:
     memory = plan.memory if plan is not None else None
     device = memory.device if memory is not None else None
     if memory is None or device is None or not is_number(group):
-        why = "the model's sizes are not known here" if memory is None else "there is no GPU to fit it on"
+        why = "the model's sizes are unknown" if memory is None else "there is no GPU to fit it on"
         return ChecklistItem(GROUP, "idle", f"num_generations {group}; {why}")
     said = (
         f"num_generations {group}: about {size(memory.peak_bytes)} of {size(device.room_bytes)} "

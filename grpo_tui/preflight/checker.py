@@ -234,7 +234,8 @@ class Checker(Closing):
             raise CheckerError(f"the checker could not start: {error}") from error
         except ChildHungError as error:
             raise CheckerError(
-                f"the checker gave no sign for {self._child.quiet_s:.0f} s while {self._at}, and was ended"
+                f"the checker did not respond for {self._child.quiet_s:.0f} s while {self._at}, and was "
+                "stopped"
             ) from error
         except ChildGoneError as error:
             raise CheckerError(f"the checker ended while {self._at}: {one_line(str(error), 300)}") from error

@@ -40,10 +40,10 @@ def folder_findings(settings: Settings, root: Path, *, resume: bool) -> list[Fin
     except NotADirectoryError:
         pass
     except OSError as error:
-        message = f"{one_line(str(root), 120)} cannot be used: {error.strerror}; choose another folder"
+        message = f"{one_line(str(root), 120)} cannot be used: {error.strerror}. Choose another folder"
         return [settings.error("folder.unusable", "output_dir", message)]
     if root.exists() and not root.is_dir():
-        message = f"{root} is a file, and a run is a folder"
+        message = f"{root} is a file, but a run needs a folder"
         return [settings.error("folder.file", "output_dir", message)]
     found = list(_incomplete(settings, folder)) if folder.checkpoints() else []
     asked = settings.get("resume_from_checkpoint")
@@ -61,8 +61,8 @@ def folder_findings(settings: Settings, root: Path, *, resume: bool) -> list[Fin
 
 def _nothing_to_resume(s: Settings, folder: RunFolder) -> Finding:
     message = (
-        f"resume_from_checkpoint is true, and {folder.root} holds no complete checkpoint to go on from; "
-        "leave it out to start anew"
+        f"resume_from_checkpoint is true, but {folder.root} has no complete checkpoint. Remove it to start "
+        "a new run"
     )
     key = "resume_from_checkpoint"
     return s.error("folder.no-checkpoint", key, message, (key, None))
@@ -71,7 +71,7 @@ def _nothing_to_resume(s: Settings, folder: RunFolder) -> Finding:
 def _no_such_checkpoint(s: Settings, folder: RunFolder, asked: str) -> Finding:
     newest = newest_usable(folder)[0]
     there = f"; the newest in {folder.root} is of step {newest.step}" if newest is not None else ""
-    message = f"resume_from_checkpoint is {one_line(asked, 120)}, and there is no such folder{there}"
+    message = f"resume_from_checkpoint is {one_line(asked, 120)}, but there is no such folder{there}"
     key = "resume_from_checkpoint"
     return s.error("folder.no-checkpoint", key, message, (key, True if newest is not None else None))
 
@@ -87,12 +87,12 @@ def _other_adapter(s: Settings, folder: RunFolder, asked: Any) -> Iterator[Findi
         if name == "use_peft":
             held = "a LoRA adapter" if saved else "a whole model"
             message = (
-                f"{path.name} holds {held}, and use_peft is {yaml_said(wanted)}: it cannot go on from there"
+                f"{path.name} contains {held}, but use_peft is {yaml_said(wanted)}, so it cannot be resumed"
             )
         else:
             message = (
                 f"{path.name} was trained with {name} {inline(saved)}, and this config says "
-                f"{inline(wanted)}; an adapter keeps its shape"
+                f"{inline(wanted)}. An adapter cannot change its shape"
             )
         yield s.error("folder.adapter", name, message, (name, saved))
 
@@ -100,18 +100,18 @@ def _other_adapter(s: Settings, folder: RunFolder, asked: Any) -> Iterator[Findi
 def _taken(s: Settings, folder: RunFolder) -> Finding:
     run = shell_word(folder.root)
     if folder.exists() and is_live(folder.root):
-        message = f"a run trains in {folder.root} now; `grpo-tui attach {run}` watches it"
+        message = f"a run is training in {folder.root}. Watch it with `grpo-tui attach {run}`"
         return s.error("folder.live", "output_dir", message, ("output_dir", _beside(folder.root)))
     best, _ = newest_usable(folder)
     if best is not None:
         message = (
-            f"{folder.root} holds a run, which can go on from step {best.step}: `grpo-tui train {run} "
-            "--resume`; "
-            "another folder begins anew"
+            f"{folder.root} already holds a run. Continue it from step {best.step} with `grpo-tui train "
+            f"{run} --resume`, or use --run-dir to start a new run"
         )
     else:
         message = (
-            f"{folder.root} holds a run, which has no checkpoint to resume from; another folder begins anew"
+            f"{folder.root} already holds a run without a checkpoint to resume from. Use --run-dir to start "
+            "a new run"
         )
     return s.error("folder.run", "output_dir", message, ("output_dir", _beside(folder.root)))
 

@@ -42,7 +42,9 @@ def judge(path: Path) -> Verdict:
     """Look at one checkpoint folder."""
     step = int(path.name.split("-")[-1])
     if read_object(path / TRAINER_STATE, below=path.parent) is None:
-        return Verdict(path, step, False, f"{TRAINER_STATE} is missing or cut off, so the save never ended")
+        return Verdict(
+            path, step, False, f"{TRAINER_STATE} is missing or incomplete, so the save did not finish"
+        )
     files = (read_object(path / MARKER, below=path.parent) or {}).get("files")
     if isinstance(files, dict):
         for name, size in files.items():
@@ -60,18 +62,20 @@ def judge(path: Path) -> Verdict:
             return Verdict(path, step, False, f"{name} is missing")
     weights = [*path.glob("*.safetensors"), *path.glob("pytorch_model*.bin")]
     if not weights:
-        return Verdict(path, step, False, "it holds no weights")
+        return Verdict(path, step, False, "it contains no weights")
     for file in weights:
         if file.suffix == ".safetensors" and not whole_safetensors(file):
-            return Verdict(path, step, False, f"{file.name} is cut off")
+            return Verdict(path, step, False, f"{file.name} is incomplete")
     for file in sorted(path.iterdir()):
         if file.suffix in PICKLED and not _whole_archive(file):
-            return Verdict(path, step, False, f"{file.name} is cut off")
+            return Verdict(path, step, False, f"{file.name} is incomplete")
     if not (path / "optimizer.pt").exists() and not (path / "optimizer.bin").exists():
-        return Verdict(path, step, True, "it holds no optimizer state: momentum starts anew")
+        return Verdict(path, step, True, "it contains no optimizer state, so momentum starts from zero")
     if (path / STATE_FILE.format(rank=0)).exists():
         return Verdict(path, step, True, f"{MARKER} cannot be read, so no sizes could be compared")
-    return Verdict(path, step, True, "saved without grpo-tui: a generation cycle under way is generated anew")
+    return Verdict(
+        path, step, True, "saved without grpo-tui: an unfinished generation batch is generated again"
+    )
 
 
 ADAMW = ("adamw_torch", "adamw_torch_fused")
@@ -95,7 +99,8 @@ def refused_at_resume(checkpoint: Path, asked: Mapping[str, Any]) -> str:
         if name in saved and name in asked and bool(saved[name]) != bool(asked[name]):
             how = "with" if saved[name] else "without"
             return (
-                f"{name} cannot change at a resume: {checkpoint.name} was saved {how} it. Leave it as it was"
+                f"{name} cannot change at a resume: {checkpoint.name} was saved {how} it. Restore the "
+                "earlier value"
             )
     for name in ("optim", "lr_scheduler_type"):
         old, new = saved.get(name), asked.get(name)
@@ -104,8 +109,8 @@ def refused_at_resume(checkpoint: Path, asked: Mapping[str, Any]) -> str:
         fits = {old, new} <= set(ADAMW) if name == "optim" else not {old, new} & set(BY_METRIC)
         if not fits:
             return (
-                f"{name} cannot change from {old} to {new} at a resume: {checkpoint.name} holds the state of "
-                f"{old}. Leave it, or start a new run with --set model_name_or_path={checkpoint}"
+                f"{name} cannot change from {old} to {new} at a resume: {checkpoint.name} holds the state "
+                f"of {old}. Restore it, or start a new run with --set model_name_or_path={checkpoint}"
             )
     return ""
 

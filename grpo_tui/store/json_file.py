@@ -89,9 +89,7 @@ def _regular(descriptor: int, path: Path, mode: str) -> Any:
 
 def not_regular(path: Path) -> OSError:
     """Return the refusal of a link, a pipe, a device or a folder under a file's name."""
-    return OSError(
-        errno.EINVAL, "not a regular file; nothing is read through links, pipes or devices", str(path)
-    )
+    return OSError(errno.EINVAL, "not a regular file. Links, pipes and devices are not read", str(path))
 
 
 def read_regular(path: Path, *, below: Path | None = None, largest: int = LARGEST_BYTES) -> bytes:

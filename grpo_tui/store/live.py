@@ -408,7 +408,7 @@ def _known(shape: type[_Shape], body: Mapping[str, Any], **made: Any) -> _Shape:
         value, kind = body[known.name], str(known.type)
         if kind.startswith(("float", "int")) and not is_number(value):
             if "None" not in kind:
-                raise ValueError(f"{known.name} is no number")
+                raise ValueError(f"{known.name} is not a number")
             value = None
         elif kind.startswith("str") and value is not None:
             value = str(value)

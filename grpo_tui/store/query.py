@@ -266,8 +266,8 @@ def tokens_of(line: str) -> list[QueryToken]:
         if token.kind == "open":
             raise QueryError("this quote is not closed", line, token.at)
         if token.kind == "other":
-            what = "write and" if token.text == "," else "text to find stands in quotes"
-            raise QueryError(f"{token.text} means nothing here; {what}", line, token.at)
+            what = "write and" if token.text == "," else "put search text in quotes"
+            raise QueryError(f"unexpected {token.text}; {what}", line, token.at)
         found.append(token)
         position = token.end
     found.append(QueryToken("end", "", len(line), len(line)))
@@ -318,13 +318,13 @@ def read_query(line: str, functions: Collection[str] = ()) -> Query:
         QueryError: It is not understood; the error says where and what may have been meant.
     """
     if len(line) > LONGEST:
-        raise QueryError(f"a query has at most {LONGEST:,} characters, this one {len(line):,}", line[:80])
+        raise QueryError(f"this query has {len(line):,} characters; the limit is {LONGEST:,}", line[:80])
     reader = _Reader(line, tokens_of(line), functions)
     if reader.now.kind == "end":
         return EVERYTHING
     query = reader.either()
     if reader.now.kind != "end":
-        raise reader.error(f"{reader.now.text} does not belong here")
+        raise reader.error(f"unexpected {reader.now.text}")
     return query
 
 
@@ -337,7 +337,7 @@ def read_field(text: str, functions: Collection[str] = ()) -> Field:
     reader = _Reader(text, tokens_of(text), functions)
     field = reader.field()
     if reader.now.kind != "end":
-        raise reader.error(f"{reader.now.text} does not belong to the name of a field")
+        raise reader.error(f"unexpected {reader.now.text} after the name of a field")
     return field
 
 
@@ -397,7 +397,7 @@ class _Reader:
     def one(self) -> Query:
         self._depth += 1
         if self._depth > DEEPEST:
-            raise self.error("too many brackets and nots inside each other")
+            raise self.error("brackets and nots are nested too deeply")
         try:
             if self.word("not"):
                 return Not(self.one())
@@ -451,11 +451,11 @@ class _Reader:
         """A comparison whose number stands first: `0.2<reward`, `0<reward<1`."""
         number, sign = self.take(), self.take()
         if sign.kind != "op" or sign.text not in _TURNED:
-            raise self.error(f"{number.text} stands where a field is expected, such as reward<0.2", number)
+            raise self.error(f"expected a field before {number.text}, such as reward<0.2", number)
         field = self.field()
         value = number_of(number)
         if value is None or field.name in FLAGS or field.name in WORDS or field.name in TEXTS:
-            raise self.error(f"{field} is no number", number)
+            raise self.error(f"{field} is not a number", number)
         found: Query = Comparison(field, cast(Operator, _TURNED[sign.text]), value)
         if self.now.kind != "op" or self.now.text not in ("<", "<=", ">", ">="):
             return found
@@ -466,8 +466,8 @@ class _Reader:
         token = self.take()
         name = token.text.lower()
         if token.kind != "name" or name in _JOINERS:
-            what = "the query ends where" if token.kind == "end" else f"{token.text} stands where"
-            raise self.error(f"{what} a field is expected, such as reward<0.2 or truncated", token)
+            where = "at the end of the query" if token.kind == "end" else f"before {token.text}"
+            raise self.error(f"expected a field {where}, such as reward<0.2 or truncated", token)
         if not is_known(name):
             if token.text in self._functions:
                 return Field("rewards", token.text, token.at)
@@ -476,14 +476,14 @@ class _Reader:
         if name not in FAMILIES:
             return Field(name, None, token.at)
         if self.now.text != "." or self.now.at != token.end:
-            raise self.error(f"{name} needs a name behind a dot, as in {_EXAMPLES[name]}", token)
+            raise self.error(f"{name} needs a name after a dot, such as {_EXAMPLES[name]}", token)
         self.take()
         key = self.take()
         if key.kind not in ("key", "string"):
-            raise self.error(f"{name}. needs a name, as in {_EXAMPLES[name]}", key)
+            raise self.error(f"{name}. needs a name, such as {_EXAMPLES[name]}", key)
         text = key.text if key.kind == "key" else self.unquoted(key)
         if self.now.text == "." and self.now.at == key.end:
-            raise self.error(f'a name with dots stands in quotes: {name}."{text}.…"')
+            raise self.error(f'put a name with dots in quotes: {name}."{text}.…"')
         return Field(name, text, token.at)
 
     def _no_field(self, text: str) -> str:
@@ -492,7 +492,7 @@ class _Reader:
         near = difflib.get_close_matches(text.lower(), known, 1, 0.51)
         meant = f"; did you mean {known[near[0]]}?" if near else ""
         column = "" if meant else f"; a column of the data is column.{text}"
-        return f"there is no field {text}{meant or column} (text to find stands in quotes)"
+        return f"unknown field {text}{meant or column} (put search text in quotes)"
 
     def comparison(self, field: Field, op: Operator, sign: QueryToken) -> Query:
         token = self.take()
@@ -502,9 +502,9 @@ class _Reader:
             return self.worded(field, op, token)
         if token.kind == "string":
             if field.name in NUMBERS or field.name == "rewards":
-                raise self.error(f"{field} is a number; {token.text} is none", token)
+                raise self.error(f"{field} is a number; {token.text} is not", token)
             if op not in ("==", "!="):
-                raise self.error("texts are compared with ==, !=, has and ~", sign)
+                raise self.error("compare text with ==, !=, has or ~", sign)
             return Comparison(field, op, self.unquoted(token))
         if field.name in TEXTS:
             raise self.error(f'{field} is a text: {field} has "…", {field} ~ "…"', token)
@@ -515,7 +515,7 @@ class _Reader:
             if token.kind == "name" and token.text.lower() in _NOTHING:
                 negated = "not " if op == "!=" else ""
                 raise self.error(f"write {field} is {negated}{_NOTHING[token.text.lower()]}", token)
-            raise self.error(f"{field} is compared with a number, as in {field}{op}0.5", token)
+            raise self.error(f"compare {field} with a number, such as {field}{op}0.5", token)
         return Comparison(field, op, value)
 
     def said(self, field: Field, op: Operator, token: QueryToken) -> Query:
@@ -535,16 +535,16 @@ class _Reader:
     def between(self, field: Field) -> Query:
         first = self.now
         if field.name not in NUMBERS and field.name not in FAMILIES:
-            raise self.error(f"{field} is no number", first)
+            raise self.error(f"{field} is not a number", first)
         low = None if first.kind == "range" else number_of(self.take())
         if self.now.kind != "range":
             raise self.error(
-                f"between {field} and {first.text} a sign is missing: <, ==, or a range 40..60", first
+                f"missing operator between {field} and {first.text}: <, ==, or a range 40..60", first
             )
         self.take()
         high = number_of(self.take()) if self.now.kind == "number" else None
         if low is None and high is None:
-            raise self.error(f"a range has an end: {field} 40..60, 40.., ..60", first)
+            raise self.error(f"a range needs an end: {field} 40..60, 40.., ..60", first)
         if low is not None and high is not None and low > high:
             raise self.error(f"the range runs backwards: {field} {first.text}..{high:g}", first)
         return Between(field, low, high)
@@ -557,16 +557,16 @@ class _Reader:
         except (re.error, RecursionError, OverflowError) as error:
             # An error of `re` knows its place within the pattern.
             place = token.at + 1 + (getattr(error, "pos", None) or 0)
-            what = getattr(error, "msg", None) or "it is too deep"
-            raise QueryError(f"this is no regular expression: {what}", self._line, place) from None
+            what = getattr(error, "msg", None) or "it is nested too deeply"
+            raise QueryError(f"invalid regular expression: {what}", self._line, place) from None
         return Matches(field, text, token.at + 1)
 
     def string(self, after: str, field: Field) -> QueryToken:
         if field.name not in TEXTS and field.name not in ("extra", "column"):
-            raise self.error(f"{field} is no text, so {after} does not apply", self.now)
+            raise self.error(f"{field} is not text, so {after} does not apply", self.now)
         token = self.take()
         if token.kind != "string":
-            raise self.error(f'behind {after} a text in quotes is expected: {field} {after} "…"', token)
+            raise self.error(f'expected text in quotes after {after}: {field} {after} "…"', token)
         return token
 
     def filled(self, token: QueryToken) -> str:

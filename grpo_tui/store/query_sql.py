@@ -130,7 +130,7 @@ def sort_key(field: Field, names: RunNames, line: str = "") -> tuple[str, tuple[
 
 def _check_there(field: Field, names: RunNames, line: str) -> None:
     if field.name in names.absent:
-        raise QueryError(f"{field} is not in these logs, which somebody else recorded", line, field.at)
+        raise QueryError(f"{field} is not in these logs, which grpo-tui did not record", line, field.at)
 
 
 class _Writer:
@@ -182,7 +182,7 @@ class _Writer:
             known = self._names.function_names()
             near = difflib.get_close_matches(key, known, 1, 0.5) or known
             there = f"; there is {', '.join(near)}" if near else ""
-            raise QueryError(f"no reward function is called {key}{there}", self._line, field.at)
+            raise QueryError(f"unknown reward function {key}{there}", self._line, field.at)
         if len(set(places.values())) == 1 and len(places) == len(self._names.functions):
             return str(next(iter(places.values())))
         cases = " ".join(f"WHEN {attempt} THEN {place}" for attempt, place in places.items())
@@ -250,7 +250,7 @@ class _Writer:
         name, text = asked.field.name, asked.text
         if len(text) > LONGEST_TEXT:
             raise QueryError(
-                f"a text to find has at most {LONGEST_TEXT:,} characters", self._line, asked.field.at
+                f"search text has at most {LONGEST_TEXT:,} characters", self._line, asked.field.at
             )
         if name == "completion" and text.isascii() and "\0" not in text and not self._names.has_nul:
             return f"({self.like(text)})"

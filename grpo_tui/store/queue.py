@@ -193,7 +193,7 @@ class Drain(ABC):
             return False
         if not self._warned:
             self._warned = True
-            self.say(f"the last records cannot be written yet, trying for {self.patience_s:g} s: {reason}")
+            self.say(f"the last records cannot be written yet, retrying for {self.patience_s:g} s: {reason}")
         time.sleep(RETRY_S)
         return True
 

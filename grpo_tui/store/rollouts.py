@@ -132,7 +132,7 @@ def import_notes(reader: RunReader) -> tuple[str, ...]:
         notes.append(f"{len(unread) - MOST_NOTES} more files cannot be read")
     if broken:
         more = f", and in {len(broken) - 1} more files" if len(broken) > 1 else ""
-        notes.append(f"left out, for it is no row with input and output: {broken[0]}{more}")
+        notes.append(f"skipped, because it is not a row with input and output: {broken[0]}{more}")
     return tuple(notes)
 
 

@@ -41,7 +41,7 @@ class SavedViews:
         except FileNotFoundError:
             return (), ""
         except (OSError, ValueError, RecursionError) as error:
-            return (), f"{self.path} cannot be read ({error}); no saved view is known"
+            return (), f"{self.path} cannot be read ({error}), so there are no saved views"
         views = []
         for name, value in sorted(found.items()) if isinstance(found, dict) else ():
             query, sort = (
@@ -50,7 +50,7 @@ class SavedViews:
             if isinstance(query, str) and isinstance(sort, str):
                 views.append(SavedView(name, query, sort))
         whole = isinstance(found, dict) and len(views) == len(found)
-        return tuple(views), "" if whole else f"{self.path}: a view is not understood and left out"
+        return tuple(views), "" if whole else f"{self.path}: skipped an invalid view"
 
     def named(self, name: str) -> SavedView | None:
         """The view of that name."""

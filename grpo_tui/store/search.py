@@ -233,7 +233,7 @@ def hint(reader: RunReader, query: Query, names: RunNames) -> str:
         if known and field.key not in known:
             near = difflib.get_close_matches(field.key, known, 1, 0.5) or sorted(known)[:5]
             keys = ", ".join(str(Field(field.name, name)) for name in near)
-            return f"no completion that was looked at has {field}; there is {keys}"
+            return f"no completion examined has {field}. It has {keys}"
     for leaf in leaves(query):
         if isinstance(leaf, Comparison | Between) and leaf.field.name in (*NUMBERS, "rewards"):
             told = _outside(reader, leaf, names)
@@ -555,7 +555,7 @@ class _State:
                     except ScanFailed as error:
                         trouble = str(error)
                     except ScanStopped:
-                        trouble = "the search was ended from outside"
+                        trouble = "the search process was killed"
                 if trouble is None:
                     trouble = self._ended(cancel, until)
                 if trouble is not None:
@@ -590,11 +590,11 @@ class _State:
             return ""
         if self._slow >= MOST_SLOW:
             return (
-                f"the pattern takes too long: it was given up in {self._slow} completions;"
-                " a repetition inside a repetition, such as (a+)+, makes it so"
+                f"the pattern is too slow: it timed out in {self._slow} completions. Avoid nested "
+                "repetition such as (a+)+"
             )
         if time.monotonic() > until:
-            return f"the search was ended after {time.monotonic() - self._began:.0f} s, before its end"
+            return f"the search was stopped after {time.monotonic() - self._began:.0f} s, before it finished"
         return None
 
     def _tell(self) -> None:
@@ -611,7 +611,7 @@ class _State:
         found = replace(self._gathered(), complete=trouble is None, trouble=trouble or "")
         if trouble is None and self._slow:
             found = replace(
-                found, complete=False, trouble=f"in {self._slow} completions the pattern took too long"
+                found, complete=False, trouble=f"in {self._slow} completions the pattern timed out"
             )
         if trouble is None:
             found = replace(found, searched=found.of)

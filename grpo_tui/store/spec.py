@@ -54,7 +54,7 @@ def keep_earlier(folder: RunFolder) -> None:
         write_bytes(folder.earlier_spec, read_regular(folder.spec), mode=0o600)
 
 
-RESTORED = "this attempt made no step; run.json is again as it was before it"
+RESTORED = "this attempt completed no step, so run.json was restored"
 
 
 def settle_earlier(folder: RunFolder, *, restore: bool) -> bool:
@@ -101,4 +101,4 @@ def read_spec(path: Path) -> RunSpec:
             smoke=bool(body.get("smoke")),
         )
     except TypeError as error:  # somebody edited it
-        raise ValueError(f"{path} is no run specification: {error}") from error
+        raise ValueError(f"{path} is not a run specification: {error}") from error

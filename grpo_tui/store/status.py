@@ -176,7 +176,7 @@ def _without_database(folder: RunFolder, heartbeat: Heartbeat | None, rank: Rank
     """A run that trains on while somebody has removed its run.db."""
     supervised = heartbeat is not None and heartbeat.supervisor_alive
     message = (
-        "run.db was removed: what is recorded until the run ends is lost. Stop it, it saves a checkpoint"
+        "run.db was removed: nothing recorded from now on is kept. Stop the run; this saves a checkpoint"
     )
     return Status(
         state=_state_of_rank(rank),
@@ -294,7 +294,10 @@ def _alerts(rank: RankState | None, step: int) -> tuple[Mapping[str, Any], ...]:
     found = []
     held = ""
     if rank is not None and rank.stopped:
-        held = f"a signal (SIGSTOP) holds the training process; `kill -CONT {rank.pid}` lets it go on"
+        held = (
+            "the training process was stopped by a signal (SIGSTOP). Continue it with `kill -CONT "
+            f"{rank.pid}`"
+        )
     for name, text, remedy in (
         ("process.held", held, "continue the process"),
         ("run.paused-itself", rank.note if rank else "", "put it right, then resume"),
@@ -346,8 +349,8 @@ def _record_alerts(reader: RunReader, attempt: Attempt | None, step: int) -> Ite
             whose.setdefault(str(who), []).append(what)
         for who, names in list(whose.items())[:MOST_NAMED]:
             message = (
-                f"{who} replaced {', '.join(names[:MOST_REPLACED])} in the training process. grpo-tui keeps"
-                " the originals for its record. TRL and other libraries call the replacements"
+                f"{who} replaced {', '.join(names[:MOST_REPLACED])} in the training process. grpo-tui still "
+                "uses the originals; TRL and other libraries call the replacements"
             )
             yield _alert("reward.replaces", message, "restore each function before the reward returns", step)
 

@@ -238,7 +238,7 @@ def chosen_gpus(names: Sequence[str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
         match = [gpu for gpu in gpus if name == str(gpu.index) or (gpu.uuid and name == gpu.uuid)]
         if not match:
             known = ", ".join(str(gpu.index) for gpu in gpus) or "none"
-            raise NoSuchGpu(f"there is no GPU {name}; this machine has {known}")
+            raise NoSuchGpu(f"there is no GPU {name}. This machine has {known}")
         if match[0] in found:
             raise NoSuchGpu(f"GPU {match[0].index} is named twice")
         found.append(match[0])
@@ -261,7 +261,7 @@ def held_by_others(gpu: Gpu) -> str:
         return who + (f" and {len(busy) - 3} more" if len(busy) > 3 else "")
     used = gpu.memory_used_bytes or 0
     if not gpu.processes and used >= 2 * HELD_BYTES:
-        return f"somebody who cannot be seen from here ({used / 1e9:.1f} GB)"
+        return f"a process not visible from here ({used / 1e9:.1f} GB)"
     return ""
 
 

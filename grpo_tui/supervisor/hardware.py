@@ -134,7 +134,7 @@ class HardwareWatch:
         else:
             self._gpus_at, self._gpu_trouble = time.time(), ""
             if took_s > SLOW_S:
-                self._say_once("the GPU driver answers slowly; it is asked once a minute")
+                self._say_once("the GPU driver responds slowly, so it is read only once a minute")
                 self._ask_again_at = now + BACK_OFF_S
 
     def _roots(self) -> list[int]:

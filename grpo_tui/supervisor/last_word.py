@@ -145,7 +145,7 @@ def _how(ended: Ended, ranks: list[RankState], said: str) -> tuple[str, dict[str
     if ended.stopped_now:
         return "stopped", None
     if not ranks and (trouble := port_trouble(said)):
-        cause = f"the launcher failed: {trouble}. Set another with --main_process_port or MASTER_PORT"
+        cause = f"the launcher failed: {trouble}. Choose another port with --main_process_port or MASTER_PORT"
         return "failed", {"type": "", "message": trouble, "cause": cause}
     return verdict(Death(ended.code, first, ended.starved, ended.folder.log.name))
 
@@ -163,23 +163,23 @@ def _lost(attempt: int, ranks: list[RankState]) -> list[Dropped]:
 VMSTAT = Path("/proc/vmstat")
 
 _WHY = {
-    "SIGKILL": "killed with SIGKILL, by a person or by the system when memory ran out",
+    "SIGKILL": "killed with SIGKILL, by a user or by the out-of-memory killer",
     "SIGTERM": "ended by SIGTERM before it could save",
     "SIGSEGV": "a native library crashed (SIGSEGV)",
     "SIGABRT": "a native library gave up (SIGABRT)",
     "SIGFPE": "a native library crashed (SIGFPE)",
     "SIGBUS": "a native library crashed (SIGBUS), as when /dev/shm or the disk of a mapped file is full",
-    "SIGILL": "a native library uses an instruction that this processor lacks (SIGILL)",
-    "SIGXCPU": "its limit of processor time was reached (SIGXCPU; `ulimit -t`)",
+    "SIGILL": "a native library used an instruction that this processor does not have (SIGILL)",
+    "SIGXCPU": "it reached its CPU time limit (SIGXCPU; `ulimit -t`)",
 }
-_STARVED = "killed by the system because memory ran out (SIGKILL)"
+_STARVED = "killed by the out-of-memory killer (SIGKILL)"
 _DOING = {
     "load": "while loading",
     "generate": "while generating",
     "reward": "while scoring",
-    "update": "in the update",
+    "update": "during the update",
     "save": "while saving",
-    "eval": "in the evaluation",
+    "eval": "during evaluation",
     "wait": "while paused",
 }
 
@@ -211,7 +211,7 @@ def verdict(death: Death) -> tuple[str, dict[str, Any]]:
     gone = f"the training process ended with code {death.code}"
     if death.code is None:
         gone = "the training process is gone"
-        doing += ", most likely killed by the system for want of memory" if death.starved else ""
+        doing += ", most likely killed by the out-of-memory killer" if death.starved else ""
     return "crashed", {
         "type": "",
         "message": gone,

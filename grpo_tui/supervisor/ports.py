@@ -32,7 +32,7 @@ def free_port(after: int) -> int:
 
 def port_holder(port: int) -> str:
     """Who listens on a port, in words; the system does not say it of another user's process."""
-    unseen = "a process that cannot be seen from here"
+    unseen = "a process not visible from here"
     try:
         listening = [
             found.pid

@@ -45,7 +45,7 @@ def take_lock(folder: RunFolder, wait_s: float = 0.0) -> int:
         except OSError:
             if time.monotonic() >= deadline:
                 os.close(descriptor)
-                raise RunFolderBusy(f"{folder.root}: another run trains into this folder") from None
+                raise RunFolderBusy(f"{folder.root}: another run is training in this folder") from None
             time.sleep(LOCK_POLL_S)
         else:
             return descriptor
@@ -97,15 +97,20 @@ def adopt(folder: RunFolder) -> str:
     if not _unfinished(folder) or not os.access(folder.root, os.W_OK):
         return ""
     if not is_known(folder.root):
-        return "its supervisor is gone. You did not start this run on this machine, so grpo-tui only shows it"
+        return (
+            "its supervisor is gone. You did not start this run on this machine, so grpo-tui only displays it"
+        )
     _start(
         folder,
         ["--watch", str(beat.trainer), "--started", repr(beat.trainer_started or 0.0)],
         trainer=beat.trainer,
     )
     if process_alive(beat.trainer, beat.trainer_started):
-        return "the supervisor was gone, so nobody could abort a reward or stop at once; started a new one"
-    return "the run ended while nobody watched it; its end is recorded now"
+        return (
+            "the supervisor was gone, so rewards could not be aborted and the run not be ended at once. "
+            "Started a new one"
+        )
+    return "the run ended while no supervisor was watching. Its end is now recorded"
 
 
 def _remember(folder: RunFolder) -> None:

@@ -110,7 +110,7 @@ class Supervisor:
         try:
             yield
         except Exception as error:
-            said = f"grpo-tui: the supervisor could not go on {what}: {type(error).__name__}: {error}"
+            said = f"grpo-tui: the supervisor failed while {what}: {type(error).__name__}: {error}"
             if said not in self._said:
                 self._said.add(said)
                 print(said, flush=True)
@@ -166,7 +166,7 @@ class Supervisor:
         """Say in the log that the folder was renamed; everything goes on in it."""
         name = where(self._folder.root)
         if name is not None and name != self._name:
-            print(f"grpo-tui: the run folder is {name} now; the run goes on in it", flush=True)
+            print(f"grpo-tui: the run folder is now {name}; the run continues there", flush=True)
         self._name = name
 
     # -- commands --------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class Supervisor:
         for command in self._outbox.pending():
             if command.kind not in SUPERVISOR_KINDS:
                 if command.kind not in CONTROLLER_KINDS:
-                    self._finish(command, False, f"this run knows no command {command.kind}")
+                    self._finish(command, False, f"unknown command {command.kind}")
                 continue
             if command.kind == "stop_now":
                 # The recorder reads the same command, writes what it has and leaves; see `_kill_trainer`.
@@ -202,7 +202,7 @@ class Supervisor:
     def _begin_abort(self, command: Command) -> None:
         calls = {rank.rank: rank.reward_call for rank in self._ranks() if rank.reward_call is not None}
         if not calls:
-            self._finish(command, False, "no reward function runs just now")
+            self._finish(command, False, "no reward function is running")
             return
         try:
             for number, call in calls.items():
@@ -227,9 +227,9 @@ class Supervisor:
         now = time.monotonic()
         if not still:
             reason = (
-                "the call gave way; its rewards count as None for this batch"
+                "the call was aborted; its rewards count as None for this batch"
                 if gave_way
-                else "the call ended by itself"
+                else "the call finished before it was aborted"
             )
             self._finish(abort.command, True, reason)
             self._abort = None

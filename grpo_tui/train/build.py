@@ -100,7 +100,7 @@ def longest_first(session: Session, config: RunConfig, prompts: Prompts) -> Prom
             list(prompts.train["prompt"]), lambda part: prompt_lengths(tokenizer, part, template)
         )
     except NoTokenizerError as error:
-        print(f"grpo-tui: {error}; prompts are ordered by their characters", flush=True)
+        print(f"grpo-tui: {error}; prompts are sorted by their number of characters", flush=True)
         order, most = by_length(list(prompts.train["prompt"]), None)
     session.fact(FACT, {"prompt_tokens": most, "rows": len(order)})
     return replace(prompts, train=prompts.train.select(order))

@@ -70,7 +70,7 @@ def first_line(error: BaseException) -> str:
     """What a failed write says, short; a torn one says nothing that helps."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     if any(word in text.lower() for word in TORN_WRITE):
-        return f"a write was cut off, as by a full disk, a quota or a limit of file sizes ({text[:100]})"
+        return f"a write was cut short, as by a full disk, a quota or a limit of file sizes ({text[:100]})"
     return text[:200]
 
 
@@ -340,7 +340,10 @@ class Checkpoints:
         except NotPlain as error:
             state["buffered_inputs"] = None
             state = plain_state(state)
-            self._say(f"checkpoints leave out the generation buffer, so a resume generates again: {error}")
+            self._say(
+                "checkpoints leave out the generation buffer, so a resume generates that batch again: "
+                f"{error}"
+            )
         names, functions = self._trainer.reward_func_names, self._trainer.reward_funcs
         state["rewards"] = plain_states(reward_states(names, functions), self._say)
         torch.save(state, path / STATE_FILE.format(rank=self._ranks.rank))

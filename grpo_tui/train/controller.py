@@ -135,7 +135,7 @@ class Controller:
         except Exception as error:  # training goes on, whatever lies in the mailbox
             if str(error) != self._unread:
                 self._unread = str(error)
-                print(f"grpo-tui: the commands cannot be read: {type(error).__name__}: {error}", flush=True)
+                print(f"grpo-tui: commands cannot be read: {type(error).__name__}: {error}", flush=True)
             return []
         return [command for command in waiting if command.kind in CONTROLLER_KINDS]
 
@@ -180,14 +180,14 @@ class Controller:
 
     def _on_pause(self, command: Command) -> tuple[str, dict[str, Any]]:
         already, self._paused = self._paused, True
-        return ("already paused" if already else "memory is kept; commands are served"), {}
+        return ("already paused" if already else "memory is kept; commands still work"), {}
 
     def _on_resume(self, command: Command) -> tuple[str, dict[str, Any]]:
         if self._checkpoints.owed:
             self._checkpoints.save(requested=False)  # refused again when there is still no room
         was, self._paused = self._paused, False
         self._phases.tell(note="")
-        return ("" if was else "it was not paused"), {}
+        return ("" if was else "the run was not paused"), {}
 
     def _on_checkpoint(self, command: Command) -> tuple[str, dict[str, Any]]:
         path = self._checkpoints.save(requested=True)
@@ -202,7 +202,7 @@ class Controller:
     def _on_sample(self, command: Command) -> tuple[str, dict[str, Any]]:
         prompt = command.args.get("prompt") or self._ranks.from_first(self._newest_prompt())
         if prompt is None:
-            raise Refused("give a prompt; the run has not generated anything yet")
+            raise Refused("give a prompt: the run has not generated anything yet")
         count, temperature = command.args.get("count", 4), command.args.get("temperature")
         return "", sample(self._trainer, prompt, count=count, temperature=temperature)
 

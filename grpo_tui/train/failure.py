@@ -73,8 +73,8 @@ def describe(
 
 
 _INVALID = (
-    "the policy gives no valid probabilities any more (NaN or infinite logits): the update of the step "
-    "before broke it. Resume from an earlier checkpoint with a lower learning rate"
+    "the policy no longer gives valid probabilities (NaN or infinite logits): the previous update broke it. "
+    "Resume from an earlier checkpoint with a lower learning rate"
 )
 _NO_MODEL = (
     "a model or tokenizer could not be fetched ({first}). Give a local folder as model_name_or_path, or "
@@ -113,7 +113,7 @@ def _named(error: BaseException, first: str) -> str:
     """The exception by its class and the first line it says, and by what lies behind it."""
     behind = _root(error)
     if isinstance(behind, MemoryError):
-        return f"MemoryError: no memory is left for this process{f' ({first})' if first else ''}"
+        return f"MemoryError: the process ran out of memory{f' ({first})' if first else ''}"
     name = type(error).__name__
     said = f"{name}: {first}" if first else f"{name}, without a message"
     if isinstance(error, BaseExceptionGroup):

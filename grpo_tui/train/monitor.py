@@ -52,15 +52,15 @@ def monitor(trainer: Any, run_dir: str | Path | None = None) -> Path:
     if not all(hasattr(trainer, name) for name in ("args", "reward_funcs", "train")):
         raise TypeError(f"grpo_tui.monitor takes a built GRPOTrainer, not {type(trainer).__name__}")
     if getattr(trainer.args, "enable_jit_checkpoint", False):
-        raise ValueError("enable_jit_checkpoint takes the signals grpo_tui needs; leave it out")
+        raise ValueError("enable_jit_checkpoint takes over signals that grpo_tui needs. Remove it")
     folder = RunFolder(Path(run_dir or trainer.args.output_dir).absolute())
     known = _JOINED.get(trainer)
     if known is not None and known != folder.root:
-        raise ValueError(f"this trainer is recorded in {known} already; give it one run folder")
+        raise ValueError(f"this trainer is already recorded in {known}. Use one run folder per trainer")
     if known is not None:
         return known
     if compat.trains_now(trainer):
-        _say("this trainer trains already and is not recorded; call monitor before trainer.train()")
+        _say("this trainer is already training without a record. Call monitor before trainer.train()")
         return folder.root
     folder.root.mkdir(mode=0o755, parents=True, exist_ok=True)
     if own_rank() == 0:
@@ -116,7 +116,7 @@ def _recorded(trainer: Any, folder: RunFolder, checkpoint: Path | None, train: C
             with _saving_at_sigterm(session) as asked:
                 result = train()
         except KeyboardInterrupt:
-            _say("ctrl+c ended the training; nothing was saved at that")
+            _say("ctrl+c ended the training without saving")
             session.close("stopped")
             raise
         except BaseException as error:

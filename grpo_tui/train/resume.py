@@ -159,7 +159,7 @@ class Resuming:
         stale = self._stale(changed)
         state = self._session.checkpoints.restore(self._checkpoint, keep_batch=not stale)
         if state is None:
-            self._note(f"{self._checkpoint.name} holds no state of grpo-tui: the resume is not exact")
+            self._note(f"{self._checkpoint.name} has no state of grpo-tui, so the resume is not exact")
         elif stale and self._within_cycle(state):
             self._note(
                 f"step {self._step + 1} generates a new batch: the one in {self._checkpoint.name} was made "
@@ -168,8 +168,8 @@ class Resuming:
         moved = [name for name in stale if name in ORDER]
         if moved:
             self._note(
-                f"the prompts go on at step {self._step + 1} of a new order ({', '.join(moved)} changed): "
-                "some may come again, others not at all"
+                f"the prompts continue at step {self._step + 1} in a new order ({', '.join(moved)} changed): "
+                "some may repeat, others may be skipped"
             )
         self._put_back(history, changed)
         self._say_what_stays()
@@ -328,7 +328,7 @@ class Resuming:
         trainer, state = self._trainer, self._trainer.state
         if state.global_step >= state.max_steps:
             more = f"--set max_steps={2 * state.max_steps}"
-            raise NoStepError(f"the run has made all its {state.max_steps} steps; add some: {more}")
+            raise NoStepError(f"the run has finished its {state.max_steps} steps. Add more: {more}")
         old_rate = compat.learning_rate(trainer)
         rates = False
         for row, used, wanted in compat.mismatches(trainer, self._wanted):

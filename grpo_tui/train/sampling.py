@@ -184,7 +184,7 @@ def refuse_unknown_tokens(trainer: Any, ids: Sequence[int]) -> None:
     known = trainer.accelerator.unwrap_model(trainer.model).get_input_embeddings()
     rows = getattr(known, "num_embeddings", None)
     if rows is not None and ids and max(ids) >= rows:
-        raise Refused(f"the text has a token that the model does not know: {max(ids):,} of {rows:,}")
+        raise Refused(f"the text has a token that the model does not have: {max(ids):,} of {rows:,}")
 
 
 @contextmanager
@@ -336,7 +336,7 @@ def answer(
             tokenizer = tokenizer or AutoTokenizer.from_pretrained(model)
             model = AutoModelForCausalLM.from_pretrained(model, dtype="float32")
         if tokenizer is None:
-            raise ValueError("answer() was given a model without its tokenizer; pass the tokenizer too")
+            raise ValueError("answer() got a model without its tokenizer. Pass the tokenizer too")
         texts = [
             prompt
             if isinstance(prompt, str)
@@ -512,7 +512,7 @@ class ProbeSampler:
             return draw(self._trainer, row["prompt"], count=self._count, temperature=self._temperature)
         except Exception as error:  # a look at the policy is no reason to end its training
             why = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
-            self._tell(f"a probe prompt cannot be asked: {why}")
+            self._tell(f"a probe prompt cannot be answered: {why}")
             return None
 
     def _record(self, step: int, number: int, asked: Sequence[tuple[Row, Drawn]]) -> None:

@@ -238,7 +238,7 @@ class Session:
             return ""
         earlier, _ = newest_usable(self.folder, before=self._resumed_from)
         other = f"`--resume {earlier.step}` takes an earlier one" if earlier else "there is no earlier one"
-        return f". It was resumed from checkpoint-{self._resumed_from}; if that is damaged, {other}"
+        return f". It was resumed from checkpoint-{self._resumed_from}; if that one is damaged, {other}"
 
     def another_rank_failed(self) -> bool:
         """True when another rank has failed or died; the first rank then records why and ends the attempt."""
@@ -249,7 +249,9 @@ class Session:
         if self.rank == 0:
             doing = doing_of(read_rank(self.folder.rank(lost[0]))) if lost else ""
             gone = (
-                f"rank {lost[0]} is gone{doing}: killed, or out of memory; it did not say why" if lost else ""
+                f"rank {lost[0]} is gone{doing}: it was killed or ran out of memory, without an error message"
+                if lost
+                else ""
             )
             self.close("failed", told or {"type": "", "message": gone, "cause": gone})
         return True

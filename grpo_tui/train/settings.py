@@ -64,7 +64,7 @@ class LiveSettings:
                 compat.temperature_cells(self._trainer)
             except LookupError as error:
                 raise Refused(
-                    f"temperature cannot change in mid-run here: {error}. Resume with --set"
+                    f"temperature cannot change during this run: {error}. Resume with --set"
                 ) from error
             if not compat.at_generation_boundary(self._trainer):
                 raise NotYet
@@ -90,7 +90,7 @@ class LiveSettings:
     def _merged(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """`reward_weights.NAME=V` entries folded into one list."""
         if "reward_weights" in changes and any(name.startswith("reward_weights.") for name in changes):
-            raise Refused("reward_weights is given whole and by function; give one of the two")
+            raise Refused("reward_weights is given both as a list and by function. Give only one")
         merged = {name: value for name, value in changes.items() if not name.startswith("reward_weights.")}
         single = {
             name.split(".", 1)[1]: v for name, v in changes.items() if name.startswith("reward_weights.")
@@ -108,22 +108,24 @@ class LiveSettings:
         if name == "temperature" and not LEAST_TEMPERATURE <= number <= MOST_TEMPERATURE:
             raise Refused(
                 f"temperature must be from {LEAST_TEMPERATURE:g} to {MOST_TEMPERATURE:g}, not {value}: "
-                "beyond that the probabilities are no numbers any more, and the run would fail"
+                "beyond that the probabilities become NaN, and the run would fail"
             )
         if number <= 0:
-            held = "; `pause` holds training where it is" if number == 0 else ""
+            held = ". To hold training, use `pause`" if number == 0 else ""
             raise Refused(f"{name} must be above 0, not {value}{held}")
         if name == "learning_rate" and compat.learning_rate(self._trainer) == 0:
-            raise Refused("the schedule is at 0 just now (warm-up, or its end), so there is nothing to scale")
+            raise Refused(
+                "the schedule is currently at 0 (warm-up, or its end), so there is nothing to scale"
+            )
         return number
 
     def _why_not(self, name: str) -> str:
         """Why a name cannot be set, and what would do."""
         if hasattr(self._trainer.args, name):
-            return f"{name} cannot change in mid-run; {', '.join(NAMES)} can. Resume with --set {name}=…"
+            return f"{name} cannot change in a run, only {', '.join(NAMES)} can. Resume with --set {name}=…"
         near = difflib.get_close_matches(name.lower(), NAMES, n=1)
         meant = f"did you mean {near[0]}?" if near else f"the settings are {', '.join(NAMES)}"
-        return f"there is no setting {name}; {meant}"
+        return f"unknown setting {name}; {meant}"
 
     def _parse_weights(self, value: Any) -> list[float]:
         names = list(self._trainer.reward_func_names)
@@ -136,12 +138,12 @@ class LiveSettings:
         if isinstance(value, Mapping):
             there = f"{'there is' if len(names) == 1 else 'there are'} {', '.join(names)}"
             if not value:
-                raise Refused(f"reward_weights names no reward function; {there}")
+                raise Refused(f"reward_weights does not name a reward function; {there}")
             unknown = [name for name in value if name not in names]
             if unknown:
                 near = difflib.get_close_matches(str(unknown[0]), names, n=1)
                 meant = f"did you mean {near[0]}?" if near else there
-                raise Refused(f"no reward function is named {unknown[0]}; {meant}")
+                raise Refused(f"unknown reward function {unknown[0]}; {meant}")
             old = self.value("reward_weights")
             value = [value.get(name, weight) for name, weight in zip(names, old, strict=True)]
         if not isinstance(value, list) or len(value) != len(names):

@@ -88,7 +88,7 @@ class Child:
         found = tokenized(policy.tokenizer, text, end, recorded)
         asked = _Asked(before, found.ids)
         against = _short(known.model) if base and checkpoint else ""
-        self._tell("looking at the tokens")
+        self._tell("scoring the tokens")
         start = time.monotonic()
         logits = self._logits(policy, asked)
         other = None
@@ -137,7 +137,7 @@ class Child:
             with policy.model.disable_adapter():
                 return self._logits(policy, asked)
         base = self._policy(config, "")
-        self._tell("looking at the tokens with the base model")
+        self._tell("scoring the tokens with the base model")
         return self._logits(base, asked)
 
     def _logits(self, policy: Policy, asked: _Asked) -> Any:

@@ -57,7 +57,7 @@ def tokenized(tokenizer: Any, text: str, end: int | None, recorded: int | None) 
     ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
     note = ""
     if tokenizer.decode(ids, skip_special_tokens=True) != text:
-        note = "the recorded text does not come back from its tokens letter by letter"
+        note = "the tokens do not decode to exactly the recorded text"
     if end is not None:
         ids.append(end)
     if recorded is not None and len(ids) != recorded:
@@ -331,5 +331,6 @@ def _figures(
     except torch.cuda.OutOfMemoryError as error:
         torch.cuda.empty_cache()
         raise TokensError(
-            f"{len(before) + len(ids):,} tokens do not fit beside the training; ask a checkpoint instead"
+            f"{len(before) + len(ids):,} tokens do not fit into memory during training. Use a checkpoint "
+            "instead"
         ) from error

@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _not_begun(folder, error)
     if isinstance(session.recorder, Recorder):
         session.recorder.on_stop_now = lambda: os._exit(_stopped(spec))
-        for note in (*spec.notes, *(f"started in spite of {error}" for error in spec.forced)):
+        for note in (*spec.notes, *(f"started despite {error}" for error in spec.forced)):
             print(f"grpo-tui: {note}", flush=True)
     try:
         _leave_on_signals(session)
@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         own.keep()
         state = _train(session, spec, folder)
     except StoppedEarly:
-        print("grpo-tui: stopped before training began; there was nothing to save", flush=True)
+        print("grpo-tui: stopped before training began, so there was nothing to save", flush=True)
         state = "stopped"
     except BaseException as error:
         traceback.print_exc()
@@ -91,7 +91,7 @@ def _stopped(spec: RunSpec) -> int:
 def _not_begun(folder: RunFolder, error: Exception) -> int:
     """Say why there can be no record, where others look when there is none."""
     said = str(error).replace(f"{folder.root}{os.sep}", "")  # the reader knows the folder, and room is short
-    cause = f"nothing can be recorded, so the run was not begun: {said}"
+    cause = f"nothing can be recorded, so the run did not start: {said}"
     print(f"grpo-tui: {cause}", flush=True)
     with contextlib.suppress(OSError):
         rank = RankFile(folder.rank(own_rank()), os.getpid())

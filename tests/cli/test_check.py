@@ -103,7 +103,7 @@ def test_a_start_is_stopped_by_errors_and_told_of_warnings_that_are_new(
     known = check(source, start, parts=QUICK).findings
     assert said("learning_rate=0.5", told=known) == ((), "")
     wrong = ("remove_unused_columns=true", "grpo_tui.rewards=[rewards.py:format_reward]")
-    refusal = "1 error to fix before the run can start. --force starts anyway and notes it in the run's record\nerror:"
+    refusal = "1 error to fix before the run can start. --force starts anyway and notes it.*\nerror:"
     with pytest.raises(CommandError, match=f"{refusal} demo.yaml: remove_unused_columns"):
         said(*wrong)
     forced, warned = said(*wrong, force=True)

@@ -190,10 +190,10 @@ def test_the_distribution_says_when_it_began(run: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--where", "rewrd<1"), "--where, column 1: there is no field rewrd; did you mean reward?"),
-        (("--where", "rewards.form==1"), "--where: no reward function is called form; there is format"),
+        (("--where", "rewrd<1"), "--where, column 1: unknown field rewrd; did you mean reward?"),
+        (("--where", "rewards.form==1"), "--where: unknown reward function form; there is format"),
         (("--regex", "("), "--regex: missing )"),
-        (("--sort", "x"), "--sort, column 1: there is no field x"),
+        (("--sort", "x"), "--sort, column 1: unknown field x"),
         (("--view", "none"), "--view: no saved view is called none. --views lists them"),
     ],
 )
@@ -247,7 +247,7 @@ def test_somebody_elses_logs_are_read_and_cannot_be_steered(
     assert main(["runs", str(folder.parent), "--filter", "state:logs"]) == 0
     assert capsys.readouterr().out.startswith("no runs here yet"), "a filter asks for what logs do not say"
     assert main(["status", str(folder)]) == 0
-    assert "its files do not say how it ended" in capsys.readouterr().out
+    assert "Its files do not say whether the run has ended" in capsys.readouterr().out
     assert main(["stop", str(folder)]) == 2
     assert "not steered" in capsys.readouterr().err
     (tmp_path / "work" / "more").mkdir()

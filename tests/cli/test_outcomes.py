@@ -134,10 +134,12 @@ def _run(root: Path, settings: dict[str, object], *overrides: str, step: int = 4
 @pytest.mark.parametrize(
     ("overrides", "asked", "refusal"),
     [
-        (["max_steps=4"], [], "the run has finished its 4 steps (checkpoint of step 4). Add more: --set max_steps=8"),
+        (["max_steps=4"], [],
+         "the run has finished its 4 steps (checkpoint of step 4). Add more: --set max_steps=8"),
         (["max_steps=-1", "num_train_epochs=1"], [],
          "the run has finished its 4 steps (checkpoint of step 4). Add more: --set num_train_epochs=2"),
-        (["max_steps=8"], ["max_steps=3"], "the run has finished its 3 steps (checkpoint of step 4). Add more: --set max_steps=8"),
+        (["max_steps=8"], ["max_steps=3"],
+         "the run has finished its 3 steps (checkpoint of step 4). Add more: --set max_steps=8"),
         (["max_steps=8"], ["optim=adafactor"],
          "optim cannot change from adamw_torch to adafactor at a resume: checkpoint-4 holds the state of"),
         (["max_steps=8"], ["output_dir=elsewhere"], "--resume continues a run in its own folder"),
@@ -202,7 +204,7 @@ def test_a_resume_says_what_it_passes_over_and_keeps_what_the_start_before_had(
     monkeypatch.setattr(headless, "follow", lambda root, **after: followed.append((root, after)) or 0)
     words = ["train", str(folder.root), "--resume", "--quick-check", "--headless"]
     assert main([*words, "--set", "learning_rate=1e-5", "--set", "grpo_tui.rewards.0.weight=1"]) == 0
-    passed = "skipped checkpoint-4: trainer_state.json is missing or cut off, so the save never ended"
+    passed = "skipped checkpoint-4: trainer_state.json is missing or incomplete, so the save did not finish"
     assert [(Path(str(s.resume)).name, s.compare_prompts, s.overridden, s.notes) for s in started] == [
         ("checkpoint-2", 6, ("learning_rate", "grpo_tui.rewards.0.weight"), (passed,))
     ]
@@ -265,7 +267,7 @@ def test_a_start_in_a_folder_that_holds_a_run_is_refused_with_the_way_to_go_on(
     writer = _written(folder.root, r.AttemptStarted(1, 0.0, socket.gethostname(), os.getpid()))
     _lives(folder.root)
     anew = (str(DEMO_CONFIG), "--run-dir", name)
-    attach = f"a run trains in {name} now; `grpo-tui attach {name}` watches it"
+    attach = f"a run is training in {name}. Watch it with `grpo-tui attach {name}`"
     assert f"{attach}, or start another with --run-dir FOLDER" in refused(*anew)
     assert f"{attach}\n" in refused(name, "--resume")
     _lives(folder.root, "wait")
@@ -274,8 +276,8 @@ def test_a_start_in_a_folder_that_holds_a_run_is_refused_with_the_way_to_go_on(
     writer.close()
     assert f"Continue it with `grpo-tui train {name} --resume`" in refused(*anew)
     (folder.root / "checkpoint-4" / "trainer_state.json").unlink()
-    reason = "trainer_state.json is missing or cut off, so the save never ended"
-    assert "which has no checkpoint to resume from" in refused(*anew)
+    reason = "trainer_state.json is missing or incomplete, so the save did not finish"
+    assert "without a checkpoint to resume from" in refused(*anew)
     assert f"checkpoint-4 cannot be resumed: {reason}" in refused(name, "--resume", "4")
     assert f"no complete checkpoint in {name}\n  checkpoint-4: {reason}" in refused(name, "--resume")
     empty = str(tmp_path / "empty")
@@ -305,7 +307,7 @@ def test_who_leaves_early_is_told_of_the_run_and_gets_the_code_of_the_signal(
     writer = _written(tmp_path, r.AttemptStarted(1, 0.0, socket.gethostname(), os.getpid()))
     _lives(tmp_path)
     assert headless.follow(tmp_path) == of_a_live_run
-    assert f"`grpo-tui attach {tmp_path}` watches it" in capsys.readouterr().err
+    assert f"Watch it with `grpo-tui attach {tmp_path}`" in capsys.readouterr().err
     writer.write([r.AttemptEnded(1, 1.0, "failed", 3, None, None)])
     writer.close()
     assert headless.follow(tmp_path) == of_an_ended_one

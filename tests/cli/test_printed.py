@@ -107,10 +107,10 @@ SAMPLED = {
     [
         ("stop_now", True, "", {}, "stop now applied at step 7\n", ""),
         ("set", True, "from step 8", {}, "set applied at step 7: from step 8\n", ""),
-        ("abort_reward", False, "none runs", {}, "", "grpo-tui: abort reward rejected at step 7: none runs\n"),
+        ("abort_reward", False, "no call", {}, "", "grpo-tui: abort reward rejected at step 7: no call\n"),
         (
             "sample", True, "", SAMPLED,
-            "asked after 40 steps of training\n--- 9 tokens, cut off\na␛[1m\n--- 2 tokens\nb\n", "",
+            "asked after 40 steps of training\n--- 9 tokens, truncated\na␛[1m\n--- 2 tokens\nb\n", "",
         ),
     ],
 )  # fmt: skip

@@ -92,7 +92,7 @@ def test_a_resume_that_the_config_asks_for_names_its_key_when_there_is_nothing_t
     config.write_text(f"output_dir: {tmp_path / 'run'}\nresume_from_checkpoint: true\n{text}")
     said = _said(capsys, *words, config)
     assert "no complete checkpoint in" in said
-    assert "own.yaml: resume_from_checkpoint is true; leave it out to start anew" in said
+    assert "own.yaml: resume_from_checkpoint is true. Leave it out to start a new run" in said
     assert "--resume" not in said
 
 

@@ -50,14 +50,14 @@ def load(
             "filters: {drop_null: true}",
             [0, 4, 6, 7],
             [
-                "4 of 8 rows left out by drop_null: something is missing (2 in prompt, 1 in hint,",
+                "4 of 8 rows removed by drop_null: something is missing (2 in prompt, 1 in hint,",
                 "the first is row 2)",
             ],
         ),
         (
             "filters: {drop_null: [answer]}",
             [0, 2, 4, 6, 7],
-            ["3 of 8 rows left out", "2 in prompt, 1 in answer"],
+            ["3 of 8 rows removed", "2 in prompt, 1 in answer"],
         ),
         (
             "answer: gsm8k\nfilters: {drop_null: [answer]}",
@@ -67,7 +67,7 @@ def load(
         (
             "filters: {drop_null: [answer], drop_duplicates: true}",
             [0, 4, 6, 7],
-            ["1 of 5 rows left out by drop_duplicates: the prompt stands in an earlier row"],
+            ["1 of 5 rows removed by drop_duplicates: an earlier row has the same prompt"],
         ),
         (
             "filters: {drop_null: [answer], min_prompt_tokens: 4}",
@@ -136,7 +136,7 @@ def test_evaluation_rows_are_filtered_too_and_the_holdout_comes_from_what_is_lef
     [
         (
             "filters: {min_prompt_tokens: 500, drop_null: [answer]}",
-            "no row is left by grpo_tui.filters.min_prompt",
+            "no rows left after grpo_tui.filters.min_prompt",
         ),
         ("filters: {drop_null: [gone]}", "names the column gone, which .* does not have; it has"),
         ("answer: {kind: boxed}\nfilters: {drop_null: true}", r"every row \(.*no boxed answer"),

@@ -129,7 +129,7 @@ def test_a_child_that_hangs_is_ended(checker: Checker, tmp_path: Path) -> None:
     checker._child.quiet_s, before = 1.0, checker._child.quiet_s
     try:
         with pytest.raises(
-            CheckerError, match="gave no sign for 1 s while reading the dataset, and was ended"
+            CheckerError, match="did not respond for 1 s while reading the dataset, and was stopped"
         ):
             checker.row(config, 1)
     finally:

@@ -587,7 +587,7 @@ WRITTEN: list[tuple[str, list[Any], str, str, str]] = [
     ("an image", conversation(("user", [PICTURE, PART])), "", "error image", "reads text only"),
     ("a dropped system", conversation(("system", "Add."), ASKS), NO_SYSTEM, "warning lost", "system"),
     ("a refusal in row 31", [*conversation(ASKS), *conversation(("system", "Add."), ASKS)[:1]], NO_TOOL,
-     "error refused", "row 31: the chat template refuses the prompt: no system here"),
+     "error refused", "row 31: the chat template rejects the prompt: no system here"),
     ("a doubled turn", conversation(ASKS), TWICE, "warning doubled", "what the user says twice"),
     ("a closed beginning", conversation(ASKS, ("assistant", "<think>")), "",
      "warning closed", "closes it: <|end|><|assistant|> follows"),

@@ -108,7 +108,7 @@ def test_a_full_disk_is_known_by_its_errno_or_its_words(error: Exception, full: 
 def test_a_write_that_was_cut_off_is_told_in_words() -> None:
     torn = RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 4057536 vs 4057428")
     assert first_line(torn).startswith(
-        "a write was cut off, as by a full disk, a quota or a limit of file sizes"
+        "a write was cut short, as by a full disk, a quota or a limit of file sizes"
     )
     assert first_line(OSError(errno.EIO, "Input/output error")) == "[Errno 5] Input/output error"
     assert first_line(OSError()) == "OSError"

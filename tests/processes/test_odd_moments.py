@@ -41,7 +41,7 @@ def test_of_two_starts_at_the_same_moment_one_wins_and_outlives_its_folder(run: 
     told = [process.communicate(timeout=PATIENCE_S)[1] for process in starts]
     assert sorted(process.returncode for process in starts) == [0, 2], told
     refused = next(text for process, text in zip(starts, told, strict=True) if process.returncode == 2)
-    assert "another run trains into this folder" in refused or "a run trains in" in refused
+    assert "another run is training in this folder" in refused or "a run is training in" in refused
     at_step(run, 2)
     _trains_on_and_can_be_stopped_when_its_folder_is_deleted(run)
 

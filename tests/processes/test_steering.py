@@ -54,7 +54,7 @@ def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap
     change = command(run, "set", "learning_rate=1e-4", "reward_weights=[2,1,0.5]")
     assert change["result"]["learning_rate"]["new"] == pytest.approx(1e-4)
     refused = grpo_tui("set", run, "beta=0.1", check=3)
-    assert "beta cannot change in mid-run" in refused.stderr
+    assert "beta cannot change in a run" in refused.stderr
 
     saved = command(run, "checkpoint")
     assert Path(saved["result"]["path"]).is_dir()
@@ -105,4 +105,4 @@ def _is_refused_to_other_starts_with_the_two_ways_on(run: Path) -> None:
     assert "attach" in again.stderr
     assert "--run-dir" in again.stderr
     busy = grpo_tui("train", run, "--resume", "--detach", check=2)
-    assert f"a run trains in {run} now; `grpo-tui attach" in busy.stderr
+    assert f"a run is training in {run}. Watch it with `grpo-tui attach" in busy.stderr

@@ -266,8 +266,8 @@ def test_ctrl_c_in_headless_leaves_the_run_going_and_says_how_to_watch_and_stop_
     assert followed.returncode == 130
     assert "Traceback" not in said
     assert (
-        f"training continues. Watch it with `grpo-tui attach '{run}'`; save and end it with `grpo-tui stop '{run}'`"
-        in said
+        f"training continues. Watch it with `grpo-tui attach '{run}'`; "
+        f"save and end it with `grpo-tui stop '{run}'`" in said
     )
     at_step(run, read_status(run).step + 2)
 

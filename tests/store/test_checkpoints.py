@@ -57,17 +57,21 @@ def _cut_state(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "usable", "reason"),
     [
-        (lambda path: None, True, "a generation cycle under way is generated anew"),
-        (_cut_weights, False, "model.safetensors is cut off"),
+        (lambda path: None, True, "an unfinished generation batch is generated again"),
+        (_cut_weights, False, "model.safetensors is incomplete"),
         (
             lambda path: (path / "model.safetensors").write_bytes(b"\x08"),
             False,
-            "model.safetensors is cut off",
+            "model.safetensors is incomplete",
         ),
-        (lambda path: (path / "model.safetensors").unlink(), False, "it holds no weights"),
-        (_cut_state, False, "trainer_state.json is missing or cut off, so the save never ended"),
-        (lambda path: (path / "trainer_state.json").unlink(), False, "so the save never ended"),
-        (lambda path: (path / "optimizer.pt").unlink(), True, "no optimizer state: momentum starts anew"),
+        (lambda path: (path / "model.safetensors").unlink(), False, "it contains no weights"),
+        (_cut_state, False, "trainer_state.json is missing or incomplete, so the save did not finish"),
+        (lambda path: (path / "trainer_state.json").unlink(), False, "so the save did not finish"),
+        (
+            lambda path: (path / "optimizer.pt").unlink(),
+            True,
+            "no optimizer state, so momentum starts from zero",
+        ),
     ],
 )
 def test_a_checkpoint_without_a_marker_is_judged_by_its_files(
@@ -124,7 +128,7 @@ def test_a_file_of_torch_that_is_cut_off_is_found_without_a_marker(name: str, tm
     whole = (path / name).read_bytes()
     for part in (whole[: len(whole) // 2], b""):
         (path / name).write_bytes(part)
-        assert (judge(path).usable, judge(path).reason) == (False, f"{name} is cut off")
+        assert (judge(path).usable, judge(path).reason) == (False, f"{name} is incomplete")
 
 
 def test_a_shard_that_is_missing_is_named_without_a_marker(tmp_path: Path) -> None:

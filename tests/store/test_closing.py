@@ -48,7 +48,7 @@ def test_what_cannot_be_written_at_the_end_is_tried_then_counted_and_said(tmp_pa
     recorder, blocker, said, lost = _blocked(folder)
     recorder.patience_s = 1.5
     recorder.close()
-    assert said[0].startswith("the last records cannot be written yet, trying for 1.5 s")
+    assert said[0].startswith("the last records cannot be written yet, retrying for 1.5 s")
     assert said[1].startswith("could not be recorded: batches (2), completion text (4), metric rows (2); ")
     assert "locked" in said[1]
     assert lost == [{"batches": 2, "completion text": 4, "metric rows": 2}]

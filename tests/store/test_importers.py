@@ -257,7 +257,7 @@ def test_a_folder_that_grows_is_read_on_and_a_file_that_changed_is_read_anew(ver
         (
             b'{"input": "q", "output": "a"}\n{"input": "q", "outp\n7\n{"input": "q", "output": "b"}\n{"inp',
             ["a", "b"],
-            ("left out, for it is no row with input and output: line 2 and 1 more of 1.jsonl",),
+            ("skipped, because it is not a row with input and output: line 2 and 1 more of 1.jsonl",),
         ),
         (b'{"input": "q", "output": null, "score": 1' + b"0" * 400 + b"}\n", [""], ()),
         (b'{"input": "q", "output": "a"}\n{"x": ' + b"[" * 9000 + b"\n{}\n", ["a"], ("line 2 and 1 more",)),
@@ -275,7 +275,7 @@ def test_lines_that_are_no_rows_are_left_out_and_told(
     search = Search(RunFolder(copy(folder)).database)
     assert [row.completion for row in rollouts_of(search.run, search.find("", "step").ids)] == completions
     computed, *told = import_notes(search.run)
-    assert computed.startswith("These files hold no advantages: they are computed")
+    assert computed.startswith("These files contain no advantages. They are computed")
     assert len(told) == len(notes)
     assert all(words in note for words, note in zip(notes, told, strict=True))
     search.close()
@@ -307,7 +307,7 @@ def test_parquet_files_without_rewards_or_rows_are_read(columns: dict[str, Any],
     assert search.find("").count == len(table["prompt"])
     *computed, note = search.find("").notes
     assert "completions_00002.parquet cannot be read" in note
-    assert ["hold no advantages" in words for words in computed] == [True] * bool(table["prompt"])
+    assert ["contain no advantages" in words for words in computed] == [True] * bool(table["prompt"])
     search.close()
 
 

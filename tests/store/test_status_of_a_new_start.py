@@ -93,7 +93,7 @@ def test_a_training_process_held_by_a_signal_is_stalled_at_once_and_its_pid_is_t
         os.waitpid(trainer.pid, os.WUNTRACED)
         look = read_status(tmp_path)
         assert (look.state, [alert["id"] for alert in look.alerts]) == ("stalled", ["process.held"])
-        assert f"`kill -CONT {trainer.pid}` lets it go on" in look.alerts[0]["message"]
+        assert f"Continue it with `kill -CONT {trainer.pid}`" in look.alerts[0]["message"]
         assert "kill -CONT" in _standstill(tmp_path, look)
         os.kill(trainer.pid, signal.SIGCONT)
         os.waitpid(trainer.pid, os.WCONTINUED)

@@ -75,11 +75,11 @@ def run(tmp_path: Path) -> Iterator[Watched]:
 
 
 def test_an_aborted_call_gives_way_or_ends_by_itself(run: Watched) -> None:
-    nothing = (False, 3, "no reward function runs just now")
+    nothing = (False, 3, "no reward function is running")
     assert run.served(run.mailbox.submit("abort_reward").id) == nothing
     for call, after, reason in (
-        (7, {"aborted_call": 7}, "the call gave way; its rewards count as None for this batch"),
-        (8, {}, "the call ended by itself"),
+        (7, {"aborted_call": 7}, "the call was aborted; its rewards count as None for this batch"),
+        (8, {}, "the call finished before it was aborted"),
     ):
         run.rank.update(reward_call=call)
         first, second = run.mailbox.submit("abort_reward"), run.mailbox.submit("abort_reward")

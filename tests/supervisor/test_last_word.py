@@ -182,7 +182,7 @@ def test_a_supervisor_that_cannot_write_an_outcome_keeps_it_and_goes_on(
     trainer.kill()
     trainer.wait()
     assert outcome is not None
-    assert (outcome.applied, outcome.reason) == (False, "no reward function runs just now")
+    assert (outcome.applied, outcome.reason) == (False, "no reward function is running")
     assert not folder.abort(0).exists()
 
 
@@ -196,11 +196,11 @@ def test_a_run_whose_record_could_not_be_begun_says_why(
     monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
     monkeypatch.setattr(worker, "Unbreakable", lambda stream: stream)
     assert worker.main([str(folder.root)]) == worker.FAILED
-    assert "nothing can be recorded, so the run was not begun: " in capsys.readouterr().out
+    assert "nothing can be recorded, so the run did not start: " in capsys.readouterr().out
     look = read_status(folder.root)
     assert look.state == "failed"
     assert look.error is not None
     why = "run.db: file is not a database. Is another program using it, or the disk full?"
-    assert look.error["cause"] == f"nothing can be recorded, so the run was not begun: {why}"
+    assert look.error["cause"] == f"nothing can be recorded, so the run did not start: {why}"
     folder.database.unlink()
     assert read_status(folder.root).state == "failed"

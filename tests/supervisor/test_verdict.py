@@ -19,17 +19,17 @@ JUDGE = RankState(0, 1, 1.0, phase="reward", reward_function="judge", reward_cal
     [
         (
             Death(-signal.SIGKILL, RankState(0, 1, 1.0, phase="generate")),
-            "killed with SIGKILL, by a person or by the system when memory ran out, while generating",
+            "killed with SIGKILL, by a user or by the out-of-memory killer, while generating",
         ),
         (
             Death(-signal.SIGKILL, JUDGE, starved=True),
-            "killed by the system because memory ran out (SIGKILL), while reward function 'judge' ran",
+            "killed by the out-of-memory killer (SIGKILL), while reward function 'judge' ran",
         ),
         (
             Death(-signal.SIGSEGV, JUDGE),
             "a native library crashed (SIGSEGV), while reward function 'judge' ran",
         ),
-        (Death(-signal.SIGXCPU), "its limit of processor time was reached (SIGXCPU; `ulimit -t`)"),
+        (Death(-signal.SIGXCPU), "it reached its CPU time limit (SIGXCPU; `ulimit -t`)"),
         (Death(-signal.SIGUSR1, starved=True), "ended by SIGUSR1"),
         (Death(-99), "ended by signal 99"),
         (
@@ -38,7 +38,7 @@ JUDGE = RankState(0, 1, 1.0, phase="reward", reward_function="judge", reward_cal
         ),
         (
             Death(None, starved=True),
-            "the training process is gone, most likely killed by the system for want of memory" + SILENT,
+            "the training process is gone, most likely killed by the out-of-memory killer" + SILENT,
         ),
         (
             Death(None, RankState(0, 1, 1.0, phase="save")),

@@ -55,7 +55,7 @@ def test_troubles_while_serving_and_a_command_of_another_version_end_no_watch(
     try:
         outcome = mailbox.wait(mailbox.submit("fly"), 20)
         assert outcome is not None
-        assert (outcome.applied, outcome.reason) == (False, "this run knows no command fly")
+        assert (outcome.applied, outcome.reason) == (False, "unknown command fly")
         asked = threading.Event()
 
         def broken() -> None:
@@ -73,7 +73,7 @@ def test_troubles_while_serving_and_a_command_of_another_version_end_no_watch(
     assert attempt.state == "crashed"
     assert attempt.error is not None
     assert ", while generating, and did not say why" in attempt.error["cause"]
-    assert capfd.readouterr().out.count("could not go on serving the run: RuntimeError: somebody's odd") == 1
+    assert capfd.readouterr().out.count("failed while serving the run: RuntimeError: somebody's odd") == 1
 
 
 def test_what_a_run_left_behind_ends_with_it_though_its_first_supervisor_is_gone(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_an_answer_does_not_depend_on_the_prompts_asked_beside_it(loaded) -> Non
 
 
 def test_a_model_without_its_tokenizer_is_refused_with_the_fix(loaded) -> None:
-    with pytest.raises(ValueError, match="pass the tokenizer"):
+    with pytest.raises(ValueError, match="Pass the tokenizer"):
         answer(loaded[0], None, ["7"])
 
 

@@ -32,7 +32,7 @@ CASES: list[tuple[BaseException, str, str]] = [
     (ZeroDivisionError("division by zero"), "update", "the update failed (test_failure.py:"),
     (RuntimeError(" \n "), "save", "RuntimeError, without a message"),
     (RuntimeError("x" * 5_000), "save", f": RuntimeError: {'x' * 400}…"),
-    (MemoryError(), "update", "MemoryError: no memory is left for this process"),
+    (MemoryError(), "update", "MemoryError: the process ran out of memory"),
     (
         ExceptionGroup("several", [KeyError("gold"), ValueError("b")]),
         "reward",
@@ -70,7 +70,7 @@ def test_a_reward_is_named_with_the_line_of_its_own_code(tmp_path: Path) -> None
             "RuntimeError: no judge (because of ConnectionRefusedError: port 8000)",
         ),
         (KeyError(), "RuntimeError: no judge (because of KeyError)"),
-        (MemoryError(), "MemoryError: no memory is left for this process (no judge)"),
+        (MemoryError(), "MemoryError: the process ran out of memory (no judge)"),
     ],
 )
 def test_what_an_exception_was_raised_from_in_the_end_is_told(behind: BaseException, said: str) -> None:

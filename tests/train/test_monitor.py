@@ -28,7 +28,7 @@ class Trainer:
 def test_what_cannot_be_recorded_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="takes a built GRPOTrainer, not PosixPath"):
         monitor(tmp_path)
-    with pytest.raises(ValueError, match="enable_jit_checkpoint takes the signals"):
+    with pytest.raises(ValueError, match="enable_jit_checkpoint takes over signals"):
         monitor(Trainer(tmp_path / "run", jit=True))
     assert list(tmp_path.iterdir()) == []
 
@@ -39,7 +39,7 @@ def test_a_trainer_is_recorded_in_one_folder_by_default_its_own(
     trainer = Trainer(tmp_path / "its own")
     assert monitor(trainer) == monitor(trainer) == tmp_path / "its own"
     assert capsys.readouterr().out.count(f"grpo-tui attach '{tmp_path / 'its own'}'") == 1
-    with pytest.raises(ValueError, match=r"its own already; give it one run folder"):
+    with pytest.raises(ValueError, match=r"its own\. Use one run folder"):
         monitor(trainer, tmp_path / "other")
     assert monitor(Trainer(tmp_path / "its own"), tmp_path / "other") == tmp_path / "other"
 
@@ -51,7 +51,7 @@ def test_a_folder_in_which_another_process_trains_is_refused_and_the_trainer_lef
     trainer = Trainer(tmp_path)
     lock = take_lock(RunFolder(tmp_path))
     try:
-        with pytest.raises(RunFolderBusy, match="another run trains into this folder"):
+        with pytest.raises(RunFolderBusy, match="another run is training in this folder"):
             monitor(trainer)
     finally:
         os.close(lock)
@@ -65,6 +65,6 @@ def test_a_trainer_that_trains_already_is_said_to_be_unrecorded(
 ) -> None:
     trainer = Trainer(tmp_path / "run")
     assert trainer.train() == tmp_path / "run"
-    assert "this trainer trains already and is not recorded" in capsys.readouterr().out
+    assert "this trainer is already training without a record" in capsys.readouterr().out
     assert "train" not in vars(trainer)
     assert not (tmp_path / "run").exists()

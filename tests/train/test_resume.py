@@ -184,7 +184,7 @@ def test_a_run_that_has_made_all_its_steps_is_not_finished_again(
     cycle: tuple[Path, Any], tmp_path: Path
 ) -> None:
     run = _copy(cycle[0], tmp_path / "run")
-    with pytest.raises(Exception, match="made all its 6 steps; add some: --set max_steps=12"):
+    with pytest.raises(Exception, match=r"finished its 6 steps\. Add more: --set max_steps=12"):
         run_recorded(run, resume=run / "checkpoint-6", **CYCLE)
     assert RunReader(RunFolder(run).database).attempts()[-1].state == "failed"
 
@@ -341,7 +341,7 @@ def test_another_seed_draws_other_prompts_and_completions(
     prompts = [{g.prompt_key for g in groups if g.attempt == attempt} for attempt in (1, 2)]
     assert prompts[1]
     assert prompts[0] != prompts[1]
-    assert "the prompts go on at step 5 of a new order (seed changed)" in capsys.readouterr().out
+    assert "the prompts continue at step 5 in a new order (seed changed)" in capsys.readouterr().out
 
 
 def test_what_the_first_step_uses_otherwise_is_an_alert(

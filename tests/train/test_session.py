@@ -36,8 +36,8 @@ def _cause(root: Path) -> str:
 @pytest.mark.parametrize(
     ("steps", "resumed_from", "error", "ending"),
     [
-        ((2, 4, 6), 4, RuntimeError("bad"), "; if that is damaged, `--resume 2` takes an earlier one"),
-        ((4,), 4, RuntimeError("bad"), "; if that is damaged, there is no earlier one"),
+        ((2, 4, 6), 4, RuntimeError("bad"), "; if that one is damaged, `--resume 2` takes an earlier one"),
+        ((4,), 4, RuntimeError("bad"), "; if that one is damaged, there is no earlier one"),
         ((2,), None, RuntimeError("bad"), ": RuntimeError: bad"),
         ((2, 4), 4, Refused("beta cannot change"), "beta cannot change"),
     ],

@@ -37,12 +37,12 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> Any:
         ("reward_weights", [1, "nan"], "finite"),
         ("reward_weights", [1, 1e39], "finite"),
         ("reward_weights", [1], "takes 2 numbers"),
-        ("reward_weights", {}, "names no reward function; there are correctness, format_reward"),
+        ("reward_weights", {}, "does not name a reward function; there are correctness, format_reward"),
         ("reward_weights", {"corectness": 2}, "did you mean correctness"),
-        ("reward_weights.correctness", 2, "given whole and by function"),
-        ("beta", 0.1, "cannot change in mid-run"),
-        ("learning_rte", 0.1, "no setting learning_rte; did you mean learning_rate"),
-        ("colour", 0.1, "no setting colour; the settings are"),
+        ("reward_weights.correctness", 2, "given both as a list and by function"),
+        ("beta", 0.1, "cannot change in a run"),
+        ("learning_rte", 0.1, "unknown setting learning_rte; did you mean learning_rate"),
+        ("colour", 0.1, "unknown setting colour; the settings are"),
     ],
 )
 def test_a_value_that_would_break_the_run_is_refused_and_changes_nothing(

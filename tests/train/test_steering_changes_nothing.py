@@ -223,9 +223,9 @@ SENSELESS: list[tuple[dict[str, Any], str]] = [
     ({"temperature": 0}, "from 0.01 to 100"),
     ({"temperature": "warm"}, "takes a number"),
     ({"learning_rate": float("nan")}, "finite"),
-    ({"beta": 0.1}, "beta cannot change in mid-run"),
+    ({"beta": 0.1}, "beta cannot change in a run"),
     ({"reward_weights": [1.0]}, "takes 2 numbers, in the order correctness, format"),
-    ({"reward_weights.speed": 2}, "no reward function is named speed"),
+    ({"reward_weights.speed": 2}, "unknown reward function speed"),
     ({"learning_rate": 1e-4, "temperature": -1}, "from 0.01 to 100"),
     ({}, "nothing to set; the settings are learning_rate, temperature, reward_weights"),
 ]

@@ -49,7 +49,7 @@ class Hub:
         if os.path.isdir(name):
             return _in_folder(name, Path(name))
         if _is_path(name):
-            return Whereabouts(name, "missing", problem=f"there is no folder {name}")
+            return Whereabouts(name, "missing", problem=f"no such folder: {name}")
         if len(name) > LONGEST_HUB_NAME:
             return Whereabouts(name, "missing", problem=_no_name(one_line(name, 80)))
         return self._once("model", name, revision, lambda: _cached_model(name, revision))
@@ -59,7 +59,7 @@ class Hub:
         if os.path.isdir(name):
             return Whereabouts(name, "folder", name, _size(Path(name), everything=True), 0)
         if _is_path(name):
-            return Whereabouts(name, "missing", problem=f"there is no file or folder {name}")
+            return Whereabouts(name, "missing", problem=f"no such file or folder: {name}")
         if len(name) > LONGEST_HUB_NAME:
             return Whereabouts(name, "missing", problem=_no_name(one_line(name, 80)))
         return self._once("dataset", name, revision, lambda: _cached_dataset(name))
@@ -131,7 +131,7 @@ def _in_folder(name: str, folder: Path) -> Whereabouts:
     size = _size(folder)
     if not any((folder / mark).is_file() for mark in _CONFIGS):
         return Whereabouts(
-            name, "broken", str(folder), size, 0, problem=f"{folder} holds no config.json, so it is no model"
+            name, "broken", str(folder), size, 0, problem=f"{folder} has no config.json, so it is not a model"
         )
     lacking = _lacking(folder)
     problem = f"{folder} lacks {lacking}" if lacking else ""
@@ -141,7 +141,7 @@ def _in_folder(name: str, folder: Path) -> Whereabouts:
         else [p.name for p in sorted(folder.glob("*.safetensors")) if not whole_safetensors(p.resolve())]
     )
     if cut:
-        problem = f"{cut[0]} in {folder} is not whole: it was not written or fetched to its end"
+        problem = f"{cut[0]} in {folder} is incomplete: writing or downloading it did not finish"
     return Whereabouts(name, "broken" if problem else "folder", str(folder), size, 0, _free(folder), problem)
 
 
@@ -243,8 +243,8 @@ def _refusal(kind: str, name: str, error: Exception) -> Whereabouts | None:
         return Whereabouts(name, "missing", problem=f"{name} has no such revision on the hub")
     if isinstance(error, errors.RepositoryNotFoundError):
         problem = (
-            f"the hub has no {kind} {name}, or it is private and no token is set (hf auth login); it is no "
-            "folder here either"
+            f"the hub has no {kind} {name}, or it is private and no token is set (hf auth login); nor is it "
+            "a local folder"
         )
         return Whereabouts(name, "missing", problem=problem)
     if isinstance(error, errors.HFValidationError):
@@ -253,7 +253,7 @@ def _refusal(kind: str, name: str, error: Exception) -> Whereabouts | None:
 
 
 def _no_name(name: str) -> str:
-    return f"{name} is neither a folder here nor a name that the hub could have"
+    return f"{name} is neither a local folder nor a valid name on the hub"
 
 
 def _is_path(name: str) -> bool:

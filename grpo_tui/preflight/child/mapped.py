@@ -200,11 +200,11 @@ def _judge_rows(mapped: Mapped, values: dict[str, list[Any]], section: Section, 
                 continue
         problem = prompt_problem(prompts[place])
         if problem is not None:
-            mapped.fates[place] = f"refused: the prompt {problem}"
+            mapped.fates[place] = f"rejected: the prompt {problem}"
             reasons["prompt", _general(problem)].append(number)
             continue
         if not answered and spec is not None:
-            mapped.fates[place] = f"refused: no answer in {spec.source}"
+            mapped.fates[place] = f"rejected: no answer in {spec.source}"
             reasons["answer", spec.kind].append(number)
             continue
         if filters.drop_duplicates:
@@ -229,7 +229,7 @@ def _general(problem: str) -> str:
     if problem.startswith("holds ") and " in the content of a message; " in problem:
         return "holds a part without a type" + problem[problem.index(" in the content") :]
     if problem.startswith("holds "):
-        return "holds what is no message; a message has role and content"
+        return "contains an item that is not a message. A message has role and content"
     if problem.endswith("must be a text or a list of messages"):
         return "must be a text or a list of messages"
     return problem

@@ -240,23 +240,25 @@ def _by_pattern(target: str, modules: _Modules) -> LoraMatch:
     try:
         hits = [path for path in modules.every if re.fullmatch(target, path)]
     except re.error as error:
-        return LoraMatch((target,), 0, (), (target,), f"lora_target_modules {target} is no pattern: {error}")
+        return LoraMatch(
+            (target,), 0, (), (target,), f"lora_target_modules {target} is not a valid pattern: {error}"
+        )
     if hits:
         return _match((target,), hits, (), modules)
     parts = [part.strip() for part in target.split(",") if part.strip()]
     known = [part for part in parts if part in modules.names]
     if len(parts) == 1 and known:
         problem = (
-            f"lora_target_modules {target} alone is taken for a pattern of the whole path and matches none; "
-            f"write .*\\.{target}, or more than one name"
+            f"lora_target_modules {target} alone is treated as a pattern for the whole path and matches "
+            f"nothing. Write .*\\.{target}, or more than one name"
         )
     elif len(parts) > 1:
         problem = (
             f"lora_target_modules is the one text {target}, where a list is meant, as [{', '.join(parts)}]; "
-            f"it is none of the model's Linear modules: {modules.told}"
+            f"it is not one of the model's Linear modules: {modules.told}"
         )
     else:
-        problem = f"lora_target_modules {target} is none of the model's Linear modules: {modules.told}"
+        problem = f"lora_target_modules {target} is not one of the model's Linear modules: {modules.told}"
     return LoraMatch((target,), 0, (), (target,), problem)
 
 
@@ -275,7 +277,10 @@ def _match(
     unfit = [path for path in hits if path not in able]
     problem = ""
     if unfit:
-        problem = f"lora_target_modules names {unfit[0]}, which is no Linear module: those are {modules.told}"
+        problem = (
+            f"lora_target_modules names {unfit[0]}, which is not a Linear module. The Linear modules "
+            f"are {modules.told}"
+        )
     elif not matched:
         problem = (
             f"lora_target_modules {', '.join(targets)}: none of the model's Linear modules: {modules.told}"

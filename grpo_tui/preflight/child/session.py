@@ -120,7 +120,7 @@ class CheckSession:
             sampled=table.sampled,
             preference={"chosen", "rejected"} <= set(names),
         )
-        self.tell(f"looking at {len(table.numbers):,} rows")
+        self.tell(f"checking {len(table.numbers):,} rows")
         try:
             mapped = map_table(table, self.config)
         except DataError as error:
@@ -243,7 +243,7 @@ class CheckSession:
 
     def _tokenizer(self, model: ModelFacts) -> TokenizerFacts:
         if model.where.place not in ("folder", "cached", "hub", "broken"):
-            return TokenizerFacts(problem=f"there is no tokenizer: {model.where.problem}")
+            return TokenizerFacts(problem=f"no tokenizer: {model.where.problem}")
         self.tell("loading the tokenizer")
         from grpo_tui.preflight.child.tokens import LoadedTokenizer
 

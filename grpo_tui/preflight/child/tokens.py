@@ -105,7 +105,7 @@ class LoadedTokenizer:
                 list(prompts), add_generation_prompt=True, tokenize=False, **self._template
             )
         except Exception as error:
-            raise RenderError(f"the chat template refuses the prompt: {one_line(str(error), 200)}") from error
+            raise RenderError(f"the chat template rejects the prompt: {one_line(str(error), 200)}") from error
         return [str(text) for text in texts]
 
     def rendered(self, prompt: Any) -> str:

@@ -228,4 +228,8 @@ def _answer(output: bytes) -> dict[str, str]:
         found = json.loads(lines[-1]) if lines else None
     except ValueError:
         found = None
-    return found if isinstance(found, dict) else {"error": "the process that reads it ended without a word"}
+    return (
+        found
+        if isinstance(found, dict)
+        else {"error": ("the process that reads it ended without an error message")}
+    )

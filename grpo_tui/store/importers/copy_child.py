@@ -212,7 +212,7 @@ class Copy:
         """Say how far it has come. How a run ended is not in such files, unless it did all its steps."""
         step = max([state.step, *(number for number, _ in files)])
         finished = state.total_steps is not None and state.step >= state.total_steps
-        cause = f"copied from {self._source.root}; its files do not say how it ended, or whether it goes on"
+        cause = f"copied from {self._source.root}. Its files do not say whether the run has ended, or how"
         error: Mapping[str, Any] = {"type": "", "message": cause, "cause": cause}
         self._db.execute(
             "UPDATE attempt SET ended_at = ?, state = ?, step = ?, total_steps = ?, error = ?",
@@ -226,12 +226,9 @@ class Copy:
         )
 
 
-ADVANTAGES = (
-    "These files hold no advantages: they are computed from each group's totals, and by them is said which "
-    "groups teach"
-)
+ADVANTAGES = "These files contain no advantages. They are computed from each group's totals here"
 WEIGHTS = (
-    "TRL logged another mean reward: the functions' weights are not in these files, totals are plain sums"
+    "TRL logged a different mean reward: these files do not contain the weights, so totals are plain sums"
 )
 
 
@@ -256,7 +253,7 @@ def main() -> None:
     follow = "--follow" in sys.argv[2:]
     said: dict[str, str] | None = None
     while True:
-        answer: dict[str, str] = {"error": "there are no logged completions here any more"}
+        answer: dict[str, str] = {"error": "the logged completions are gone"}
         if source is not None:
             try:
                 answer = {"trouble": update(source)}
