@@ -235,7 +235,7 @@ class Trust:
         line = next((line.strip() for line in said.splitlines() if "held by" in line), said)
         if f"process {pid}" in line:
             return line[:300]
-        if "cannot be seen from here" in line:
+        if "not visible from here" in line:
             return f"the container hides process ids: {line[:250]}"
         raise CheckFailed(f"process {pid} is not named: {said[:400]}")
 

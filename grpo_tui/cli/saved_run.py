@@ -29,7 +29,7 @@ def saved_run(path: Path) -> tuple[RunFolder, RunSpec, RunConfig]:
     """
     folder = RunFolder(path.absolute())
     if not folder.spec.exists():
-        raise CommandError(f"{path}: this folder is not a run (it has no run.json). Give a TRL YAML config")
+        raise CommandError(f"{path}: no run here (it has no run.json). Give a TRL YAML config")
     try:
         spec = read_spec(folder.spec)
         return folder, spec, RunConfig.from_json(spec.config, folder.root)

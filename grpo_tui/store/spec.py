@@ -80,14 +80,14 @@ def read_spec(path: Path) -> RunSpec:
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is no run specification.
+        ValueError: It is not a run specification.
     """
     try:
         body = json.loads(read_regular(path, largest=LARGEST_BYTES))
     except RecursionError:
         body = None
     if not isinstance(body, dict) or not isinstance(body.get("config"), dict):
-        raise ValueError(f"{path} is no run specification")
+        raise ValueError(f"{path} is not a run specification")
     try:
         return RunSpec(
             config=body["config"],

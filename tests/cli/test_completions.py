@@ -184,7 +184,7 @@ def test_the_distribution_says_when_it_began(run: Path, capsys: pytest.CaptureFi
     assert printed(capsys, run, "--over-steps", "--format", "csv").startswith(
         "first_step,last_step,hits,of\n1,1,4,4\n"
     )
-    assert printed(capsys, run, "--search", "nothing", "--over-steps").splitlines()[-1] == "nothing was found"
+    assert printed(capsys, run, "--search", "nothing", "--over-steps").splitlines()[-1] == "no match"
 
 
 @pytest.mark.parametrize(

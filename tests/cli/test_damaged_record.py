@@ -68,4 +68,4 @@ def test_a_run_json_that_cannot_be_read_leaves_the_way_of_the_config(
 ) -> None:
     folder.spec.write_text('{"config": ')
     assert main(["train", str(folder.root), "--resume"]) == 2
-    assert f"`grpo-tui train CONFIG.yaml --run-dir {folder.root} --resume` goes on" in capsys.readouterr().err
+    assert f"`grpo-tui train CONFIG.yaml --run-dir {folder.root} --resume`" in capsys.readouterr().err

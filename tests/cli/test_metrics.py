@@ -138,7 +138,7 @@ def test_a_metric_is_explained_with_and_without_a_run(run: Path, capsys: pytest.
     assert "No progress signal" in text
     assert "Healthy:" in text
     with_run = said(capsys, run, "--explain", "reward")
-    assert "signal of progress" in with_run
+    assert "shows progress" in with_run
     assert "one: 2.00 at step 20, 0.10 to 2.00" in with_run
     assert said(capsys, "--explain", "clip_ratio/*").count("Healthy:") == 5
     assert "fmt gave" in said(capsys, "--explain", "rewards/fmt/mean").replace("\n  ", " ")
@@ -148,7 +148,7 @@ def test_a_metric_is_explained_with_and_without_a_run(run: Path, capsys: pytest.
     ("words", "sentence"),
     [
         ((), "name a run"),
-        (("--explain", "entrpy"), "nothing is known of entrpy; there is entropy"),
+        (("--explain", "entrpy"), "unknown metric entrpy. Did you mean entropy"),
         (("{run}", "--keys", "rewrd"), "unknown metric rewrd. Did you mean reward"),
         (("{run}", "--every", "2"), "--every thins"),
         (("{run}", "--steps", "9:3"), "is not a range of steps"),

@@ -241,7 +241,7 @@ def test_a_start_is_checked_with_what_set_changes_and_keeps_what_was_forced(
     root = tmp_path / "run"
     words = ["train", str(DEMO_CONFIG), "--run-dir", str(root), "--detach", "--quick-check", *wrong]
     assert main(words) == 2
-    assert "1 error in the way of a start" in capsys.readouterr().err
+    assert "1 error to fix before the run can start" in capsys.readouterr().err
     assert not started
     unused = f"grpo_tui.eval_dataset={DEMO_CONFIG.with_name('task.py')}:train_rows"
     assert main([*words, "--force", "--set", unused]) == 0

@@ -146,7 +146,7 @@ def test_what_the_pre_flight_counts_is_planned_with(
     found = json.loads(said.out)
     assert (found["rows"], found["steps_per_epoch"]) == (100, 12)
     assert found["tokens_per_step_at_most"] == 64 * (40 + 77)
-    assert "the model is not counted: it could not be looked at" in said.err
+    assert "the model is not counted: it could not be read" in said.err
     assert main(["plan", str(DEMO_CONFIG), "--json", "--count", "--rows", "50", "--prompt-tokens", "9"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["rows"], found["tokens_per_step_at_most"]) == (50, 64 * (40 + 9)), "what is typed wins"
@@ -272,7 +272,7 @@ def test_gpus_are_listed_with_who_holds_them(cards: None, capsys: pytest.Capture
     assert lines[0].split() == ["0", "NVIDIA", "H100", "80", "of", "80", "GB", "free", "nobody"]
     assert "39 of 80 GB free" in lines[1]
     assert lines[2].strip() == "python train.py of ana, 40 GB, process 4711"
-    assert lines[-1].strip() == "held by somebody who cannot be seen from here"
+    assert lines[-1].strip() == "held by a process not visible from here"
     assert "\x1b" not in said
 
 
@@ -324,7 +324,7 @@ def test_names_of_gpus(names: list[str], wanted: tuple[str, ...] | None) -> None
 def test_who_holds_a_gpu() -> None:
     assert held_by_others(CARDS[0]) == ""
     assert held_by_others(CARDS[1]) == "process 4711 (python train.py of ana, 42.9 GB)"
-    assert "cannot be seen" in held_by_others(CARDS[2])
+    assert "not visible" in held_by_others(CARDS[2])
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_a_run_is_put_on_gpus(
 @pytest.mark.parametrize(
     ("asked", "launcher", "message"),
     [
-        ("9", None, "there is no GPU 9; this machine has 0, 1, 2"),
+        ("9", None, "there is no GPU 9. This machine has 0, 1, 2"),
         ("0,1", None, "--num_processes 2"),
         ("0", "accelerate launch --num_processes 2", "1 GPU for 2 ranks"),
         ("0,0", "accelerate launch --num_processes 2", "named twice"),

@@ -15,8 +15,8 @@ from grpo_tui.cli.saved_run import saved_run
     [
         (None, "no run here"),
         ("", "cannot be read"),
-        ("[]", "is no run specification"),
-        ('{"config": []}', "is no run specification"),
+        ("[]", "is not a run specification"),
+        ('{"config": []}', "is not a run specification"),
         ('{"config": {"grpo": []}}', "cannot be read"),
         ('{"config": {}, "launcher": 3}', "cannot be read"),
     ],

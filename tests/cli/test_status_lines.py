@@ -60,7 +60,7 @@ def test_status_says_all_that_a_user_has_to_know(monkeypatch: pytest.MonkeyPatch
     )  # fmt: skip
     assert describe(live) == [
         "training  step 57 of 120  attempt 2",
-        "phase reward for 3.2 s, reward function judge runs",
+        "phase reward for 3.2 s, running reward function judge",
         "no supervisor: training and recording continue, but abort-reward and stop --now do not work",
         "attention: make room",
         "reward 2.5  kl 0.01235",

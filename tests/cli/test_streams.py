@@ -73,7 +73,7 @@ def test_who_is_terminated_while_following_says_that_the_run_goes_on(live: Path)
     follower.send_signal(signal.SIGTERM)
     _, said = follower.communicate(timeout=PATIENCE_S)
     assert follower.returncode == 143
-    assert said.startswith("training goes on; `grpo-tui attach ")
+    assert said.startswith("training continues. Watch it with `grpo-tui attach ")
 
 
 def test_a_pipe_whose_reader_left_is_not_taken_for_a_finished_run(live: Path) -> None:
@@ -83,4 +83,4 @@ def test_a_pipe_whose_reader_left_is_not_taken_for_a_finished_run(live: Path) ->
     assert follower.wait(timeout=PATIENCE_S) == 141
     assert follower.stderr is not None
     (said,) = follower.stderr.read().splitlines()
-    assert said.startswith("training goes on; ")
+    assert said.startswith("training continues. ")

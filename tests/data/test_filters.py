@@ -72,12 +72,12 @@ def load(
         (
             "filters: {drop_null: [answer], min_prompt_tokens: 4}",
             [0, 2, 4, 6],
-            ["1 of 5 rows left out by min_prompt_tokens 4: prompts have 3 to 16 tokens"],
+            ["1 of 5 rows removed by min_prompt_tokens 4: prompts have 3 to 16 tokens"],
         ),
         (
             "filters: {drop_null: [answer], min_prompt_tokens: 4, max_prompt_tokens: 14}",
             [0, 2],
-            ["3 of 5 rows left out by min_prompt_tokens 4, max_prompt_tokens 14"],
+            ["3 of 5 rows removed by min_prompt_tokens 4, max_prompt_tokens 14"],
         ),
         (
             "columns: {gold: answer}\nanswer: {kind: gsm8k, to: gold}\nfilters: {drop_null: [gold]}",

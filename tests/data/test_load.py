@@ -243,7 +243,7 @@ def test_a_generator_without_an_end_is_left_with_a_sentence(
     monkeypatch.setattr(sources, "MOST_DRAWN", 5)
     source = "import itertools\ndef rows(): return ({'prompt': str(n)} for n in itertools.%s)\n"
     (tmp_path / "mine.py").write_text(source % "count()")
-    with pytest.raises(DataError, match=r"mine\.py:rows goes on after 5 rows.*Let it end"):
+    with pytest.raises(DataError, match=r"mine\.py:rows did not end after 5 rows.*Let it end"):
         load(tmp_path, "dataset: mine.py:rows")
     (tmp_path / "mine.py").write_text(source % "islice(itertools.count(), 4)")
     assert load(tmp_path, "dataset: mine.py:rows").train["prompt"] == ["0", "1", "2", "3"]

@@ -143,7 +143,8 @@ def test_a_killed_screen_leaves_a_clean_terminal_and_says_that_training_goes_on(
     watched.screen.send_signal(number)
     assert watched.exit_code() == 128 + number
     watched.assert_clean()
-    assert f"the screen was killed by {number.name}; training goes on; `grpo-tui attach" in watched.parting()
+    ending = "training continues. Watch it with `grpo-tui attach"
+    assert f"the screen was killed by {number.name}; {ending}" in watched.parting()
     assert_goes_on(live)
 
 
@@ -168,7 +169,7 @@ def test_a_signal_to_any_of_the_two_processes_ends_both_in_order(
     }[who]()
     assert watched.exit_code() == 0
     watched.assert_clean()
-    assert watched.parting().count("training goes on; `grpo-tui attach") == 1
+    assert watched.parting().count("training continues. Watch it with `grpo-tui attach") == 1
     assert not screen.is_running()
     assert read_status(live).live
 

@@ -136,7 +136,7 @@ def test_a_model_that_cannot_be_loaded_is_told_in_one_sentence(tmp_path: Path) -
     ("words", "said"),
     [
         (["--group", "1"], "at least 2"),
-        (["--save", "no/such/folder/x.jsonl"], "there is no folder"),
+        (["--save", "no/such/folder/x.jsonl"], "does not exist"),
     ],
 )
 def test_wrong_words_are_told_before_anything_is_started(

@@ -129,7 +129,7 @@ def test_samples_are_chosen_by_their_tags(
     assert main(words) == 0
     assert "gold #hard" in capsys.readouterr().out
     assert main([*words, "--tag", "easy"]) == 2
-    assert "there are: hard, odd" in capsys.readouterr().err
+    assert "Tags: hard, odd" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -193,14 +193,14 @@ def test_trls_parquet_is_scored_with_the_columns_of_the_configs_dataset(
     ("words", "says"),
     [
         ([], "name a config, a reward function"),
-        (["{file}:correct"], "there is nothing to score"),
+        (["{file}:correct"], "nothing to score"),
         (["{file}:correct", "--samples", "nowhere.jsonl"], "nowhere.jsonl: no such file"),
         (["{file}:correct", "--samples", "{samples}", "--weights", "1,2"], "--weights gives 2 weights for 1"),
-        (["{file}:correct", "--samples", "{samples}", "--weights", "much"], "write numbers"),
-        (["{file}:correct", "--samples", "{samples}", "--weights", "nan"], "write numbers"),
-        (["{file}:correct", "--samples", "{samples}", "--weights", ""], "write numbers"),
+        (["{file}:correct", "--samples", "{samples}", "--weights", "much"], "give numbers"),
+        (["{file}:correct", "--samples", "{samples}", "--weights", "nan"], "give numbers"),
+        (["{file}:correct", "--samples", "{samples}", "--weights", ""], "give numbers"),
         (["{file}:correct", "--samples", "{samples}", "--where", "reward<1"], "Add --run RUN"),
-        (["{file}:correct", "--rows", "2"], "name a config instead of functions"),
+        (["{file}:correct", "--rows", "2"], "Name a config instead of functions"),
         ([DEMO, "{file}:correct", "--rows", "2"], "is a config with rewards of its own"),
         (["{file}:correct", "--samples", "{samples}", "--set", "beta=1"], "--set changes a config"),
     ],
@@ -229,7 +229,7 @@ def test_rows_that_a_filter_leaves_out_are_counted_and_not_scored(
     assert main(["score", str(config), "--rows", "4", "--once", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["functions"][0]["scores"]) == 2  # gold and wrong of the one row that is left
-    assert [note.partition(" left out by ")[2].partition(":")[0] for note in found["notes"]] == [
+    assert [note.partition(" removed by ")[2].partition(":")[0] for note in found["notes"]] == [
         "drop_null",
         "drop_duplicates",
         "max_prompt_tokens 14",

@@ -54,7 +54,7 @@ def test_a_run_json_and_a_rank_file_of_endless_nesting_are_refused_in_words(tmp_
     folder = RunFolder(tmp_path)
     for path in (folder.spec, folder.rank(0)):
         ODD["nested deeply"](path)
-    with pytest.raises(ValueError, match="no run specification"):
+    with pytest.raises(ValueError, match="not a run specification"):
         read_spec(folder.spec)
     assert read_rank(folder.rank(0)) is None
 

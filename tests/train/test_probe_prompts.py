@@ -94,7 +94,7 @@ def test_a_reward_that_fails_on_a_probe_abstains_and_the_run_goes_on(
     run_recorded(folder, before_train=before, rewards=[correctness, picky_of_probes], max_steps=1)
     said = capsys.readouterr().err
     assert "picky_of_probes does not score probe prompts: ValueError: not that one" in said
-    assert "a probe prompt cannot be asked: the prompt has" in said
+    assert "a probe prompt cannot be answered: the prompt has" in said
     reader = RunReader(RunFolder(folder).database)
     groups = reader.groups(mode="probe", limit=9)
     assert [group.step for group in groups] == [0, 1]
@@ -125,7 +125,7 @@ def test_a_policy_that_cannot_be_asked_is_told_and_the_run_goes_on(
     assert session.ended_state() == "finished"
     assert drawn == 3 * [(row["prompt"], {"count": 3, "temperature": 0.5}) for row in ROWS]
     assert (repr(rows), weights) == (repr(plain[0]), plain[1])
-    assert "a probe prompt cannot be asked: RuntimeError: CUDA out of memory" in capsys.readouterr().err
+    assert "a probe prompt cannot be answered: RuntimeError: CUDA out of memory" in capsys.readouterr().err
 
 
 def picky_of_probes(completions: list[Any], **kwargs: Any) -> list[float]:

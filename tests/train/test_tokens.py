@@ -315,7 +315,7 @@ def test_a_text_that_does_not_come_back_is_said() -> None:
             return super().decode(ids).upper()
 
     assert tokenized(Bytes(), "abc", None, 3).note == ""
-    assert "letter by letter" in tokenized(Upper(), "abc", None, 3).note
+    assert "exactly the recorded text" in tokenized(Upper(), "abc", None, 3).note
     assert tokenized(Bytes(), "a" * 5000, 0, None).of == 5001
     assert len(tokenized(Bytes(), "a" * 5000, 0, None).ids) == 2048
 

@@ -50,7 +50,7 @@ async def test_a_file_is_begun_and_the_next_reward_added_until_one_is_fooled(
         assert [column.weight for column in screen.scored.columns] == [2.0]
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, NextRewardScreen))
-        await until(pilot, lambda: "correctness works. Next is strict_format" in shown(app))
+        await until(pilot, lambda: "correctness works. Next: strict_format" in shown(app))
         await pilot.press("enter")
         await until(pilot, lambda: names(screen) == ["correctness", "strict_format"])
         await scored(pilot)
