@@ -142,8 +142,8 @@ def _no_command(word: str, target: Path) -> str:
     if "/" in word:
         return f"no such run: {shown}. `grpo-tui runs` lists the runs it can find"
     near = difflib.get_close_matches(word, COMMANDS, 2, 0.6)
-    meant = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"unknown command or run: {shown}.{meant} See `grpo-tui --help`"
+    meant = f"Did you mean {' or '.join(near)}?" if near else f"The commands are {', '.join(COMMANDS)}."
+    return f"unknown command or run: {shown}. {meant} See `grpo-tui --help`"
 
 
 SERVED: dict[str, str] = {

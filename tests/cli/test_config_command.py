@@ -61,7 +61,7 @@ def test_set_says_what_is_wrong_now_and_writes_nothing_on_trial(
     assert run("set", file, "learning_rate=5e-6") == 0
     assert "not a multiple" not in capsys.readouterr().out, "it was wrong before"
     assert run("set", file, "learning_rate=5e-6") == 0
-    assert capsys.readouterr().out == f"{file} says that already\n"
+    assert capsys.readouterr().out == f"{file} already has these values\n"
 
 
 @pytest.mark.parametrize(

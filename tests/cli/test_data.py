@@ -76,7 +76,7 @@ def test_a_row_and_what_the_model_gets(run: Callable[..., tuple[int, str, str]])
 def test_a_search_names_the_rows_and_shows_the_first(run: Callable[..., tuple[int, str, str]]) -> None:
     code, out, _ = run("--search", "9 + 1", "--no-rewards")
     assert code == 0
-    assert out.startswith("3 rows hold it: 10, 20, 30\n")
+    assert out.startswith("3 rows contain it: 10, 20, 30\n")
     assert "─ row 10 of 30" in out
 
 
@@ -90,7 +90,7 @@ def test_hostile_text_is_shown_and_not_obeyed(run: Callable[..., tuple[int, str,
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--row", "31"), 2, "--row 31: there are 30 rows"),
+        (("--row", "31"), 2, "--row 31: the dataset has 30 rows"),
         (("--search", "nothing like it"), 1, "no row contains 'nothing like it'"),
         (("--set", "grpo_tui.dataset=gone.jsonl"), 2, "gone.jsonl"),
         (("--row", "1", "--set", "grpo_tui.columns.prompt=quest"), 0, ""),

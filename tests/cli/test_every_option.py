@@ -214,7 +214,7 @@ def test_set_chooses_launcher_gpus_and_folder_of_a_run_as_the_options_do(
     assert (spec.gpus, config.section.gpus) == ((), ("1",))
     start._resumed(PARSER.parse_args(["train", str(run), *launched]), "5")
     assert (asked[1][0].launcher, asked[1][0].gpus) == (tuple(LAUNCHER.split()), ("GPU-0",))
-    with pytest.raises(CommandError, match="leave --set output_dir out"):
+    with pytest.raises(CommandError, match="Leave out --set output_dir"):
         start._resumed(PARSER.parse_args(["train", str(run), *other]), "5")
 
 

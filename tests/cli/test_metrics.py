@@ -150,7 +150,7 @@ def test_a_metric_is_explained_with_and_without_a_run(run: Path, capsys: pytest.
         ((), "name a run"),
         (("--explain", "entrpy"), "unknown metric entrpy. Did you mean entropy"),
         (("{run}", "--keys", "rewrd"), "unknown metric rewrd. Did you mean reward"),
-        (("{run}", "--every", "2"), "--every thins"),
+        (("{run}", "--every", "2"), "--every only applies"),
         (("{run}", "--steps", "9:3"), "is not a range of steps"),
         (("{run}", "--steps", "x"), "is not a range of steps"),
         (("{run}/none",), "no such folder"),

@@ -336,7 +336,7 @@ def test_a_standstill_is_said_once_and_the_end_sums_up_the_newest_ten_steps(
     monkeypatch.setattr(headless.time, "sleep", wait)
     assert headless.follow(tmp_path) == 3
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("step")]
-    assert lines[0] == f"paused at step 14; `grpo-tui resume {tmp_path}` goes on"
+    assert lines[0] == f"paused at step 14; continue with `grpo-tui resume {tmp_path}`"
     assert lines[1] == (
         "first mean reward 1.000 (step 1)   last mean reward 9.500 (mean of the last 10 steps)   gain +8.500"
     )

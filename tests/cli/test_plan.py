@@ -109,7 +109,7 @@ def test_the_plan_as_json_has_the_documented_shape(cache: Path, capsys: pytest.C
     ("words", "message"),
     [
         (["plan", str(DEMO_CONFIG), "--gpu", "abacus"], "give its memory, such as 80GB"),
-        (["plan", "no such.yaml"], "no such file"),
+        (["plan", "no such.yaml"], "there is no file"),
         (["plan", "."], "no run here"),
     ],
 )
@@ -272,7 +272,7 @@ def test_gpus_are_listed_with_who_holds_them(cards: None, capsys: pytest.Capture
     assert lines[0].split() == ["0", "NVIDIA", "H100", "80", "of", "80", "GB", "free", "nobody"]
     assert "39 of 80 GB free" in lines[1]
     assert lines[2].strip() == "python train.py of ana, 40 GB, process 4711"
-    assert lines[-1].strip() == "held by a process not visible from here"
+    assert lines[-1].strip() == "held by somebody who cannot be seen from here"
     assert "\x1b" not in said
 
 
@@ -341,7 +341,7 @@ def test_a_run_is_put_on_gpus(
 ) -> None:
     spec = placed(RunSpec({}, launcher=launcher_words(launcher)), on_gpu(), asked)
     assert spec.gpus == gpus
-    assert any(note.startswith(f"put on GPU {gpus[0]}, ") for note in spec.notes)
+    assert any(note.startswith(f"training on GPU {gpus[0]}, ") for note in spec.notes)
     assert any("held by process 4711 (python train.py of ana" in note for note in spec.notes) is ("1" in gpus)
     spec.write(tmp_path / "run.json")
     assert read_spec(tmp_path / "run.json").gpus == gpus

@@ -104,7 +104,7 @@ def test_a_case_that_does_not_hold_fails_with_its_line(
     assert main(["cases", "run", "cases.yaml"]) == 1
     said = capsys.readouterr().out
     assert "FAIL  right\n      cases.yaml:3: tagged expected 1, got 0" in said
-    assert "cases.yaml:8: total wanted below “right”, got 1, and “right” 0" in said
+    assert "cases.yaml:8: total expected below “right”, got 1, and “right” 0" in said
 
 
 @pytest.mark.parametrize(

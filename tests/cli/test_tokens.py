@@ -37,7 +37,7 @@ def test_the_policy_that_is_named_is_asked_else_the_newest_checkpoint(
         ((NEW, BASE), "live", REFUSED, "the run is not live and has checkpoints 40"),
         ((BASE,), None, REFUSED, "no usable checkpoint. Use --from base for the model"),
         (ALL, "live=20", 2, "--from live=20: give live, checkpoint, checkpoint=STEP or base"),
-        (ALL, "newest", 2, "--from newest: write live"),
+        (ALL, "newest", 2, "--from newest: give live"),
     ],
 )
 def test_a_policy_that_is_not_there_is_told_with_those_that_are(

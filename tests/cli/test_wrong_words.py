@@ -53,7 +53,7 @@ def test_an_unknown_word_lists_the_commands_people_type(capsys: pytest.CaptureFi
     [
         (("rewrads", "runs/x"), "unknown command or run: rewrads. Did you mean rewards?"),
         (("outputs/dmo",), "no such run: outputs/dmo. `grpo-tui runs` lists"),
-        (("own.py:correct",), "`grpo-tui rewards own.py:correct` opens rewards"),
+        (("own.py:correct",), "To open rewards: `grpo-tui rewards own.py:correct`"),
         (("notes.md",), "cannot open notes.md: a config is a YAML file"),
     ],
 )

@@ -169,7 +169,7 @@ def test_a_signal_to_any_of_the_two_processes_ends_both_in_order(
     }[who]()
     assert watched.exit_code() == 0
     watched.assert_clean()
-    assert watched.parting().count("training continues. Watch it with `grpo-tui attach") == 1
+    assert watched.parting().count("training goes on; `grpo-tui attach") == 1
     assert not screen.is_running()
     assert read_status(live).live
 
