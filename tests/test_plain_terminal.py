@@ -61,7 +61,7 @@ def test_a_terminal_without_a_cursor_gets_the_list_of_runs_in_plain_text(
     run = recorded(tmp_path / "runs" / "demo-add", "finished")
     run.close()
     text = on_terminal(tmp_path, name)
-    assert "cannot show the screen; the list of runs instead" in text
+    assert "cannot show the screen, only the list of runs" in text
     assert "finished  step 60/60" in text
     assert "\x1b" not in text
 
@@ -70,7 +70,7 @@ def test_attach_on_a_terminal_without_a_cursor_prints_a_line_per_step(tmp_path: 
     run = recorded(tmp_path / "runs" / "demo-add", "finished")
     run.close()
     text = on_terminal(tmp_path, "dumb", "attach", "runs/demo-add")
-    assert "TERM=dumb cannot show the screen; a line per step instead" in text
+    assert "TERM=dumb cannot show the screen, only a line per step" in text
     assert "step     1  " in text
     assert "finished at step 60" in text
     assert "\x1b" not in text

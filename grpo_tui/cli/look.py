@@ -161,7 +161,7 @@ def describe(look: Status) -> list[str]:
         names = [f"{c.step}{'' if c.complete else ' (incomplete)'}" for c in look.checkpoints]
         lines.append(f"checkpoints {', '.join(names)}")
     if look.dropped:
-        lines.append(f"{look.dropped} records were lost")
+        lines.append(f"{look.dropped} records could not be saved")
     if look.error:
         lines.append(f"cause: {look.error.get('cause') or look.error.get('message')}")
     if look.progress_at and look.live:

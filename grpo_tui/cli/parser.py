@@ -127,7 +127,7 @@ def _train_command(commands: Commands) -> None:
     shape.add_argument(
         "--headless",
         action="store_true",
-        help=("no screen: print a line per step; the exit code tells the outcome"),
+        help="no screen: print a line per step; the exit code tells the outcome",
     )
     shape.add_argument("--detach", action="store_true", help="start and return at once")
     train.add_argument(
@@ -293,7 +293,7 @@ def _completions_command(commands: Commands) -> None:
     command.add_argument("--format", choices=("jsonl", "csv", "md"), help="default jsonl")
     command.add_argument("--all", action="store_true", help="every recorded field, columns and extras too")
     command.add_argument(
-        "--superseded", action="store_true", help=("also steps that were repeated after a resume")
+        "--superseded", action="store_true", help="also steps that were repeated after a resume"
     )
     shape = command.add_mutually_exclusive_group()
     shape.add_argument("--count", action="store_true", help="only how many there are")

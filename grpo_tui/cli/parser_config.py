@@ -163,7 +163,7 @@ def add_plan_commands(commands: Commands) -> None:
     plan.add_argument(
         "--gpu",
         metavar="NAME|80GB",
-        help=("a card or an amount of memory to fit on (default: this machine's GPU)"),
+        help="a card or an amount of memory to fit on (default: this machine's GPU)",
     )
     plan.add_argument("--rows", type=positive, metavar="N", help="number of training rows, if not counted")
     plan.add_argument(

@@ -33,7 +33,7 @@ def _score_command(commands: Commands) -> None:
         "--rows",
         type=positive,
         metavar="N",
-        help=("N rows of the dataset: the reference answer and a wrong one"),
+        help="N rows of the dataset: the reference answer and a wrong one",
     )
     origin.add_argument("--run", type=path, metavar="RUN", help="completions of a recorded run")
     place = score.add_mutually_exclusive_group()
@@ -47,7 +47,7 @@ def _score_command(commands: Commands) -> None:
     add_overrides(score)
     add_trust(score)
     score.add_argument(
-        "--once", action="store_true", help=("call each function once, and skip the reference answers")
+        "--once", action="store_true", help="call each function once, and skip the reference answers"
     )
     score.add_argument("--json", action="store_true", help="the documented JSON object")
 
@@ -69,13 +69,13 @@ def _baseline_command(commands: Commands) -> None:
     baseline.add_argument(
         "--correct",
         metavar="NAME[>=X]",
-        help=("the reward that decides what is right, and its lowest passing score"),
+        help="the reward that decides what is right, and its lowest passing score",
     )
     baseline.add_argument(
         "--held", action="store_true", help="use the rows of grpo_tui.holdout instead of training rows"
     )
     baseline.add_argument(
-        "--seed", type=int, metavar="S", help=("seed of rows and sampling (default: the config's)")
+        "--seed", type=int, metavar="S", help="seed of rows and sampling (default: the config's)"
     )
     baseline.add_argument("--save", type=path, metavar="FILE", help="JSONL for `grpo-tui score --samples`")
     add_time_limit(baseline)
@@ -163,7 +163,7 @@ def _what_if_command(commands: Commands) -> None:
     command.add_argument(
         "--recorded",
         action="store_true",
-        help=("call no function: only apply the weights to the recorded scores"),
+        help="call no function: only apply the weights to the recorded scores",
     )
     command.add_argument("--limit", type=positive, metavar="N", help="print at most N groups (default 20)")
     add_time_limit(command)

@@ -89,7 +89,7 @@ def has_screen(instead: str) -> bool:
         return True
     name = one_line(os.environ.get("TERM", ""), 30)
     kind = f"TERM={name}" if name else "TERM is not set, so this terminal"
-    print(f"grpo-tui: {kind} cannot show the screen. {instead} instead", file=sys.stderr, flush=True)
+    print(f"grpo-tui: {kind} cannot show the screen, only {instead}", file=sys.stderr, flush=True)
     return False
 
 

@@ -59,7 +59,7 @@ def _function(title: str, found: ProbeReport, name: str, show: bool) -> Iterator
     says = (
         f"looks at the {' and the '.join(seen)}"
         if seen
-        else ("gives correct, wrong and unformatted answers the same score")
+        else "gives correct, wrong and unformatted answers the same score"
     )
     yield f"\n{title}: {says}" + ("" if kinds else "; no probe fooled it" if seen else "")
     for fault, heading in HEADINGS.items():

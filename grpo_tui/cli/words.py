@@ -22,7 +22,7 @@ def add_time_limit(command: argparse.ArgumentParser) -> None:
         type=time_limit,
         default=60.0,
         metavar="S",
-        help=("seconds that a call may take (default 60)"),
+        help="seconds that a call may take (default 60)",
     )
 
 

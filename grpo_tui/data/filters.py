@@ -79,7 +79,7 @@ def drop_nulls(
     where = ", ".join(f"{count} in {name}" for name, count in counts.most_common())
     _refuse_nothing(kept, f"drop_null: every row has missing values ({where})", origin)
     first = next(index for index, reason in enumerate(reasons) if reason is not None) + 1
-    note = _note(reasons, kept, f"something is missing ({where}; the first is row {first})", "drop_null")
+    note = _note(reasons, kept, f"missing values ({where}; the first is row {first})", "drop_null")
     return rows.select(kept), numbers, [note]
 
 

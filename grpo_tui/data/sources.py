@@ -136,7 +136,7 @@ def _wrong_line(line: bytes, *, is_row: bool) -> str:
     return (
         ""
         if isinstance(row, dict)
-        else ('this line is not a row. A row is a JSON object, such as {"prompt": "…"}')
+        else 'this line is not a row. A row is a JSON object, such as {"prompt": "…"}'
     )
 
 

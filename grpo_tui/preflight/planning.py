@@ -134,7 +134,7 @@ def plan_findings(settings: Settings, made: Plan) -> list[Finding]:
             found.append(settings.warning("plan.memory", fix[0], message, fix))
         else:
             message = (
-                f"{needs} has {size(device.room_bytes)} free of {size(device.memory_bytes)}: held by "
+                f"{needs} has {size(device.room_bytes)} free of {size(device.memory_bytes)}: in use by "
                 f"{one_line(device.held_by, 200)}. Choose another GPU (`grpo-tui gpus` lists them), wait for "
                 "that process to end, or make the run smaller"
             )

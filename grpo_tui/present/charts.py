@@ -62,7 +62,7 @@ def health_spans(
         spans.append((f"◼ Stopped at step {status.step}. ", "strong"))
         spans.append((f"{way_on(status, folder)} ", "dim"))
     if status.dropped:
-        spans.append((f"⚠ {plural(status.dropped, 'record')} could not be kept. ", "attention"))
+        spans.append((f"⚠ {plural(status.dropped, 'record')} could not be saved. ", "attention"))
     if not any(alert["id"] == MASKED for alert in status.alerts):  # the reward is of no use then
         spans += _reward_words(state, reward)
     if reward.rows and not kl_logged:

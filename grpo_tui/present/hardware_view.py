@@ -253,7 +253,7 @@ def gpu_lines(gpus: Sequence[Gpu]) -> list[str]:
         lines.append(f"{gpu.index:>2}  {name:{NAME_W}}  {free:{FREE_W + 8}}  {use:14}  {who}".rstrip())
         lines += [f"    {_holder(process)}" for process in holders or ()]
         if holders is None or (not holders and not who):
-            lines.append("    held by somebody who cannot be seen from here")
+            lines.append("    in use by a process not visible from here")
     return lines
 
 

@@ -79,7 +79,7 @@ def memory_words(memory: MemoryPlan) -> str:
         return f"{peak}; no GPU is known to hold it against"
     words = f"{peak}, of {size(device.memory_bytes)} ({one_line(device.name, 40)})"
     if device.held_by:
-        words += f", {size(device.room_bytes)} of it free: held by {one_line(device.held_by, 120)}"
+        words += f", {size(device.room_bytes)} of it free: in use by {one_line(device.held_by, 120)}"
     if memory.fits is False:
         words += ": does not fit"
     most = []
@@ -250,7 +250,7 @@ def _memory(plan: Plan) -> PlanLine:
         )
         line.append((1, [(device.name, "dim")]))
         if device.held_by:
-            line.append((1, [(f"held by {one_line(device.held_by, 80)}", "attention")]))
+            line.append((1, [(f"in use by {one_line(device.held_by, 80)}", "attention")]))
     else:
         line.append((0, [("memory ", "dim"), (_gb(peak), "text")]))
     parts = sorted((p for p in memory.parts if memory.peak_moment in p.moments), key=lambda p: -p.bytes)

@@ -107,8 +107,7 @@ def adopt(folder: RunFolder) -> str:
     )
     if process_alive(beat.trainer, beat.trainer_started):
         return (
-            "the supervisor was gone, so rewards could not be aborted and the run not be ended at once. "
-            "Started a new one"
+            "the supervisor was gone, so abort-reward and stop --now did not work. It has been started again"
         )
     return "the run ended while no supervisor was watching. Its end is now recorded"
 

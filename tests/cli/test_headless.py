@@ -43,7 +43,7 @@ def test_a_renamed_folder_is_followed_and_of_a_deleted_one_it_is_said(
     assert [line.split()[1] for line in told.out.splitlines()] == ["1", "2", "3"]
     assert told.err.splitlines() == [
         f"the run folder is {renamed} now",
-        f"{renamed} was deleted; nothing can be seen of the run any more",
+        f"{renamed} was deleted, so the run can no longer be followed",
     ]
 
 

@@ -224,10 +224,10 @@ def test_a_gpu_that_another_process_holds_is_no_room_and_the_holder_is_named(
     found = [f for f in plan_findings(Settings.of(inspected, ranks), made) if f.id.startswith("plan.memory")]
     assert [(f.id, f.severity) for f in found] == ([("plan.memory-held", "error")] if held else [])
     if held:
-        assert "held by process 4711 (python train.py of ana, 1.3 GB)" in found[0].message
+        assert "in use by process 4711 (python train.py of ana, 1.3 GB)" in found[0].message
         assert found[0].fix is not None
         said = "\n".join(plan_list(made))
-        assert "held by process 4711 (python train.py of ana, 1.3 GB): does not fit" in said
+        assert "in use by process 4711 (python train.py of ana, 1.3 GB): does not fit" in said
         device = made.to_json()["memory"]["device"]
         assert device["free_bytes"] == device["memory_bytes"] - 1_300_000_000
 
@@ -272,7 +272,7 @@ def test_gpus_are_listed_with_who_holds_them(cards: None, capsys: pytest.Capture
     assert lines[0].split() == ["0", "NVIDIA", "H100", "80", "of", "80", "GB", "free", "nobody"]
     assert "39 of 80 GB free" in lines[1]
     assert lines[2].strip() == "python train.py of ana, 40 GB, process 4711"
-    assert lines[-1].strip() == "held by somebody who cannot be seen from here"
+    assert lines[-1].strip() == "in use by a process not visible from here"
     assert "\x1b" not in said
 
 
@@ -342,7 +342,9 @@ def test_a_run_is_put_on_gpus(
     spec = placed(RunSpec({}, launcher=launcher_words(launcher)), on_gpu(), asked)
     assert spec.gpus == gpus
     assert any(note.startswith(f"training on GPU {gpus[0]}, ") for note in spec.notes)
-    assert any("held by process 4711 (python train.py of ana" in note for note in spec.notes) is ("1" in gpus)
+    assert any("in use by process 4711 (python train.py of ana" in note for note in spec.notes) is (
+        "1" in gpus
+    )
     spec.write(tmp_path / "run.json")
     assert read_spec(tmp_path / "run.json").gpus == gpus
 

@@ -65,7 +65,7 @@ def test_status_says_all_that_a_user_has_to_know(monkeypatch: pytest.MonkeyPatch
         "attention: make room",
         "reward 2.5  kl 0.01235",
         "checkpoints 40, 50 (incomplete)",
-        "3 records were lost",
+        "3 records could not be saved",
         "cause: c",
         "last step ended 12 s ago",
     ]

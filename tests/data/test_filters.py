@@ -50,7 +50,7 @@ def load(
             "filters: {drop_null: true}",
             [0, 4, 6, 7],
             [
-                "4 of 8 rows removed by drop_null: something is missing (2 in prompt, 1 in hint,",
+                "4 of 8 rows removed by drop_null: missing values (2 in prompt, 1 in hint,",
                 "the first is row 2)",
             ],
         ),
@@ -139,7 +139,10 @@ def test_evaluation_rows_are_filtered_too_and_the_holdout_comes_from_what_is_lef
             "no rows left after grpo_tui.filters.min_prompt",
         ),
         ("filters: {drop_null: [gone]}", "names the column gone, which .* does not have; it has"),
-        ("answer: {kind: boxed}\nfilters: {drop_null: true}", r"every row \(.*no boxed answer"),
+        (
+            "answer: {kind: boxed}\nfilters: {drop_null: true}",
+            r"every row has missing values \(.*no boxed answer",
+        ),
         ("filters: {drop_duplicates: true}", "row 2: the prompt is empty .*drop_null: true"),
     ],
 )

@@ -225,7 +225,7 @@ def test_a_stall_names_the_reward_that_runs_and_the_key_within_80_columns() -> N
         (Status("training", supervised=False), ["⚠ The supervisor is gone"]),
         (
             Status("training", supervised=False, alerts=[{"id": "x", "message": "It waits"}], dropped=2),
-            ["⚠ It waits", "⚠ The supervisor is gone", "⚠ 2 records could not be kept"],
+            ["⚠ It waits", "⚠ The supervisor is gone", "⚠ 2 records could not be saved"],
         ),
     ],
 )

@@ -135,7 +135,7 @@ def test_a_run_that_ended_while_nobody_watched_gets_its_end_recorded(run: Path) 
     os.kill(heartbeat.supervisor, signal.SIGKILL)
     os.kill(rank.pid, signal.SIGKILL)
     state(run, "crashed")
-    assert "nobody watched" in grpo_tui("status", run).stderr
+    assert "no supervisor was watching" in grpo_tui("status", run).stderr
     until(lambda: RunReader(folder.database).attempts()[-1].state == "crashed", "the last word")
 
 

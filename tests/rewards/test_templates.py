@@ -140,7 +140,7 @@ def test_a_file_keeps_its_line_breaks_its_permissions_and_its_link(tmp_path: Pat
     ("names", "findings", "stage", "says"),
     [
         ([], [], "correctness", "Next: correctness, weight 2"),
-        (["correctness"], [], "strict_format", "correctness works. Next is strict_format"),
+        (["correctness"], [], "strict_format", "correctness works. Next: strict_format"),
         (["correctness", "strict_format"], [], "incremental_format", "All 2 rewards work. Next"),
         (["correctness", "strict_format", "incremental_format"], [], "not_too_long", "weight 0.2"),
         (["correctness", "strict_format", "incremental_format", "get_soft_overlong_punishment"], [],
@@ -246,9 +246,9 @@ def test_the_command_begins_adds_and_says_what_to_mend(
     assert reward_names(file.read_text())[-1] == "no_repetition"
     capsys.readouterr()
     assert main(["new", "rewards", "rewards.py", "--next", "style"]) == 2
-    assert "has no_repetition already" in capsys.readouterr().err
+    assert "already has no_repetition" in capsys.readouterr().err
     assert main(["new", "rewards", "rewards.py", "--next", "nothing"]) == 2
-    assert "known are" in capsys.readouterr().err
+    assert "Known: correctness" in capsys.readouterr().err
     assert main(["new", "rewards", "rewards.txt"]) == 2
     assert main(["new", "rewards", "other.py", "--write"]) == 2
     assert main(["new", "rewards", "absent.py", "--next"]) == 2

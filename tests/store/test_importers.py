@@ -142,7 +142,7 @@ def test_string_prompts_weights_that_are_not_there_and_a_batch_that_is_logged_tw
     assert all(isinstance(row.prompt, str) for row in rows)
     assert list(rows[0].rewards) == ["share_of_digits", "short"]
     search = Search(RunFolder(root).database, scans=1)
-    assert ["weights are not in these files" in note for note in import_notes(search.run)] == [True]
+    assert ["do not contain the weights" in note for note in import_notes(search.run)] == [True]
     search.close()
 
 

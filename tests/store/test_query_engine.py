@@ -386,8 +386,8 @@ def test_an_unknown_reward_is_an_error_with_its_place_and_what_there_is(search: 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('column.anser == "22"', "has column.anser; there is column.answer"),
-        ('truncated and extra.zzz has "1"', 'has extra.zzz; there is extra."a b.c", extra.x'),
+        ('column.anser == "22"', "has column.anser. It has column.answer"),
+        ('truncated and extra.zzz has "1"', 'has extra.zzz. It has extra."a b.c", extra.x'),
         ('column.answer == "nowhere"', ""),
         ("tokens > 1e9", "tokens goes from "),
         ("truncated and index==77", "index goes from 0 to "),

@@ -27,7 +27,7 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> Any:
     ("name", "value", "reason"),
     [
         ("learning_rate", True, "takes a number"),
-        ("learning_rate", 0, "`pause` holds"),
+        ("learning_rate", 0, "To hold training, use `pause`"),
         ("learning_rate", -1, "above 0"),
         ("learning_rate", "1e400", "finite"),
         ("temperature", 1e30, "from 0.01 to 100"),

@@ -231,5 +231,5 @@ def _answer(output: bytes) -> dict[str, str]:
     return (
         found
         if isinstance(found, dict)
-        else {"error": ("the process that reads it ended without an error message")}
+        else {"error": "the process that reads it ended without an error message"}
     )
