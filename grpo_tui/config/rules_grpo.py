@@ -39,7 +39,7 @@ def _quantization(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "config.conflict",
             "model_init_kwargs.quantization_config",
-            f"quantization is given twice: by {quantized} and in model_init_kwargs",
+            f"quantization is set twice: by {quantized} and in model_init_kwargs",
             ("model_init_kwargs.quantization_config", REMOVE),
         )
     if quantized != "load_in_4bit":
@@ -84,7 +84,7 @@ def _adapter(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "lora.task",
             "lora_task_type",
-            f"lora_task_type must be CAUSAL_LM, for the model writes text; it is {task}",
+            f"lora_task_type must be CAUSAL_LM because the model generates text; it is {task}",
             ("lora_task_type", "CAUSAL_LM"),
         )
 
@@ -126,11 +126,11 @@ _ONLY_WHEN: tuple[tuple[tuple[str, ...], str], ...] = (
 _RENAMED = {
     "use_transformers_paged": (
         "use_transformers_continuous_batching",
-        "use_transformers_paged is called use_transformers_continuous_batching now and goes in TRL 2",
+        "Rename use_transformers_paged to use_transformers_continuous_batching: TRL 2 removes it",
     ),
     "vllm_importance_sampling_cap": (
         "vllm_importance_sampling_clip_max",
-        "vllm_importance_sampling_cap is called vllm_importance_sampling_clip_max now and goes in TRL 2",
+        "Rename vllm_importance_sampling_cap to vllm_importance_sampling_clip_max: TRL 2 removes it",
     ),
 }
 
@@ -155,14 +155,14 @@ def _loss(s: Settings) -> Iterator[Finding]:
         yield s.warning(
             "grpo.loss-level",
             "loss_type",
-            f"loss_type luspo is made for whole sequences, and importance_sampling_level is {level}",
+            f"loss_type luspo needs importance_sampling_level sequence; it is {level}",
             ("importance_sampling_level", "sequence"),
         )
     elif loss == "vespo" and level != "token":
         yield s.warning(
             "grpo.loss-level",
             "importance_sampling_level",
-            "loss_type vespo weighs sequences itself, so importance_sampling_level must stay token",
+            "loss_type vespo weights sequences itself, so importance_sampling_level must be token",
             ("importance_sampling_level", "token"),
         )
     elif level == "sequence" and loss in _SUMMED_PER_TOKEN:
@@ -170,8 +170,8 @@ def _loss(s: Settings) -> Iterator[Finding]:
         yield s.warning(
             "grpo.loss-level",
             "importance_sampling_level",
-            f"importance_sampling_level sequence (GSPO) with loss_type {loss}{default} weighs each "
-            "completion by its length; GSPO is loss_type grpo",
+            f"importance_sampling_level sequence (GSPO) with loss_type {loss}{default} weights each "
+            "completion by its length. GSPO uses loss_type grpo",
             ("loss_type", "grpo"),
         )
 
@@ -183,8 +183,8 @@ def _clipping(s: Settings) -> Iterator[Finding]:
         yield s.warning(
             "grpo.cispo-cap",
             "loss_type" if high is None else "epsilon_high",
-            f"loss_type cispo caps the ratio itself at epsilon_high, and {said}: every token counts for that "
-            f"much at most. Its paper takes {_CISPO_HIGH:g}",
+            f"loss_type cispo caps the ratio at epsilon_high, and {said}: no token can count for more. "
+            f"The paper uses {_CISPO_HIGH:g}",
             ("epsilon_high", _CISPO_HIGH),
         )
     elif loss not in ("cispo", "sapo", "vespo") and is_number(high) and is_number(low) and high < low:
@@ -202,7 +202,7 @@ def _clipping(s: Settings) -> Iterator[Finding]:
             yield s.warning(
                 "grpo.delta",
                 "delta",
-                f"delta {delta:g} is not above 1 + epsilon_high = {bound:g}, so it cuts ratios that are "
+                f"delta {delta:g} is not above 1 + epsilon_high = {bound:g}, so it clips ratios that are "
                 "not clipped yet",
                 ("delta", 4.0),
             )
@@ -216,15 +216,15 @@ def _reference(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "grpo.no-reference",
             "sync_ref_model",
-            "sync_ref_model needs a reference model, and with beta 0 there is none",
+            "sync_ref_model needs a reference model, but with beta 0 there is none",
             ("sync_ref_model", False),
         )
     elif s.get("use_peft"):
         yield s.error(
             "grpo.no-reference",
             "sync_ref_model",
-            "sync_ref_model needs a reference model of its own; with LoRA the reference is the model without "
-            "its adapter, which cannot be synchronised",
+            "sync_ref_model needs a separate reference model; with LoRA the reference is the model without "
+            "its adapter, which cannot be synchronized",
             ("sync_ref_model", False),
         )
 
@@ -284,7 +284,7 @@ def _rate(s: Settings) -> Iterator[Finding]:
         yield s.warning(
             "grpo.rate-high",
             "learning_rate",
-            f"learning_rate {rate:g} is far above what GRPO takes "
+            f"learning_rate {rate:g} is far above the usual range for GRPO "
             f"({'1e-5 to 1e-4 for LoRA' if lora else '1e-7 to 1e-5'}"
             "): the KL explodes within steps, and the rewards fall to 0",
             ("learning_rate", usual),
@@ -300,8 +300,8 @@ def _rate(s: Settings) -> Iterator[Finding]:
         yield s.warning(
             "grpo.no-clipping",
             "max_grad_norm",
-            "max_grad_norm 0 switches clipping off: one bad batch can turn the weights into no numbers, "
-            "which is seen only in the next generation",
+            "max_grad_norm 0 turns clipping off: one bad batch can turn the weights into NaN, which "
+            "shows only in the next generation",
             ("max_grad_norm", 1.0),
         )
 
@@ -315,7 +315,7 @@ def _small_model(s: Settings) -> bool:
 def _length(s: Settings) -> Iterator[Finding]:
     key = "max_completion_length"
     if s.get(key) is None:
-        message = f"{key} is empty, so a completion has the few tokens that generation takes by default"
+        message = f"{key} is empty, so completions get only the few tokens that generation allows by default"
         yield s.warning("grpo.no-length", key, message, (key, 512))
 
 
@@ -324,7 +324,7 @@ def _logging(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "grpo.completions-not-logged",
             "log_completions_hub_repo",
-            "log_completions_hub_repo uploads what log_completions writes, and log_completions is false",
+            "log_completions_hub_repo uploads what log_completions writes, but log_completions is false",
             ("log_completions", True),
         )
     if s.get("use_liger_kernel"):
@@ -339,7 +339,7 @@ def _logging(s: Settings) -> Iterator[Finding]:
         yield s.warning(
             "config.deprecated",
             "use_liger_kernel",
-            "use_liger_kernel goes in TRL 2; the Hub's kernels take its place",
+            "TRL 2 removes use_liger_kernel. Use kernels from the Hub instead",
             ("model_init_kwargs.use_kernels", True),
         )
     for old, (new, message) in _RENAMED.items():
@@ -360,7 +360,7 @@ def _conditional(s: Settings) -> Iterator[Finding]:
     for names, key, value in _ONLY_WITH:
         for name in names:
             if s.written(name) and s.get(key) != value:
-                yield s.unused(name, f"{key} is {s.get(key)}, and only {value} reads it")
+                yield s.unused(name, f"{key} is {s.get(key)}, and only {value} uses it")
     for names, key in _ONLY_WHEN:
         for name in names:
             if s.written(name) and not s.get(key):

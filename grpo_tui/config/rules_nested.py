@@ -180,7 +180,7 @@ def _texts(s: Settings, where: str, given: Any) -> Iterator[Finding]:
             if isinstance(meant, float) and meant.is_integer() and word.lstrip("+-").isdigit():
                 meant = int(meant)
             kind = "a truth value" if isinstance(meant, bool) else "a number"
-            message = f"{field} is the text '{value}', where {kind} belongs; nothing reads it as one later"
+            message = f"{field} must be {kind}; it is the text '{value}', which is not converted later"
             yield s.error("nested.text", field, message, (field, meant))
 
 
@@ -188,7 +188,7 @@ def _template_texts(s: Settings) -> Iterator[Finding]:
     for key, value in s.mapping("chat_template_kwargs").items():
         if isinstance(value, str) and value.strip().lower() in _TRUTH:
             field = f"chat_template_kwargs.{key}"
-            message = f"{field} is the text '{value}', and every text is true to a chat template"
+            message = f"{field} is the text '{value}'. A chat template treats any text as true"
             yield s.warning("nested.text", field, message, (field, _TRUTH[value.strip().lower()]))
 
 
@@ -199,35 +199,33 @@ def _model(s: Settings) -> Iterator[Finding]:
         field = "model_init_kwargs.dtype"
         word = str(dtype).lower().removeprefix("torch.")
         meant = word if word in _DTYPES else meant_word("dtype", word, _DTYPES)
-        message = f"{field} is {dtype}, and TRL takes {', '.join(_DTYPES)} alone"
+        message = f"{field} must be one of {', '.join(_DTYPES)}; it is {dtype}"
         yield s.error("nested.dtype", field, message, (field, meant or REMOVE))
     if isinstance(given.get("config"), dict):
         field = "model_init_kwargs.config"
-        message = f"{field} is a mapping, and the model takes a folder or the name of one there"
+        message = f"{field} is a mapping, but it must be a folder or a model name"
         yield s.error("nested.model-config", field, message, (field, REMOVE))
     quantized = given.get("quantization_config")
     if isinstance(quantized, dict) and not s.get("use_peft"):
         on = next((n for n in ("load_in_4bit", "load_in_8bit") if quantized.get(n)), None)
         if on is not None:
             field = "model_init_kwargs.quantization_config"
-            message = (
-                f"{field} ({on}) makes the weights untrainable, and use_peft is false: nothing is trained"
-            )
+            message = f"Set use_peft: true. {field} ({on}) freezes the weights, so nothing would be trained"
             yield s.error("lora.quantized-alone", field, message, (field, REMOVE))
 
 
 ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flash_attention_4", "flex_attention")
 
 _MODEL_RENAMED: dict[str, tuple[str, Any, str]] = {
-    "use_flash_attention_2": ("attn_implementation", "flash_attention_2", "it is attn_implementation now"),
+    "use_flash_attention_2": ("attn_implementation", "flash_attention_2", "use attn_implementation"),
     "use_auth_token": (
         "model_init_kwargs.token",
         REMOVE,
-        "it is called token now, and `hf auth login` does it",
+        "run `hf auth login` instead",
     ),
-    "load_in_4bit": ("load_in_4bit", True, "it stands at the left margin now"),
-    "load_in_8bit": ("load_in_8bit", True, "it stands at the left margin now"),
-    "use_cache": ("model_init_kwargs.use_cache", REMOVE, "TRL sets it itself"),
+    "load_in_4bit": ("load_in_4bit", True, "set it at the top level"),
+    "load_in_8bit": ("load_in_8bit", True, "set it at the top level"),
+    "use_cache": ("model_init_kwargs.use_cache", REMOVE, "TRL sets it"),
 }
 """Keys of `model_init_kwargs` that are gone: the key to write, its value, and the sentence."""
 _MODEL_IGNORED = tuple(NAMES["model_ignored"])
@@ -260,9 +258,9 @@ def _unknown(s: Settings, name: str, known: Collection[str]) -> Iterator[Finding
     for key, value in s.mapping(name).items():
         if key not in known:
             near = nearest(str(key), known)
-            hint = f". Did you mean {near}?" if near else f"; it takes {_some(known)}"
+            hint = f". Did you mean {near}?" if near else f". Known keys: {_some(known)}"
             fix = (f"{name}.{near}", value) if near else (f"{name}.{key}", REMOVE)
-            yield s.error("nested.unknown-key", f"{name}.{key}", f"{name} has no key {key}{hint}", fix)
+            yield s.error("nested.unknown-key", f"{name}.{key}", f"unknown key {key} in {name}{hint}", fix)
 
 
 def _some(known: Collection[str]) -> str:
@@ -276,28 +274,26 @@ def _model_init(s: Settings) -> Iterator[Finding]:
         field = f"model_init_kwargs.{key}"
         if key in _MODEL_RENAMED:
             target, put, now = _MODEL_RENAMED[key]
-            message = f"{field} is no longer understood and makes the model fail to load: {now}"
+            message = f"{field} no longer exists and makes loading the model fail: {now}"
             yield s.error("config.removed-key", field, message, (target, put))
         elif key in _MODEL_IGNORED:
-            message = f"{field} is ignored without a word: transformers 5 no longer has it"
+            message = f"Remove {field}: transformers 5 silently ignores it"
             yield s.warning("config.removed-key", field, message, (field, REMOVE))
         elif key in ("attn_implementation", "dtype", "revision") and s.written(_own_name(key)):
             own = _own_name(key)
             if value != s.get(own):
-                message = (
-                    f"{field} {yaml_said(value)} wins over {own} {yaml_said(s.get(own))}; keep one of them"
-                )
+                message = f"{field} {yaml_said(value)} overrides {own} {yaml_said(s.get(own))}. Keep one"
                 yield s.warning("config.conflict", field, message, (field, REMOVE))
         elif key in ("pretrained_model_name_or_path", "architecture"):
-            message = f"{field} is given by TRL itself; it takes model_name_or_path"
+            message = f"Remove {field}: TRL sets it from model_name_or_path"
             yield s.error("config.conflict", field, message, (field, REMOVE))
         elif known := loading_names():
             near = nearest(str(key), known, cutoff=0.8) if key not in known else None
             if near:
-                message = f"{field} is no argument of from_pretrained. Did you mean {near}?"
+                message = f"{field} is not an argument of from_pretrained. Did you mean {near}?"
                 yield s.error("nested.unknown-key", field, message, (f"model_init_kwargs.{near}", value))
     if given.get("device_map") is not None and (s.world_size or 1) > 1:
-        message = f"device_map is ignored: with {s.world_size} processes each has one GPU of its own"
+        message = f"device_map is ignored: with {s.world_size} processes, each uses its own GPU"
         yield s.warning(
             "config.unused", "model_init_kwargs.device_map", message, ("model_init_kwargs.device_map", REMOVE)
         )
@@ -322,13 +318,11 @@ def _attention(s: Settings) -> Iterator[Finding]:
             "flash_attn_2": "flash_attention_2",
             "flash": "flash_attention_2",
         }.get(plain) or nearest(plain, ATTENTION)
-        hint = (
-            f". Did you mean {near}?" if near else f"; it knows {', '.join(ATTENTION)} and kernels of the Hub"
-        )
+        hint = f". Did you mean {near}?" if near else f". Choices: {', '.join(ATTENTION)}, or a Hub kernel"
         yield s.error(
             "nested.attention",
             field,
-            f"{field} is {value}, which transformers does not know{hint}",
+            f"{field}: unknown value {value}{hint}",
             (field, near) if near else (field, REMOVE),
         )
 
@@ -339,25 +333,22 @@ def _generation(s: Settings) -> Iterator[Finding]:
         field = f"generation_kwargs.{key}"
         own = _SET_BY_TRL.get(key)
         if own is not None and not (key == "max_tokens" and not vllm):
-            behind = (
-                "; the loss then uses another temperature than the sampling" if key == "temperature" else ""
-            )
-            message = f"{field} wins over {own} {yaml_said(s.get(own))} without a word{behind}; set {own}"
+            behind = ". The loss would then use a different temperature" if key == "temperature" else ""
+            message = f"Set {own} instead: {field} silently overrides {own} {yaml_said(s.get(own))}{behind}"
             yield s.warning("nested.elsewhere", field, message, (own, value))
         elif key == "do_sample" and not value:
             message = (
-                f"{field} false makes all completions of a prompt the same, so no group teaches anything"
+                f"{field} false makes all completions of a prompt identical, so no group teaches anything"
             )
             yield s.error("nested.greedy", field, message, (field, REMOVE))
         elif key in ("num_return_sequences", "n") and is_number(value) and value > 1:
             message = (
-                f"{field} {value} gives more completions than TRL has prompts for; the group is "
-                "num_generations"
+                f"Set num_generations instead: {field} {value} returns more completions than TRL expects"
             )
             yield s.error("nested.more-completions", field, message, (field, REMOVE))
         elif key in ("num_beams", "beam_width") and is_number(value) and value > 1:
             message = (
-                f"{field} {value} searches for the likeliest text, while GRPO needs samples of the policy"
+                f"{field} {value} searches for the most likely text, but GRPO needs samples from the policy"
             )
             yield s.warning("nested.beams", field, message, (field, REMOVE))
         else:
@@ -373,9 +364,9 @@ def _unknown_generation(s: Settings, key: str, value: Any, vllm: bool) -> Iterat
     hint = f". Did you mean {near}?" if near else ""
     owner = "vLLM's SamplingParams" if vllm else "transformers' GenerationConfig, so nothing reads it"
     if vllm and key in generation_names():
-        owner = "vLLM's SamplingParams; it is one of transformers"
+        owner = "vLLM's SamplingParams (it is a transformers setting)"
     fix = (f"generation_kwargs.{near}", value) if near else (field, REMOVE)
-    message = f"{field} is no setting of {owner}{hint}"
+    message = f"{field} is not a setting of {owner}{hint}"
     yield s.error("nested.unknown-key", field, message, fix)
 
 
@@ -385,10 +376,10 @@ def _template(s: Settings) -> Iterator[Finding]:
     for key in given:
         field = f"chat_template_kwargs.{key}"
         if key in _TEMPLATE_TAKEN:
-            message = f"{field} is given by TRL itself, so the first step fails with two values for {key}"
+            message = f"Remove {field}: TRL sets {key} itself, so the first step would fail"
             yield s.error("nested.taken", field, message, (field, REMOVE))
         elif text is not None and not re.search(rf"\b{re.escape(str(key))}\b", text):
-            yield s.unused(field, f"the chat template of this model does not name {key}")
+            yield s.unused(field, f"the chat template of this model does not use {key}")
 
 
 def chat_template(model: str) -> str | None:
@@ -449,7 +440,7 @@ def _scheduler_values(s: Settings, kind: str, given: Any) -> Iterator[Finding]:
             yield s.error("nested.schedule", "lr_scheduler_type", message, fix)
         elif len(lowest) == 2:
             field = "lr_scheduler_kwargs.min_lr_rate"
-            message = "min_lr and min_lr_rate are both set; each follows from the other"
+            message = "min_lr and min_lr_rate are both set. Remove one: each determines the other"
             yield s.error("nested.schedule", field, message, (field, REMOVE))
     end = given.get("lr_end", 1e-7)
     if kind == "polynomial" and is_number(end) and is_number(rate) and end >= rate:
@@ -464,22 +455,20 @@ def _scheduler_values(s: Settings, kind: str, given: Any) -> Iterator[Finding]:
             and value not in ("linear", "cosine", "1-sqrt")
         ):
             field = f"lr_scheduler_kwargs.{key}"
-            message = f"{field} is {value}; it knows linear, cosine and 1-sqrt"
+            message = f"{field} must be linear, cosine or 1-sqrt; it is {value}"
             yield s.error("nested.schedule", field, message, (field, "cosine"))
 
 
 def _accelerator(s: Settings) -> Iterator[Finding]:
     path = s.get("accelerator_config")
     if isinstance(path, str) and not os.path.isfile(path):
-        message = (
-            f"accelerator_config names the file {path}, and there is none; a mapping stands in the config"
-        )
+        message = f"accelerator_config: there is no file {path}. Write a mapping in the config instead"
         yield s.error("nested.file", "accelerator_config", message, ("accelerator_config", REMOVE))
     given = s.mapping("accelerator_config")
     streams = s.get("dataset_streaming") or s.get("streaming")
     if given.get("dispatch_batches") and streams:
         field = "accelerator_config.dispatch_batches"
-        message = "a stream is read by each process itself, so dispatch_batches must be false"
+        message = "dispatch_batches must be false for a stream, which each process reads itself"
         yield s.error("nested.dispatch", field, message, (field, False))
     if given.get("split_batches"):
         field = "accelerator_config.split_batches"
@@ -493,7 +482,7 @@ def _accelerator(s: Settings) -> Iterator[Finding]:
     if isinstance(gathered, dict) and "num_steps" in gathered and accumulation and accumulation > 1:
         field = "accelerator_config.gradient_accumulation_kwargs.num_steps"
         message = (
-            f"the accumulation is given twice: num_steps {gathered['num_steps']} and "
+            f"gradient accumulation is set twice: num_steps {gathered['num_steps']} and "
             "gradient_accumulation_steps "
         )
         message += str(accumulation)

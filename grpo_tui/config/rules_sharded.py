@@ -43,22 +43,20 @@ def _fsdp_unused(s: Settings) -> Iterator[Finding]:
 
 def _fsdp(s: Settings) -> Iterator[Finding]:
     if s.get("deepspeed"):
-        message = "fsdp and deepspeed are both set; a model is sharded by one of them"
+        message = "fsdp and deepspeed are both set. Keep one"
         yield s.error("config.conflict", "fsdp", message, ("fsdp", REMOVE))
     if s.world_size == 1:
-        message = "fsdp shards a model over processes, and this run has one"
+        message = "fsdp shards a model across processes, but this run has only one"
         yield s.error("sharded.one-process", "fsdp", message, ("fsdp", REMOVE))
     given = {str(key).removeprefix("fsdp_"): value for key, value in s.mapping("fsdp_config").items()}
     words = s.get("fsdp")
     for word in str(words).split() if isinstance(words, str) else []:
         if word not in _FSDP_WORDS and word not in ("True", "true"):
             near = nearest(word, _FSDP_WORDS)
-            message = f"fsdp knows no {word}; it is one of {', '.join(_FSDP_WORDS)}, or true"
+            message = f"fsdp must be one of {', '.join(_FSDP_WORDS)}, or true; it is {word}"
             yield s.error("sharded.fsdp-word", "fsdp", message, ("fsdp", near or True))
         elif word in ("no_shard", "hybrid_shard", "hybrid_shard_zero2") and _version(given) == 2:
-            message = (
-                f"fsdp {word} is of FSDP 1, and version 2 is used; version 2 shards fully or by gradient"
-            )
+            message = f"fsdp {word} needs FSDP 1. Version 2 is used, which shards fully or by gradient"
             yield s.error("sharded.fsdp-word", "fsdp", message, ("fsdp", "full_shard"))
     yield from _fsdp_config(s, given)
 
@@ -77,22 +75,21 @@ def _fsdp_config(s: Settings, given: Mapping[str, Any]) -> Iterator[Finding]:
             near = nearest(plain, FSDP_NAMES)
             hint = f". Did you mean {near}?" if near else ""
             fix = (f"fsdp_config.{near}", given[plain]) if near else (field, REMOVE)
-            message = f"{field} is read by nothing{hint}"
+            message = f"unknown key {field}{hint}"
             yield s.error("nested.unknown-key", field, message, fix)
         elif plain in _FIRST_VERSION and _version(given) == 2:
-            yield s.unused(field, "it belongs to FSDP 1, and version 2 is used")
+            yield s.unused(field, "it is a setting of FSDP 1, and version 2 is used")
     for key, known in (("auto_wrap_policy", _WRAPS), ("state_dict_type", _STATES)):
         value = given.get(key)
         if value is not None and value not in known:
             field = f"fsdp_config.{key}"
-            message = f"{field} is {yaml_said(value)}; it knows {', '.join(known)}"
+            message = f"{field} must be one of {', '.join(known)}; it is {yaml_said(value)}"
             yield s.error(
                 "sharded.fsdp-value", field, message, (field, nearest(str(value), known) or known[0])
             )
     if given.get("activation_checkpointing") and s.checkpointing:
         message = (
-            "activation checkpointing is on twice: in fsdp_config and by gradient_checkpointing, "
-            "TRL's default"
+            "activation checkpointing is on twice, in fsdp_config and gradient_checkpointing, TRL's default"
         )
         yield s.error(
             "config.conflict",
@@ -131,13 +128,11 @@ def _deepspeed(s: Settings) -> Iterator[Finding]:
         try:
             body = json.loads(Path(value).expanduser().read_text(encoding="utf-8"))
         except OSError as error:
-            message = (
-                f"deepspeed names the file {one_line(value, 120)}, which cannot be read: {error.strerror}"
-            )
+            message = f"deepspeed: {one_line(value, 120)} cannot be read: {error.strerror}"
             yield s.error("sharded.deepspeed-file", "deepspeed", message)
             return
         except ValueError as error:
-            message = f"deepspeed names the file {one_line(value, 120)}, which is no JSON: {error}"
+            message = f"deepspeed: {one_line(value, 120)} is not valid JSON: {error}"
             yield s.error("sharded.deepspeed-file", "deepspeed", message)
             return
     if not isinstance(body, dict):
@@ -152,9 +147,7 @@ def _deepspeed(s: Settings) -> Iterator[Finding]:
         yield s.warning("config.unused", field, message, (field, True))
     if stage == 3 and (s.get("load_in_4bit") or s.get("load_in_8bit")):
         key = "load_in_4bit" if s.get("load_in_4bit") else "load_in_8bit"
-        message = (
-            f"{key} and ZeRO-3 do not go together: quantized weights cannot be gathered from their shards"
-        )
+        message = f"{key} does not work with ZeRO-3: quantized weights cannot be gathered from shards"
         yield s.warning("sharded.zero3-quantized", key, message, (key, False))
 
 
@@ -168,7 +161,7 @@ def mismatches(s: Settings, body: Mapping[str, Any]) -> Iterator[Finding]:
         if there is None or there == "auto" or here is None or there == here:
             continue
         message = (
-            f"the DeepSpeed config says {dotted} {yaml_said(there)}, and {name} is "
+            f"the DeepSpeed config has {dotted} {yaml_said(there)}, but {name} is "
             f"{yaml_said(here)}; they must be equal"
         )
         field = name if s.written(name) else "deepspeed"

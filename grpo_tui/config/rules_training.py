@@ -146,7 +146,7 @@ def _by_loss(s: Settings) -> Iterator[Finding]:
     yield s.warning(
         "training.best-by-loss",
         KEY if s.written(KEY) else field,
-        f"{what} with the lowest eval_loss, and the loss of GRPO says nothing about progress. "
+        f"{what} with the lowest eval_loss, but GRPO's loss does not measure progress. "
         f"Set {KEY}: {EVAL}reward",
         (KEY, f"{EVAL}reward"),
     )
@@ -162,7 +162,7 @@ def _direction(s: Settings, bare: str) -> Iterator[Finding]:
         yield s.warning(
             "training.best-direction",
             "greater_is_better" if asked is not None else KEY,
-            f"the checkpoint with the {end} {EVAL}{bare} counts as best{default}, and {right} is better",
+            f"the checkpoint with the {end} {EVAL}{bare} counts as best{default}, but {right} is better",
             ("greater_is_better", not greater),
         )
 
@@ -203,14 +203,14 @@ def _best_model(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "training.best-metric",
             "save_strategy",
-            "save_strategy is best, and metric_for_best_model does not say best in what",
+            "save_strategy is best, but metric_for_best_model is not set",
             ("metric_for_best_model", "eval_reward"),
         )
     if save == "best" and evaluate == "no":
         yield s.error(
             "training.best-without-eval",
             "save_strategy",
-            "save_strategy is best and eval_strategy is no: without an evaluation nothing is ever saved",
+            "save_strategy is best but eval_strategy is no: without evaluation nothing is ever saved",
             ("save_strategy", "steps"),
         )
     if not s.get("load_best_model_at_end") or save == "best":
@@ -233,9 +233,9 @@ def _best_steps(s: Settings) -> Iterator[Finding]:
     if not (is_number(saving) and is_number(evaluating)) or saving <= 0 or evaluating <= 0:
         return
     if (saving < 1) != (evaluating < 1):
-        why = "one is a share of the run and the other a number of steps"
+        why = "one is a fraction of the run and the other a number of steps"
     elif round(saving * 1_000_000) % max(1, round(evaluating * 1_000_000)):
-        why = f"{saving:g} is no multiple of {evaluating:g}"
+        why = f"{saving:g} is not a multiple of {evaluating:g}"
     else:
         return
     nearest = (
@@ -258,8 +258,7 @@ def _whole_steps(s: Settings) -> Iterator[Finding]:
             yield s.error(
                 "training.whole-steps",
                 name,
-                f"{name} is {value:g}; above 1 it counts steps and must be whole, below 1 it is a share "
-                "of the run",
+                f"{name} is {value:g}. Above 1 it is a whole number of steps, below 1 a fraction of the run",
                 (name, round(value)),
             )
 
@@ -297,7 +296,7 @@ def _schedule(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "training.schedule-needs-eval",
             "lr_scheduler_type",
-            f"lr_scheduler_type {kind} follows the evaluations, and eval_strategy is no",
+            f"lr_scheduler_type {kind} needs evaluations, but eval_strategy is no",
             ("lr_scheduler_type", "cosine"),
         )
     warmup, steps = s.get("warmup_steps"), s.get("max_steps")
@@ -307,7 +306,7 @@ def _schedule(s: Settings) -> Iterator[Finding]:
         yield s.warning(
             "training.no-warmup",
             "warmup_steps",
-            f"warmup_steps is {warmup:g}, and lr_scheduler_type constant has no warm-up; it starts at "
+            f"warmup_steps is {warmup:g}, but lr_scheduler_type constant has no warmup; it starts at "
             "the full rate",
             ("lr_scheduler_type", "constant_with_warmup"),
         )
@@ -315,7 +314,7 @@ def _schedule(s: Settings) -> Iterator[Finding]:
         yield s.warning(
             "training.warmup-too-long",
             "warmup_steps",
-            f"warmup_steps is {warmup:g} and the run has {steps} steps, so the learning rate never reaches "
+            f"warmup_steps is {warmup:g} but the run has {steps} steps, so the learning rate never reaches "
             f"{s.get('learning_rate'):g}",
             ("warmup_steps", max(1, steps // 10)),
         )
@@ -335,7 +334,7 @@ def _evaluation(s: Settings) -> Iterator[Finding]:
                 meant = ("eval_strategy", "steps") if name == "eval_steps" and rows else (name, REMOVE)
                 yield s.unused(name, "eval_strategy is no", meant)
         if s.get("eval_on_start"):
-            message = "eval_on_start evaluates before the first step, and eval_strategy no has no rows for it"
+            message = "eval_on_start needs evaluation rows, but eval_strategy is no"
             fix = ("eval_on_start", False)
             yield s.error("training.eval-on-start", "eval_on_start", message, fix)
         return
@@ -344,7 +343,7 @@ def _evaluation(s: Settings) -> Iterator[Finding]:
         yield s.warning(
             "training.never-evaluates",
             "eval_steps",
-            f"eval_steps is {every:g} and the run has {steps} steps, so it is never evaluated",
+            f"eval_steps is {every:g} but the run has only {steps} steps, so it is never evaluated",
             ("eval_steps", max(1, steps // 4)),
         )
 
@@ -355,13 +354,13 @@ def _optimizer(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "training.optimizer-targets",
             "optim",
-            f"optim {optim} needs optim_target_modules, the modules it works on",
+            f"optim {optim} needs optim_target_modules",
             ("optim_target_modules", ["attn", "mlp"]),
         )
     given = str(s.get("optim_args") or "")
     wrong = next((part for part in given.split(",") if given and "=" not in part), None)
     if wrong is not None:
-        message = f"optim_args takes name=value pairs with commas between; '{wrong.strip()}' has no ="
+        message = f"optim_args must be comma-separated name=value pairs; '{wrong.strip()}' has no ="
         yield s.error("training.optim-args", "optim_args", message, ("optim_args", REMOVE))
     if optim.endswith(_LAYERWISE):
         accumulation, ranks = s.get("gradient_accumulation_steps"), s.world_size or 1
@@ -369,7 +368,7 @@ def _optimizer(s: Settings) -> Iterator[Finding]:
             yield s.error(
                 "training.layerwise",
                 "optim",
-                f"optim {optim} updates a layer as soon as its gradient is there, so it cannot gather "
+                f"optim {optim} updates each layer as soon as its gradient is ready, so it cannot gather "
                 f"{accumulation} batches",
                 ("gradient_accumulation_steps", 1),
             )
@@ -384,7 +383,7 @@ def _loading(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "training.prefetch",
             "dataloader_prefetch_factor",
-            "dataloader_prefetch_factor needs workers, and dataloader_num_workers is 0",
+            "dataloader_prefetch_factor needs workers, but dataloader_num_workers is 0",
             ("dataloader_prefetch_factor", REMOVE),
         )
     if s.get("remove_unused_columns") is True:
@@ -408,7 +407,7 @@ def _loading(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "training.stream-without-end",
             "max_steps",
-            "the dataset is a stream of unknown length, so max_steps must say how long to train",
+            "set max_steps: the dataset is a stream of unknown length",
             ("max_steps", 500),
         )
 
@@ -417,7 +416,7 @@ def _debug(s: Settings) -> Iterator[Finding]:
     named = s.get("debug") or []
     wrong = [name for name in ([named] if isinstance(named, str) else named) if name not in _DEBUG]
     if wrong:
-        message = f"debug names {', '.join(wrong)}; it knows {' and '.join(_DEBUG)}"
+        message = f"debug: unknown value {', '.join(wrong)}. Choices: {' and '.join(_DEBUG)}"
         yield s.error("training.debug", "debug", message, ("debug", REMOVE))
 
 
@@ -427,7 +426,7 @@ def _trackers(s: Settings) -> Iterator[Finding]:
         return
     for word in ("none", "all"):
         if word in named:
-            message = f"report_to names {word} among others; it is understood alone, and refused in a list"
+            message = f"report_to: {word} cannot be combined with others in a list"
             rest = [name for name in named if name not in ("none", "all")]
             yield s.error("training.trackers", "report_to", message, ("report_to", rest or word))
 
@@ -460,7 +459,7 @@ def _ignored(s: Settings) -> Iterator[Finding]:
         yield s.info(
             "config.unused",
             "num_train_epochs",
-            f"num_train_epochs {yaml_said(epochs)} is not used: max_steps {steps} says how long to train",
+            f"num_train_epochs {yaml_said(epochs)} is not used: max_steps {steps} sets the length",
             ("num_train_epochs", REMOVE),
         )
 

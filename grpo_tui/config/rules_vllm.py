@@ -84,7 +84,7 @@ def _mode(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "vllm.address",
             "vllm_server_base_url",
-            f"vllm_server_base_url must begin with http:// or https://; it is {base}",
+            f"vllm_server_base_url must start with http:// or https://; it is {base}",
             ("vllm_server_base_url", f"http://{base}"),
         )
     for name in ("use_transformers_continuous_batching", "cache_implementation"):
@@ -112,7 +112,7 @@ def _sampling_correction(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "vllm.clip-missing",
             "vllm_importance_sampling_clip_max",
-            f"vllm_importance_sampling_mode {mode} cuts ratios at a bound, and none is set",
+            f"vllm_importance_sampling_mode {mode} clips ratios at a bound, but none is set",
             ("vllm_importance_sampling_clip_max", 3.0),
         )
     if s.get("loss_type") == "vespo" and corrects and mode not in ("token_truncate", "token_mask"):
@@ -120,7 +120,7 @@ def _sampling_correction(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "vllm.vespo-mode",
             field,
-            f"loss_type vespo corrects token by token, and vllm_importance_sampling_mode is {mode}",
+            f"loss_type vespo corrects token by token, but vllm_importance_sampling_mode is {mode}",
             ("vllm_importance_sampling_mode", "token_mask"),
         )
 
@@ -143,7 +143,7 @@ def _truncation(s: Settings) -> Iterator[Finding]:
             "vllm.truncated-sampling",
             name,
             f"with {' and '.join(cut)} vLLM draws from fewer tokens than the trainer computes probabilities "
-            "over, so the importance ratios leave 1 for no reason of the policy",
+            "over, so the importance ratios move away from 1 although the policy did not change",
             (name, REMOVE),
         )
 
@@ -169,7 +169,7 @@ def tensor_parallel_findings(s: Settings, heads: int, kv_heads: int) -> list[Fin
     fits = max(n for n in range(1, int(parallel) + 1) if splits(n) and ranks % n == 0)
     message = (
         f"vllm_tensor_parallel_size {parallel} does not divide the model's {heads} attention heads and "
-        f"{kv_heads} key-value heads, so vLLM refuses to load it"
+        f"{kv_heads} key-value heads, so vLLM cannot load it"
     )
     field = "vllm_tensor_parallel_size"
     return [s.error("vllm.heads", field, message, (field, fits))]
@@ -208,14 +208,14 @@ def _colocate(s: Settings) -> Iterator[Finding]:
         yield s.error(
             "vllm.quantized",
             "load_in_8bit",
-            "vLLM cannot take a model that bitsandbytes has made 8-bit",
+            "vLLM cannot load a model quantized to 8-bit by bitsandbytes",
             ("load_in_8bit", False),
         )
     if s.get("use_cpu"):
         yield s.error(
             "vllm.cpu",
             "use_cpu",
-            "vLLM generates on a GPU, and use_cpu keeps the run off it",
+            "vLLM needs a GPU, but use_cpu keeps the run off it",
             ("use_vllm", False),
         )
 

@@ -135,7 +135,7 @@ def test_a_group_at_a_step_that_logged_no_row_has_a_row_of_its_own(
 
 def test_a_metric_is_explained_with_and_without_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "--explain", "loss")
-    assert "No progress signal" in text
+    assert "Not a measure of progress" in text
     assert "Healthy:" in text
     with_run = said(capsys, run, "--explain", "reward")
     assert "shows progress" in with_run

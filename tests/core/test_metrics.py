@@ -81,8 +81,8 @@ def test_every_entry_says_something_and_no_title_is_there_twice() -> None:
 
 def test_only_rewards_are_progress_and_the_loss_says_why_it_is_zero() -> None:
     assert {metric.key for metric in METRICS if metric.progress} == {"reward"}
-    assert "No progress signal" in describe("loss").meaning
-    assert "centred" in describe("loss").meaning
+    assert "Not a measure of progress" in describe("loss").meaning
+    assert "centered" in describe("loss").meaning
     assert "beta" in describe("kl").meaning
 
 
