@@ -335,7 +335,7 @@ def test_keys_of_an_adapter_are_unused_without_one_and_counted(
     ("key", "hint", "field", "value"),
     [
         ("split_batchs", "Did you mean split_batches?", "accelerator_config.split_batches", True),
-        ("zebra", "it takes ", "accelerator_config.zebra", REMOVE),
+        ("zebra", "Known keys: ", "accelerator_config.zebra", REMOVE),
     ],
 )
 def test_a_key_inside_a_mapping_is_named_anew_when_one_is_near_and_else_removed(
