@@ -44,6 +44,7 @@ def loaded_by(module: str) -> set[str]:
         "grpo_tui.store",
         "grpo_tui.config",
         "grpo_tui.rewards",
+        "grpo_tui.health.reading",
         "grpo_tui.core",
     ],
 )

@@ -103,7 +103,7 @@ COMMANDS = (
     "demo", "train", "attach", "runs", "status",
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
-    "completions", "course", "tokens", "whatif", "data", "export", "plan", "gpus",
+    "completions", "course", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
 )  # fmt: skip
 
 
@@ -152,6 +152,7 @@ SERVED: dict[str, str] = {
     "data": "data:data",
     "completions": "completions:completions",
     "course": "course:show_course",
+    "doctor": "doctor:doctor",
     "tokens": "tokens:tokens",
     "whatif": "what_if:show_what_if",
     "plan": "plan:plan_config",

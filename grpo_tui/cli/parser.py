@@ -53,6 +53,7 @@ def build_parser(
         ("metrics",): _metrics_command,
         ("completions",): _completions_command,
         ("course",): _course_command,
+        ("doctor",): _doctor_command,
         ("tokens",): _tokens_command,
         STEERING: _steer_commands,
         ("check",): add_check_command,
@@ -324,6 +325,23 @@ def _course_command(commands: Commands) -> None:
     command.add_argument("--json", action="store_true", help="one JSON object")
 
 
+def _doctor_command(commands: Commands) -> None:
+    command = commands.add_parser(
+        "doctor",
+        help="what is wrong with a run, since when, and what to do",
+        epilog="Exit codes: 0 no finding at or above the gate, 1 findings, 2 usage error. docs/diagnosis.md"
+        " explains every finding.",
+    )
+    command.add_argument("run", type=path, metavar="RUN", help="run folder, or a folder of logs")
+    command.add_argument("--json", action="store_true", help="one JSON object")
+    command.add_argument(
+        "--gate",
+        choices=("error", "warning"),
+        default="error",
+        help="lowest severity that exits 1 (default error)",
+    )
+
+
 TOKENS_EPILOG = """\
 examples:
   grpo-tui tokens RUN --group 412 --index 3              the newest checkpoint, else the live policy
@@ -383,6 +401,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui metrics --explain clip_ratio/high_mean",
     ),
     "course": ("grpo-tui course runs/first", "grpo-tui course runs/first --prompt 313"),
+    "doctor": ("grpo-tui doctor runs/first", "grpo-tui doctor runs/first --gate warning --json"),
     "pause": ("grpo-tui pause runs/first",),
     "resume": ("grpo-tui resume runs/first",),
     "checkpoint": ("grpo-tui checkpoint runs/first",),

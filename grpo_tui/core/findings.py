@@ -1,13 +1,14 @@
 """What a check found: one fault, warning or notice, with its place and the smallest fix.
 
-Every check of a config, a dataset or a reward speaks in this form, so that the command line, the panes and
-other programs show the same thing.
+Every check of a config, a dataset, a reward or a run speaks in this form, so that the command line, the panes
+and other programs show the same thing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from dataclasses import field as given
 from typing import Any, Literal
 
 from grpo_tui.core.exchange import plain
@@ -35,6 +36,17 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True)
+class Remedy:
+    """One thing that helps a run: in words, and where it is a setting as `field` and `value`."""
+
+    text: str
+    field: str | None = None
+    value: Any = None
+    live: bool = False
+    """Whether it can be applied while the run trains."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing a check has to say.
 
@@ -45,6 +57,9 @@ class Finding:
         line: line in the file the key stands in, counted from 1; None when it came from elsewhere.
         message: one sentence or two for a person.
         fix: the change that would help, where there is one.
+        first_step, last_step: of a finding about a run, the steps it holds for.
+        evidence: of a finding about a run, the numbers it rests on; `completions` is a query that finds them.
+        remedies: of a finding about a run, what helps.
     """
 
     id: str
@@ -53,10 +68,23 @@ class Finding:
     line: int | None
     message: str
     fix: Fix | None = None
+    first_step: int | None = None
+    last_step: int | None = None
+    evidence: Mapping[str, Any] = given(default_factory=dict, hash=False)
+    remedies: tuple[Remedy, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the shape that `grpo-tui check --json` prints."""
-        return plain(self)
+        body = plain(self)
+        for name in _OF_RUNS:
+            del body[name]
+        return body
+
+    def to_alert(self) -> dict[str, Any]:
+        """Return the shape that `grpo-tui doctor --json` prints."""
+        body = plain(self)
+        kept = {name: body[name] for name in ("id", "severity", "message")}
+        return {**kept, **{name: body[name] for name in _OF_RUNS}}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Finding:
@@ -70,6 +98,9 @@ class Finding:
             message=data["message"],
             fix=Fix(fix["field"], fix["value"]) if fix is not None else None,
         )
+
+
+_OF_RUNS = ("first_step", "last_step", "evidence", "remedies")
 
 
 def errors_first(findings: Iterable[Finding]) -> list[Finding]:

@@ -1,0 +1,61 @@
+"""`grpo-tui doctor`: what is wrong with a run, since when, on which completions, and what helps."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from grpo_tui.cli.errors import FAILED, OK
+from grpo_tui.cli.look import readable_folder
+from grpo_tui.cli.plain import print_json, print_text, terminal_width
+from grpo_tui.core.findings import SEVERITIES, Finding
+from grpo_tui.core.text import one_line, shell_word
+from grpo_tui.health.reading import Diagnosis, diagnose
+from grpo_tui.present.formatting import from_here, plural
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.reader import RunReader
+
+WIDEST = 110
+
+
+def doctor(parsed: Any) -> int:
+    """`grpo-tui doctor RUN [--json] [--gate error|warning]`; 1 when a finding reaches the gate."""
+    root = readable_folder(parsed.run)
+    with closing(RunReader(RunFolder(root).database)) as reader:
+        found = diagnose(reader)
+    if parsed.json:
+        print_json(
+            {"findings": [finding.to_alert() for finding in found.findings]}, ascii_only=True, indent=1
+        )
+    else:
+        print_text(_lines(found, shell_word(from_here(parsed.run)), min(terminal_width(), WIDEST)))
+    gate = SEVERITIES.index(parsed.gate)
+    return FAILED if any(SEVERITIES.index(one.severity) <= gate for one in found.findings) else OK
+
+
+def _lines(found: Diagnosis, run: str, width: int) -> Iterator[str]:
+    for finding in found.findings:
+        yield from _finding_lines(finding, run, width)
+        yield ""
+    if found.unknown:
+        yield f"not recorded, so not judged: {', '.join(found.unknown)}"
+    counts = {one: sum(finding.severity == one for finding in found.findings) for one in SEVERITIES}
+    quiet = "no errors or warnings" if found.findings else "no findings"
+    told = ", ".join(plural(count, word) for word, count in counts.items() if count and word != "info")
+    yield f"{plural(found.steps, 'step')}: {told or quiet}"
+
+
+def _finding_lines(finding: Finding, run: str, width: int) -> Iterator[str]:
+    first, last = finding.first_step, finding.last_step
+    steps = f"step {first}" if first == last else f"steps {first} to {last}"
+    said = one_line(f"{finding.severity}: {steps}: {finding.message} [{finding.id}]")
+    yield from textwrap.wrap(said, width, subsequent_indent="  ")
+    for remedy in finding.remedies:
+        yield from textwrap.wrap(
+            one_line(f"fix: {remedy.text}"), width, initial_indent="  ", subsequent_indent="       "
+        )
+    if "completions" in finding.evidence:
+        where = shell_word(str(finding.evidence["completions"]))
+        yield f"  see: grpo-tui completions {run} --where {one_line(where)}"

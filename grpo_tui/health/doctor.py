@@ -1,0 +1,139 @@
+"""Apply every rule at every step, and keep when each finding began and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from grpo_tui.core.diagnosis import RULES
+from grpo_tui.core.findings import Finding, Remedy, errors_first
+from grpo_tui.health import machine_rules, policy_rules, signal_rules
+from grpo_tui.health.facts import Observation, Settings, Visits
+from grpo_tui.health.state import Found, Limits, RunState
+
+HOLD = 3
+"""Steps in a row that a rule must hold before it reports."""
+AT_ONCE = frozenset({"policy.gradient-nan"})
+WHOLE_RUN = frozenset({"signal.prompts-unsolved", "signal.prompts-solved"})
+"""Rules that look at every prompt of the run: applied when the findings are asked for, not at each step."""
+CLEAR = 10
+"""Steps in a row that it must not hold before the finding has ended."""
+IMPLIED: Mapping[str, tuple[str, ...]] = {
+    "policy.broke": (
+        "policy.reward-fell", "policy.collapse", "policy.truncation", "policy.length-runaway",
+        "policy.repetition", "policy.no-end-token", "policy.kl", "policy.gradient-spikes", "policy.held-out",
+        "signal.all-wrong", "signal.identical", "signal.equal",
+    ),
+    "policy.collapse": ("policy.reward-fell", "signal.identical"),
+    "policy.no-end-token": ("policy.truncation",),
+    "signal.masked": ("policy.truncation", "policy.no-end-token", "signal.reward-stuck"),
+    "signal.constant": ("signal.reward-stuck",),
+    "signal.prompt-only": ("signal.all-wrong", "signal.all-correct", "signal.equal"),
+    "signal.not-finite": ("policy.gradient-nan", "signal.constant", "signal.equal", "signal.unscored"),
+}  # fmt: skip
+"""What follows from a finding and is left out while that is open."""
+
+CHECKS: Mapping[str, Callable[[RunState, Limits], Found | None]] = {
+    **signal_rules.RULES,
+    **policy_rules.RULES,
+    **machine_rules.RULES,
+}
+
+
+@dataclass(slots=True)
+class _Episode:
+    """One stretch of steps for which a rule holds."""
+
+    first_step: int
+    last_step: int
+    found: Found
+    held: int = 1
+    missed: int = 0
+
+
+class Doctor:
+    """Judge a run step by step.
+
+    Args:
+        settings: of the run.
+        limits: by rule, limits that replace those of the table; None turns the rule off.
+        prompts: what every prompt got, when it is known beforehand; else it is counted from the groups.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        limits: Mapping[str, Mapping[str, float] | None] | None = None,
+        prompts: Mapping[str, Visits] | None = None,
+    ) -> None:
+        self.state = RunState(settings, prompts)
+        changed = limits or {}
+        self._limits = {
+            name: {**rule.limits, **(changed.get(name) or {})}
+            for name, rule in RULES.items()
+            if changed.get(name, {}) is not None
+        }
+        self._at_each = {name: limits for name, limits in self._limits.items() if name not in WHOLE_RUN}
+        self._open: dict[str, _Episode] = {}
+        self._ended: dict[str, _Episode] = {}
+
+    def see(self, step: Observation) -> None:
+        """Take the next step and apply every rule."""
+        self.state.see(step)
+        for name, limits in self._at_each.items():
+            found = CHECKS[name](self.state, limits)
+            episode = self._open.get(name)
+            if found is not None:
+                if episode is None:
+                    since = found.since or self.state.window_start(limits.get("steps", 1))
+                    self._open[name] = _Episode(since, step.step, found)
+                else:
+                    episode.last_step, episode.found, episode.missed = step.step, found, 0
+                    episode.held += 1
+            elif episode is not None:
+                episode.missed += 1
+                if not self._reported(name, episode):
+                    del self._open[name]
+                elif episode.missed >= CLEAR:
+                    self._ended[name] = self._open.pop(name)
+
+    def findings(self) -> list[Finding]:
+        """Return what is wrong now, worst first, then what has ended, as info."""
+        shown = {name: one for name, one in self._open.items() if self._reported(name, one)}
+        implied = {other for name in shown for other in IMPLIED.get(name, ())}
+        now = [_finding(name, one, ended=False) for name, one in shown.items() if name not in implied]
+        past = [
+            _finding(name, one, ended=True)
+            for name, one in self._ended.items()
+            if name not in shown and name not in implied
+        ]
+        for name in sorted(WHOLE_RUN & set(self._limits)):
+            found = CHECKS[name](self.state, self._limits[name])
+            now += [_finding(name, _Episode(1, self.state.step, found), ended=False)] if found else []
+        return [*errors_first(sorted(now, key=_first)), *sorted(past, key=_first)]
+
+    @staticmethod
+    def _reported(name: str, episode: _Episode) -> bool:
+        return name in AT_ONCE or episode.held >= HOLD
+
+
+def _first(finding: Finding) -> int:
+    return finding.first_step or 0
+
+
+def _finding(name: str, episode: _Episode, *, ended: bool) -> Finding:
+    rule, found = RULES[name], episode.found
+    evidence = {key: value for key, value in found.evidence.items() if value is not None}
+    steps = f"step {episode.first_step}..{episode.last_step}"
+    evidence["completions"] = f"{steps} and {found.query}" if found.query else steps
+    last = f" It ended at step {episode.last_step}." if ended else ""
+    severity = "info" if ended else found.severity or rule.severity
+    remedies = (Remedy(rule.remedy), *found.remedies)
+    finding = Finding(name, severity, None, None, f"{rule.title}. {found.message}{last}")
+    return replace(
+        finding,
+        first_step=episode.first_step,
+        last_step=episode.last_step,
+        evidence=evidence,
+        remedies=remedies,
+    )

@@ -1,0 +1,197 @@
+"""What the rules see of a step: its metrics, and facts about its groups of completions.
+
+The facts of a group are worked out once, from its completions, and hold no text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from grpo_tui.core.records import Completion
+from grpo_tui.core.statistics import (
+    SAME,
+    distinct_share,
+    group_covariances,
+    mean,
+    repeated_share,
+    scored,
+    signal_of,
+)
+
+MOST_TEXT = 2_000
+"""Characters of a completion that are looked at."""
+_TEXTS = 2
+"""Completions of a group that are looked at for repetition."""
+_ANSWERED = re.compile(r"</answer>|\\boxed\{|####")
+
+
+class Members(Protocol):
+    """A group as the record has it, from a live batch or from `run.db`."""
+
+    @property
+    def completions(self) -> Sequence[Completion]:
+        """Its completions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the rules need to know of a run's config."""
+
+    weights: tuple[float, ...] = ()
+    names: tuple[str, ...] = ()
+    """Of the reward functions, in TRL's order."""
+    normalized: bool = False
+    """Whether TRL divides each function by its own deviation (`normalize_then_sum`)."""
+    beta: float = 0.0
+    learning_rate: float | None = None
+    max_completion_length: int | None = None
+    total_steps: int | None = None
+    has_tokens: bool = True
+    """Whether lengths and truncation were recorded; logs of others may lack them."""
+    from_groups: bool = False
+    """Whether reward, length and truncation come from the groups, because no metrics were logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionFacts:
+    """What one reward function gave to a group."""
+
+    low: float
+    high: float
+    """Infinite the other way round when it gave no number."""
+    mean: float | None
+    none: int
+    """Completions on which it abstained."""
+
+    @property
+    def varies(self) -> bool:
+        """Whether it told the completions apart."""
+        return self.high - self.low >= SAME
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """One group of completions.
+
+    Attributes:
+        prompt: its prompt's key.
+        cause: `some` when it has a signal, else why it has none: `masked`, `not-finite`, `unscored`,
+            `cancels`, `identical` or `equal`.
+        low, high, mean: of its totals, None without a finite one.
+        size, truncated, answered: completions, those that are truncated, and those of them that hold a final
+            answer in their first half.
+        tokens: mean length.
+        different: whether the texts differ.
+        repeated: mean share of repeated runs of four words, None when the texts are short.
+        functions: by function, in TRL's order.
+        covariances: sums of `core.statistics.group_covariances`.
+    """
+
+    prompt: str
+    cause: str
+    low: float | None
+    high: float | None
+    mean: float | None
+    size: int
+    truncated: int
+    answered: int
+    tokens: float
+    different: bool
+    repeated: float | None
+    functions: tuple[FunctionFacts, ...]
+    covariances: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Visits:
+    """What a prompt got over the run: its lowest and highest total, and the number of one of its groups."""
+
+    count: int
+    low: float
+    high: float
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One step, or a stretch of steps of a long run.
+
+    Attributes:
+        first_step, step: inclusive.
+        values: metrics by TRL's keys; the mean over a stretch, NaN where no value is a finite number.
+        missing: keys of which some value is NaN or infinite.
+        groups: of training; a sample of them in a long run.
+        seconds: time per step by phase.
+        failed: failed reward calls by function index.
+    """
+
+    first_step: int
+    step: int
+    values: Mapping[str, float] = field(default_factory=dict)
+    missing: frozenset[str] = frozenset()
+    groups: tuple[GroupFacts, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    failed: Mapping[int, int] = field(default_factory=dict)
+
+
+def facts_of(group: Members, prompt: str, settings: Settings) -> GroupFacts:
+    """Work out the facts of a group."""
+    members = group.completions
+    totals = [c.total for c in members]
+    kept = scored(totals)
+    texts = [c.text[:MOST_TEXT] for c in members]
+    functions = tuple(_function([_given(c, k) for c in members]) for k in range(len(settings.weights)))
+    long = [repeated_share(text) for text in texts[:_TEXTS] if len(text) >= 20]
+    return GroupFacts(
+        prompt,
+        _cause(members, totals, [f for f, weight in zip(functions, settings.weights, strict=True) if weight]),
+        min(kept, default=None),
+        max(kept, default=None),
+        mean(totals),
+        len(members),
+        sum(c.truncated for c in members),
+        sum(c.truncated and _answered(c.text) for c in members),
+        mean(float(c.tokens) for c in members) or 0.0,
+        distinct_share(texts) > 1 / max(1, len(texts)),
+        mean(long),
+        functions,
+        tuple(
+            group_covariances([c.rewards for c in members], settings.weights, normalized=settings.normalized)
+        ),
+    )
+
+
+def _given(completion: Completion, function: int) -> float | None:
+    return completion.rewards[function] if function < len(completion.rewards) else None
+
+
+def _function(values: Sequence[float | None]) -> FunctionFacts:
+    kept = scored(values)
+    low, high = min(kept, default=math.inf), max(kept, default=-math.inf)
+    return FunctionFacts(low, high, mean(kept), sum(value is None for value in values))
+
+
+def _cause(
+    members: Sequence[Completion], totals: Sequence[float | None], functions: Sequence[FunctionFacts]
+) -> str:
+    signal = signal_of(totals, [c.advantage for c in members], [c.masked for c in members])
+    if signal != "none":
+        return signal
+    if any(total is not None and not math.isfinite(total) for total in totals):
+        return "not-finite"
+    if any(value is not None and not math.isfinite(value) for c in members for value in c.rewards):
+        return "not-finite"
+    if all(total is None for total in totals):
+        return "unscored"
+    if any(function.varies for function in functions):
+        return "cancels"
+    return "identical" if len(members) > 1 and len({c.text for c in members}) == 1 else "equal"
+
+
+def _answered(text: str) -> bool:
+    found = _ANSWERED.search(text, 0, MOST_TEXT)
+    return found is not None and found.end() <= len(text) / 2

@@ -1,0 +1,294 @@
+"""Rules about the policy and its updates: reward, entropy, length, texts, KL, gradient, learning rate."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from grpo_tui.core.findings import Remedy
+from grpo_tui.core.statistics import SAME, mean
+from grpo_tui.health.course import EARLY
+from grpo_tui.health.state import Found, Limits, RunState, number, percent
+
+REWARD, ENTROPY, KL, GRADIENT, RATE = "reward", "entropy", "kl", "grad_norm", "learning_rate"
+LENGTH, TRUNCATED = "completions/mean_length", "completions/clipped_ratio"
+
+
+def _broke(state: RunState, limits: Limits) -> Found | None:
+    reward, steps = state.course(REWARD), limits["steps"]
+    if reward.count < steps + 1:
+        return None
+    level, drop = reward.level(steps), reward.first - reward.level(steps)
+    if not (drop >= limits["drop"] * reward.span > 0 and drop >= limits["spread"] * state.spread):
+        return None
+    signs: dict[str, object] = {}
+    told = []
+    for key, title, unit in (
+        (TRUNCATED, "truncated", percent),
+        (LENGTH, "length", number),
+        (ENTROPY, "entropy", number),
+    ):
+        course = state.course(key)
+        before, now = course.opening, course.level(steps)
+        if (
+            (key == TRUNCATED and now >= limits["truncated"] and before < limits["truncated"] / 2)
+            or (key == LENGTH and now >= limits["length"] * before)
+            or (
+                key == ENTROPY
+                and not limits["low"] * before <= now <= limits["high"] * before
+                and course.count
+            )
+        ):
+            signs |= {f"{title}_start": before, title: now}
+            told.append(f"{title} from {unit(before)} to {unit(now)}")
+    if not told:
+        return None
+    said = f"The reward went from {number(reward.first)} to {number(level)}, {' and '.join(told)}."
+    return Found(
+        said, {"reward_start": reward.first, REWARD: level, **signs}, remedies=_lower_rate(state, by=10)
+    )
+
+
+def _lower_rate(state: RunState, by: float = 3) -> tuple[Remedy, ...]:
+    rate = state.course(RATE).high if state.course(RATE).count else state.settings.learning_rate
+    if not rate:
+        return ()
+    value = float(f"{rate / by:.2g}")
+    return (Remedy(f"learning_rate {value:g} instead of {rate:g}", RATE, value, live=True),)
+
+
+def _fallen(state: RunState, limits: Limits) -> tuple[float, float] | None:
+    """The best mean of the reward and the newest one, when they lie far apart."""
+    reward, steps = state.course(REWARD), limits["steps"]
+    if reward.count < 3 * steps:
+        return None
+    level = reward.level(steps)
+    drop = reward.best - level
+    far = drop > limits["errors"] * reward.error(steps) and drop >= limits["drop"] * reward.span
+    return (reward.best, level) if far and drop >= limits["spread"] * state.spread else None
+
+
+def _reward_fell(state: RunState, limits: Limits) -> Found | None:
+    fallen = _fallen(state, limits)
+    if fallen is None:
+        return None
+    best, level = fallen
+    step = state.course(REWARD).best_step
+    said = f"The reward fell from {number(best)} around step {step} to {number(level)}."
+    return Found(
+        said, {"best": best, "best_step": step, REWARD: level}, remedies=_lower_rate(state), since=step
+    )
+
+
+def _collapse(state: RunState, limits: Limits) -> Found | None:
+    entropy, steps = state.course(ENTROPY), limits["steps"]
+    level = entropy.level(steps)
+    if entropy.count < limits["least"] or not level < limits["share"] * entropy.start:
+        return None
+    if state.causes(steps)["all-correct"] * 2 >= max(1, state.causes(steps).total()):
+        return None
+    fell = {"steps": steps, "errors": 4, "drop": 0.25, "spread": 0.3}
+    if state.gained(limits["gain"]) and _fallen(state, fell) is None:
+        return None
+    reward = state.course(REWARD)
+    said = (
+        f"Entropy fell from {number(entropy.start)} to {number(level)}, while the reward went from "
+        f"{number(reward.start)} to {number(reward.level(steps))}."
+    )
+    evidence = {"entropy_start": entropy.start, ENTROPY: level, "reward_start": reward.start,
+                REWARD: reward.level(steps)}  # fmt: skip
+    return Found(said, evidence, remedies=_lower_rate(state))
+
+
+def _truncation(state: RunState, limits: Limits) -> Found | None:
+    course = state.course(TRUNCATED)
+    level = course.level(limits["steps"])
+    if not state.settings.has_tokens or course.count < limits["steps"] or not level >= limits["share"]:
+        return None
+    limit = state.settings.max_completion_length
+    at = f" at {limit} tokens" if limit else ""
+    said = f"{percent(level)} of the completions of the last {limits['steps']:g} steps are truncated{at}."
+    fix = (Remedy(f"max_completion_length {2 * limit}", "max_completion_length", 2 * limit),) if limit else ()
+    return Found(said, {"truncated": level, "max_completion_length": limit}, "truncated", fix)
+
+
+def _length_runaway(state: RunState, limits: Limits) -> Found | None:
+    length, steps = state.course(LENGTH), limits["steps"]
+    level = length.level(steps)
+    if (
+        not state.settings.has_tokens
+        or length.count < limits["least"]
+        or not level >= limits["ratio"] * length.start
+    ):
+        return None
+    if state.gained(limits["gain"], steps):
+        return None
+    reward = state.course(REWARD)
+    said = (
+        f"Mean length grew from {number(length.start)} to {number(level)} tokens, while the reward went from "
+        f"{number(reward.start)} to {number(reward.level(steps))}."
+    )
+    evidence = {"length_start": length.start, "length": level, "reward_start": reward.start,
+                REWARD: reward.level(steps)}  # fmt: skip
+    return Found(said, evidence)
+
+
+def _repetition(state: RunState, limits: Limits) -> Found | None:
+    course, steps = state.course("repeated"), limits["steps"]
+    level = course.level(steps)
+    known = sum(group.repeated is not None for group in state.groups(steps))
+    if known < limits["groups"] or not (
+        level >= limits["share"] and level - course.opening >= limits["rise"]
+    ):
+        return None
+    said = (
+        f"The share of repeated runs of four words went from {percent(course.opening)} to {percent(level)}."
+    )
+    return Found(said, {"repeated_start": course.opening, "repeated": level})
+
+
+def _no_end_token(state: RunState, limits: Limits) -> Found | None:
+    groups = state.groups(limits["steps"])
+    size, truncated = sum(g.size for g in groups), sum(g.truncated for g in groups)
+    answered = sum(g.answered for g in groups)
+    if not state.settings.has_tokens or len(groups) < limits["groups"]:
+        return None
+    if truncated < limits["share"] * size or answered < limits["answered"] * truncated:
+        return None
+    said = (
+        f"{percent(truncated / size)} of the completions are truncated, and "
+        f"{percent(answered / truncated)} of these hold a final answer in their first half."
+    )
+    return Found(said, {"truncated": truncated / size, "answered": answered / truncated}, "truncated")
+
+
+def _kl(state: RunState, limits: Limits) -> Found | None:
+    kl, reward = state.course(KL), state.course(REWARD)
+    if not state.settings.beta or kl.count < limits["least"]:
+        return None
+    level = kl.middle(limits["steps"])
+    if not level > max(limits["level"], limits["ratio"] * kl.start):
+        return None
+    below = reward.best - reward.level(limits["steps"]) >= limits["spread"] * state.spread
+    if not below and state.gained(0.0, limits["steps"]):
+        return None
+    now, best = reward.level(limits["steps"]), reward.best
+    said = (
+        f"kl went from {number(kl.start)} to {number(level)}, while the reward is {number(now)} "
+        f"and its best was {number(best)}."
+    )
+    evidence = {"kl_start": kl.start, KL: level, REWARD: now, "best": best}
+    return Found(said, evidence, remedies=_lower_rate(state))
+
+
+def _gradient_nan(state: RunState, limits: Limits) -> Found | None:
+    count = state.course(GRADIENT).missing(limits["steps"])
+    if count < limits["count"]:
+        return None
+    said = f"grad_norm was NaN or infinite in {count} of the last {limits['steps']:g} steps."
+    return Found(said, {"steps": count}, remedies=_lower_rate(state), since=state.step)
+
+
+def _gradient_spikes(state: RunState, limits: Limits) -> Found | None:
+    newest = [value for value in state.course(GRADIENT).newest(limits["steps"]) if value > SAME]
+    if len(newest) < limits["least"]:
+        return None
+    usual = median(newest)
+    high = [value for value in newest if value > max(limits["level"], limits["ratio"] * usual)]
+    if len(high) < limits["count"]:
+        return None
+    said = (
+        f"grad_norm was above {number(limits['ratio'] * usual)} in {len(high)} of the last "
+        f"{limits['steps']:g} steps. The highest is {number(max(high))}, the median {number(usual)}."
+    )
+    fix = Remedy("max_grad_norm 0.2", "max_grad_norm", 0.2)
+    return Found(
+        said,
+        {"spikes": len(high), "highest": max(high), "median": usual},
+        remedies=(fix, *_lower_rate(state)),
+    )
+
+
+def _gradient_zero(state: RunState, limits: Limits) -> Found | None:
+    newest = state.course(GRADIENT).newest(limits["steps"])
+    share = state.signal_share(limits["steps"])
+    if len(newest) < limits["steps"] or max(newest) > 0 or not share >= limits["share"]:
+        return None
+    last = f"No gradient in the last {limits['steps']:g} steps"
+    said = f"{last}, while {percent(share)} of the groups have a signal."
+    return Found(said, {"signal_share": share})
+
+
+def _rate_ended(state: RunState, limits: Limits) -> Found | None:
+    rate, total = state.course(RATE), state.settings.total_steps
+    if rate.count < limits["steps"] or not total:
+        return None
+    if (
+        state.step > (1 - limits["remaining"]) * total
+        or max(rate.newest(limits["steps"])) > limits["share"] * rate.high
+    ):
+        return None
+    now = f"{number(rate.level(1))} at step {state.step} of {total}"
+    said = f"learning_rate is {now}. Its highest value was {number(rate.high)}."
+    return Found(said, {RATE: rate.level(1), "highest": rate.high, "steps_left": total - state.step})
+
+
+def _rate_low(state: RunState, limits: Limits) -> Found | None:
+    steps = limits["steps"]
+    if state.observations < limits["least"] or not state.signal_share(steps) >= limits["share"]:
+        return None
+    for key in (REWARD, LENGTH):
+        course = state.course(key)
+        moved = abs(course.level(steps) - course.start)
+        if course.count and not moved <= 2 * (course.error(steps) + course.error(EARLY)):
+            return None
+    entropy = state.course(ENTROPY)
+    if not abs(entropy.level(steps) - entropy.start) <= limits["change"] * entropy.start:
+        return None
+    rate = state.course(RATE).high if state.course(RATE).count else state.settings.learning_rate
+    reward = state.course(REWARD)
+    said = (
+        f"After {state.step} steps the reward is {number(reward.level(steps))}, "
+        f"{number(reward.start)} at the start. Entropy is {number(entropy.level(steps))}, "
+        f"{number(entropy.start)} at the start."
+    )
+    fix = (Remedy(f"learning_rate {3 * rate:g}", RATE, float(f"{3 * rate:.2g}"), live=True),) if rate else ()
+    return Found(said, {REWARD: reward.level(steps), "reward_start": reward.start}, "mixed", fix, since=1)
+
+
+def _held_out(state: RunState, limits: Limits) -> Found | None:
+    held, reward = state.evaluations, state.course(REWARD)
+    if len(held) < limits["evaluations"]:
+        return None
+    best = max(held[:-1], key=lambda one: one[1])
+    now = mean(one[1] for one in held[-2:]) or 0.0
+    then = best[2]
+    level = reward.level(10)
+    if best in held[-2:] or best[1] - now < limits["spread"] * state.spread or state.spread == 0:
+        return None
+    if not level - then > limits["errors"] * reward.error(10) * 2**0.5:
+        return None
+    said = (
+        f"eval_reward fell from {number(best[1])} at step {best[0]} to {number(now)}, while the training "
+        f"reward rose from {number(then)} to {number(level)}."
+    )
+    evidence = {"eval_best": best[1], "best_step": best[0], "eval_reward": now, REWARD: level}
+    return Found(said, evidence, since=best[0])
+
+
+RULES = {
+    "policy.broke": _broke,
+    "policy.reward-fell": _reward_fell,
+    "policy.collapse": _collapse,
+    "policy.truncation": _truncation,
+    "policy.length-runaway": _length_runaway,
+    "policy.repetition": _repetition,
+    "policy.no-end-token": _no_end_token,
+    "policy.kl": _kl,
+    "policy.gradient-nan": _gradient_nan,
+    "policy.gradient-spikes": _gradient_spikes,
+    "policy.gradient-zero": _gradient_zero,
+    "policy.learning-rate-ended": _rate_ended,
+    "policy.learning-rate-low": _rate_low,
+    "policy.held-out": _held_out,
+}
+"""By id; each takes the state and its limits."""

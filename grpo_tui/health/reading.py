@@ -1,0 +1,151 @@
+"""Judge a recorded run: read it in bounded pieces, oldest first, and hand them to the doctor.
+
+A run of up to `STRETCHES` steps is read step by step; a longer one in as many stretches of equal length, so
+that its findings begin and end within a stretch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.statistics import is_number
+from grpo_tui.health.doctor import Doctor
+from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits, facts_of
+from grpo_tui.store.read_health import failed_calls, phase_seconds, prompt_ranges, training_groups
+from grpo_tui.store.read_series import metric_keys, series_window, step_range
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.rollouts import absent_fields
+
+STRETCHES = 1_024
+MOST_GROUPS = 1_024
+"""Groups whose completions are read; of a longer run they are picked evenly."""
+PAGE = 64
+KEYS = (
+    "reward", "reward_std", "entropy", "kl", "grad_norm", "learning_rate", "step_time", "eval_reward",
+    "completions/mean_length", "completions/clipped_ratio",
+)  # fmt: skip
+_OPTIONAL = frozenset({"kl", "eval_reward"})
+"""Logged only with `beta` above 0, and with evaluation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What the rules say of a run.
+
+    Attributes:
+        findings: worst first.
+        steps: the newest step.
+        unknown: metrics that were not logged, so that rules about them are silent.
+    """
+
+    findings: tuple[Finding, ...]
+    steps: int
+    unknown: tuple[str, ...]
+
+
+def diagnose(reader: RunReader) -> Diagnosis:
+    """Read a run and apply the rules."""
+    logged = metric_keys(reader)
+    settings = settings_of(reader, logged="reward" in logged)
+    groups = training_groups(reader)
+    prompts = {key: Visits(count, low, high, group) for key, count, low, high, group in prompt_ranges(reader)}
+    doctor = Doctor(settings, limits_of(reader), prompts or None)
+    for observation in _observations(reader, settings, groups, [key for key in KEYS if key in logged]):
+        doctor.see(observation)
+    known = doctor.state.courses
+    unknown = tuple(key for key in KEYS if key not in known and key not in _OPTIONAL)
+    return Diagnosis(tuple(doctor.findings()), doctor.state.step, unknown)
+
+
+def settings_of(reader: RunReader, *, logged: bool) -> Settings:
+    """Return what the rules need of the run's config; what it does not say is taken as TRL's default."""
+    config = _mapping(reader.fact("config"))
+    grpo = _mapping(config.get("grpo"))
+    functions = reader.reward_functions()
+    limit, total = grpo.get("max_completion_length"), reader.attempts()
+    return Settings(
+        weights=tuple(f.weight if is_number(f.weight) else 1.0 for f in functions),
+        names=tuple(str(f.name) for f in functions),
+        normalized=grpo.get("multi_objective_aggregation") == "normalize_then_sum",
+        beta=_number(grpo.get("beta")) or 0.0,
+        learning_rate=_number(grpo.get("learning_rate")),
+        max_completion_length=limit if isinstance(limit, int) else None,
+        total_steps=next((attempt.total_steps for attempt in reversed(total) if attempt.total_steps), None),
+        has_tokens=not absent_fields(reader) & {"tokens", "truncated"},
+        from_groups=not logged,
+    )
+
+
+def limits_of(reader: RunReader) -> dict[str, Mapping[str, float] | None]:
+    """Return the limits that the run's config changes, by rule; None turns a rule off."""
+    section = _mapping(_mapping(reader.fact("config")).get("section"))
+    found: dict[str, Mapping[str, float] | None] = {}
+    for name, changed in _mapping(section.get("health")).items():
+        numbers = {key: float(value) for key, value in _mapping(changed).items() if is_number(value)}
+        found[name] = None if changed is False else numbers
+    return found
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if is_number(value) else None
+
+
+def _observations(
+    reader: RunReader, settings: Settings, groups: list[tuple[int, int]], keys: list[str]
+) -> Iterator[Observation]:
+    """Yield the run in order, a stretch of steps at a time, without those of which nothing is known."""
+    logged = step_range(reader)
+    steps = [] if logged is None else [logged.first_step, logged.newest_step]
+    steps += [groups[0][0], groups[-1][0]] if groups else []
+    if not steps:
+        return
+    first, last = min(steps), max(steps)
+    width = max(1, -(-(last - first + 1) // STRETCHES))
+    values: dict[int, dict[str, float]] = defaultdict(dict)
+    missing: dict[int, set[str]] = defaultdict(set)
+    for key in keys:
+        for bucket in series_window(reader, key, first, last, STRETCHES):
+            place = ((bucket.first + bucket.last) // 2 - first) // width
+            values[place][key] = math.nan if bucket.mean is None else bucket.mean
+            if bucket.missing:
+                missing[place].add(key)
+    seconds: dict[int, dict[str, float]] = defaultdict(dict)
+    for place, phase, spent in phase_seconds(reader, first, width):
+        seconds[place][phase] = spent / width
+    failed: dict[int, dict[int, int]] = defaultdict(dict)
+    for step, function, count in failed_calls(reader):
+        failed[(step - first) // width][function] = count
+    places = sorted({*values, *((step - first) // width for step, _ in groups)})
+    facts = _facts(reader, settings, groups)
+    waiting = next(facts, None)
+    for place in places:
+        end = min(last, first + (place + 1) * width - 1)
+        here: list[GroupFacts] = []
+        while waiting is not None and waiting[0] <= end:
+            here.append(waiting[1])
+            waiting = next(facts, None)
+        yield Observation(
+            first + place * width, end, values.get(place, {}), frozenset(missing.get(place, ())), tuple(here),
+            seconds.get(place, {}), failed.get(place, {}),
+        )  # fmt: skip
+
+
+def _facts(
+    reader: RunReader, settings: Settings, groups: list[tuple[int, int]]
+) -> Iterator[tuple[int, GroupFacts]]:
+    """Yield step and facts of the groups that are looked into, by step."""
+    if len(groups) > MOST_GROUPS:
+        groups = [groups[n * len(groups) // MOST_GROUPS] for n in range(MOST_GROUPS)]
+    for start, end in pairwise([*range(0, len(groups), PAGE), len(groups)]):
+        for group in reader.whole_groups([number for _, number in groups[start:end]]):
+            yield group.step, facts_of(group, group.prompt_key, settings)

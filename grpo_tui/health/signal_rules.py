@@ -1,0 +1,195 @@
+"""Rules about the signal: groups from which nothing is learned, reward functions, prompts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from grpo_tui.core.findings import Severity
+from grpo_tui.core.statistics import SAME, shares_of
+from grpo_tui.health.state import Found, FunctionState, Limits, RunState, number, percent
+
+_EQUAL = ("equal", "all-correct", "all-wrong")
+"""Causes of groups whose totals are equal."""
+_FORMAT = re.compile(r"format|tag|xml|structure|template", re.IGNORECASE)
+
+_QUERIES = {
+    "masked": "masked",
+    "all-correct": "all_right",
+    "all-wrong": "all_wrong",
+    "unscored": "reward is none",
+}
+_SENTENCES = {
+    "masked": "Every completion is truncated in {most}, so nothing is learned from them",
+    "unscored": "No reward function scored {most}",
+    "cancels": "Scores differ and totals do not in {most}",
+    "identical": "All completions are the same text in {most}",
+    "constant": "Every completion of the run got {high}, so no group has a signal",
+    "prompt-only": "Completions of one prompt always get the same score, although their texts differ",
+    "all-wrong": "All completions got the lowest total of the run, {low}, in {most}",
+    "all-correct": "All completions got the highest total of the run, {high}, in {most}",
+    "equal": "Totals are equal in {most}, so these have no signal",
+}
+
+
+def _no_signal(cause: str, state: RunState, limits: Limits) -> Found | None:
+    counts = state.causes(limits["steps"])
+    total, none = counts.total(), counts.total() - counts["some"]
+    if total < limits["groups"] or none < limits["share"] * total or _main_cause(state, counts) != cause:
+        return None
+    explained = sum(counts[one] for one in _EQUAL) if cause in ("constant", "prompt-only") else counts[cause]
+    steps = min(limits["steps"], state.observations)
+    most = f"{percent(explained / total)} of the groups of the last {steps:g} steps"
+    told = _SENTENCES[cause].format(most=most, low=number(state.low), high=number(state.high))
+    evidence: dict[str, object] = {"groups": total, "no_signal": none / total, cause: explained / total}
+    solved = cause == "all-correct" and state.had_signal
+    query = _QUERIES.get(cause, "zero_std")
+    return Found(f"{told}.", evidence, query, severity="info" if solved else None)
+
+
+def _not_finite(state: RunState, limits: Limits) -> Found | None:
+    counts = state.causes(limits["steps"])
+    lost = counts["not-finite"]
+    if lost < max(limits["groups"], limits["share"] * counts.total()):
+        return None
+    share = lost / counts.total()
+    said = (
+        f"They leave {percent(share)} of the groups of the last {limits['steps']:g} steps without a signal."
+    )
+    return Found(said, {"groups": counts.total(), "not-finite": share}, "zero_std")
+
+
+def _main_cause(state: RunState, counts: dict[str, int]) -> str:
+    """The cause that explains at least half of the groups without a signal; `equal` when none does."""
+    none = {cause: count for cause, count in counts.items() if cause != "some"}
+    if 2 * sum(none.get(cause, 0) for cause in _EQUAL) >= sum(none.values()):
+        if state.high - state.low < SAME:
+            return "constant"
+        if state.texts_differed >= 40 and not any(function.varied for function in state.functions):
+            return "prompt-only"
+    cause, count = max(none.items(), key=lambda one: one[1])
+    return cause if 2 * count >= sum(none.values()) else "equal"
+
+
+def _used(state: RunState) -> list[tuple[str, float, FunctionState]]:
+    """Name, weight and state of the functions that count."""
+    named = zip(state.settings.names, state.settings.weights, state.functions, strict=True)
+    return [(name, weight, function) for name, weight, function in named if weight]
+
+
+def _stuck(state: RunState, limits: Limits) -> Found | None:
+    used = _used(state)
+    if state.observations < limits["steps"] or not any(function.span >= SAME for _, _, function in used):
+        return None
+    for name, _, function in used:
+        if function.values >= limits["completions"] and function.span < SAME:
+            value = function.high
+            said = f"{name} gave {number(value)} to each of {function.values:,} completions."
+            severity: Severity | None = None if abs(value) < SAME else "info"
+            return Found(said, {"function": name, "value": value, "completions": function.values},
+                         severity=severity)  # fmt: skip
+    return None
+
+
+def _drowned(state: RunState, limits: Limits) -> Found | None:
+    used = _used(state)
+    if state.settings.normalized or len(used) < 2 or state.observations < limits["steps"]:
+        return None
+    groups = state.groups(limits["steps"])
+    shares = shares_of([group.covariances for group in groups], len(state.functions))
+    loud = max(range(len(used)), key=lambda k: abs(used[k][1]) * used[k][2].span)
+    name, weight, function = used[loud]
+    for other, its_weight, one in used:
+        index = state.functions.index(one)
+        share, span = shares[index], abs(its_weight) * one.span
+        moves = sum(group.functions[index].varies for group in groups) / max(1, len(groups))
+        if one is function or share is None or span < SAME or moves < limits["moves"]:
+            continue
+        ratio = abs(weight) * function.span / span
+        if ratio >= limits["ratio"] and share < limits["contribution"]:
+            said = (
+                f"{name} spans {number(abs(weight) * function.span)} after its weight, {other} only "
+                f"{number(span)}. {other} contributes {percent(max(0.0, share))} of the variance."
+            )
+            return Found(said, {"function": other, "drowned_by": name, "ratio": ratio, "contribution": share})
+    return None
+
+
+def _saturated(state: RunState, limits: Limits) -> Found | None:
+    groups = state.groups(limits["steps"]) if state.observations >= limits["steps"] else []
+    for name, _, function in _used(state) if groups else ():
+        index = state.functions.index(function)
+        level, moves = function.course.level(limits["steps"]), sum(g.functions[index].varies for g in groups)
+        if (
+            function.span >= SAME
+            and level >= function.high - limits["margin"] * function.span
+            and moves <= limits["moves"] * len(groups)
+        ):
+            said = f"{name} is {number(level)} on average, and its highest value is "
+            return Found(
+                f"{said}{number(function.high)}.", {"function": name, "mean": level, "highest": function.high}
+            )
+    return None
+
+
+def _format_only(state: RunState, limits: Limits) -> Found | None:
+    steps = limits["steps"]
+    used = [
+        (name, one) for name, _, one in _used(state) if one.span >= SAME and one.course.count >= 2 * steps
+    ]
+    forms = [(name, one) for name, one in used if _FORMAT.search(name)]
+    others = [(name, one) for name, one in used if not _FORMAT.search(name)]
+    if not forms or not others:
+        return None
+    for _, one in others:
+        share = (one.course.level(steps) - one.low) / one.span
+        gain = one.course.level(steps) - one.course.start
+        if share >= limits["solved"] or gain > max(limits["gain"] * one.span, 2 * one.course.error(steps)):
+            return None
+    for name, one in forms:
+        level, start = one.course.level(steps), one.course.start
+        lowest = min(one.course.newest(steps))
+        if (
+            level - start >= limits["rise"] * one.span
+            and lowest >= one.low + limits["ceiling"] * one.span - 2 * one.course.noise
+            and level >= one.low + limits["ceiling"] * one.span
+        ):
+            other, its = others[0]
+            stayed = its.course.level(steps)
+            said = f"{name} rose from {number(start)} to {number(level)}, {other} stayed at {number(stayed)}."
+            evidence = {"function": name, "start": start, "level": level, "other": other, "stayed": stayed}
+            return Found(said, evidence)
+    return None
+
+
+def _prompts(solved: bool, state: RunState, limits: Limits) -> Found | None:
+    if state.high - state.low < SAME or not state.had_signal:
+        return None
+    found = [
+        seen.group
+        for seen in state.prompts.values()
+        if seen.count >= limits["visits"]
+        and (seen.low > state.high - SAME if solved else seen.high < state.low + SAME)
+    ]
+    if len(found) < limits["prompts"]:
+        return None
+    visited = sum(seen.count >= limits["visits"] for seen in state.prompts.values())
+    what = "the highest total in every completion" if solved else "the lowest total in every completion"
+    said = f"{len(found)} of {visited} prompts visited at least {limits['visits']:g} times got {what}."
+    query = "(" + " or ".join(f"group == {group}" for group in found[:5]) + ")" if any(found) else ""
+    return Found(said, {"prompts": len(found), "visited": visited}, query)
+
+
+RULES: dict[str, Callable[[RunState, Limits], Found | None]] = {
+    "signal.masked": partial(_no_signal, "masked"),
+    "signal.not-finite": _not_finite,
+    **{f"signal.{cause}": partial(_no_signal, cause) for cause in list(_SENTENCES)[1:]},
+    "signal.reward-stuck": _stuck,
+    "signal.reward-drowned": _drowned,
+    "signal.reward-saturated": _saturated,
+    "signal.format-only": _format_only,
+    "signal.prompts-unsolved": partial(_prompts, False),
+    "signal.prompts-solved": partial(_prompts, True),
+}
+"""By id; each takes the state and its limits."""

@@ -1,0 +1,286 @@
+"""Each rule reports what it is for and stays silent otherwise, on courses made by hand."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from grpo_tui.core.diagnosis import RULES
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.records import Completion
+from grpo_tui.health.doctor import CHECKS, IMPLIED, Doctor
+from grpo_tui.health.facts import GroupFacts, Observation, Settings, facts_of
+
+TWO = Settings(weights=(1.0, 1.0), names=("format", "correct"), beta=0.04, total_steps=400)
+ONE = Settings(weights=(1.0,), names=("correct",), beta=0.04, total_steps=400)
+Metrics = Callable[[int, random.Random], dict[str, float]]
+
+
+def group(
+    rewards: Sequence[Sequence[float | None]],
+    settings: Settings = ONE,
+    *,
+    advantages: Sequence[float] | None = None,
+    texts: Sequence[str] = (),
+    masked: bool = False,
+    truncated: bool = False,
+) -> GroupFacts:
+    """The facts of a group, with TRL's advantages where none are given."""
+    totals = [None if all(r is None for r in row) else sum(r or 0 for r in row) for row in rewards]
+    known = [total or 0.0 for total in totals]
+    given = advantages or [total - sum(known) / len(known) for total in known]
+    members = [
+        Completion(n, text, tuple(row), totals[n], given[n], 9, truncated, masked=masked)
+        for n, (row, text) in enumerate(zip(rewards, texts or "abcdefgh", strict=False))
+    ]
+    return facts_of(SimpleNamespace(completions=members), "prompt", settings)
+
+
+MIXED = group([(0.0,), (1.0,), (0.0,), (1.0,)])
+
+
+def course(
+    metrics: Metrics,
+    steps: int = 100,
+    settings: Settings = ONE,
+    groups: Callable[[int], Sequence[GroupFacts]] = lambda _: (MIXED,) * 4,
+    limits: Any = None,
+) -> list[Finding]:
+    """What the rules say of a run with these metrics and groups."""
+    doctor, chance = Doctor(settings, limits), random.Random(5)
+    for step in range(1, steps + 1):
+        values = {
+            "reward_std": 1.0,
+            "learning_rate": 1e-5,
+            "grad_norm": 0.3,
+            "entropy": 0.5,
+            **metrics(step, chance),
+        }
+        missing = frozenset(key for key, value in values.items() if not math.isfinite(value))
+        doctor.see(Observation(step, step, values, missing, tuple(groups(step))))
+    return doctor.findings()
+
+
+def ids(findings: Sequence[Finding]) -> list[str]:
+    return [finding.id for finding in findings if finding.severity != "info"]
+
+
+def climbs(step: int, chance: random.Random) -> dict[str, float]:
+    """A run that learns and levels off."""
+    return {
+        "reward": 2 - 1.5 * math.exp(-step / 30) + chance.gauss(0, 0.15),
+        "entropy": 0.05 + 0.4 * math.exp(-step / 30),
+        "completions/mean_length": 100 + 100 * (1 - math.exp(-step / 40)) + chance.gauss(0, 5),
+        "completions/clipped_ratio": 0.02,
+        "grad_norm": abs(chance.gauss(0.4, 0.2)),
+        "kl": 0.2 * (1 - math.exp(-step / 40)),
+    }
+
+
+def test_the_table_and_the_checks_name_the_same_rules() -> None:
+    assert list(CHECKS) == list(RULES)
+    assert {*IMPLIED, *(other for implied in IMPLIED.values() for other in implied)} <= set(RULES)
+
+
+@pytest.mark.parametrize("steps", [5, 40, 400])
+def test_a_run_that_learns_and_converges_has_no_finding(steps: int) -> None:
+    assert course(climbs, steps) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_about_a_level_is_no_fall(seed: int) -> None:
+    chance = random.Random(seed)
+    found = course(lambda step, _: {"reward": chance.gauss(1, 0.3), "entropy": chance.gauss(0.5, 0.1)}, 400)
+    assert set(ids(found)) <= {"policy.learning-rate-low"}  # nothing moves, although groups have a signal
+
+
+NO_SIGNAL: dict[str, GroupFacts] = {
+    "signal.masked": group([(0.0,), (1.0,)], masked=True, truncated=True),
+    "signal.not-finite": group([(math.nan,), (1.0,)], advantages=[math.nan, math.nan]),
+    "signal.unscored": group([(None,), (None,)]),
+    "signal.cancels": group([(1.0, 0.0), (0.0, 1.0)], TWO),
+    "signal.constant": group([(0.0,), (0.0,)]),
+}
+
+
+@pytest.mark.parametrize("cause", NO_SIGNAL)
+def test_groups_without_signal_are_told_apart_by_cause(cause: str) -> None:
+    facts = NO_SIGNAL[cause]
+    settings = TWO if len(facts.functions) == 2 else ONE
+    found = course(lambda *_: {"reward": 0.5, "grad_norm": 0.0}, 20, settings, lambda _: (facts,) * 4)
+    assert ids(found) == [cause]
+    assert (found[0].severity, found[0].first_step, found[0].last_step) == ("error", 1, 20)
+    assert str(found[0].evidence["completions"]).startswith("step 1..20 and ")
+
+
+def test_a_reward_of_the_prompt_alone_is_not_taken_for_solved_and_unsolved_prompts() -> None:
+    wrong, right = group([(0.0,)] * 4), group([(1.0,)] * 4)
+    found = course(lambda *_: {"reward": 0.5}, 20, ONE, lambda step: (wrong, right) * 2)
+    assert ids(found) == ["signal.prompt-only"]
+
+
+def test_prompts_that_are_too_easy_from_the_start_are_told_from_a_solved_task() -> None:
+    right, wrong = group([(1.0,)] * 4), group([(0.0,)] * 4)
+
+    def easy(step: int) -> list[GroupFacts]:
+        return [right, right, right, wrong if step == 1 else right]
+
+    def learned(step: int) -> list[GroupFacts]:
+        return [MIXED if step < 30 else right] * 4
+
+    found = {f.id: f.severity for f in course(lambda *_: {"reward": 1.0}, 9, ONE, easy)}
+    assert found == {"signal.all-correct": "warning"}
+    late = course(lambda step, _: {"reward": min(1.0, step / 30)}, 60, ONE, learned)
+    assert {f.id: f.severity for f in late}["signal.all-correct"] == "info"
+    assert ids(late) == []
+
+
+def test_identical_completions_are_named_as_such_unless_they_are_right() -> None:
+    alike = group([(0.0,)] * 4, texts=["the"] * 4)
+    found = course(lambda step, _: {"reward": 0.1}, 40, ONE, lambda step: [MIXED if step < 20 else alike] * 4)
+    assert "signal.identical" in ids(found)
+    solved = group([(1.0,)] * 4, texts=["4"] * 4)
+    found = course(
+        lambda step, _: {"reward": 0.9}, 40, ONE, lambda step: [MIXED if step < 20 else solved] * 4
+    )
+    assert "signal.identical" not in ids(found)
+
+
+def test_a_function_that_never_moves_is_named_with_its_value() -> None:
+    facts = group([(0.0, 0.0), (1.0, 0.0)] * 2, TWO)
+    found = course(lambda *_: {"reward": 0.5}, 30, TWO, lambda _: (facts,) * 4)
+    stuck = next(f for f in found if f.id == "signal.reward-stuck")
+    assert (stuck.severity, stuck.evidence["function"], stuck.evidence["value"]) == (
+        "warning",
+        "correct",
+        0.0,
+    )
+
+
+def test_a_loud_function_drowns_a_quiet_one_unless_both_are_normalized() -> None:
+    settings = Settings(weights=(1.0, 1.0), names=("loud", "quiet"))
+    facts = group([(0.0, 1.0), (40.0, 0.0), (13.0, 0.0), (27.0, 1.0)], settings)
+    found = course(lambda *_: {"reward": 20.0}, 30, settings, lambda _: (facts,) * 4)
+    assert "signal.reward-drowned" in ids(found)
+    settings = Settings(weights=(1.0, 1.0), names=("loud", "quiet"), normalized=True)
+    assert "signal.reward-drowned" not in ids(course(lambda *_: {}, 30, settings, lambda _: (facts,) * 4))
+
+
+def learns_form(step: int, *, answers: bool) -> GroupFacts:
+    form, right = (
+        (n < min(8, step // 5) for n in range(8)),
+        (n < (step // 20 if answers else 1) for n in range(8)),
+    )
+    return group([(float(f), float(r)) for f, r in zip(form, right, strict=True)], TWO)
+
+
+def test_format_that_rises_alone_is_reported_and_format_that_rises_first_is_not() -> None:
+    alone = course(lambda *_: {}, 150, TWO, lambda step: (learns_form(step, answers=False),) * 4)
+    assert "signal.format-only" in ids(alone)
+    first = course(lambda *_: {}, 150, TWO, lambda step: (learns_form(step, answers=True),) * 4)
+    assert "signal.format-only" not in ids(first)
+
+
+def breaks(step: int, chance: random.Random) -> dict[str, float]:
+    broken = step > 2
+    return {"reward": 0.02 if broken else 0.6, "completions/mean_length": 400 if broken else 90,
+            "completions/clipped_ratio": float(broken), "entropy": 0.01 if broken else 0.3}  # fmt: skip
+
+
+FAULTS: dict[str, tuple[int, Metrics]] = {
+    "policy.broke": (12, breaks),
+    "policy.reward-fell": (
+        120,
+        lambda step, chance: {"reward": 2 - abs(step - 60) / 40 + chance.gauss(0, 0.1)},
+    ),
+    "policy.collapse": (
+        60,
+        lambda step, chance: {"reward": chance.gauss(0.5, 0.05), "entropy": 0.5 * math.exp(-step / 15)},
+    ),
+    "policy.truncation": (15, lambda *_: {"completions/clipped_ratio": 0.7}),
+    "policy.length-runaway": (
+        80,
+        lambda step, chance: {"reward": chance.gauss(0.5, 0.1), "completions/mean_length": 100.0 + step * 3},
+    ),
+    "policy.kl": (60, lambda step, chance: {"reward": chance.gauss(0.5, 0.05), "kl": 0.01 * 1.1**step}),
+    "policy.gradient-nan": (20, lambda step, _: {"grad_norm": math.nan if step > 18 else 0.3}),
+    "policy.gradient-spikes": (60, lambda step, _: {"grad_norm": 40.0 if step % 15 == 0 else 0.3}),
+    "policy.gradient-zero": (15, lambda *_: {"grad_norm": 0.0}),
+    "policy.learning-rate-ended": (
+        100,
+        lambda step, _: {"learning_rate": max(0.0, 1e-5 * (1 - step / 80))},
+    ),
+    "policy.learning-rate-low": (200, lambda step, chance: {"reward": chance.gauss(0.5, 0.1)}),
+    "policy.held-out": (
+        120,
+        lambda step, chance: {
+            "reward": step / 60 + chance.gauss(0, 0.05),
+            **({"eval_reward": 0.8 - abs(step - 60) / 100} if step % 15 == 0 else {}),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", FAULTS)
+def test_each_fault_of_the_policy_is_named_alone(rule: str) -> None:
+    steps, metrics = FAULTS[rule]
+    assert ids(course(metrics, steps)) == [rule]
+
+
+def test_a_schedule_that_ends_with_the_run_is_not_reported() -> None:
+    settings = Settings(weights=(1.0,), names=("correct",), total_steps=80)
+    falls: Metrics = lambda step, chance: {**climbs(step, chance), "learning_rate": 1e-5 * (1 - step / 80)}  # noqa: E731
+    assert course(falls, 80, settings) == []
+
+
+def test_entropy_that_falls_while_the_reward_rises_is_convergence() -> None:
+    assert (
+        course(lambda step, chance: {"reward": step / 50 + chance.gauss(0, 0.1), "entropy": 0.5 / step}, 100)
+        == []
+    )
+
+
+def test_a_finding_that_ended_is_kept_as_info_with_its_steps() -> None:
+    found = course(lambda step, _: {"completions/clipped_ratio": 0.9 if 20 <= step < 50 else 0.0}, 100)
+    assert [(f.id, f.severity) for f in found] == [("policy.truncation", "info")]
+    first, last = found[0].first_step or 0, found[0].last_step or 0
+    assert 15 <= first <= 25
+    assert 50 <= last <= 56
+    assert f"ended at step {last}" in found[0].message
+
+
+def test_limits_replace_those_of_the_table_and_none_turns_a_rule_off() -> None:
+    truncated: Metrics = lambda *_: {"completions/clipped_ratio": 0.4}  # noqa: E731
+    assert course(truncated, 20) == []
+    assert ids(course(truncated, 20, limits={"policy.truncation": {"share": 0.3}})) == ["policy.truncation"]
+    most: Metrics = lambda *_: {"completions/clipped_ratio": 0.9}  # noqa: E731
+    assert course(most, 20, limits={"policy.truncation": None}) == []
+
+
+def test_slow_steps_name_the_phase_that_grew_unless_completions_grew() -> None:
+    def run(length: Callable[[int], float]) -> list[str]:
+        doctor = Doctor(ONE)
+        for step in range(1, 121):
+            slow = 1.0 if step < 60 else 4.0
+            values = {"step_time": 1 + slow, "completions/mean_length": length(step), "reward": 1.0}
+            doctor.see(Observation(step, step, values, seconds={"reward": slow, "generate": 1.0}))
+        return [f.message for f in doctor.findings() if f.id == "machine.slow-step"]
+
+    assert "reward: 1 to 4 s" in run(lambda _: 100)[0]
+    assert run(lambda step: 100 if step < 60 else 250) == []
+
+
+def test_failed_calls_and_a_function_that_stops_answering_are_named() -> None:
+    doctor = Doctor(TWO)
+    for step in range(1, 21):
+        doctor.see(Observation(step, step, failed={1: 1} if step in (15, 17) else {}))
+    assert doctor.findings()[0].evidence["function"] == "correct"
+    silent = group([(1.0, None), (0.0, None)], TWO)
+    heard = group([(1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.0, 0.0)], TWO)
+    found = course(lambda *_: {"reward": 0.5}, 60, TWO, lambda step: [heard if step < 30 else silent] * 4)
+    assert "machine.reward-fails" in ids(found)
