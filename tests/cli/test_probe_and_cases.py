@@ -137,4 +137,4 @@ def test_what_is_asked_now_is_told_and_taken_back_before_the_report(
     monkeypatch.setattr("grpo_tui.cli.score.show_progress", said.append)
     main(list(words))
     assert [text for text in said if text.startswith("tagged: ")], said
-    assert (said[0], said[-1]) == ("starting the lab, which imports torch", "")
+    assert (said[0], said[-1]) == ("loading torch…", "")
