@@ -57,12 +57,15 @@ def test_a_plain_trl_config_trains_with_a_dotted_reward_of_the_working_folder(
     assert record["dataset_rows"] == len(rows)
 
 
-def test_lora_trains_changes_temperature_stops_and_resumes(run: Path, tmp_path: Path) -> None:
+def test_lora_trains_changes_temperature_stops_and_resumes_and_rows_held_out_are_evaluated_alone(
+    run: Path, tmp_path: Path
+) -> None:
     config = tmp_path / "lora.yaml"
     config.write_text(
         BASE.format(model=DEMO_MODEL)
         + "use_peft: true\nlora_r: 4\nlora_target_modules: q_proj,v_proj\nbeta: 0.01\nmax_steps: 400\n"
-        + f"grpo_tui:\n  dataset: {DEMO_DIR / 'task.py'}:train_rows\n  rewards:\n"
+        + "logging_steps: 1\neval_strategy: steps\neval_steps: 2\nper_device_eval_batch_size: 8\n"
+        + f"grpo_tui:\n  dataset: {DEMO_DIR / 'task.py'}:train_rows\n  holdout: 4\n  rewards:\n"
         + f"    - {{name: correctness, source: {DEMO_DIR / 'rewards.py'}:correctness, weight: 2.0}}\n"
     )
     words = [word for pair in SMALL for word in ("--set", pair)]
@@ -72,30 +75,20 @@ def test_lora_trains_changes_temperature_stops_and_resumes(run: Path, tmp_path: 
     assert len(command(run, "sample", "3+4=?", "--count", "2")["result"]["completions"]) == 2
     command(run, "stop")
     stopped = state(run, "stopped").step
-    grpo_tui("train", run, "--resume", "--headless", "--set", f"max_steps={stopped + 2}")
+    resumed = grpo_tui("train", run, "--resume", "--headless", "--set", f"max_steps={stopped + 2}")
+    assert "eval_reward" in resumed.stdout
     ended = state(run, "finished")
     assert ended.step == stopped + 2
     assert "kl" in ended.metrics
     assert (run / "adapter_model.safetensors").exists()
-    assert any(s.by == "resume" and s.name == "temperature" for s in RunReader(run / "run.db").settings())
-
-
-def test_held_out_rows_are_evaluated_and_never_trained_on(run: Path, tmp_path: Path) -> None:
-    config = tmp_path / "evaluated.yaml"
-    config.write_text(
-        BASE.format(model=DEMO_MODEL)
-        + "max_steps: 4\neval_strategy: steps\neval_steps: 2\nper_device_eval_batch_size: 8\n"
-        + f"grpo_tui:\n  dataset: {DEMO_DIR / 'task.py'}:train_rows\n  holdout: 4\n  rewards:\n"
-        + f"    - {{name: correctness, source: {DEMO_DIR / 'rewards.py'}:correctness}}\n"
-    )
-    output = _train(config, run)
-    assert "eval_reward" in output
-    reader = RunReader(RunFolder(run).database)
+    reader = RunReader(run / "run.db")
+    assert any(s.by == "resume" and s.name == "temperature" for s in reader.settings())
     groups = list(reader.iter_groups())
     held = {g.prompt_key for g in groups if g.mode == "eval"}
     assert len(held) == 4
     assert held.isdisjoint({g.prompt_key for g in groups if g.mode == "train"})
-    assert {g.step for g in groups if g.mode == "eval"} == {2, 4}
+    evaluated = {g.step for g in groups if g.mode == "eval"}
+    assert evaluated - {stopped} == set(range(2, ended.step + 1, 2)) - {stopped}
 
 
 def test_a_dataset_too_small_for_one_step_is_no_success(run: Path, tmp_path: Path) -> None:
