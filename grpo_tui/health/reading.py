@@ -55,7 +55,7 @@ def diagnose(reader: RunReader) -> Diagnosis:
     settings = settings_of(reader, logged="reward" in logged)
     groups = training_groups(reader)
     prompts = {key: Visits(count, low, high, group) for key, count, low, high, group in prompt_ranges(reader)}
-    doctor = Doctor(settings, limits_of(reader), prompts or None)
+    doctor = Doctor(settings, prompts=prompts or None)
     for observation in _observations(reader, settings, groups, [key for key in KEYS if key in logged]):
         doctor.see(observation)
     known = doctor.state.courses
@@ -80,16 +80,6 @@ def settings_of(reader: RunReader, *, logged: bool) -> Settings:
         has_tokens=not absent_fields(reader) & {"tokens", "truncated"},
         from_groups=not logged,
     )
-
-
-def limits_of(reader: RunReader) -> dict[str, Mapping[str, float] | None]:
-    """Return the limits that the run's config changes, by rule; None turns a rule off."""
-    section = _mapping(_mapping(reader.fact("config")).get("section"))
-    found: dict[str, Mapping[str, float] | None] = {}
-    for name, changed in _mapping(section.get("health")).items():
-        numbers = {key: float(value) for key, value in _mapping(changed).items() if is_number(value)}
-        found[name] = None if changed is False else numbers
-    return found
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
