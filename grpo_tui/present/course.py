@@ -206,7 +206,7 @@ def course_lines(stretches: Sequence[Stretch], names: Sequence[str], width: int)
 def _columns(stretches: Sequence[Stretch], width: int) -> list[Line]:
     known = [s for s in stretches if s.flat is not None]
     if not known:
-        return [[("  Of no group is known whether it teaches.", "dim")]]
+        return [[("  It is not known yet which groups teach.", "dim")]]
     cells = max(1, min(3, (width - 9) // max(1, len(known))))
     columns = [_column(stretch) for stretch in known]
     legend: Line = [("  groups by kind" if width >= 80 else "  groups", "strong")]

@@ -145,11 +145,11 @@ def statistics_blocks(facts: DataFacts, findings: Sequence[Finding]) -> list[Dat
         rows = tuple(
             LabelledRow(
                 f.name,
-                "waits for the tokenizer" if f.drops is None else f"leaves out {plural(f.drops, 'row')}",
+                "waits for the tokenizer" if f.drops is None else f"removes {plural(f.drops, 'row')}",
             )
             for f in facts.filters
         )
-        blocks.append(DataBlock("left out by filters", (), rows))
+        blocks.append(DataBlock("removed by filters", (), rows))
     for title, spread in (("prompt, in tokens", facts.prompt_tokens), ("gold, in tokens", facts.gold_tokens)):
         if spread is not None:
             blocks.append(_lengths(title, spread))

@@ -122,7 +122,7 @@ def head_lines(scores: TokenScores, width: int) -> list[Line]:
     how = f"{plural(scores.of, 'token')}, {run}; {where}"
     lines += [[(f" {row}", "dim")] for row in _sentences(how, width)]
     if scores.of > len(scores.tokens):
-        cut = f"only the first {MOST_TOKENS:,} of {scores.of:,} tokens were looked at"
+        cut = f"only the first {MOST_TOKENS:,} of {scores.of:,} tokens were scored"
         lines += _warning(cut, width)
     if scores.retokenized:
         why = f"these are not quite the tokens that were generated: {scores.note}"

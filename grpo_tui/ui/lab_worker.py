@@ -290,7 +290,9 @@ class LabWorker:
             self._superseded = False
             self._jobs.ask("reload", partial(self._reload, self._saved))
             return
-        text = "ended by you; r scores again, a saved file too" if self._interrupted else str(error)
+        text = (
+            "ended by you. Press r or save a reward file to score again" if self._interrupted else str(error)
+        )
         self._post(LabTrouble(one_line(text, 600)))
 
     # -- in the thread ---------------------------------------------------------------------------
@@ -299,7 +301,7 @@ class LabWorker:
         self._report = self._before = self._good = self._weights = self._unopened = None
         self._muted, self._aggregation, self._dataset = frozenset(), None, None
         self._files.forget()
-        self._doing("starting the lab, which imports torch (some seconds)")
+        self._doing("loading torch (a few seconds)")
         self._config, self._title, self._origin = config(), title, origin
         try:
             self._load()
@@ -523,7 +525,7 @@ class LabWorker:
     def _grow(self) -> None:
         if self._config is None or self._report is None:
             raise SampleError("no rewards are loaded yet")
-        self._doing("trying the rewards, to see which comes next")
+        self._doing("testing the rewards to choose the next one")
         findings = self._report.findings
         seen = growth(self._lab, self._config, self._dataset, findings, self._tell)
         stage = seen.advice.stage

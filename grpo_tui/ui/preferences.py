@@ -94,7 +94,7 @@ class PreferenceFile:
 
         values = json.loads(text)
         if not isinstance(values, dict):
-            raise ValueError("it holds no JSON object")
+            raise ValueError("it does not contain a JSON object")
         return values
 
 

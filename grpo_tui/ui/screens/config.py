@@ -347,7 +347,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         if view is not None and view.findings:
             self.app.push_screen(FindingsScreen(view.findings), self.chosen_finding)
         elif view is not None:
-            self.app.notify("Nothing was found.")
+            self.app.notify("No match.")
 
     def chosen_finding(self, answer: tuple[str, Finding] | None) -> None:
         """Go where a finding is, or apply its fix."""
@@ -545,7 +545,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         if view is None or view.broken is None:
             return view is not None
         line = f" (line {view.broken.line})" if view.broken.line is not None else ""
-        self.app.notify(f"The text cannot be read{line}: tab goes there.", severity="warning")
+        self.app.notify(f"The text cannot be read{line}. Press Tab to edit it.", severity="warning")
         return False
 
     def edit(self, row: FieldRow) -> None:
@@ -557,7 +557,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.action_config_other()
             return
         if row.origin == "set":
-            self.app.notify(f"{row.name} was given with --set, which wins over the file.")
+            self.app.notify(f"{row.name} was given with --set, which overrides the file.")
         way = way_of(value)
 
         def take(words: str | None) -> None:

@@ -215,13 +215,15 @@ class ConfigFiles:
             return
         name = one_line(message.file.name, 40)
         if message.gone:
-            self.screen.app.notify(f"{name} is gone from the disk; w writes it anew.", severity="warning")
+            self.screen.app.notify(
+                f"{name} was deleted on disk. Press w to write it again.", severity="warning"
+            )
         elif draft.edited:
             if self.screen.app.screen is self.screen:
                 self._ask_disk(draft.disk_text(), None)
             else:
                 self.screen.app.notify(
-                    f"{name} was changed on disk; saving asks what to keep.", severity="warning"
+                    f"{name} changed on disk. Saving asks which version to keep.", severity="warning"
                 )
         else:
             self._reload(f"{name} was changed on disk and is read anew; u brings yours back.")
@@ -267,7 +269,7 @@ class ConfigFiles:
 
         what = "gone" if theirs is None else "changed on disk"
         title = f"{one_line(draft.path.name, 30)} is {what}"
-        sentence = "Somebody else has written the file since it was opened, and you have unsaved changes."
+        sentence = "The file has changed on disk since you opened it, and you have unsaved changes."
         self.screen.app.push_screen(MenuDialog(title, choices, [sentence]), answered)
 
     # -- leaving ---------------------------------------------------------------------------------

@@ -261,7 +261,7 @@ def _rows(
     cut = len(text) - MOST_TEXT
     spans = _marked(text[:MOST_TEXT], role, marks)
     if cut > 0:
-        spans.append((f"\n… and {cut:,} more characters; y copies all", "dim"))
+        spans.append((f"\n… and {cut:,} more characters. Press y to copy all", "dim"))
     lead = Span(start, "dim")
     lines: list[Line] = []
     for line in laid_out(spans, max(10, width - len(start) - 1)):
@@ -459,7 +459,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
     def action_data_figures(self) -> None:
         self._figures = not self._figures
         if self._figures and (self._checked is None or self._checked.facts.data is None):
-            self.app.notify("The rows are still being looked at; their figures follow.")
+            self.app.notify("The rows are still being checked; the figures follow.")
         self.show()
         self.query_one(DataLines).scroll_to(y=0, animate=False)
 

@@ -25,7 +25,7 @@ def export(screen: GenerationsScreen) -> None:
     """Write what was found, the group, or the completion, by the part with the focus."""
     query, what = _scope(screen)
     if query is None and not screen.found.ids:
-        screen.app.notify("Nothing is found that could be written.", severity="warning")
+        screen.app.notify("There is nothing to write.", severity="warning")
         return
     name = "completion.md" if query is not None else "completions.jsonl"
 
@@ -60,7 +60,7 @@ def _write(screen: GenerationsScreen, path: Path, query: str | None, what: str) 
         except OSError as error:
             return f"Not written: {from_here(path)}: {error.strerror or error}"
         except Exception as error:  # whatever the store says: a person waits for a word about the file
-            return f"Not written whole: {from_here(path)}: {error}"
+            return f"Not written completely: {from_here(path)}: {error}"
         return ""
 
     def told(trouble: str) -> None:
@@ -118,7 +118,7 @@ def _wrong(path: Path) -> str:
     if path.suffix.lower() not in KINDS:
         return f"the ending says the format: {', '.join(KINDS)}"
     if path.exists():
-        return f"{from_here(path)} is there already; choose another name"
+        return f"{from_here(path)} already exists. Choose another name"
     return "" if path.parent.is_dir() else f"there is no folder {from_here(path.parent)}"
 
 

@@ -198,7 +198,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.app.notify(message.trouble, severity="warning", timeout=10)
             return
         place = one_line(from_here(message.path), 60)
-        self.app.notify(f"Kept as “{message.name}” in {place}; grpo-tui cases run {place} tries it.")
+        self.app.notify(f"Kept as “{message.name}” in {place}; grpo-tui cases run {place} tests it.")
 
     # -- showing ---------------------------------------------------------------------------------
 
@@ -623,7 +623,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             return
         muted = self._muted - {k} if k in self._muted else self._muted | {k}
         if len(muted) == len(self._weights):
-            self.app.notify("One function must be heard.")
+            self.app.notify("At least one reward must stay unmuted.")
             return
         self._muted = muted
         self._tell()

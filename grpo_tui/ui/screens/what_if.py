@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_GROUPS = 400
 """Groups that are scored again; of more the newest are taken."""
 LOOK_S = 0.5
-STARTING = "starting the lab, which imports torch"
+STARTING = "loading torch…"
 
 
 class Scoring:

@@ -106,10 +106,10 @@ class BigChart(LinePane, can_focus=True):
             if line.trouble:
                 return line.trouble
         if view.known:
-            return "No room to draw: a larger window helps."
+            return "No room to draw. Enlarge the window."
         if any(line.buckets for line in view.lines):
             return "Only missing values here: 0 shows the whole run."
-        return "No values of this metric here: [ and ] turn to others, x shows all."
+        return "No values of this metric here. Press [ or ] for others, x for all."
 
     def _title(self, view: BigChartView, width: int, plain: bool) -> Line:
         parts: list[Line] = [[Span(title_of(view.key), "title")]]

@@ -78,7 +78,7 @@ def _story(row: RunRow, width: int) -> list[Line]:
         "finished": "It made all its steps.",
         "stopped": "It was stopped.",
         "paused": "It is paused; memory is kept.",
-        "stalled": "It lives, but has made no progress for long.",
+        "stalled": "It is running but has made no progress for a while.",
     }.get(row.state, f"It is {DOING[row.phase]} now." if row.phase in DOING else f"It is {row.state}.")
     again = f" This is its start number {row.attempt}." if row.attempt > 1 else ""
     return [[Span(f" {words}{again}", "text")]]
