@@ -15,7 +15,15 @@ from typing import Any
 
 from grpo_tui.core.exchange import to_json
 
+NICENESS = 10
+"""Of a child process that stands back: what trains on the same cores goes first."""
+
 Send = Callable[[dict[str, Any]], None]
+
+
+def stand_back() -> None:
+    """Let what trains on the same cores go first; called by a child process of itself."""
+    os.nice(max(0, NICENESS - os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def serve(requests: int, answers: int, child_of: Callable[[Send], Any]) -> None:

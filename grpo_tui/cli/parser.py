@@ -286,7 +286,9 @@ def _completions_command(commands: Commands) -> None:
     command.add_argument("--where", metavar="EXPR", default="", help="a query, see below")
     words = command.add_mutually_exclusive_group()
     words.add_argument("--search", metavar="TEXT", help="only completions that contain TEXT, ignoring case")
-    words.add_argument("--regex", metavar="RE", help="only completions that match RE, as in Python's re")
+    words.add_argument(
+        "--regex", metavar="RE", help="only completions that match RE, in the syntax of Python's re"
+    )
     command.add_argument(
         "--sort", metavar="KEY,…", help="a field, -field for the largest first (default step)"
     )

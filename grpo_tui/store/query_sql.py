@@ -29,7 +29,6 @@ from grpo_tui.store.query import (
     QueryError,
     fields,
 )
-from grpo_tui.store.query_regex import demanded
 from grpo_tui.store.read_series import signal_sql
 
 LONGEST_TEXT = 5_000
@@ -76,7 +75,7 @@ class RunNames:
 class Condition:
     """A condition with its values, in order, and the patterns that `matches` is called with, by number.
 
-    `heavy` says that Python has to look at very many rows for it, which is left to child processes.
+    `heavy` says that Python has to look at very many rows for it; several threads are no quicker at that.
     """
 
     where: str
@@ -257,7 +256,7 @@ class _Writer:
         if name == "completion":
             before = self.any_of(demanded("(?i)" + re.escape(text)))
             self.values.append(text)
-            self.heavy = True
+            self.heavy |= not before
             return f"({before}holds(c.text, ?))"
         words = self.words(asked.field)
         self.values.append(text)
@@ -266,7 +265,7 @@ class _Writer:
     def matches(self, asked: Matches) -> str:
         before = self.any_of(demanded(asked.pattern)) if asked.field.name == "completion" else ""
         number = len(self.patterns)
-        self.heavy = True
+        self.heavy |= not before
         self.patterns.append(asked.pattern)
         return f"({before}matches({number}, {self.words(asked.field)}))"
 
@@ -305,6 +304,46 @@ class _Writer:
         parts = [text[rarest:], text] if 4 * often[rarest] < often[0] else [text]
         self.values += [f"%{_escaped(part)}%" for part in parts]
         return " AND ".join(["c.text LIKE ? ESCAPE '\\'"] * len(parts))
+
+
+_PART = re.compile(
+    r"\\(?P<escaped>\W)|(?P<kind>\\[AbBdDsSwWZ]|\[\^?\]?(?:\\.|[^\]\\])*\]|[.^$+])"
+    r"|(?P<repeat>[*?]|\{\d*,?\d*\})|(?P<bound>[()|])|(?P<unknown>\\)|(?P<same>.)",
+    re.DOTALL,
+)
+_ODD_CASE = re.compile(r"[iksIKS]|[^\x00-\x7f]")
+"""Beyond ASCII, and ASCII letters that match one there in any case: the dotted i, Kelvin, the long s."""
+MOST_WAYS = 8
+
+
+def demanded(pattern: str) -> tuple[str, ...]:
+    """Return texts one of which every match holds, ASCII letters in any case; empty when none is known.
+
+    Only what stands outside brackets is looked at.
+
+    Args:
+        pattern: A pattern that `re.compile` takes.
+    """
+    if re.search(r"\(\?(?:#|[a-z]*x)", pattern):  # comments
+        return ()
+    ways, depth = [[""]], 0
+    for part in _PART.finditer(pattern):
+        if part["unknown"]:
+            return ()
+        depth += {"(": 1, ")": -1}.get(part[0], 0)
+        runs = ways[-1]
+        if depth == 0 and (same := part["escaped"] or part["same"]):
+            runs[-1] += same
+        elif depth == 0 and part[0] == "|":
+            ways.append([""])
+        else:
+            if part["repeat"]:
+                runs[-1] = runs[-1][:-1]
+            runs.append("")
+    if re.match(r"\(\?[a-z]*i[a-z]*\)", pattern):
+        ways = [[text for run in runs for text in _ODD_CASE.split(run)] for runs in ways]
+    texts = tuple(max(runs, key=len) for runs in ways)
+    return texts if all(texts) and len(texts) <= MOST_WAYS else ()
 
 
 def _escaped(text: str) -> str:

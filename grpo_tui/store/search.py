@@ -9,10 +9,10 @@ How it is called:
 `find` blocks: call it in a thread of its own (one call at a time; a `Search` belongs to that thread, as a
 reader does). Give it `on_part` to be told what was found so far, in that thread: while the order is by step,
 the first page of a part is already that of the end. It is ended from any other thread by setting the
-`threading.Event` that it was given as `cancel`, within some 20 ms, also in the middle of a regular
-expression; it then returns what it has, with `complete` False. It never runs longer than `limit_s`. A query
-that is not understood raises `QueryError` before any completion is read; `read_query` and `read_sort` tell so
-without a run.
+`threading.Event` that it was given as `cancel`, within some 20 ms, or 0.2 s while a regular expression takes
+long; it then returns what it has, with `complete` False. It never runs longer than `limit_s`. A query that is
+not understood raises `QueryError` before any completion is read; `read_query` and `read_sort` tell so without
+a run.
 
 Nothing of a run is kept but the numbers of what was found (eight bytes each). A run that goes on is searched
 as it is now: `Found.newest_group` says up to where, and `find(after_group=…)` searches only what came later.
@@ -55,8 +55,7 @@ from grpo_tui.store.query_sql import Condition, RunNames, condition, sort_key
 from grpo_tui.store.read_series import total_range
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.rollouts import IMPORTED, absent_fields, all_function_names, function_names, import_notes
-from grpo_tui.store.search_child import MOST_SLOW
-from grpo_tui.store.search_scan import ChildScan, DirectScan, Scan, ScanFailed, ScanStopped
+from grpo_tui.store.search_scan import MOST_SLOW, Scan, ScanFailed, ScanStopped
 
 BUCKETS = 40
 """Most buckets of the distribution over steps, where nobody asks for another number."""
@@ -292,9 +291,7 @@ FIRST_BLOCK = 1_500
 SAMPLE = 40
 """Texts by which it is known which characters are rare."""
 SCANS = 4
-"""Most statements at once in this process, each on a core of its own."""
-CHILDREN = 8
-"""Most child processes, on up to half of the cores where there are many."""
+"""Most statements at once, each on a core of its own."""
 
 _PAIRS = "generation_group g CROSS JOIN completion c ON c.group_id = g.id"
 
@@ -322,7 +319,7 @@ class Search:
 
     Args:
         path: `run.db`.
-        scans: How many statements run at once; by default as many as cores, within `SCANS` and `CHILDREN`.
+        scans: How many statements run at once; by default as many as cores, within `SCANS`.
 
     Raises:
         RunDatabaseError: From the constructor, when there is no readable `run.db`.
@@ -331,23 +328,19 @@ class Search:
     def __init__(self, path: Path, scans: int | None = None) -> None:
         self.run = RunReader(path)
         self._path = path
-        cores = os.cpu_count() or 1
-        count = min(SCANS, cores) if scans is None else scans
-        children = min(CHILDREN, max(count, cores // 2)) if scans is None else scans
+        count = min(SCANS, os.cpu_count() or 1) if scans is None else scans
         if not os.access(path.parent, os.W_OK):
-            count = children = 1  # each connection may have to copy the file first
-        self._count, self._most_children = max(1, count), max(1, children)
-        self._direct: list[DirectScan] = []
-        self._children: list[ChildScan] = []
+            count = 1  # each connection may have to copy the file first
+        self._count = max(1, count)
+        self._scans: list[Scan] = []
         self._frequent: Counter[str] | None = None
         self._known_counts: dict[tuple[bool, int | None], tuple[int, Counter[int]]] = {}
 
     def close(self) -> None:
-        """Close all connections and end the children."""
-        scans: list[Scan] = [*self._direct, *self._children]
-        for scan in scans:
+        """Close all connections."""
+        for scan in self._scans:
             scan.close()
-        self._direct, self._children = [], []
+        self._scans = []
         self.run.close()
 
     def find(
@@ -382,12 +375,9 @@ class Search:
         state = _State(job, counts, began, on_part)
         cancel = cancel or threading.Event()
         blocks = list(self._blocks(job.found, after_group))
-        scans = self._scans(len(blocks), in_children=job.heavy)
+        scans = self._open_scans(1 if job.heavy else min(self._count, len(blocks)))
         by_step = bool(job.found.sort) and job.found.sort[0].field.name == "step"
         trouble = state.run(iter(blocks), scans, cancel, began + limit_s, limit if by_step else None)
-        for child in [child for child in self._children if child.ended]:
-            self._children.remove(child)
-            child.close()
         found = replace(state.result(trouble), notes=import_notes(self.run))
         asked = not found.ids and found.complete
         return replace(found, hint=hint(self.run, found.query, self.run_names())) if asked else found
@@ -494,17 +484,12 @@ class Search:
                 high -= groups
             size = min(BLOCK, 2 * size)
 
-    def _scans(self, blocks: int, *, in_children: bool) -> list[Scan]:
-        """Who runs the statements; never more of them than there are blocks, but one."""
-        if in_children:
-            count = max(1, min(self._most_children, blocks))
-            while len(self._children) < count:
-                self._children.append(ChildScan(self._path))
-            return list(self._children[:count])
-        count = max(1, min(self._count, blocks))
-        while len(self._direct) < count:
-            self._direct.append(DirectScan(self._path))
-        return list(self._direct[:count])
+    def _open_scans(self, count: int) -> list[Scan]:
+        """Who runs the statements; at least one."""
+        count = max(1, count)
+        while len(self._scans) < count:
+            self._scans.append(Scan(self._path))
+        return self._scans[:count]
 
 
 class _State:
@@ -591,7 +576,7 @@ class _State:
         if self._slow >= MOST_SLOW:
             return (
                 f"the pattern is too slow: it timed out in {self._slow} completions. Avoid nested "
-                "repetition such as (a+)+"
+                "repetition such as (a|aa)+"
             )
         if time.monotonic() > until:
             return f"the search was stopped after {time.monotonic() - self._began:.0f} s, before it finished"

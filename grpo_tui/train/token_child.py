@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grpo_tui.children.serving import Send, serve_alone
+from grpo_tui.children.serving import Send, serve_alone, stand_back
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.token_scores import TokenScores
 from grpo_tui.rewards.generate_child.policy import (
@@ -25,7 +25,6 @@ from grpo_tui.rewards.generate_child.policy import (
     prompt_ids,
     setting_of,
 )
-from grpo_tui.store.search_scan import stand_back
 from grpo_tui.train.tokens import (
     TokensError,
     end_token,

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.children.serving import stand_back
 from grpo_tui.core.exchange import to_json
 from grpo_tui.core.records import AttemptStarted, Fact, GenerationBatch, RewardFunctionInfo
 from grpo_tui.core.text import one_line
@@ -38,7 +39,6 @@ from grpo_tui.store.importers.formats import (
 )
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.rollouts import IMPORTED
-from grpo_tui.store.search_scan import stand_back
 from grpo_tui.store.values import from_json
 from grpo_tui.store.writer import Writer
 
