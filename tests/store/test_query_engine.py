@@ -441,7 +441,9 @@ def test_a_pattern_that_never_ends_is_given_up_and_can_be_cancelled(tmp_path: Pa
         assert time.monotonic() - began < 10
         assert not found.complete
         assert search.find(r'text ~ "a!$"').count == 40, "the search that was stopped is of use again"
-        assert search.find(r'text ~ "(a|aa)+$"', limit_s=0.3).trouble.startswith("the search was stopped after")
+        assert search.find(r'text ~ "(a|aa)+$"', limit_s=0.3).trouble.startswith(
+            "the search was stopped after"
+        )
     finally:
         search.close()
 
