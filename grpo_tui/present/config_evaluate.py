@@ -178,6 +178,8 @@ def evaluate(
         values = {}
     if problem is not None and before is not None:
         values, fields = before.values, before.view.fields
+    elif problem is not None:
+        fields = ()
     else:
         fields = _rows(snapshot, inspected, values, findings)
     view = ConfigView(

@@ -271,7 +271,7 @@ CONFIG: tuple[Action, ...] = (
     Action("config.end_search", "", "end search", "End the search.", "config", footer=1,
            part="search", shown="esc"),
     Action("config.other", "", "text", "Switch between the form and the text.", "config", footer=3,
-           part="form", shown="tab"),
+           part="form,unread", shown="tab"),
 )  # fmt: skip
 
 

@@ -179,8 +179,11 @@ async def test_text_that_is_no_yaml_stays_editable_and_says_where() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: "not readable line" in shown(app))
         screen = pane(app)
-        await pilot.press("tab")
         area = screen.query_one(YamlArea)
+        await until(pilot, lambda: area.has_focus)
+        assert area.cursor_location[0] + 1 == screen.view.broken.line
+        assert "TRL" not in shown(app), "no field shows a default that the file does not have"
+        assert "start" not in shown(app).splitlines()[-1]
         area.go_to(10)
         await pilot.press("end", "right_square_bracket")
         await looked_at(pilot)
@@ -372,7 +375,8 @@ async def test_why_a_text_cannot_be_read_stands_beside_the_form() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "not readable line" in shown(app))
         await until(pilot, lambda: "✗ line 2: invalid YAML" in shown(app))
-        assert "tab goes to the" in shown(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "tab goes to" in shown(app))
 
 
 async def test_the_text_as_it_stands_is_exported_as_a_script() -> None:
@@ -519,12 +523,26 @@ async def test_the_file_that_rewards_shows_is_the_one_of_config_too() -> None:
         assert app.take_rewards_request() is not None
 
 
+async def test_while_a_config_is_read_its_name_shows_and_not_that_none_is_open() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
+        screen = pane(app)
+        await until(pilot, lambda: screen.draft is not None)
+        screen.evaluation = None  # as it is until the thread has answered
+        screen.show()
+        await until(pilot, lambda: "Opening toy.yaml …" in shown(app))
+        assert "begins a config" not in shown(app)
+        assert "open a file" not in shown(app)
+
+
 async def test_without_a_config_it_says_how_one_is_opened() -> None:
     Path("configs.yaml").write_text(CONFIG)
     app = app_with(None)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("2")
         await until(pilot, lambda: "begins a config from a preset" in shown(app))
+        assert "No config is open." in shown(app)
         await pilot.press("n")
         await until(pilot, lambda: "gsm8k" in shown(app))
         await pilot.press("down", "enter")

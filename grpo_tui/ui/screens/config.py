@@ -70,6 +70,9 @@ EMPTY: list[Line] = [
     [Span("   A config is a TRL YAML file: the one that `trl grpo --config` takes.", "dim")],
 ]  # fmt: skip
 
+UNREAD: list[Line] = [(), [Span("   Fields show once the text can be read: ", "dim"),
+                          Span("tab", "key", "screen.config_other")]]  # fmt: skip
+
 
 class ConfigScreen(KeepsStyles, Screen[None], Shell):
     """A config as form and as text."""
@@ -83,6 +86,8 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self._opened: set[str] = set()
         self._words = ""
         self._found: set[str] | None = None
+        self._asked = False
+        """Whether the app was asked which file to open; nothing is said before."""
         self.files, self.start = ConfigFiles(self), ConfigStart(self)
         self.draft: Draft | None = None
         self.request: ConfigRequest | None = None
@@ -106,7 +111,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     def on_mount(self) -> None:
         """Follow the open run's header; nothing is read yet."""
         self.query_one("#config-search", Input).display = False
-        self.query_one(ConfigForm).waits = EMPTY
         self.shell.view_signal.subscribe(self, self._on_view)
         self.set_interval(LOOK_S, self._look)
         self.files.start_threads()
@@ -123,8 +127,11 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         if request is None and self.draft is None and folder is not None:
             of_run = config_of_run(folder.root)
             request = ConfigRequest(of_run) if of_run is not None else None
+        self._asked = True
         if request is not None:
             self.files.open_request(request)
+        if self.evaluation is None:
+            self.show()
 
     def _look(self) -> None:
         """The seconds of what goes on."""
@@ -141,7 +148,10 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     def on_config_evaluated(self, message: ConfigEvaluated) -> None:
         """Show what the text means now; an answer to an older text is passed over."""
         if message.evaluation.snapshot.number == self.number:
-            self.evaluation = message.evaluation
+            first, self.evaluation = self.evaluation is None, message.evaluation
+            broken = message.evaluation.view.broken
+            if first and broken is not None:
+                self.to_line(broken.line or 1)
             self.show()
             if self.query_one(ConfigForm).has_focus:
                 self.on_cursor_list_highlighted()
@@ -159,12 +169,15 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         """Paint which file it is, how it stands and what goes on."""
         summary = self.query_one(ConfigSummary)
         summary.view, summary.busy, summary.state = self.view, self.start.busy_line(), self.start.state_line()
+        if self._asked:
+            summary.opening = self.request.path.name if self.request is not None else ""
         summary.changed()
 
     def show_form(self, keep: str | None = None) -> None:
         """Paint the form, the cursor on the field `keep`."""
         form, view = self.query_one(ConfigForm), self.view
         form.words = self._words
+        form.waits = self._waits()
         form.show(form_rows(view.fields, self._opened, self._found) if view is not None else (), keep)
         self.show_chosen()
 
@@ -172,9 +185,16 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         """Help for the field under the cursor, in the form or in the text."""
         name, view = self.chosen_name(), self.view
         if view is not None and view.broken is not None:
-            refusal = f"{one_line(view.broken.words(), 200)}; tab goes to the text"
+            on_text = self.query_one(YamlArea).has_focus
+            refusal = one_line(view.broken.words(), 200) + ("" if on_text else "; tab goes to the text")
         self.query_one(HelpStrip).show(self.help_of(name) if name is not None else None, refusal)
         self.tell_keys()
+
+    def _waits(self) -> list[Line]:
+        """What stands in the form while there are no fields."""
+        if self.draft is None:
+            return EMPTY if self._asked else []
+        return UNREAD if self.view is not None else []
 
     def chosen_name(self) -> str | None:
         """The field under the cursor of the side that has the focus."""
@@ -204,7 +224,9 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         elif self.query_one("#config-search", Input).has_focus:
             parts = ["search", "typing"]
         elif view is None:
-            parts = ["empty"]
+            parts = ["empty"] if self.draft is None else []
+        elif not view.fields:
+            parts = ["unread"]
         else:
             parts = ["form"]
             parts += ["search"] if self._found is not None else []
@@ -367,11 +389,15 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         if name is not None and view.broken is None:
             self.to_form(name)
         elif finding.line is not None:
-            area = self.query_one(YamlArea)
-            area.display = True
-            area.go_to(finding.line)
-            area.focus()
-            self.call_after_refresh(self.show)
+            self.to_line(finding.line)
+
+    def to_line(self, line: int) -> None:
+        """To a line of the text."""
+        area = self.query_one(YamlArea)
+        area.display = True
+        area.go_to(line)
+        area.focus()
+        self.call_after_refresh(self.show)
 
     def action_step_finding(self, by: int) -> None:
         view = self.view

@@ -223,11 +223,16 @@ class ConfigSummary(LinePane):
     busy: Line = ()
     state: Line = ()
     """When it was checked in full."""
+    opening: str | None = None
+    """Name of the file that is being opened; empty for none, None before anybody has asked."""
 
     def lines(self, width: int, height: int) -> list[Line]:
         view = self.view
+        if view is None and self.opening is None:
+            return []
         if view is None:
-            return [[Span(" No config is open.", "strong")]]
+            words = f" Opening {one_line(self.opening)} …" if self.opening else " No config is open."
+            return [[Span(words, "strong")]]
         title = from_here(view.path) if view.path is not None else view.title
         left: list[tuple[int, Line]] = [(0, [Span(f" {one_line(title, max(12, width // 2 - 8))}", "strong")])]
         if view.unsaved:
@@ -270,7 +275,8 @@ class HelpStrip(LineScroll, can_focus=False):
         """The title, then refusal, findings, advice, and TRL's words."""
         shown = self._help
         if shown is None:
-            return [ruled([[Span("help", "title")]], width)]
+            refused = _marked("✗", "bad", self._refusal, max(10, width - 4)) if self._refusal else []
+            return [ruled([[Span("help", "title")]], width), *refused]
         parts: list[Line] = [[Span(one_line(shown.name), "title")]]
         parts += [[Span(one_line(part), "dim")] for part in shown.facts if part]
         fix = next((finding.fix for finding in shown.findings if finding.fix is not None), None)
