@@ -188,6 +188,8 @@ def _group_size(settings: Settings, plan: Plan | None) -> ChecklistItem:
     device = memory.device if memory is not None else None
     if memory is None or device is None or not is_number(group):
         why = "the model's sizes are unknown" if memory is None else "there is no GPU to fit it on"
+        if plan is None:
+            why = "not planned before the errors are fixed"
         return ChecklistItem(GROUP, "idle", f"num_generations {group}; {why}")
     said = (
         f"num_generations {group}: about {size(memory.peak_bytes)} of {size(device.room_bytes)} "

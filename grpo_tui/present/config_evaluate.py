@@ -19,7 +19,7 @@ from grpo_tui.config.coerce import CoerceError, kinds_of
 from grpo_tui.config.document import UnreadableError, parse_document
 from grpo_tui.config.draft import Draft, value_of_words
 from grpo_tui.config.fields import GROUPS, SECTION, FieldValue, all_fields, grouped, top_field
-from grpo_tui.config.plan import Plan, PlanSettings, Surroundings, plan
+from grpo_tui.config.plan import Device, ModelShape, Plan, PlanSettings, Surroundings, plan
 from grpo_tui.config.resolve import Inspected
 from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault
 from grpo_tui.config.yaml_edit import get_value, split_key
@@ -195,7 +195,9 @@ def evaluate(
     if problem is not None:
         planned = before.plan if before is not None else None
     else:
-        planned = (planner(inspected, ranks) if planner is not None else None) or _plan(inspected, ranks)
+        planned = (planner(inspected, ranks) if planner is not None else None) or plan_of_parts(
+            inspected, ranks
+        )
     return Evaluation(snapshot, view, inspected, values, planned, ranks)
 
 
@@ -228,7 +230,9 @@ def _count(words: tuple[str, ...]) -> int | None:
         return None
 
 
-def _plan(inspected: Inspected, ranks: ConfigRanks) -> Plan | None:
+def plan_of_parts(
+    inspected: Inspected, ranks: ConfigRanks, shape: ModelShape | None = None, device: Device | None = None
+) -> Plan | None:
     """The plan of a config, also of one that is not whole: what does not fit counts as the default."""
     if not inspected.fields:
         return None
@@ -238,7 +242,7 @@ def _plan(inspected: Inspected, ranks: ConfigRanks) -> Plan | None:
     model = str(parts["ModelConfig"].get("model_name_or_path") or "")
     try:
         settings = PlanSettings(parts["GRPOConfig"], parts["ModelConfig"], model, streaming)
-        return plan(settings, Surroundings(world_size=ranks.count or 1))
+        return plan(settings, Surroundings(ranks.count or 1, model=shape, device=device))
     except (ArithmeticError, ValueError, TypeError):
         return None
 

@@ -171,16 +171,23 @@ Text = tuple[str, str]
 PlanLine = Sequence[tuple[int, Sequence[Text]]]
 NARROW_CURVE_W = 12
 NARROW_BAR_W = 20
+READING = "reading the model's sizes …"
 UNCOUNTED = "the rows are not counted"
 LEAST_PART = 0.02
 """A part of the memory below this share of the peak is not named."""
 
 
-def plan_lines(plan: Plan | None) -> list[PlanLine]:
-    """The lines of a plan; none when there is nothing to plan from."""
+def plan_lines(plan: Plan | None, *, looking: bool = False) -> list[PlanLine]:
+    """The lines of a plan; none when there is nothing to plan from.
+
+    Args:
+        plan: the plan.
+        looking: whether the model's sizes are still being read.
+    """
     if plan is None:
         return []
-    return [_batch(plan), _steps_line(plan), _memory(plan)]
+    memory: PlanLine = [(0, [("memory ", "dim"), (READING, "dim")])] if looking else _memory(plan)
+    return [_batch(plan), _steps_line(plan), memory]
 
 
 def _batch(plan: Plan) -> PlanLine:

@@ -208,7 +208,7 @@ class ConfigWorker:
 
         if self._machine is None:
             self._machine = this_machine()
-        model = str(evaluation.inspected.parts.get("ModelConfig", {}).get("model_name_or_path") or "")
+        model = _model_of(evaluation.inspected)
         if not model or model in self._shapes:
             return False
         self._shapes[model] = read_shape(model)
@@ -226,14 +226,19 @@ class ConfigWorker:
 
     def _plan(self, snapshot: Snapshot, inspected: Inspected, ranks: ConfigRanks) -> Plan | None:
         """The plan on this machine, with what a full check has counted."""
+        from grpo_tui.config.plan.model import read_shape
         from grpo_tui.config.rules import Settings
         from grpo_tui.preflight.facts import Facts
         from grpo_tui.preflight.folder import root_of
         from grpo_tui.preflight.planning import plan_of
+        from grpo_tui.present.config_evaluate import plan_of_parts
 
         config, machine = inspected.config, self._machine
-        if config is None or machine is None:
+        if machine is None:
             return None
+        if config is None:
+            model = _model_of(inspected)
+            return plan_of_parts(inspected, ranks, self._shapes.get(model) or read_shape(model), self.device)
         facts = self.checked[1].facts if self.checked is not None else Facts()
         same_model = facts.model is not None and facts.model.where.name == config.model
         return plan_of(
@@ -247,6 +252,10 @@ class ConfigWorker:
             rates=self._rates.get(config.model, ()),
             device=self.device,
         )
+
+
+def _model_of(inspected: Inspected) -> str:
+    return str(inspected.parts.get("ModelConfig", {}).get("model_name_or_path") or "")
 
 
 def stamp_of(file: Path) -> Stamp:

@@ -15,7 +15,7 @@ from grpo_tui.core import records as r
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.present import known_rates as rates
 from grpo_tui.present.glyphs import to_ascii
-from grpo_tui.present.plan_text import FREE, memory_bar, memory_list, plan_list
+from grpo_tui.present.plan_text import FREE, memory_bar, memory_list, plan_lines, plan_list
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
@@ -43,6 +43,13 @@ def test_what_is_not_known_is_said_to_be() -> None:
     assert "set model_name_or_path" in memory_list(plan(PlanSettings({}, {})))[0]
     assert "disk     checkpoints unknown" in said
     assert "rate" not in said.replace("rates", "")
+
+
+def test_no_reason_is_given_while_the_sizes_of_the_model_are_still_read() -> None:
+    made = plan(settings())
+    memory = [text for part in plan_lines(made, looking=True)[-1] for text, _ in part[1]]
+    assert "".join(memory) == "memory reading the model's sizes …"
+    assert "config.json" in str(plan_lines(made)[-1])
 
 
 def test_what_is_known_is_said_with_its_source() -> None:

@@ -12,6 +12,7 @@ import pytest
 from textual.widgets import Input
 
 from grpo_tui.config.resolve import load_config
+from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.preflight.report import Preflight
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged, StartEnded
@@ -463,6 +464,20 @@ async def test_a_check_that_ends_after_another_config_was_opened_tells_nothing_o
         await looked_at(pilot)
         assert "other.yaml" in shown(app)
         assert "3 prompts are empty" not in shown(app)
+
+
+async def test_the_memory_of_a_model_that_is_here_is_planned_in_spite_of_an_error() -> None:
+    app = app_with(config_file(CONFIG.replace("acme/toy-0.5b", str(DEMO_MODEL)) + "  holdot: 3\n"))
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        assert screen.view is not None
+        assert screen.view.counts()[0] == 1
+        plan = "\n".join(
+            "".join(span.text for _, part in row for span in part) for row in screen.start.plan_rows()
+        )
+        assert "memory" in plan
+        assert " MB" in plan
+        assert "config.json" not in plan
 
 
 async def test_the_memory_is_planned_for_a_card_that_is_chosen() -> None:

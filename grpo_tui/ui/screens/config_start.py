@@ -53,14 +53,14 @@ class ConfigStart:
 
     def plan_rows(self) -> list[list[tuple[int, Line]]]:
         """The plan's lines for the strip."""
-        plan = self.screen.evaluation.plan if self.screen.evaluation is not None else None
-        if plan is None:
+        evaluation = self.screen.evaluation
+        if evaluation is None:
             return []
         from grpo_tui.present.plan_text import plan_lines
 
         return [
             [(rank, [Span(text, role) for text, role in part]) for rank, part in line]
-            for line in plan_lines(plan)
+            for line in plan_lines(evaluation.plan, looking=not evaluation.view.whole)
         ]
 
     def busy_line(self) -> Line:
