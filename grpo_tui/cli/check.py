@@ -6,7 +6,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
 from grpo_tui.cli.plain import print_json, show_progress, terminal_width
@@ -32,6 +32,8 @@ def check(parsed: Any) -> int:
     from grpo_tui.preflight import run
 
     source, start = _wanted(parsed)
+    if parsed.fix:
+        _fix(source, start, sys.stderr if parsed.json else sys.stdout)
     parts = run.QUICK if parsed.quick else PARTS
     with reported(FieldsUnavailableError):
         result = run.check(source, start, progress=show_progress, parts=parts)
@@ -42,6 +44,38 @@ def check(parsed: Any) -> int:
         for line in lines(result, source.path, min(terminal_width(), WIDEST)):
             print(line)
     return OK if result.ok else FAILED
+
+
+FIX_ROUNDS = 4
+"""A fix may bring out another mistake; so often is looked again."""
+
+
+def _fix(source: Source, start: Launch, out: TextIO) -> None:
+    """Fix the mistakes in the text of a file, and show what was changed; everything else is told after."""
+    import difflib
+
+    from grpo_tui.config.draft import Draft
+    from grpo_tui.config.draft_file import DraftFileError
+    from grpo_tui.config.yaml_edit import EditError
+    from grpo_tui.preflight.static import static_check
+
+    if source.saved is not None:
+        raise CommandError("--fix changes a config file, and this is a run: name its config")
+    with reported(DraftFileError, EditError):
+        draft = Draft.open(source.path)
+        before = draft.text
+        for _ in range(FIX_ROUNDS):
+            now = Source(source.path, text=draft.text)
+            if draft.problem is not None or not draft.apply_all(static_check(now, start).findings):
+                break
+        if not draft.edited:
+            return
+        draft.save()
+    name = one_line(str(source.path), 100)
+    lines_before, lines_now = before.splitlines(), draft.text.splitlines()
+    for line in difflib.unified_diff(lines_before, lines_now, name, f"{name}, fixed", lineterm=""):
+        print(safe(line), file=out)
+    print(file=out)
 
 
 def _wanted(parsed: Any) -> tuple[Source, Launch]:
@@ -126,7 +160,7 @@ def lines(result: Preflight, path: Path, width: int) -> list[str]:
     if result.checklist:
         said += ["", "before training"]
         for item in result.checklist:
-            said += _item_lines(item, width)
+            said += _item_lines(item, result.findings, width)
     if result.advice:
         said += ["", "advice"]
         for finding in result.advice:
@@ -168,10 +202,10 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
     return found
 
 
-def _item_lines(item: ChecklistItem, width: int) -> list[str]:
+def _item_lines(item: ChecklistItem, findings: Sequence[Finding], width: int) -> list[str]:
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     marks = _MARKS if encoding.startswith("utf") else _PLAIN_MARKS
-    return _wrapped(f"{marks[item.mark]} {item.text}: {safe(item.evidence)}", width, "  ")
+    return _wrapped(f"{marks[item.mark]} {item.text}: {safe(item.evidence_beside(findings))}", width, "  ")
 
 
 def _plan_lines(plan: Any) -> list[str]:

@@ -99,6 +99,7 @@ def add_check_command(commands: Commands) -> None:
             [
                 "examples:",
                 "  grpo-tui check my.yaml",
+                "  grpo-tui check my.yaml --fix",
                 "  grpo-tui check my.yaml --world-size 4 --set max_steps=50",
                 "  grpo-tui check my.yaml --json | jq '.findings[] | select(.severity == \"error\")'",
                 "Exit codes: 0 ready to start, 1 errors, 2 usage error. See docs/check.md.",
@@ -117,6 +118,9 @@ def add_check_command(commands: Commands) -> None:
     check.add_argument("--run-dir", type=path, help="run folder (default: output_dir, else outputs/CONFIG)")
     check.add_argument(
         "--quick", action="store_true", help="check only the config: no model, no data, no rewards"
+    )
+    check.add_argument(
+        "--fix", action="store_true", help="fix wrong keys and values in the file first, and show the diff"
     )
     check.add_argument("--json", action="store_true", help="the documented JSON object")
 

@@ -22,9 +22,10 @@ Everything is computed when it is asked for and kept until the text changes: a f
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,17 @@ MOVING = frozenset(
 )
 """Rules whose fix names the right place for a wrong key; the wrong one must not stay."""
 
+NOT_OF_THE_TEXT = ("config.not-installed", "folder.", "hardware.", "launch.", "packages.", "plan.")
+"""Rules about this machine; another one may suit the text as it is."""
+
 _ABSENT = object()
+
+
+def mendable(finding: Finding) -> bool:
+    """Whether it is a mistake in the text whose fix can be made along with all others."""
+    if finding.fix is None or finding.id.startswith(NOT_OF_THE_TEXT):
+        return False
+    return finding.severity == "error" or (finding.severity == "warning" and finding.id in MOVING)
 
 
 def fixed_text(text: str, fix: Finding | Fix, after: Callable[[Sequence[str | int]], Sequence[str]]) -> str:
@@ -432,6 +443,20 @@ class Draft:
             EditError: there is no fix, or it cannot be made.
         """
         return self._edit(fixed_text(self._editable(), fix, self._after))
+
+    def apply_all(self, findings: Iterable[Finding]) -> int:
+        """Make the changes of all mendable findings as one step of undo; return how many were made.
+
+        Raises:
+            EditError: the text is no YAML now.
+        """
+        text, made = self._editable(), 0
+        for finding in filter(mendable, findings):
+            with contextlib.suppress(EditError):
+                after = fixed_text(text, finding, self._after)
+                text, made = after, made + (after != text)
+        self._edit(text)
+        return made
 
     def has(self, key: str | Sequence[str | int]) -> bool:
         """Whether a key is written in the text, as far as it can be read."""

@@ -207,5 +207,5 @@ def _logging(settings: Settings, findings: Sequence[Finding]) -> ChecklistItem:
     every = settings.get("logging_steps")
     kept = "every step and completion is kept in run.db"
     if not trackers:
-        return ChecklistItem(LOGGING, "yes", kept)
+        return ChecklistItem(LOGGING, "idle", f"no tracker is set; {kept}")
     return ChecklistItem(LOGGING, "yes", f"{', '.join(map(str, trackers))} every {every:g} steps; {kept}")

@@ -36,6 +36,15 @@ class ChecklistItem:
     mark: Mark
     evidence: str
 
+    def evidence_beside(self, findings: Iterable[Finding]) -> str:
+        """Return the evidence as it stands below findings: what one of them says is not said again."""
+        said = next((f for f in findings if f.message and f.message in self.evidence), None)
+        return (
+            self.evidence
+            if said is None
+            else self.evidence.replace(said.message, f"see the {said.severity} above")
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Preflight:

@@ -226,6 +226,8 @@ CONFIG: tuple[Action, ...] = (
     Action("config.redo", "U,ctrl+r", "", "Redo the last undone change.", "config", shown="U"),
     Action("config.fix", "f", "fix", "Apply the suggested fix for the field.", "config",
            footer=1, part="fixable"),
+    Action("config.fix_all", "ctrl+f", "fix all", "Apply the fixes of all errors at once. u undoes it.",
+           "config", footer=2, part="fixables"),
     Action("config.findings", "F", "findings", "List all findings. Enter goes to the field or line.",
            "config", footer=7, part="found"),
     Action("config.next_finding", "right_square_bracket", "", "Go to the next finding.", "config", shown="]",

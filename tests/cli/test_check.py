@@ -15,7 +15,7 @@ from grpo_tui.cli.errors import CommandError
 from grpo_tui.cli.main import main
 from grpo_tui.config.resolve import load_config
 from grpo_tui.core.findings import Finding, Fix
-from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.preflight.report import ChecklistItem, Preflight, in_order
 from grpo_tui.preflight.run import QUICK, check
 from grpo_tui.preflight.static import Launch, Source
@@ -69,7 +69,7 @@ def test_a_quick_check_prints_plan_and_checklist_and_exits_0(capsys: pytest.Capt
     said = capsys.readouterr().out
     assert "plan  64 completions a step, 8 prompts" in said
     assert "120 steps" in said
-    assert said.count("\n  · ") == 3, "what was not looked at is not ticked"
+    assert said.count("\n  · ") == 4, "what was not looked at is not ticked, nor a tracker that nobody named"
     assert said.rstrip().endswith("not checked: model, data, rewards")
 
 
@@ -132,6 +132,31 @@ def test_a_run_is_checked_as_its_resume_would_take_it(tmp_path: Path) -> None:
     assert wanted(run_dir=other)[1] == Launch(2, spec.launcher, other, resume=False)
     assert wanted(overrides=["output_dir=elsewhere"])[1] == Launch(2, spec.launcher, None, resume=False)
     assert wanted(config=DEMO_CONFIG, run_dir=other)[1] == Launch(1, (), other)
+
+
+def test_fix_mends_the_file_shows_the_diff_and_leaves_the_machine_s_errors(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "old.yaml"
+    kept = f"model_name_or_path: {DEMO_MODEL}\nmax_steps: 3\nuse_cpu: true\nbf16: false\n"
+    old = kept + "max_prompt_length: 512  # as the course says\nno_cuda: true\nnum_iteration: 2\n"
+    file.write_text(old)
+    main(["check", str(file), "--quick", "--fix"])
+    said = capsys.readouterr().out
+    assert "-max_prompt_length: 512  # as the course says" in said
+    assert "-num_iteration: 2\n+num_iterations: 2" in said
+    assert file.read_text() == kept + "num_iterations: 2\n"
+    assert "max_prompt_length" not in said.rpartition("num_iterations: 2")[2]
+    main(["check", str(file), "--quick", "--fix"])
+    assert "+++" not in capsys.readouterr().out
+
+
+def test_a_failure_is_told_once_and_the_list_points_to_it() -> None:
+    wrong = Finding("data.no-room", "warning", "max_completion_length", 2, "no prompt has room")
+    item = ChecklistItem("Calculate the longest prompt", "no", f"longest 19 tokens: {wrong.message}")
+    text = "\n".join(lines(replace(FOUND, findings=(wrong,), checklist=(item,)), Path("my.yaml"), 100))
+    assert text.count(wrong.message) == 1
+    assert "longest 19 tokens: see the warning above" in text
 
 
 def test_a_file_that_is_not_there_is_wrong_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -141,6 +141,39 @@ async def test_a_fix_is_applied_by_one_key_and_findings_are_gone_to() -> None:
         assert screen.chosen_name() == "grpo_tui.holdot"
 
 
+async def test_one_key_fixes_every_mistake_and_one_more_takes_it_back() -> None:
+    old = CONFIG.replace(
+        "max_steps", "max_prompt_length: 512\nno_cuda: true\nevaluation_strategy: 'no'\nmax_steps"
+    )
+    app = app_with(config_file(old))
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        assert "ctrl+f fix all" in shown(app)
+        await pilot.press("ctrl+f")
+        await looked_at(pilot)
+        draft = screen.draft
+        assert draft is not None
+        assert draft.text == CONFIG.replace("max_steps", "eval_strategy: 'no'\nmax_steps")
+        await pilot.press("u")
+        await looked_at(pilot)
+        assert draft.text == old
+        await pilot.press("F")
+        await until(pilot, lambda: isinstance(app.screen, FindingsScreen))
+        await pilot.press("ctrl+f")
+        await until(pilot, lambda: "eval_strategy" in draft.text)
+
+
+async def test_where_nothing_is_wrong_there_is_nothing_to_fix() -> None:
+    Path("toy").mkdir()
+    Path("toy/config.json").write_text("{}")
+    app = app_with(config_file(CONFIG.replace("acme/toy-0.5b", "toy")))
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await on_field(pilot, "model_name_or_path")
+        assert [found.severity for found in screen.findings_of("model_name_or_path")] == ["info"]
+        await pilot.press("f")
+        assert told(app) == ["model_name_or_path: nothing to fix."]
+
+
 async def test_the_text_is_typed_and_the_form_follows() -> None:
     app = app_with(config_file())
     async with app.run_test(size=SIZE) as pilot:

@@ -233,6 +233,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             parts += ["edited"] if view.unsaved else []
             parts += ["found"] if view.findings else []
             parts += ["fixable"] if self.chosen_fix() is not None else []
+            parts += ["fixables"] if len(self._mendable()) > 1 else []
         footer.parts = tuple(parts)
         footer.show(self.shell.view)
 
@@ -376,6 +377,9 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         if answer is None:
             return
         what, finding = answer
+        if what == "all":
+            self.action_config_fix_all()
+            return
         if what == "fix":
             self.apply(finding)
         self.go_to(finding)
@@ -439,8 +443,21 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         if finding is not None:
             self.apply(finding)
         elif (name := self.chosen_name()) is not None:
-            word = "there is no single value that mends it" if self.findings_of(name) else "nothing was found"
+            wrong = any(found.severity != "info" for found in self.findings_of(name))
+            word = "there is no single value that mends it" if wrong else "nothing to fix"
             self.app.notify(f"{one_line(name, 40)}: {word}.")
+
+    def _mendable(self) -> list[Finding]:
+        from grpo_tui.config.draft import mendable
+
+        return [found for found in self.view.findings if mendable(found)] if self.view is not None else []
+
+    def action_config_fix_all(self) -> None:
+        found = self._mendable()
+        if not found:
+            self.app.notify("Nothing to fix.")
+        elif self.readable():
+            self.do(lambda draft: draft.apply_all(found))
 
     def apply(self, finding: Finding) -> None:
         """Apply the fix of a finding."""

@@ -155,7 +155,10 @@ def check_rows(found: Preflight, width: int) -> list[Line]:
     for item in found.checklist:
         sign, role = MARKS[item.mark]
         lines.append([Span(f" {sign} ", role), Span(one_line(item.text, room), "strong")])
-        lines += [[Span("   "), Span(row, "dim")] for row in wrapped(one_line(item.evidence), room)]
+        lines += [
+            [Span("   "), Span(row, "dim")]
+            for row in wrapped(one_line(item.evidence_beside(found.findings)), room)
+        ]
     said = [(advice.message, "accent") for advice in found.advice] + [(note, "text") for note in found.notes]
     if said:
         lines += [(), ruled([[Span("advice", "title")]], width)]
@@ -166,9 +169,15 @@ def check_rows(found: Preflight, width: int) -> list[Line]:
 
 
 class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
-    """All findings; hands back `go` or `fix` and the chosen one."""
+    """All findings; hands back `go`, `fix` or `all` and the chosen one."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("F", "close", "close"), ("f", "fix", "fix")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *CLOSE,
+        ("F", "close", "close"),
+        ("f", "fix", "fix"),
+        ("ctrl+f", "fix_all", "fix all"),
+    ]
+    HINT = "enter go there   f fix   ctrl+f fix all   esc back"
 
     def __init__(self, findings: tuple[Finding, ...]) -> None:
         super().__init__()
@@ -176,7 +185,7 @@ class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -large"):
-            yield DialogTitle(plural(len(self._findings), "finding"), "enter go there   f fix   esc back")
+            yield DialogTitle(plural(len(self._findings), "finding"), self.HINT)
             yield FindingList(self._findings)
 
     def on_mount(self) -> None:
@@ -195,6 +204,10 @@ class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
         else:
             self.app.notify("There is no single value that mends this one.")
 
+    def action_fix_all(self) -> None:
+        if self._findings:
+            self.dismiss(("all", self._findings[0]))
+
     def action_close(self) -> None:
         self.dismiss(None)
 
@@ -212,5 +225,5 @@ class CheckScreen(FindingsScreen):
             "nothing stops a start" if not errors else f"{plural(errors, 'error')} in the way of a start"
         )
         with Vertical(classes="dialog -large"):
-            yield DialogTitle(f"checked: {verdict}", "enter go there   f fix   esc back")
+            yield DialogTitle(f"checked: {verdict}", self.HINT)
             yield FindingList(self._findings, self._found)
