@@ -11,13 +11,16 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from operator import itemgetter
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 from grpo_tui.core.statistics import is_number, mean, signal_of
 from grpo_tui.core.text import one_line, prompt_text
+from grpo_tui.rewards.checks.together import shares_of
 from grpo_tui.rewards.lab import Aggregation, Lab, LabError, Scored
-from grpo_tui.rewards.samples import SampleError, samples_of_groups
-from grpo_tui.rewards.score_report import FunctionInfo, FunctionScore
+from grpo_tui.rewards.samples import SampleError, groups_of, samples_of_groups
+from grpo_tui.rewards.score_report import Aggregate, FunctionInfo, FunctionScore, GroupScore
+from grpo_tui.rewards.scoring import Report
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader, StoredGroup
 from grpo_tui.store.rollouts import distinct_names, function_names
@@ -128,8 +131,10 @@ def what_if_of_run(
     return what_if(lab, whole, names, weights=weights, recorded_weights=own if recorded else None, tell=tell)
 
 
-def recorded_scores(root: Path, group: int | None = None) -> Scored:
-    """Return the newest completions of a run, or those of one group, with the scores that it recorded.
+def recorded_report(root: Path, aggregation: Aggregation, group: int | None = None) -> Report:
+    """Return the newest completions of a run, or those of one group, with everything that it recorded.
+
+    No function is called and no child started: scores, totals and advantages are those of the record.
 
     Raises:
         SampleError: it has none there.
@@ -147,7 +152,19 @@ def recorded_scores(root: Path, group: int | None = None) -> Scored:
     if not groups:
         raise SampleError("it has recorded no completions yet")
     functions = _recorded(groups, names, names[max(names)] if names else (), weights)
-    return Scored(tuple(samples_of_groups(groups)), functions)
+    samples = tuple(samples_of_groups(groups))
+    rows = [completion for group in groups for completion in group.completions]
+    totals = tuple(row.total for row in rows)
+    scores = []
+    for indices in map(tuple, groups_of(samples)):
+        known = [total for i in indices if (total := totals[i]) is not None]
+        std = (stdev(known) if len(known) > 1 else 0.0) if known else None
+        advantages = tuple(rows[i].advantage for i in indices)
+        scores.append(GroupScore(indices, mean(known) if known else None, std, advantages))
+    normalized = aggregation.normalized
+    shares = tuple(shares_of(functions, samples, weights, normalized=normalized))
+    aggregate = Aggregate(totals, tuple(scores), None, None, None)
+    return Report(Scored(samples, functions), aggregate, tuple(weights), aggregation, (), shares)
 
 
 def what_if(

@@ -49,7 +49,7 @@ from grpo_tui.rewards.scoring import (
     unchecked,
 )
 from grpo_tui.rewards.templates import Stage
-from grpo_tui.rewards.what_if import recorded_scores
+from grpo_tui.rewards.what_if import recorded_report
 from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.ui.kit.jobs import Jobs
@@ -303,11 +303,13 @@ class LabWorker:
         self._files.forget()
         self._doing("loading torch (a few seconds)")
         self._config, self._title, self._origin = config(), title, origin
+        if origin.kind == "run" and not origin.where and origin.step is None:
+            self._show_recorded(whole=False)
         try:
             self._load()
         except ConsentError:
             self._unopened = partial(self._open, config, origin, title)
-            self._show_recorded()
+            self._show_recorded(whole=True)
             raise
         start = time.monotonic()
         self._doing("reading the dataset")
@@ -317,6 +319,8 @@ class LabWorker:
         except LabError as error:
             made_up = "" if origin.kind in ("file", "run") else "; made-up questions stand in for it"
             trouble = f"the dataset could not be read{made_up}: {error}"
+        if origin.kind == "run" and origin.group is None and not self._recorded(origin):
+            origin = Origin()
         try:
             self._gather(origin)
         except SampleError as error:
@@ -328,21 +332,26 @@ class LabWorker:
         if trouble:
             self._post(LabTrouble(one_line(trouble, 600)))
 
-    def _show_recorded(self) -> None:
-        """Show the scores that the run recorded, for which no function is called."""
+    def _recorded(self, origin: Origin) -> Report | None:
+        """What the run of the config has recorded of its newest step, or of one group; None for nothing."""
         assert self._config is not None
         run = self._config.origin
         if run is None or not RunFolder(run).database.is_file():
-            return
+            return None
         try:
-            scored = recorded_scores(run, self._origin.group)
+            return recorded_report(run, self._modes(), origin.group)
         except (SampleError, RunDatabaseError):
+            return None
+
+    def _show_recorded(self, *, whole: bool) -> None:
+        """Show the scores that the run recorded, for which no function is called; `whole` without a check."""
+        found = self._recorded(self._origin)
+        if found is None:
             return
-        self._samples, self._edited = list(scored.samples), False
-        weights = tuple(function.info.weight for function in scored.functions)
+        self._samples, self._edited = list(found.scored.samples), False
         self._weights = None
         self._about = self._circumstances("as recorded", 0.0)
-        self._show(unchecked(self._lab, scored, weights, (), self._modes()), whole=True)
+        self._show(found, whole=whole)
 
     def _take(self, origin: Origin) -> None:
         assert self._config is not None

@@ -70,7 +70,7 @@ class RewardsRequest:
 
 
 def rewards_of_run(root: Path, group: int | None = None) -> RewardsRequest:
-    """The rewards of a run; with `group`, the completions of one of its groups as samples."""
+    """The rewards of a run, on the completions of its newest step, or of one of its groups."""
 
     def read() -> RunConfig:
         from grpo_tui.config.run_config import RunConfig
@@ -86,9 +86,7 @@ def rewards_of_run(root: Path, group: int | None = None) -> RewardsRequest:
                 "them instead: grpo-tui rewards CONFIG, or grpo-tui rewards FILE.py:FUNCTION"
             ) from error
 
-    origin = None
-    if group is not None:
-        from grpo_tui.rewards.sample_sources import Origin
+    from grpo_tui.rewards.sample_sources import Origin
 
-        origin = Origin("run", run=root, group=group)
+    origin = Origin("run", run=root, group=group)
     return RewardsRequest(root.name, read, origin, root)

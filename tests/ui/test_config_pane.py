@@ -164,9 +164,9 @@ async def test_one_key_fixes_every_mistake_and_one_more_takes_it_back() -> None:
 
 
 async def test_where_nothing_is_wrong_there_is_nothing_to_fix() -> None:
-    Path("toy").mkdir()
-    Path("toy/config.json").write_text("{}")
-    app = app_with(config_file(CONFIG.replace("acme/toy-0.5b", "toy")))
+    Path("here/toy").mkdir(parents=True)
+    Path("here/toy/config.json").write_text("{}")
+    app = app_with(config_file(CONFIG.replace("acme/toy-0.5b", "toy"), "here/toy.yaml"))
     async with app.run_test(size=SIZE) as pilot:
         screen = await on_field(pilot, "model_name_or_path")
         assert [found.severity for found in screen.findings_of("model_name_or_path")] == ["info"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from textual.widgets import Input
 from grpo_tui.config.resolve import load_config
 from grpo_tui.demo import DEMO_MODEL
 from grpo_tui.rewards.cases import read_cases
+from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.spec import RunSpec
@@ -218,6 +220,37 @@ async def test_probes_show_what_fools_the_rewards(file: Path) -> None:
         assert "⚠ probes: " in shown(app), "the same rewards, on other samples"
         file.write_text(REWARDS)
         await until(pilot, lambda: "⚠ probes: " not in shown(app))
+
+
+async def test_what_the_run_recorded_shows_at_once_and_is_scored_when_the_lab_is_ready(
+    run: RecordedRun, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("def correctness(completions, **kwargs):\n    return [7.0] * len(completions)\n")
+    RunSpec(config_of_functions([f"{file}:correctness"]).to_json()).write(run.folder.spec)
+    ready, load = threading.Event(), Lab.load
+    monkeypatch.setattr(Lab, "load", lambda *words: ready.wait(20) and load(*words))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await opened(pilot)
+        await pilot.press("3")
+        await until(pilot, lambda: isinstance(app.screen, RewardsScreen) and app.screen.scored is not None)
+        screen = app.screen
+        assert isinstance(screen, RewardsScreen)
+        assert screen.scored is not None
+        recorded = screen.scored
+        assert not recorded.whole, "nothing is said to be right before it was looked at"
+        assert len(recorded.columns) > 1
+        assert {row.total for row in recorded.rows} != {None}
+        assert any(row.advantage for row in recorded.rows)
+        assert "its newest step" in shown(app)
+        screen.scored = None
+        await pilot.press("enter")
+        await until(pilot, lambda: "Still loading" in shown(app))
+        ready.set()
+        await scored(pilot)
+        assert [column.name for column in screen.scored.columns] == ["correctness"]
+        assert {row.scores for row in screen.scored.rows} == {(7.0,)}
+        assert len(screen.scored.rows) == len(recorded.rows)
 
 
 async def test_a_group_of_the_open_run_comes_over_from_train(run: RecordedRun, file: Path) -> None:

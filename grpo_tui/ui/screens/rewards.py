@@ -379,6 +379,9 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     def chosen_sample(self) -> int | None:
         """The sample under the cursor; says what to do when there is none."""
         selected = self.query_one(SampleTable).selected
+        if self.scored is None and self._busy is not None:
+            self.app.notify(f"Still loading: {self._busy.what}.")
+            return None
         if selected is None or selected >= len(self.samples) or self.worker is None:
             self.app.notify("There are no samples yet: f chooses where they come from.", severity="warning")
             return None
