@@ -65,6 +65,14 @@ def digits_for(values: Iterable[float | None]) -> int:
     return 2 if largest >= 0.1 else 3 if largest >= 0.01 else 4
 
 
+def digits_apart(values: Iterable[float | None]) -> int:
+    """Decimals that show how values of one column differ, at most 4: 0.051 and 0.054, not 0.05 twice."""
+    known = [v for v in values if v is not None and math.isfinite(v)]
+    digits = digits_for(known)
+    span = max(known) - min(known) if known else 0.0
+    return max(digits, min(4, math.ceil(-math.log10(span / 10)))) if span > 0 else digits
+
+
 def compact(value: float | None) -> str:
     """One number on its own: three significant figures, exponents only for the very small and large."""
     if value is None or not math.isfinite(value):

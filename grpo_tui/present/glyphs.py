@@ -51,6 +51,8 @@ def spark(
         width: Number of characters, fewer when there are fewer values.
         low: Lower end of the scale, by default the lowest value.
         high: Upper end of the scale, by default the highest value.
+
+    Where both ends are one the values are at half height, at the foot when they are zero.
     """
     if not values or width <= 0:
         return ""
@@ -67,7 +69,8 @@ def spark(
     top = max(known) if high is None else high
     span = top - bottom
     if span <= 1e-12:
-        return "".join(" " if v is None else BLOCKS[3] for v in cells)
+        flat = BLOCKS[3 if bottom else 0]
+        return "".join(" " if v is None else flat for v in cells)
     last = len(BLOCKS) - 1
     return "".join(
         " " if v is None else BLOCKS[round(min(1, max(0, (v - bottom) / span)) * last)] for v in cells

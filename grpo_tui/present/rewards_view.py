@@ -19,7 +19,7 @@ from rich.cells import cell_len
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import both_finite, signal_of, within_groups
 from grpo_tui.core.text import completion_text, one_line, prompt_text, safe, shorten
-from grpo_tui.present.formatting import MISSING, compact, digits_for, fixed
+from grpo_tui.present.formatting import MISSING, compact, digits_apart, digits_for, fixed
 from grpo_tui.present.glyphs import BLOCKS
 from grpo_tui.rewards.answer_format import short_answer
 from grpo_tui.rewards.samples import Sample, sample_words
@@ -216,7 +216,7 @@ def rewards_view(
         reason=about.reason,
         whole=about.whole,
         own_modes=about.own_modes,
-        digits=min(2, digits_for(report.aggregate.totals)),
+        digits=digits_apart(report.aggregate.totals),
         text_w=max((len(row.text) for row in rows), default=0),
     )
 

@@ -92,7 +92,7 @@ PANES: tuple[Action, ...] = (
 
 EVERYWHERE: tuple[Action, ...] = (
     Action("app.next_part", "tab", "", "Focus the next part of the pane.", "all"),
-    Action("app.theme", "T", "light or dark", "Switch between light and dark colors.", "all"),
+    Action("app.theme", "T", "theme", "Switch between light and dark colors.", "all"),
     Action("app.bell", "", "bell", "Toggle the bell when a run ends or fails.", "all"),
     Action("app.title", "", "title", "Toggle the run's name in the terminal title.", "all"),
     Action("app.palette", "ctrl+p", "", "Find an action by name.", "all"),

@@ -355,10 +355,10 @@ class GrpoApp(TunedApp):
         self.action_command_palette()
 
     def action_command_palette(self) -> None:
-        from grpo_tui.ui.palette import Palette
+        from grpo_tui.ui.palette import Names, Palette
 
         if not isinstance(self.screen, Palette):
-            self.push_screen(Palette(id="--command-palette"))
+            self.push_screen(Palette([Names], id="--command-palette"))
 
     def action_app_help(self) -> None:
         """Keys and words, unless what has the focus has a meaning of its own."""

@@ -7,14 +7,33 @@ it begins, when it is clicked away twice or where a resize leaves no screen, and
 from __future__ import annotations
 
 import contextlib
+from operator import itemgetter
 from typing import Any
 
-from textual.command import CommandList, CommandPalette
+from rich.text import Text
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.errors import NoWidget
 from textual.events import Click, Mount, ScreenResume
 from textual.worker import Worker
 
 from grpo_tui.ui.textual_private import LeftOnce
+
+
+class Names(Provider):
+    """The actions whose names hold words that begin as those that were typed."""
+
+    async def discover(self) -> Hits:
+        """List every action while nothing is typed."""
+        for name, told, run, _ in sorted(self.app.get_system_commands(self.screen), key=itemgetter(0)):
+            yield DiscoveryHit(name, run, help=told)
+
+    async def search(self, query: str) -> Hits:
+        """Find actions; the shorter of two names that fit is the nearer one."""
+        typed = query.lower().split()
+        for name, told, run, _ in self.app.get_system_commands(self.screen):
+            words = name.lower().split()
+            if typed and all(any(word.startswith(begin) for word in words) for begin in typed):
+                yield Hit(1 / len(name), Text(name), run, help=told)
 
 
 class Palette(LeftOnce, CommandPalette):

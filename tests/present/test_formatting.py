@@ -52,6 +52,20 @@ def test_a_number_too_large_for_any_column_is_written_with_an_exponent(value: fl
     assert len(f.compact(value)) <= 9
 
 
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([0.0512, 0.0537, 0.0498], ["0.0512", "0.0537", "0.0498"]),
+        ([1.0512, 1.0537], ["1.0512", "1.0537"]),
+        ([3.0, 1.0, 0.25], ["3.00", "1.00", "0.25"]),
+        ([0.0, 0.0], ["0.00", "0.00"]),
+        ([None], ["–"]),
+    ],
+)
+def test_totals_that_differ_look_different(values: list[float | None], shown: list[str]) -> None:
+    assert [f.fixed(value, f.digits_apart(values)) for value in values] == shown
+
+
 def test_minus_zero_is_written_as_zero() -> None:
     assert f.percent(-0.001) == "0 %"
     assert f.fixed(-0.0001) == "0.00"

@@ -170,6 +170,8 @@ def test_an_ascii_plot_is_ascii() -> None:
 def test_a_curve_has_a_blank_where_nothing_is_known() -> None:
     assert spark([1.0, None, 2.0], 3) == "▁ ▇"
     assert spark([], 5) == ""
+    assert spark([0.0, 0.0], 2) == "▁▁"
+    assert spark([0.4, 0.4], 2) == "▄▄"
     assert spark([None, None], 5) == "  "
     assert len(spark([float(i) for i in range(100)], 10)) == 10
 

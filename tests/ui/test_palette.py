@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.command import CommandList
 from textual.events import Click
 
-from grpo_tui.ui.palette import Palette
+from grpo_tui.ui.palette import Names, Palette
 from tests.ui.conftest import app_on, opened, until
 from tests.ui.recorded_run import RecordedRun
 
@@ -23,6 +23,27 @@ async def test_results_that_come_after_it_was_closed_do_no_harm(run: RecordedRun
         palette._list_visible = not palette._list_visible  # as its search sets it
         await pilot.pause()
         assert app.screen is palette
+
+
+async def test_it_finds_names_by_how_their_words_begin_and_nothing_else(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        names = Names(app.screen)
+        for typed, found in (("theme", ["Theme"]), ("exported", []), ("", [])):
+            assert [str(hit.match_display) async for hit in names.search(typed)] == found
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: isinstance(app.screen, Palette))
+        await pilot.press(*"them")
+        await until(
+            pilot,
+            lambda: (
+                bool(app.screen.query(CommandList)) and app.screen.query_one(CommandList).option_count == 1
+            ),
+        )
+        dark = app.theme
+        await pilot.press("enter", "enter")
+        await until(pilot, lambda: app.theme != dark)
 
 
 async def test_a_pane_chosen_while_it_opens_is_shown_and_nothing_is_left_over(run: RecordedRun) -> None:

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from textual.binding import BindingType
 
 from grpo_tui.core.text import one_line, told_apart
-from grpo_tui.present.formatting import MISSING, fixed, percent, within
+from grpo_tui.present.formatting import MISSING, digits_apart, fixed, percent, within
 from grpo_tui.present.group_card import KINDS, CardRow, GroupCard
 from grpo_tui.ui.cursor_list import MOVES, CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled, width_of
@@ -150,16 +150,18 @@ class CardTable(CursorList, inherit_bindings=False):
             return []
         laid = card_layout(self.names, self.weights, width)
         cursor, focused, hits = self.cursor, self.has_focus, self._hits
+        digits = digits_apart(row.total for row in card.rows)
 
         def line(number: int) -> Line:
             here = number == cursor
-            return row_line(card, card.rows[number], laid, here=here, focused=focused, hit=number in hits)
+            hit = number in hits
+            return row_line(card, card.rows[number], laid, digits, here=here, focused=focused, hit=hit)
 
         return LazyLines(len(card.rows), line)
 
 
 def row_line(
-    card: GroupCard, row: CardRow, laid: CardLayout, *, here: bool, focused: bool, hit: bool
+    card: GroupCard, row: CardRow, laid: CardLayout, digits: int, *, here: bool, focused: bool, hit: bool
 ) -> Line:
     """A completion: number, advantage, total, rewards, tokens, and what is special about it."""
     tail = " selected" if here and focused else ""
@@ -171,7 +173,7 @@ def row_line(
             ("accent" if hit else "dim") + tail,
         ),
         Span(pad(f"{sign}{fixed(abs(row.advantage))}", ADVANTAGE_W - 1, right=True), role + tail),
-        Span(pad(within(row.total, TOTAL_W - 1), TOTAL_W, right=True), "strong" + tail),
+        Span(pad(within(row.total, TOTAL_W - 1, digits), TOTAL_W, right=True), "strong" + tail),
     ]
     for number, _, wide in laid.functions:
         value = row.rewards[number] if number < len(row.rewards) else None

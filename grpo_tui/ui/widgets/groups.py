@@ -17,7 +17,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from grpo_tui.core.text import one_line, told_apart
-from grpo_tui.present.formatting import fixed, plural, within
+from grpo_tui.present.formatting import digits_apart, fixed, plural, within
 from grpo_tui.present.group_card import group_view
 from grpo_tui.present.train_view import CompletionRow, GroupView, TrainView
 from grpo_tui.ui.cursor_list import LazyLines
@@ -49,6 +49,8 @@ class CompletionLayout:
     """Most lines of a completion in the small list."""
     large: bool
     """Whether texts are wrapped whole, line breaks kept."""
+    digits: int = 2
+    """Decimals of the totals."""
 
     @property
     def columns(self) -> int:
@@ -74,12 +76,13 @@ def heading(group: GroupView, width: int, *, first: bool, newer: Line = ()) -> L
     parts.append([])
     if group.gold is not None:
         parts.append([Span("gold ", "dim"), Span(one_line(group.gold, 24))])
-    parts.append([Span("mean ", "dim"), Span(fixed(group.mean))])
+    digits = digits_apart(row.total for row in group.completions)
+    parts.append([Span("mean ", "dim"), Span(fixed(group.mean, digits))])
     if group.signal != "some":
         word = "flat" if group.signal == "none" else "masked"
         parts.append([Span(f"{word}: teaches nothing", "attention")])
     else:
-        parts.append([Span("spread ", "dim"), Span(fixed(group.spread))])
+        parts.append([Span("spread ", "dim"), Span(fixed(group.spread, digits))])
     # The prompt takes what the others leave; where that is too little, the last of them go.
     while (room := width - _cells(parts) - 3) < min(24, cell_len(group.prompt)) and len(parts) > place + 2:
         parts.pop()
@@ -123,7 +126,7 @@ def _head(row: CompletionRow, look: CompletionLayout, here: bool, tail: str) -> 
         Span("❙" if here else " ", "accent" + tail),
         Span(f"{sign} ", role + tail),
         Span(pad(within(abs(row.advantage), 4), 4, right=True), role + tail),
-        Span(pad(within(row.total, 7), 8, right=True), "strong" + tail),
+        Span(pad(within(row.total, 7, look.digits), 8, right=True), "strong" + tail),
     ]
     for index in range(look.columns):
         value = row.rewards[index] if index < len(row.rewards) else None
@@ -361,7 +364,9 @@ class GroupList(LineScroll, Shell):
         for number, group in enumerate(self._groups):
             self._starts.append((len(lines), Place(group.id, -1)))
             lines.append(heading(group, width, first=number == 0, newer=self._newer() if number == 0 else ()))
-            look = CompletionLayout(self._names, width, self._lines_each(group, first=number == 0), large)
+            digits = digits_apart(row.total for row in group.completions)
+            most = self._lines_each(group, first=number == 0)
+            look = CompletionLayout(self._names, width, most, large, digits)
             if (large or number == 0) and look.columns:
                 lines.append(names_line(look))
             for index, row in enumerate(group.completions):
