@@ -239,7 +239,7 @@ def example(tmp_path: Path) -> Path:
 def test_the_first_runs_config_loads_without_any_finding(example: Path) -> None:
     config = load_config(example / "first.yaml")
     assert config.findings == ()
-    assert [entry.name for entry in config.section.rewards] == ["correct", "tagged"]
+    assert [entry.name for entry in config.section.rewards] == ["correct", "tagged", "near"]
 
 
 def test_the_first_runs_data_and_rewards_work_together(example: Path) -> None:
@@ -257,7 +257,8 @@ def test_the_first_runs_data_and_rewards_work_together(example: Path) -> None:
         reward.func(completions=completions, gold=[row["gold"]] * 3, prompts=[row["prompt"]] * 3)
         for reward in load_rewards(config)
     ]
-    assert scores == [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
+    near = 1 / (1 + int(row["gold"]))
+    assert scores == [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, near, 0.0]]
 
 
 def test_the_keys_the_first_run_changes_are_keys_of_its_config(example: Path) -> None:
