@@ -109,10 +109,12 @@ class Fuzz:
         _remove(run.parent)
 
     def _harm(self, run: Path, chance: random.Random) -> str:
-        if chance.random() < 0.4:
+        database = run / "run.db"
+        whole = not database.is_symlink() and database.is_file() and database.stat().st_size > 0
+        if chance.random() < 0.4 and whole:  # not cut to nothing or replaced by an earlier harm
             harm = chance.choice(DATABASE)
             with contextlib.suppress(sqlite3.Error, UnicodeError, OSError):
-                harm(run / "run.db", chance)
+                harm(database, chance)
             return f"{harm.__name__} run.db"
         name, harm_file = chance.choice(NAMES), chance.choice(FILES)
         path = run / name
