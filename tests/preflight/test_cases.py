@@ -265,7 +265,7 @@ CASES: dict[str, Case] = {
     ),
     "R25 the further the better": of_reward(
         "warning rewards.distance",
-        ("minus",),
+        ("Negate",),
         reward="def right(completions, **kw):\n    return [abs(20 - len(str(c))) for c in completions]\n",
         right_reward="def right(completions, **kw):\n"
         "    return [-abs(20 - len(str(c))) for c in completions]\n",

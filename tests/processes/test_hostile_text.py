@@ -45,6 +45,14 @@ def typed(key: str) -> str:
     return NAMED.get(key) or TYPED.get(key) or key
 
 
+def _state(stat: Path) -> str:
+    """Return the state letter of a thread; X, as of a dead one, when it ended after it was listed."""
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
 class Watched:
     """The program on a terminal that remembers everything ever seen on it."""
 
@@ -75,7 +83,7 @@ class Watched:
     def _sleeps(self) -> bool:
         """True when no thread runs or wants to: on a busy machine, silence alone says nothing."""
         states = [
-            task.read_text().rpartition(")")[2].split()[0]
+            _state(task)
             for process in self._family
             for task in Path(f"/proc/{process.pid}/task").glob("*/stat")
         ]

@@ -89,7 +89,7 @@ def test_a_renamed_folder_is_followed_by_the_run_its_commands_and_who_prints_it(
         assert followed.returncode == 3
         assert f"the run folder is {renamed} now" in said
         assert f"stopped at step {state(renamed, 'stopped').step}; {renamed}" in output
-        assert f"the run folder is {renamed} now" in (renamed / "train.log").read_text()
+        assert f"the run folder is now {renamed}" in (renamed / "train.log").read_text()
         assert not run.exists()
     finally:
         end(renamed)

@@ -289,7 +289,7 @@ async def test_what_is_found_is_written(
         await until(pilot, lambda: isinstance(app.screen, PathDialog))
         app.screen.query_one(Input).value = name
         await pilot.press("enter")
-        await until(pilot, lambda: "is there already" in shown(app))
+        await until(pilot, lambda: "already exists" in shown(app))
 
 
 async def test_a_query_is_kept_and_shown_by_its_name(
