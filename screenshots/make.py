@@ -31,7 +31,7 @@ from grpo_tui.store.connection import RunDatabaseError  # noqa: E402
 from grpo_tui.store.live import GpuProcess, Hardware  # noqa: E402
 from grpo_tui.store.status import ENDED, Status, read_status  # noqa: E402
 from grpo_tui.ui.app import GrpoApp  # noqa: E402
-from grpo_tui.ui.requests import ConfigWish, RewardsWish  # noqa: E402
+from grpo_tui.ui.requests import ConfigRequest, RewardsRequest  # noqa: E402
 from tests.ui import machines  # noqa: E402
 from tests.ui.recorded_run import NOW, recorded  # noqa: E402
 
@@ -131,8 +131,8 @@ def take(
     run: Path | None,
     pictures: list[Picture],
     clock: Callable[[], float] = time.time,
-    rewards: RewardsWish | None = None,
-    config: ConfigWish | None = None,
+    rewards: RewardsRequest | None = None,
+    config: ConfigRequest | None = None,
 ) -> None:
     """Open the app anew for each of the pictures that are wanted, and write what is on the screen."""
     for picture in pictures:
@@ -176,8 +176,8 @@ def without_a_run() -> None:
     """An empty list, a config and rewards before training, and a machine that is made up."""
     take(None, EMPTY)
     if wanted(CONFIG):
-        take(None, CONFIG, config=ConfigWish(config_with_a_mistake()))
-    take(None, REWARDS, rewards=RewardsWish("demo.yaml", lambda: load_config(DEMO_CONFIG)))
+        take(None, CONFIG, config=ConfigRequest(config_with_a_mistake()))
+    take(None, REWARDS, rewards=RewardsRequest("demo.yaml", lambda: load_config(DEMO_CONFIG)))
     if wanted(EIGHT):
         run = recorded(Path("eight/gsm8k"))
         machines.ranks(run, 8, behind=3)

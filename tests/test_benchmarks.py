@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -40,3 +41,7 @@ def test_a_played_run_is_live_and_goes_on_until_its_player_is_ended(
     reader = RunReader(root / "run.db")
     assert last_training_row(reader) is not None
     reader.close()
+
+
+def test_the_program_that_makes_the_screenshots_finds_what_it_imports() -> None:
+    runpy.run_path(str(BENCHMARKS.parent / "screenshots" / "make.py"), run_name="imported")
