@@ -283,12 +283,9 @@ def _checkpoint(folder: RunFolder, asked: str, by_key: bool) -> tuple[Verdict, l
         if best is None:
             reasons = "".join(f"\n  {v.path.name}: {v.reason}" for v in passed)
             free = not folder.exists() or _made_nothing(folder)
-            anew = (
-                (". Leave out --resume to start from the beginning")
-                if free and not reasons and not by_key
-                else ""
-            )
-            raise CommandError(f"no complete checkpoint in {folder.root}{anew}{reasons}")
+            fresh = free and not reasons and not by_key
+            advice = ". Leave out --resume to start from the beginning" if fresh else ""
+            raise CommandError(f"no complete checkpoint in {folder.root}{advice}{reasons}")
         verdict = best
     notes = [f"skipped {v.path.name}: {v.reason}" for v in passed]
     if verdict.reason:
