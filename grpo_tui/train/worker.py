@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
     spec = read_spec(folder.spec)
-    early: list[int] = []  # asked to end before there was a record to say so in
+    early: list[int] = []  # signals heard while there was nothing to save
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: early.append(number))
     try:
@@ -64,15 +64,14 @@ def main(arguments: list[str] | None = None) -> int:
         for note in (*spec.notes, *(f"started despite {error}" for error in spec.forced)):
             print(f"grpo-tui: {note}", flush=True)
     try:
-        _leave_on_signals(session)
-        if early:
-            raise StoppedEarly
+        _leave_on_signals(session, early)
         own.keep()
-        state = _train(session, spec, folder)
-    except StoppedEarly:
-        print("grpo-tui: stopped before training began, so there was nothing to save", flush=True)
-        state = "stopped"
+        state = _train(session, spec, folder, early)
     except BaseException as error:
+        if early:  # whatever the code that was loading made of the signal
+            print("grpo-tui: stopped before training began, so there was nothing to save", flush=True)
+            session.close("stopped")
+            return _stopped(spec)
         traceback.print_exc()
         sys.stderr.flush()
         if session.rank == 0 and not session.made_a_step:
@@ -106,7 +105,7 @@ def _restore_spec(folder: RunFolder) -> None:
             print(f"grpo-tui: {RESTORED}", flush=True)
 
 
-def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
+def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int]) -> str:
     from grpo_tui.config.run_config import RunConfig
 
     config = RunConfig.from_json(spec.config)
@@ -140,7 +139,7 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder) -> str:
     _ask_while_training(session, config, prompts)
     record = reproduction_record(trainer, Path(config.cwd or "."))
     session.fact("reproduction", {**record, "forced": list(spec.forced)})
-    _stop_on_signals(session)
+    _stop_on_signals(session, early)
     if spec.resume:
         resume(session, trainer, Path(spec.resume), spec.overridden)
     held = prompts.holdout if spec.compare_prompts else None
@@ -232,30 +231,39 @@ class StoppedEarly(BaseException):
     """A signal asked the process to end while it was still loading."""
 
 
-def _leave_on_signals(session: Session) -> None:
-    """End at SIGTERM as long as there is nothing to save."""
+def _leave_on_signals(session: Session, early: list[int]) -> None:
+    """End at SIGTERM as long as there is nothing to save.
 
-    def leave() -> None:
+    An extension module that is being imported can turn the exception into one of its own, or lose it, so
+    `early` keeps the signal.
+    """
+
+    def leave(number: int) -> None:
+        early.append(number)
         raise StoppedEarly
 
     _on_signals(session, leave)
+    if early:
+        raise StoppedEarly
 
 
-def _stop_on_signals(session: Session) -> None:
+def _stop_on_signals(session: Session, early: list[int]) -> None:
     """At SIGTERM finish the step, save and end."""
 
-    def stop() -> None:
+    def stop(_: int) -> None:
         session.controller.stop_wanted = True
 
     _on_signals(session, stop)
+    if early:
+        raise StoppedEarly
 
 
-def _on_signals(session: Session, act: Callable[[], None]) -> None:
-    def handle(*_: Any) -> None:
+def _on_signals(session: Session, act: Callable[[int], None]) -> None:
+    def handle(number: int, _: Any) -> None:
         # A launcher sends SIGTERM to all when one rank has failed; the others would wait for it for ever.
         if world_size() > 1 and session.another_rank_failed():
             os._exit(FAILED)
-        act()
+        act(number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)

@@ -12,10 +12,7 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_rank
 from grpo_tui.store.spec import RunSpec
 
-ENDED_ON_BEGINNING = """
-import os, signal, sys
-from grpo_tui.train import worker
-
+AS_IT_BEGINS = """
 begun = worker.Session
 
 def session(*words, **settings):
@@ -24,15 +21,48 @@ def session(*words, **settings):
     return made
 
 worker.Session = session
-sys.exit(worker.main(sys.argv[1:]))
+"""
+
+TURNED_INTO_ANOTHER_ERROR = """
+def train(*_):
+    try:
+        os.kill(os.getpid(), signal.{name})
+    except BaseException:
+        raise ImportError("numpy._core.multiarray failed to import") from None
+
+worker._train = train
+"""
+
+LOST = """
+def train(session, spec, folder, early):
+    try:
+        os.kill(os.getpid(), signal.{name})
+    except BaseException:
+        pass
+    worker._stop_on_signals(session, early)
+    return "finished"
+
+worker._train = train
 """
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_a_signal_between_the_first_word_and_the_first_line_stops_the_run(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "moment", [AS_IT_BEGINS, TURNED_INTO_ANOTHER_ERROR, LOST], ids=("as it begins", "turned", "lost")
+)
+def test_a_signal_while_there_is_nothing_to_save_stops_the_run(
+    tmp_path: Path, name: str, moment: str
+) -> None:
     folder = RunFolder(tmp_path)
     RunSpec({}).write(folder.spec)
-    code = ENDED_ON_BEGINNING.format(name=name)
+    code = "\n".join(
+        (
+            "import os, signal, sys",
+            "from grpo_tui.train import worker",
+            moment.format(name=name),
+            "sys.exit(worker.main(sys.argv[1:]))",
+        )
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, timeout=300, check=False
     )
