@@ -197,6 +197,7 @@ class Checkpoints:
         self._requested = False
         self._restored: dict[str, Any] | None = None
         self._kept: set[Path] = set()
+        self._saving: Path | None = None
         self._sampler: Any = None
         self._epoch_order: Any = None
         self._by_command = False
@@ -224,8 +225,12 @@ class Checkpoints:
             for path in Path(self._trainer.args.output_dir).glob(f"checkpoint-*/{MARKER}")
             if (read_object(path) or {}).get("requested")
         }
+        # Where modification times mislead, transformers takes the one being saved for older than one of a
+        # later step that was there before a resume, and deletes it before it is whole.
         compat.keep_from_rotation(
-            str(self._trainer.args.output_dir), lambda path: path.resolve() in self._kept
+            str(self._trainer.args.output_dir),
+            is_kept=lambda path: path.resolve() in self._kept,
+            is_newest=lambda path: path.resolve() == self._saving,
         )
 
     def join(self, settings: LiveSettings) -> None:
@@ -285,6 +290,7 @@ class Checkpoints:
                 if not failed:
                     try:
                         (path / MARKER).unlink(missing_ok=True)
+                        self._saving = path.resolve()
                         original(model, trial)
                         self._save_rest(path)
                     except Exception as error:
@@ -292,6 +298,8 @@ class Checkpoints:
                             problem = self._no_room(path, error)
                         else:
                             broken = error
+                    finally:
+                        self._saving = None
                     # Also the point at which every rank has written its part.
                     failed, lost = self._ranks.any_of(bool(problem), broken is not None)
                     if lost:

@@ -456,29 +456,35 @@ def seed_again(trainer: Any) -> None:
     wrap(trainer, "_load_rng_state", around)
 
 
-_KEPT: dict[str, Callable[[Path], bool]] = {}
-"""By output folder: which of its checkpoints are kept from rotation."""
+_ROTATION: dict[str, tuple[Callable[[Path], bool], Callable[[Path], bool]]] = {}
+"""By output folder: which of its checkpoints rotation never deletes, and which it takes for the newest."""
 
 
-def keep_from_rotation(output_dir: str, is_kept: Callable[[Path], bool]) -> bool:
+def keep_from_rotation(
+    output_dir: str, is_kept: Callable[[Path], bool], is_newest: Callable[[Path], bool]
+) -> bool:
     """Hide some checkpoints from `save_total_limit`; False when transformers has no such function.
 
     Args:
         output_dir: Whose checkpoints; a later trainer of this process that saves there takes its place.
         is_kept: True for a checkpoint that must not be deleted.
+        is_newest: True for the one that is the newest, whatever its modification time says.
     """
     from transformers import trainer, trainer_utils
 
     original = getattr(trainer_utils, "sort_checkpoints", None)
     if original is None:
         return False
-    _KEPT[output_dir] = is_kept
+    _ROTATION[output_dir] = is_kept, is_newest
     if getattr(original, "hides_kept", False):
         return True
 
     def visible(*args: Any, **kwargs: Any) -> list[str]:
         found = original(*args, **kwargs)
-        return [path for path in found if not any(kept(Path(path)) for kept in _KEPT.values())]
+        for is_kept, is_newest in _ROTATION.values():
+            found = [path for path in found if not is_kept(Path(path))]
+            found.sort(key=lambda path: is_newest(Path(path)))
+        return found
 
     visible.hides_kept = True  # type: ignore[attr-defined]
     trainer_utils.sort_checkpoints = visible

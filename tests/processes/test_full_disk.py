@@ -181,14 +181,14 @@ def test_several_trainers_in_one_process_hide_their_kept_checkpoints_without_pil
 
     for name in ("checkpoint-1", "checkpoint-2", "checkpoint-3"):
         (tmp_path / name).mkdir()
-    compat.keep_from_rotation("elsewhere", lambda path: path.name == "checkpoint-1")
+    compat.keep_from_rotation("elsewhere", lambda path: path.name == "checkpoint-1", lambda path: False)
     wrapped = trainer_utils.sort_checkpoints
     for _ in range(3):
-        compat.keep_from_rotation(str(tmp_path), lambda path: path.name == "checkpoint-2")
+        compat.keep_from_rotation(str(tmp_path), lambda path: path.name == "checkpoint-2", lambda path: False)
     assert trainer_utils.sort_checkpoints is trainer.sort_checkpoints is wrapped
     left = trainer_utils.sort_checkpoints(output_dir=str(tmp_path))
     assert [Path(path).name for path in left] == ["checkpoint-3"]
-    compat.keep_from_rotation(str(tmp_path), lambda path: False)
+    compat.keep_from_rotation(str(tmp_path), lambda path: False, lambda path: path.name == "checkpoint-2")
     left = trainer_utils.sort_checkpoints(output_dir=str(tmp_path))
-    assert [Path(path).name for path in left] == ["checkpoint-2", "checkpoint-3"], "the newest word counts"
-    compat.keep_from_rotation("elsewhere", lambda path: False)
+    assert [Path(path).name for path in left] == ["checkpoint-3", "checkpoint-2"], "the newest word counts"
+    compat.keep_from_rotation("elsewhere", lambda path: False, lambda path: False)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -383,7 +385,10 @@ def test_a_rate_set_while_it_warms_up_is_told_with_what_the_schedule_makes_of_it
 
 
 def test_a_checkpoint_a_person_asked_for_is_never_rotated_away(tmp_path: Path) -> None:
-    """Asked for on a step just saved, in a folder renamed since, and one that a resume saves again."""
+    """Asked for on a step just saved, in a folder renamed since, and one that a resume saves again.
+
+    Nor is the one being saved, where a clock that was ahead makes a later step look newer.
+    """
     arguments = {"save_strategy": "steps", "save_steps": 1, "save_total_limit": 1}
     begun, run = tmp_path / "begun", tmp_path / "renamed"
     ask = _ask(begun, {2: [("checkpoint", {})]})
@@ -403,6 +408,7 @@ def test_a_checkpoint_a_person_asked_for_is_never_rotated_away(tmp_path: Path) -
     state = read_object(run / "checkpoint-1" / "trainer_state.json") or {}
     write_json(run / "checkpoint-1" / "trainer_state.json", {**state, "global_step": 1})
     (run / "checkpoint-1" / MARKER).unlink()
+    os.utime(run / "checkpoint-4", (time.time() + 3600,) * 2)
     run_recorded(run, resume=run / "checkpoint-1", max_steps=4, **arguments)
     assert left() == ["checkpoint-2", "checkpoint-4"]
     assert (read_object(run / "checkpoint-2" / MARKER) or {})["requested"] is True
