@@ -23,7 +23,7 @@ from grpo_tui.store.importers import LogFolderError, LogSource, find_sources, fo
 from grpo_tui.store.layout import RunFolder, find_runs
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.spec import read_spec
-from grpo_tui.store.status import Status, read_status
+from grpo_tui.store.status import MASKED, Status, read_status
 from grpo_tui.supervisor import adopt
 
 PROGRESS_S = 0.5
@@ -153,6 +153,11 @@ def describe(look: Status) -> list[str]:
                 "no supervisor: training and recording continue, but abort-reward and stop --now do not work"
             )
     lines += [f"attention: {alert['message']}" for alert in look.alerts]
+    lines += [
+        f"{one.severity}: since step {one.first_step}: {one.message} [{one.id}]"
+        for one in look.findings
+        if one.id != "signal.masked" or not any(alert["id"] == MASKED for alert in look.alerts)
+    ]
     if look.metrics:
         parts = [f"{key} {_number(look.metrics[key])}" for key in _SHOWN if key in look.metrics]
         lines.append("  ".join(parts))

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from grpo_tui.core.findings import Finding
+
 Mode = Literal["train", "eval", "probe"]
 Prompt = str | list[dict[str, Any]]
 """A prompt as the dataset gives it: a string, or a list of chat messages."""
@@ -204,6 +206,14 @@ class Dropped:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class OpenFindings:
+    """Every finding about the run that is open now. One that was and is not among them has ended."""
+
+    at: float
+    findings: tuple[Finding, ...]
+
+
 Record = (
     AttemptStarted
     | AttemptEnded
@@ -218,4 +228,5 @@ Record = (
     | SettingChanged
     | LogLine
     | Dropped
+    | OpenFindings
 )

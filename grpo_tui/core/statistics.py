@@ -16,8 +16,9 @@ def repeated_share(text: str, ngram: int = 4) -> float:
     words: Sequence[str] = text.lower().split()
     if len(words) <= ngram < len(text):
         words = text  # "!!!!!!!!" is one word, and all repetition
-    runs = [tuple(words[i : i + ngram]) for i in range(len(words) - ngram + 1)]
-    return 1 - len(set(runs)) / len(runs) if len(runs) >= 2 else 0.0
+    runs = len(words) - ngram + 1
+    distinct = set(zip(*(words[start:] for start in range(ngram)), strict=False))
+    return 1 - len(distinct) / runs if runs >= 2 else 0.0
 
 
 def distinct_share(texts: Sequence[str]) -> float:
@@ -163,18 +164,31 @@ def group_covariances(
         weights: one weight per function.
         normalized: whether TRL divides each function by its own deviation first (`normalize_then_sum`).
     """
-    if normalized:
-        columns = [standardized([_given(c, k, math.nan) for c in group]) for k in range(len(weights))]
-        group = list(zip(*columns, strict=True))
-    rows = [[w * _given(c, k) for k, w in enumerate(weights)] for c in group]
-    if len(rows) < 2:
+    columns = [[c[k] if k < len(c) else None for c in group] for k in range(len(weights))]
+    return column_covariances(columns, weights, normalized=normalized)
+
+
+def column_covariances(
+    columns: Sequence[Sequence[float | None]], weights: Sequence[float], *, normalized: bool = False
+) -> list[float]:
+    """The same as `group_covariances`, from what each function gave to the completions."""
+    if not columns or len(columns[0]) < 2:
         return [0.0] * (len(weights) + 1)
-    totals = [sum(row) for row in rows]
+    finite = math.isfinite
+    if normalized:
+        columns = [
+            standardized([math.nan if v is None or not finite(v) else v for v in column])
+            for column in columns
+        ]
+    parts = [
+        [w * v if v is not None and finite(v) else 0.0 for v in column]
+        for w, column in zip(weights, columns, strict=True)
+    ]
+    totals = [sum(row) for row in zip(*parts, strict=True)]
     centre = sum(totals) / len(totals)
     off = [t - centre for t in totals]
     sums = []
-    for k in range(len(weights)):
-        part = [row[k] for row in rows]
+    for part in parts:
         middle = sum(part) / len(part)
         sums.append(sum((p - middle) * d for p, d in zip(part, off, strict=True)))
     return [*sums, sum(d * d for d in off)]
@@ -186,12 +200,6 @@ def shares_of(groups: Sequence[Sequence[float]], functions: int) -> list[float |
     if sums[-1] <= 1e-12:
         return [None] * functions
     return [part / sums[-1] for part in sums[:-1]]
-
-
-def _given(rewards: Sequence[float | None], function: int, otherwise: float = 0.0) -> float:
-    """What a function gave; `otherwise` when it abstained, gave no finite number, or nothing was kept."""
-    value = rewards[function] if function < len(rewards) else None
-    return value if value is not None and math.isfinite(value) else otherwise
 
 
 def correlation(a: Sequence[float], b: Sequence[float]) -> float:

@@ -99,18 +99,28 @@ class Doctor:
 
     def findings(self) -> list[Finding]:
         """Return what is wrong now, worst first, then what has ended, as info."""
-        shown = {name: one for name, one in self._open.items() if self._reported(name, one)}
-        implied = {other for name in shown for other in IMPLIED.get(name, ())}
-        now = [_finding(name, one, ended=False) for name, one in shown.items() if name not in implied]
+        shown, implied = self._shown()
         past = [
             _finding(name, one, ended=True)
             for name, one in self._ended.items()
             if name not in shown and name not in implied
         ]
+        now = self.open_findings()
         for name in sorted(WHOLE_RUN & set(self._limits)):
             found = CHECKS[name](self.state, self._limits[name])
             now += [_finding(name, _Episode(1, self.state.step, found), ended=False)] if found else []
         return [*errors_first(sorted(now, key=_first)), *sorted(past, key=_first)]
+
+    def open_findings(self) -> list[Finding]:
+        """Return what is wrong now, worst first, without the rules that look at every prompt of the run."""
+        shown, implied = self._shown()
+        now = [_finding(name, one, ended=False) for name, one in shown.items() if name not in implied]
+        return errors_first(sorted(now, key=_first))
+
+    def _shown(self) -> tuple[dict[str, _Episode], set[str]]:
+        """The open episodes that are reported, and the rules that follow from them."""
+        shown = {name: one for name, one in self._open.items() if self._reported(name, one)}
+        return shown, {other for name in shown for other in IMPLIED.get(name, ())}
 
     @staticmethod
     def _reported(name: str, episode: _Episode) -> bool:

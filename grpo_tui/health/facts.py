@@ -14,8 +14,8 @@ from typing import Protocol
 from grpo_tui.core.records import Completion
 from grpo_tui.core.statistics import (
     SAME,
+    column_covariances,
     distinct_share,
-    group_covariances,
     mean,
     repeated_share,
     scored,
@@ -24,7 +24,7 @@ from grpo_tui.core.statistics import (
 
 MOST_TEXT = 2_000
 """Characters of a completion that are looked at."""
-_TEXTS = 2
+_TEXTS = 1
 """Completions of a group that are looked at for repetition."""
 _ANSWERED = re.compile(r"</answer>|\\boxed\{|####")
 
@@ -144,35 +144,33 @@ def facts_of(group: Members, prompt: str, settings: Settings) -> GroupFacts:
     totals = [c.total for c in members]
     kept = scored(totals)
     texts = [c.text[:MOST_TEXT] for c in members]
-    functions = tuple(_function([_given(c, k) for c in members]) for k in range(len(settings.weights)))
+    columns = [
+        [c.rewards[k] if k < len(c.rewards) else None for c in members] for k in range(len(settings.weights))
+    ]
+    functions = tuple(_function(column) for column in columns)
     long = [repeated_share(text) for text in texts[:_TEXTS] if len(text) >= 20]
     return GroupFacts(
         prompt,
         _cause(members, totals, [f for f, weight in zip(functions, settings.weights, strict=True) if weight]),
         min(kept, default=None),
         max(kept, default=None),
-        mean(totals),
+        sum(kept) / len(kept) if kept else None,
         len(members),
         sum(c.truncated for c in members),
         sum(c.truncated and _answered(c.text) for c in members),
-        mean(float(c.tokens) for c in members) or 0.0,
+        sum(c.tokens for c in members) / max(1, len(members)),
         distinct_share(texts) > 1 / max(1, len(texts)),
         mean(long),
         functions,
-        tuple(
-            group_covariances([c.rewards for c in members], settings.weights, normalized=settings.normalized)
-        ),
+        tuple(column_covariances(columns, settings.weights, normalized=settings.normalized)),
     )
-
-
-def _given(completion: Completion, function: int) -> float | None:
-    return completion.rewards[function] if function < len(completion.rewards) else None
 
 
 def _function(values: Sequence[float | None]) -> FunctionFacts:
     kept = scored(values)
-    low, high = min(kept, default=math.inf), max(kept, default=-math.inf)
-    return FunctionFacts(low, high, mean(kept), sum(value is None for value in values))
+    if not kept:
+        return FunctionFacts(math.inf, -math.inf, None, values.count(None))
+    return FunctionFacts(min(kept), max(kept), sum(kept) / len(kept), values.count(None))
 
 
 def _cause(

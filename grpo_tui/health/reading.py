@@ -63,6 +63,20 @@ def diagnose(reader: RunReader) -> Diagnosis:
     return Diagnosis(tuple(doctor.findings()), doctor.state.step, unknown)
 
 
+def doctor_before(reader: RunReader, step: int) -> Doctor:
+    """Return the doctor of a run that goes on at a step, with what was recorded before it.
+
+    It counts no prompts, so that its memory stays bounded; rules about them are for `diagnose`.
+    """
+    settings = settings_of(reader, logged=True)
+    logged = metric_keys(reader)
+    groups = [one for one in training_groups(reader) if one[0] < step]
+    doctor = Doctor(settings, prompts={})
+    for observation in _observations(reader, settings, groups, [key for key in KEYS if key in logged], step):
+        doctor.see(observation)
+    return doctor
+
+
 def settings_of(reader: RunReader, *, logged: bool) -> Settings:
     """Return what the rules need of the run's config; what it does not say is taken as TRL's default."""
     config = _mapping(reader.fact("config"))
@@ -91,15 +105,19 @@ def _number(value: Any) -> float | None:
 
 
 def _observations(
-    reader: RunReader, settings: Settings, groups: list[tuple[int, int]], keys: list[str]
+    reader: RunReader,
+    settings: Settings,
+    groups: list[tuple[int, int]],
+    keys: list[str],
+    before: float = math.inf,
 ) -> Iterator[Observation]:
     """Yield the run in order, a stretch of steps at a time, without those of which nothing is known."""
     logged = step_range(reader)
     steps = [] if logged is None else [logged.first_step, logged.newest_step]
     steps += [groups[0][0], groups[-1][0]] if groups else []
-    if not steps:
+    if not steps or min(steps) >= before:
         return
-    first, last = min(steps), max(steps)
+    first, last = min(steps), int(min(max(steps), before - 1))
     width = max(1, -(-(last - first + 1) // STRETCHES))
     values: dict[int, dict[str, float]] = defaultdict(dict)
     missing: dict[int, set[str]] = defaultdict(set)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from grpo_tui.core.findings import Severity
-from grpo_tui.core.statistics import SAME, shares_of
+from grpo_tui.core.statistics import SAME
 from grpo_tui.health.state import Found, FunctionState, Limits, RunState, number, percent
 
 _EQUAL = ("equal", "all-correct", "all-wrong")
@@ -66,7 +66,7 @@ def _main_cause(state: RunState, counts: dict[str, int]) -> str:
     if 2 * sum(none.get(cause, 0) for cause in _EQUAL) >= sum(none.values()):
         if state.high - state.low < SAME:
             return "constant"
-        if state.texts_differed >= 40 and not any(function.varied for function in state.functions):
+        if state.texts_differed >= 40 and not any(function.ever_varied for function in state.functions):
             return "prompt-only"
     cause, count = max(none.items(), key=lambda one: one[1])
     return cause if 2 * count >= sum(none.values()) else "equal"
@@ -96,14 +96,14 @@ def _drowned(state: RunState, limits: Limits) -> Found | None:
     used = _used(state)
     if state.settings.normalized or len(used) < 2 or state.observations < limits["steps"]:
         return None
-    groups = state.groups(limits["steps"])
-    shares = shares_of([group.covariances for group in groups], len(state.functions))
+    groups = max(1, state.causes(limits["steps"]).total())
+    shares = state.contributions(limits["steps"])
     loud = max(range(len(used)), key=lambda k: abs(used[k][1]) * used[k][2].span)
     name, weight, function = used[loud]
     for other, its_weight, one in used:
         index = state.functions.index(one)
         share, span = shares[index], abs(its_weight) * one.span
-        moves = sum(group.functions[index].varies for group in groups) / max(1, len(groups))
+        moves = one.moved(limits["steps"]) / groups
         if one is function or share is None or span < SAME or moves < limits["moves"]:
             continue
         ratio = abs(weight) * function.span / span
@@ -117,14 +117,13 @@ def _drowned(state: RunState, limits: Limits) -> Found | None:
 
 
 def _saturated(state: RunState, limits: Limits) -> Found | None:
-    groups = state.groups(limits["steps"]) if state.observations >= limits["steps"] else []
+    groups = state.causes(limits["steps"]).total() if state.observations >= limits["steps"] else 0
     for name, _, function in _used(state) if groups else ():
-        index = state.functions.index(function)
-        level, moves = function.course.level(limits["steps"]), sum(g.functions[index].varies for g in groups)
+        level, moves = function.course.level(limits["steps"]), function.moved(limits["steps"])
         if (
             function.span >= SAME
             and level >= function.high - limits["margin"] * function.span
-            and moves <= limits["moves"] * len(groups)
+            and moves <= limits["moves"] * groups
         ):
             said = f"{name} is {number(level)} on average, and its highest value is "
             return Found(

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TypeVar
 
 from grpo_tui.core.findings import Remedy, Severity
-from grpo_tui.core.statistics import SAME, mean
+from grpo_tui.core.statistics import SAME, mean, shares_of
 from grpo_tui.health.course import EARLY, RECENT, Course
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits
 
@@ -60,13 +60,18 @@ class FunctionState:
     values: int = 0
     abstained: Course = field(default_factory=Course)
     """Of the share of completions on which it returned None."""
-    varied: bool = False
-    """Whether it ever told completions of a group apart."""
+    varied: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT))
+    """Of each of the newest observations, the groups whose completions it told apart."""
+    ever_varied: bool = False
 
     @property
     def span(self) -> float:
         """Highest less lowest value it gave; 0 without any."""
         return max(0.0, self.high - self.low)
+
+    def moved(self, steps: float) -> int:
+        """Return in how many groups of the newest observations it told the completions apart."""
+        return sum(_newest(self.varied, steps))
 
 
 class RunState:
@@ -94,6 +99,7 @@ class RunState:
         self._counts_prompts = prompts is None
         self._starts: deque[int] = deque(maxlen=RECENT)
         self._groups: deque[tuple[GroupFacts, ...]] = deque(maxlen=RECENT)
+        self._covariances: deque[list[float]] = deque(maxlen=RECENT)
         self._causes: deque[Counter[str]] = deque(maxlen=RECENT)
         self._failed: deque[Mapping[int, int]] = deque(maxlen=RECENT)
         self._counted: dict[float, Counter[str]] = {}
@@ -106,12 +112,17 @@ class RunState:
         """Return the groups of the newest observations."""
         return [group for groups in _newest(self._groups, steps) for group in groups]
 
+    def contributions(self, steps: float) -> list[float | None]:
+        """Return each function's share of the variance within the groups of the newest observations."""
+        return shares_of([sums for sums in _newest(self._covariances, steps) if sums], len(self.functions))
+
     def causes(self, steps: float) -> Counter[str]:
         """Return how many groups of the newest observations have a signal, and why the others have none."""
         if steps not in self._counted:
             found: Counter[str] = Counter()
             for one in _newest(self._causes, steps):
-                found.update(one)
+                for cause, count in one.items():
+                    found[cause] += count
             self._counted[steps] = found
         return self._counted[steps]
 
@@ -149,6 +160,9 @@ class RunState:
         self._starts.append(step.first_step)
         self._failed.append(step.failed)
         self._groups.append(step.groups)
+        self._covariances.append(
+            [sum(sums) for sums in zip(*(g.covariances for g in step.groups), strict=True)]
+        )
         self._counted.clear()
         self._causes.append(Counter(self._cause(group) for group in step.groups))
         self.had_signal = self.had_signal or self._causes[-1]["some"] > 0
@@ -207,6 +221,7 @@ def _newest(kept: deque[T], steps: float) -> Iterable[T]:
 
 def _see_function(function: FunctionState, step: Observation, index: int) -> None:
     facts = [group.functions[index] for group in step.groups]
+    function.varied.append(sum(one.varies for one in facts))
     size = sum(group.size for group in step.groups)
     if not size:
         return
@@ -215,7 +230,7 @@ def _see_function(function: FunctionState, step: Observation, index: int) -> Non
     function.values += size - none
     function.low = min(function.low, *(one.low for one in facts))
     function.high = max(function.high, *(one.high for one in facts))
-    function.varied = function.varied or any(one.varies for one in facts)
+    function.ever_varied = function.ever_varied or function.varied[-1] > 0
     middle = mean(one.mean for one in facts)
     if middle is not None:
         function.course.add(step.step, middle)

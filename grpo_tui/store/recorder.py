@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from json import dumps, loads
 from pathlib import Path
@@ -35,6 +35,8 @@ SPOOLED = (r.GenerationBatch, r.RewardCall, r.PhaseSpan, r.Dropped)
 """What is local to a rank; everything else the first rank records for all."""
 KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in SPOOLED}
 LARGEST_BYTES = 1 << 30
+Judge = Callable[[Sequence[Any]], list[Any]]
+"""Takes the records that were just written, and returns the findings to write."""
 
 
 class SpoolRecorder(Drain):
@@ -149,8 +151,9 @@ def remove(paths: list[Path]) -> None:
 class Recorder(Drain):
     """The drain into `run.db`; its end folds the write-ahead log in."""
 
-    def __init__(self, folder: RunFolder, *, follow_log: bool = True) -> None:
+    def __init__(self, folder: RunFolder, *, follow_log: bool = True, judge: Judge | None = None) -> None:
         super().__init__()
+        self._judge = judge
         self._folder = folder
         self._name = where(folder.root) or folder.root
         self._writer = Writer(open_writer(RunFolder(self._name).database))
@@ -176,7 +179,7 @@ class Recorder(Drain):
             except Exception as error:  # the log or the mailbox must not cost the record
                 self._set_trouble(f"the log and the commands cannot be read: {error}")
             written = self._write(taken)
-            if closing and written and not self.queue:
+            if closing and written and not self.queue and not self._pending_side:
                 break
             if closing and not written:
                 if self._try_again(self.trouble):
@@ -255,10 +258,21 @@ class Recorder(Drain):
                 return False
         else:
             self._set_trouble("")
-        self._pending_side = []
         remove(self._spooled)
         self._spooled = []
+        self._pending_side = self._judged(records)
         return True
+
+    def _judged(self, records: Sequence[Any]) -> list[Any]:
+        """What the judge has to say of records that are written; one that breaks is not asked again."""
+        if self._judge is None:
+            return []
+        try:
+            return self._judge(records)
+        except Exception as error:  # a rule must not cost the record
+            self._judge = None
+            self.say(f"looks for no more findings: {type(error).__name__}: {error}")
+            return []
 
     def _write_each(self, records: list[Any]) -> bool:
         """Write what can be written when a record cannot: that one is lost and counted, the rest is kept.

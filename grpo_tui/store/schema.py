@@ -120,6 +120,14 @@ CREATE TABLE IF NOT EXISTS metric_span (
     PRIMARY KEY (level, key, block)) WITHOUT ROWID;
 """
 
+FINDINGS = """
+CREATE TABLE IF NOT EXISTS finding (
+    rule TEXT NOT NULL, first_step INTEGER NOT NULL, last_step INTEGER NOT NULL, severity TEXT NOT NULL,
+    message TEXT NOT NULL, evidence TEXT NOT NULL, remedies TEXT NOT NULL,
+    opened_at REAL NOT NULL, changed_at REAL NOT NULL, closed_at REAL, PRIMARY KEY (rule, first_step));
+"""
+"""What was found wrong while the run trained. A writer adds the table where it lacks; readers do without."""
+
 NUMBER = "CASE WHEN typeof({0}) IN ('real', 'integer') AND abs({0}) < 9e999 THEN {0} END"
 """SQL for a value when it is a finite number, NULL when it is missing, infinite, NaN or a text."""
 

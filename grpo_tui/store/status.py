@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.findings import Finding
 from grpo_tui.store.checkpoints import judge
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
 from grpo_tui.store.layout import RunFolder
@@ -24,6 +25,7 @@ from grpo_tui.store.live import (
     read_heartbeat,
     read_rank,
 )
+from grpo_tui.store.read_health import open_findings
 from grpo_tui.store.read_series import last_training_row, newest_signals
 from grpo_tui.store.reader import Attempt, RunReader
 
@@ -92,6 +94,9 @@ class Status:
     checkpoints: tuple[CheckpointNow, ...] = ()
     error: Mapping[str, Any] | None = None
     alerts: tuple[Mapping[str, Any], ...] = ()
+    """What is wrong with its process or its record."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with its training, worst first; in the JSON they are alerts too."""
     hardware: Hardware | None = None
     """The machine of a live run, with the age of the sample; None when nobody samples it."""
     progress_at: float | None = None
@@ -108,8 +113,9 @@ class Status:
     def to_json(self) -> dict[str, Any]:
         """The documented JSON shape."""
         body = asdict(self)
-        for name in ("progress_at", "started_at", "supervised"):
+        for name in ("progress_at", "started_at", "supervised", "findings"):
             del body[name]
+        body["alerts"] += tuple(finding.to_alert() for finding in self.findings)
         for rank in body["ranks"]:
             del rank["phase_since"], rank["reward_since"]
         return body
@@ -232,6 +238,7 @@ def _from_database(
         checkpoints=_checkpoints(folder, reader),
         error=_error(attempt, state, folder),
         alerts=(*_alerts(shown_rank, step), *_record_alerts(reader, attempt, step), *masked),
+        findings=open_findings(reader),
         progress_at=rank.progress_at if rank and rank.progress_at else None,
         started_at=attempt.started_at if attempt else None,
         supervised=supervisor_alive or state in ENDED,

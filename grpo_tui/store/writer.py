@@ -11,7 +11,7 @@ from typing import Any
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
-from grpo_tui.core.exchange import clean, to_json
+from grpo_tui.core.exchange import clean, plain, to_json
 from grpo_tui.core.statistics import mean, scored, signal_of, std
 from grpo_tui.store.schema import row_written, rows_superseded
 from grpo_tui.store.values import from_json, to_column
@@ -46,6 +46,7 @@ class Writer:
             r.SettingChanged: self._setting,
             r.LogLine: self._log,
             r.Dropped: self._dropped,
+            r.OpenFindings: self._findings,
         }
 
     def write(self, batch: Iterable[r.Record | tuple[Command, Outcome | None]]) -> None:
@@ -151,6 +152,9 @@ class Writer:
             self._db.execute(f"UPDATE {table} SET superseded = 1 WHERE {again}", bounds)
         if rows[0] is not None:
             rows_superseded(self._db, *rows)
+        self._db.execute(
+            "UPDATE finding SET closed_at = ? WHERE closed_at IS NULL AND first_step > ?", (time.time(), step)
+        )
 
     def _attempt_ended(self, record: r.AttemptEnded) -> None:
         first = self._db.execute(
@@ -353,6 +357,28 @@ class Writer:
             "INSERT INTO dropped VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET count = count + excluded.count",
             (record.attempt, record.kind, record.count),
         )
+
+    def _findings(self, record: r.OpenFindings) -> None:
+        self._db.execute("UPDATE finding SET closed_at = ? WHERE closed_at IS NULL", (record.at,))
+        for finding in record.findings:
+            self._db.execute(
+                "INSERT INTO finding (rule, first_step, last_step, severity, message, evidence, remedies,"
+                " opened_at, changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+                " last_step = excluded.last_step, severity = excluded.severity, message = excluded.message,"
+                " evidence = excluded.evidence, remedies = excluded.remedies,"
+                " changed_at = excluded.changed_at, closed_at = NULL",
+                (
+                    finding.id,
+                    finding.first_step,
+                    finding.last_step,
+                    finding.severity,
+                    clean(finding.message),
+                    to_json(finding.evidence),
+                    to_json([plain(remedy) for remedy in finding.remedies]),
+                    record.at,
+                    record.at,
+                ),
+            )
 
     def _command(self, command: Command, outcome: Outcome | None) -> None:
         decided = (

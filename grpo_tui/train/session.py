@@ -20,6 +20,7 @@ from typing import Any
 
 from grpo_tui.config.packages import versions_of
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, RewardFunctionInfo
+from grpo_tui.health.live import LiveVerdict
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.layout import RunFolder, hold, where
 from grpo_tui.store.live import (
@@ -54,7 +55,11 @@ class Session:
         self.folder = folder = RunFolder(hold(folder.root))
         self._name = where(folder.root) or folder.root
         self.rank = own_rank()
-        self.recorder = Recorder(folder) if self.rank == 0 else SpoolRecorder(folder, self.rank)
+        self.recorder = (
+            Recorder(folder, judge=LiveVerdict(folder))
+            if self.rank == 0
+            else SpoolRecorder(folder, self.rank)
+        )
         self.attempt = self.recorder.attempt
         self.put: Callable[[Record], None] = self.recorder.put
         self._rank_file = RankFile(folder.rank(self.rank), os.getpid())

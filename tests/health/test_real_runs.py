@@ -13,9 +13,11 @@ import pytest
 
 from grpo_tui.cli.main import main
 from grpo_tui.demo.faults import scores_the_question
+from grpo_tui.health.doctor import WHOLE_RUN
 from grpo_tui.health.reading import Diagnosis, diagnose
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import read_status
 from tests.train.tiny import run_recorded
 
 pytestmark = pytest.mark.slow
@@ -62,10 +64,21 @@ def worst(folder: Path) -> list[str]:
     return [finding.id for finding in diagnosis(folder).findings if finding.severity == "error"]
 
 
+def told_by_the_doctor(folder: Path) -> set[tuple[str, int | None, int | None, str]]:
+    """What is open at the end by the record, without rules that are not applied while a run trains."""
+    found = [one for one in diagnosis(folder).findings if "It ended at" not in one.message]
+    return {(f.id, f.first_step, f.last_step, f.message) for f in found if f.id not in WHOLE_RUN}
+
+
+def told_while_it_trained(folder: Path) -> set[tuple[str, int | None, int | None, str]]:
+    return {(f.id, f.first_step, f.last_step, f.message) for f in read_status(folder).findings}
+
+
 @pytest.mark.parametrize("rule", FAULTS)
 def test_a_real_run_with_a_fault_gets_its_name(rule: str, tmp_path: Path) -> None:
     run_recorded(tmp_path / "run", **{"max_steps": STEPS, **FAULTS[rule]})
     assert worst(tmp_path / "run") == [rule]
+    assert told_while_it_trained(tmp_path / "run") == told_by_the_doctor(tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -80,6 +93,7 @@ def test_a_healthy_run_passes_the_gate(
     run_recorded(run, max_steps=24, learning_rate=2e-4, lr_scheduler_type="constant", **settings)
     assert main(["doctor", str(run), "--gate", "warning"]) == 0
     assert "24 steps: no findings" in capsys.readouterr().out
+    assert read_status(run).findings == ()
 
 
 def test_the_command_prints_the_documented_shape_and_its_gate(

@@ -1,0 +1,124 @@
+"""Judge a run while it is recorded: follow the records that were written, and say what is open now.
+
+A step is judged when the next one begins, for until then its evaluation or what another rank recorded of it
+may still arrive. The recorder's thread calls.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpo_tui.core import records as r
+from grpo_tui.core.findings import Finding
+from grpo_tui.core.statistics import is_number
+from grpo_tui.health.doctor import Doctor
+from grpo_tui.health.facts import Observation, Settings, facts_of
+from grpo_tui.health.reading import KEYS, doctor_before
+from grpo_tui.store.layout import RunFolder, where
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.values import to_column
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    completions: Sequence[r.Completion]
+
+
+@dataclass(slots=True)
+class _Step:
+    """What has arrived of a step."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
+    groups: dict[tuple[int, int], list[r.Completion]] = field(default_factory=dict)
+    """By batch and position; of one that is divided over ranks, its parts in one list."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    failed: Counter[int] = field(default_factory=Counter)
+
+    def log(self, values: Mapping[str, Any]) -> None:
+        for key in KEYS:
+            if key in values:
+                value = to_column(values[key])
+                self.values[key] = float(value) if is_number(value) else math.nan
+                if not is_number(value):
+                    self.missing.add(key)
+
+    def observed(self, number: int, settings: Settings) -> Observation:
+        members = (sorted(parts, key=lambda c: c.index) for parts in self.groups.values())
+        groups = tuple(facts_of(_Members(completions), "", settings) for completions in members)
+        return Observation(
+            number, number, self.values, frozenset(self.missing), groups, self.seconds, dict(self.failed)
+        )
+
+
+class LiveVerdict:
+    """What is wrong with a run, from the records of one attempt.
+
+    Args:
+        folder: of the run. What earlier attempts recorded is read once, when the first step is judged.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._doctor: Doctor | None = None
+        self._steps: dict[int, _Step] = {}
+        self._failed: dict[int, Counter[int]] = {}
+        """Failed calls of batches that have not arrived, by function."""
+        self._begun = 0
+        self._judged = -1
+        self._told: tuple[Finding, ...] | None = None
+
+    def __call__(self, records: Sequence[Any]) -> list[r.Record]:
+        """Take records that were written; return what is open now when that has changed."""
+        ended = False
+        for record in records:
+            self._take(record)
+            ended = ended or isinstance(record, r.AttemptEnded)
+        due = [step for step in sorted(self._steps) if ended or step < self._begun]
+        for number in due:
+            step = self._steps.pop(number)
+            self._judged = number
+            if step.values or step.groups:
+                self._see(number, step)
+        if self._doctor is None:
+            return []
+        now = tuple(self._doctor.open_findings())
+        if now == self._told:
+            return []
+        self._told = now
+        return [r.OpenFindings(time.time(), now)]
+
+    def _see(self, number: int, step: _Step) -> None:
+        if self._doctor is None:
+            name = where(self._folder.root) or self._folder.root
+            with closing(RunReader(RunFolder(name).database)) as reader:
+                self._doctor = doctor_before(reader, number)
+        self._doctor.see(step.observed(number, self._doctor.state.settings))
+
+    def _take(self, record: Any) -> None:
+        if isinstance(record, r.MetricRow) and record.step > self._judged:
+            self._at(record.step).log(record.values)
+            self._begun = max(self._begun, record.step)
+        elif isinstance(record, r.PhaseSpan) and not record.rank and record.step > self._judged:
+            seconds = self._at(record.step).seconds
+            seconds[record.phase] = seconds.get(record.phase, 0.0) + record.duration_s
+        elif isinstance(record, r.RewardCall) and record.outcome != "ok":
+            self._failed.setdefault(record.batch, Counter())[record.function] += 1
+        elif isinstance(record, r.GenerationBatch):
+            failed = self._failed.pop(record.batch, Counter[int]())
+            if record.mode != "train" or record.step <= self._judged:
+                return
+            step = self._at(record.step)
+            step.failed.update(failed)
+            for group in record.groups:
+                step.groups.setdefault((record.batch, group.index), []).extend(group.completions)
+            self._begun = max(self._begun, record.step)
+
+    def _at(self, step: int) -> _Step:
+        return self._steps.setdefault(step, _Step())

@@ -1,0 +1,204 @@
+"""Findings of a run that trains: recorded within two steps, kept over a resume, read by every viewer."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.cli.look import describe
+from grpo_tui.cli.main import main
+from grpo_tui.core import records as r
+from grpo_tui.health.live import LiveVerdict
+from grpo_tui.store.connection import open_writer
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import metric_rows
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.recorder import Recorder
+from grpo_tui.store.status import read_status
+from grpo_tui.store.writer import Writer
+
+REWARDS = {"mixed": (0.0, 1.0, 0.0, 1.0), "equal": (0.5, 0.5, 0.5, 0.5), "unscored": (None,) * 4}
+
+
+def step_records(attempt: int, step: int, kind: str) -> list[r.Record]:
+    """What is recorded of a step with four groups of a kind, in its order."""
+    rewards = REWARDS[kind]
+    members = tuple(
+        r.Completion(n, f"{step} {n}", (value,), value, 0.0 if value is None else value - 0.5, 9, False)
+        for n, value in enumerate(rewards)
+    )
+    groups = tuple(r.Group(n, f"prompt {n}", {}, members) for n in range(4))
+    return [
+        r.GenerationBatch(attempt, step, 0, "train", step, step, 0.0, groups),
+        r.PhaseSpan(attempt, 0, "update", step, 0.0, 0.1),
+        r.MetricRow(attempt, step, 0.0, {"reward": None if kind == "unscored" else 0.5}),
+    ]
+
+
+class Training:
+    """A run that is written and judged step by step."""
+
+    def __init__(self, folder: Path, *, attempt: int = 1, resumed_from: int | None = None) -> None:
+        self.folder, self.attempt, self.step = RunFolder(folder), attempt, resumed_from or 0
+        self.writer = Writer(open_writer(self.folder.database))
+        self.judge = LiveVerdict(self.folder)
+        self.write(
+            [
+                r.AttemptStarted(attempt, 0.0, "host", 1, resumed_from),
+                r.RewardFunctionInfo(attempt, 0, "correct", 1.0),
+                r.TotalSteps(attempt, 400),
+            ]
+        )
+
+    def write(self, records: Sequence[Any]) -> None:
+        self.writer.write(records)
+        self.writer.write(self.judge(records))
+
+    def go(self, kind: str, steps: int) -> None:
+        for _ in range(steps):
+            self.step += 1
+            self.write(step_records(self.attempt, self.step, kind))
+
+    def ids(self) -> list[str]:
+        return [finding.id for finding in read_status(self.folder.root).findings]
+
+    def end(self) -> None:
+        self.write([r.AttemptEnded(self.attempt, 1.0, "finished", self.step)])
+        self.writer.close()
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Training:
+    return Training(tmp_path)
+
+
+def rows(folder: RunFolder) -> list[tuple[Any, ...]]:
+    columns = "rule, first_step, last_step, severity, closed_at IS NOT NULL"
+    return sqlite3.connect(folder.database).execute(f"SELECT {columns} FROM finding ORDER BY 1, 2").fetchall()
+
+
+def test_a_finding_opens_goes_on_and_closes(training: Training) -> None:
+    training.go("unscored", 5)
+    assert training.ids() == []
+    training.go("unscored", 1)  # 16 groups are known after 4 steps, three of them hold at step 6
+    assert training.ids() == []
+    training.go("unscored", 1)
+    assert training.ids() == ["signal.unscored"]
+    assert rows(training.folder) == [("signal.unscored", 1, 6, "error", 0)]
+    training.go("mixed", 30)
+    assert training.ids() == []
+    assert [row[4] for row in rows(training.folder)] == [1]
+
+
+def test_the_last_step_is_judged_at_the_end(training: Training) -> None:
+    training.go("unscored", 6)
+    training.end()
+    assert rows(training.folder) == [("signal.unscored", 1, 6, "error", 0)]
+
+
+def test_groups_that_ranks_recorded_in_parts_are_judged_as_one(training: Training) -> None:
+    for step in range(1, 9):
+        batch, *rest = step_records(1, step, "equal")
+        assert isinstance(batch, r.GenerationBatch)
+        low = tuple(
+            r.Group(g.index, g.prompt, {}, (r.Completion(8, "low", (0.0,), 0.0, -1.0, 9, False),))
+            for g in batch.groups
+        )
+        training.write([batch])
+        training.write([r.GenerationBatch(1, step, 1, "train", step, step, 0.0, low), *rest])
+    assert training.ids() == []
+
+
+def test_a_resume_goes_on_from_what_was_recorded(training: Training, tmp_path: Path) -> None:
+    training.go("mixed", 30)
+    training.go("equal", 14)
+    training.writer.close()
+    assert training.ids() == ["signal.equal"]
+    first = rows(training.folder)[0][1]
+
+    again = Training(tmp_path, attempt=2, resumed_from=42)
+    again.go("equal", 3)
+    assert again.ids() == ["signal.equal"]
+    assert [(row[1], row[4]) for row in rows(again.folder)] == [(first, 0)]
+    again.writer.close()
+
+    earlier = Training(tmp_path, attempt=3, resumed_from=20)
+    assert earlier.ids() == [], "those steps are done again"
+    earlier.go("mixed", 5)
+    assert earlier.ids() == []
+
+
+def test_every_face_of_status_tells_them(training: Training, capsys: pytest.CaptureFixture[str]) -> None:
+    training.go("unscored", 6)
+    training.end()
+    (alert,) = read_status(training.folder.root).to_json()["alerts"]
+    assert (alert["id"], alert["severity"], alert["first_step"]) == ("signal.unscored", "error", 1)
+    assert alert["evidence"]["completions"] == "step 1..6 and reward is none"
+    assert alert["remedies"][0].keys() == {"text", "field", "value", "live"}
+    said = [line for line in describe(read_status(training.folder.root)) if "signal.unscored" in line]
+    assert said[0].startswith("error: since step 1: No completion is scored. ")
+    assert main(["status", str(training.folder.root), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["alerts"] == [json.loads(json.dumps(alert))]
+
+
+def test_a_judge_that_breaks_costs_no_record(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def judge(records: Sequence[Any]) -> list[Any]:
+        raise KeyError("a rule")
+
+    recorder = Recorder(RunFolder(tmp_path), follow_log=False, judge=judge)
+    recorder.say = said.append
+    recorder.start()
+    for step in range(1, 4):
+        recorder.put(r.MetricRow(1, step, 0.0, {"reward": 1.0}))
+    recorder.close()
+    assert [step for _, step, _ in metric_rows(RunReader(tmp_path / "run.db"))] == [1, 2, 3]
+    assert said == ["looks for no more findings: KeyError: 'a rule'"]
+
+
+def test_the_recorder_writes_what_the_judge_says_of_the_last_records(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    recorder = Recorder(folder, follow_log=False, judge=LiveVerdict(folder))
+    recorder.put(r.AttemptStarted(1, 0.0, "host", 1))
+    recorder.put(r.RewardFunctionInfo(1, 0, "correct", 1.0))
+    for step in range(1, 7):
+        for record in step_records(1, step, "unscored"):
+            recorder.put(record)
+    recorder.put(r.AttemptEnded(1, 1.0, "finished", 6))
+    recorder.start()
+    recorder.close()
+    assert [finding.id for finding in read_status(tmp_path).findings] == ["signal.unscored"]
+
+
+def test_files_without_findings_and_findings_that_cannot_be_read_are_survived(training: Training) -> None:
+    training.go("unscored", 6)
+    training.end()
+    database = sqlite3.connect(training.folder.database)
+    for column, value in (
+        ("evidence", b"\xff"),
+        ("first_step", "x"),
+        ("severity", "bad"),
+        ("remedies", "[1]"),
+    ):
+        with database:
+            database.execute("INSERT INTO finding SELECT 'other', 3, last_step, severity, message, evidence,"
+                             " remedies, opened_at, changed_at, closed_at FROM finding")  # fmt: skip
+            database.execute(f"UPDATE finding SET {column} = ? WHERE rule = 'other'", (value,))
+        assert "signal.unscored" in training.ids()
+        with database:
+            database.execute("DELETE FROM finding WHERE rule = 'other'")
+    with database:
+        database.execute("ALTER TABLE finding ADD COLUMN later TEXT")
+    again = Training(training.folder.root, attempt=2, resumed_from=6)
+    again.go("unscored", 2)
+    assert again.ids() == ["signal.unscored"]
+    again.writer.close()
+    with database:
+        database.execute("DROP TABLE finding")
+    assert training.ids() == []
