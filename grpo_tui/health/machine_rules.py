@@ -18,13 +18,17 @@ def _slow_step(state: RunState, limits: Limits) -> Found | None:
     phases = {f"{name}_s": course.middle(steps) for name, course in grown.items() if course.count}
     most = max((name for name in PHASES if grown[name].count), default="",
                key=lambda name: grown[name].middle(steps) - grown[name].start)  # fmt: skip
-    where = ""
-    if most:
+    others = [grown[name] for name in PHASES if name != most and grown[name].count]
+    before, after = sum(one.start for one in others), sum(one.middle(steps) for one in others)
+    alone = before > 0 and after < limits["others"] * before
+    where = " Every phase became slower." if others else ""
+    if alone:
         where = (
             f" Most of it is {most}: {number(grown[most].start)} to {number(grown[most].middle(steps))} s."
         )
     said = f"A step takes {number(now)} s, {number(time.start)} s at the start.{where}"
-    return Found(said, {"step_time": now, "step_time_start": time.start, **phases})
+    evidence = {"step_time": now, "step_time_start": time.start, **phases}
+    return Found(said, evidence, severity=None if alone else "info")
 
 
 def _slow_reward(state: RunState, limits: Limits) -> Found | None:

@@ -275,6 +275,21 @@ def test_slow_steps_name_the_phase_that_grew_unless_completions_grew() -> None:
     assert run(lambda step: 100 if step < 60 else 250) == []
 
 
+@pytest.mark.parametrize(("update", "severity"), [(2.0, "info"), (1.0, "warning")])
+def test_slow_steps_are_no_warning_when_every_phase_is_slower_as_next_to_other_programs(
+    update: float, severity: str
+) -> None:
+    doctor = Doctor(ONE)
+    for step in range(1, 121):
+        busy = step >= 60
+        seconds = {"generate": 2.4 if busy else 1.0, "reward": 0.1, "update": update if busy else 0.9}
+        values = {"step_time": 4.4 if busy else 2.0, "completions/mean_length": 100.0, "reward": 1.0}
+        doctor.see(Observation(step, step, values, seconds=seconds))
+    (finding,) = [f for f in doctor.findings() if f.id == "machine.slow-step"]
+    assert finding.severity == severity
+    assert ("Every phase became slower" in finding.message) == (severity == "info")
+
+
 def test_failed_calls_and_a_function_that_stops_answering_are_named() -> None:
     doctor = Doctor(TWO)
     for step in range(1, 21):
