@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from grpo_tui.core.findings import Finding
 from grpo_tui.core.metrics import EVAL, GROUPS, METRICS, describe, is_computed
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.present.formatting import compact, digits_for, fixed, from_here, percent, plural
@@ -64,7 +65,7 @@ def health_spans(
     if status.dropped:
         spans.append((f"⚠ {plural(status.dropped, 'record')} could not be saved. ", "attention"))
     if not any(alert["id"] == MASKED for alert in status.alerts):  # the reward is of no use then
-        spans += _reward_words(state, reward)
+        spans += _worst_words(status.findings) or _reward_words(state, reward)
     if reward.rows and not kl_logged:
         because = "because beta is 0" if not beta else "yet"
         spans.append((f"KL is not computed {because}.", "dim"))
@@ -88,6 +89,16 @@ def way_on(status: Status, folder: str) -> str:
         return f"There is no checkpoint to resume from; `grpo-tui train {run} --run-dir NEW` starts anew."
     fixed = "Fix the cause first, then " if status.state in ("failed", "crashed") else ""
     return f"It made no step. {fixed}`grpo-tui train {run}` starts it again."
+
+
+def _worst_words(findings: Sequence[Finding]) -> list[Span]:
+    """The worst finding that is open; nothing without an error or a warning."""
+    worst = next((finding for finding in findings if finding.severity != "info"), None)
+    if worst is None:
+        return []
+    title, _, rest = one_line(worst.message, 400).partition(". ")
+    sign, role = ("✗", "bad") if worst.severity == "error" else ("⚠", "attention")
+    return [(f"{sign} {title} (since step {worst.first_step:,}). ", role), (f"{rest} ", "text")]
 
 
 def _reward_words(state: str, reward: Series) -> list[Span]:

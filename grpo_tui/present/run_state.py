@@ -410,6 +410,7 @@ class RunState:
             groups=self._group_views,
             events=self._events(status, waiting),
             alerts=alert_rows(status.alerts, step, now),
+            findings=status.findings,
             before_after=self._before_after(status),
             settings=self._settings,
             newest_prompt=self._groups.newest_prompt,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import Signal
 
 if TYPE_CHECKING:
@@ -183,6 +184,8 @@ class TrainView:
     events: tuple[EventRow, ...] = ()
     alerts: tuple[EventRow, ...] = ()
     """What is wrong at this moment."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with its training, worst first."""
     before_after: BeforeAfter | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Values in force of what a person can set, by name."""

@@ -144,6 +144,9 @@ class GrpoApp(TunedApp):
         self._hinted = False
         self._lived: str | None = None
         """The folder of the run that was live at the last look."""
+        self._watched: str | None = None
+        """The folder of the run whose errors are told, and those that need not be told again."""
+        self._errors: set[tuple[str, int | None]] = set()
         self.rows: tuple[RunRow, ...] = ()
         self.rows_complete = False
         self.runs_signal: Signal[tuple[tuple[RunRow, ...], bool]] = Signal(self, "runs")
@@ -534,9 +537,11 @@ class GrpoApp(TunedApp):
     # -- bell ------------------------------------------------------------------------------------
 
     def _ring(self, view: TrainView | None) -> None:
-        """Ring once when the run that was seen alive has ended."""
+        """Ring once when the run that was seen alive has ended, and tell what was found wrong with it."""
+        if view is not None:
+            self._tell_errors(view)
         if view is None:
-            self._lived = None
+            self._lived = self._watched = None
         elif view.live:
             self._lived = view.folder
         elif view.ended and self._lived == view.folder:
@@ -544,10 +549,24 @@ class GrpoApp(TunedApp):
             if self.preferences.bell:
                 self.bell()
 
+    def _tell_errors(self, view: TrainView) -> None:
+        """Say once each error that was found while the open run is watched."""
+        found = {(one.id, one.first_step): one for one in view.findings if one.severity == "error"}
+        if self._watched != view.folder:
+            self._watched, self._errors = view.folder, set(found)
+        new = found.keys() - self._errors
+        self._errors |= new
+        for key in new:
+            self.notify(one_line(found[key].message, 300), severity="error", timeout=20)
+        if new and self.preferences.bell:
+            self.bell()
+
     def action_app_bell(self) -> None:
         self.prefer(bell=not self.preferences.bell)
         rings = self.preferences.bell
-        self.notify("Rings once when the run ends or fails." if rings else "The bell is off.")
+        self.notify(
+            "Rings once when the run ends or fails, and for a new error." if rings else "The bell is off."
+        )
 
     # -- clipboard -------------------------------------------------------------------------------
 

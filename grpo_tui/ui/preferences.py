@@ -27,7 +27,7 @@ class Preferences:
     title: bool = True
     """Whether the terminal's title shows state and step."""
     bell: bool = False
-    """Whether the bell rings once when the open run ends or fails."""
+    """Whether the bell rings once when the open run ends or fails, and for a new error."""
     charts: tuple[str, ...] = ()
     """Keys of the metrics chosen for the charts of Train, in their order; empty: the usual ones."""
 

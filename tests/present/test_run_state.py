@@ -10,6 +10,7 @@ import pytest
 
 from grpo_tui.core import records as r
 from grpo_tui.core.commands import Command, Outcome
+from grpo_tui.core.findings import SEVERITIES, Finding
 from grpo_tui.present.charts import health_spans, way_on
 from grpo_tui.present.run_state import DeltaReader, RunState, read_before_after
 from grpo_tui.present.runs_view import RunRow, ordered, read_run_row, run_names
@@ -236,6 +237,26 @@ def test_what_troubles_a_run_stands_first_once_and_nothing_troubles_one_that_tra
     found = [text for text, style in spans if style == "attention"]
     assert len(found) == len(first), found
     assert all(text.startswith(start) for text, start in zip(found, first, strict=True)), found
+
+
+def test_the_worst_open_finding_takes_the_place_of_what_the_reward_does() -> None:
+    reward = Series()
+    for step in range(1, 41):
+        reward.append(step, float(step))
+    said = [
+        Finding("a.rule", severity, None, None, f"Something {severity}. It went from 1 to 2.", None, 3, 9)
+        for severity in SEVERITIES
+    ]
+
+    def words(*findings: Finding, state: str = "training") -> str:
+        look = Status(state, findings=findings)
+        return "".join(text for text, _ in health_spans(look, "/run", reward, kl_logged=True, beta=0.0))
+
+    error, warning, info = said
+    assert words(error, warning) == "✗ Something error (since step 3). It went from 1 to 2. "
+    assert words(warning, state="finished").startswith("⚠ Something warning (since step 3). ")
+    assert "Reward rises" in words(info)
+    assert "Something" not in words(error, state="crashed")
 
 
 def test_a_process_that_is_gone_is_a_crash(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import time
 import pytest
 
 from grpo_tui.core import records as r
+from grpo_tui.core.findings import Finding
 from grpo_tui.present.train_view import TrainView
+from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.preferences import PreferenceFile
 from grpo_tui.ui.terminal import MOST_BYTES, TerminalTitle, fitting, has_title, sequences, title_of
 from tests.ui.conftest import app_on, opened, shown, until
@@ -126,6 +128,40 @@ async def test_without_asking_the_bell_is_silent(run: RecordedRun, monkeypatch: 
         over(run, "finished")
         await until(pilot, lambda: app.view is not None and app.view.ended)
     assert rung == []
+
+
+async def test_an_error_found_while_watching_is_told_once(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rung: list[int] = []
+    monkeypatch.setattr("grpo_tui.ui.app.GrpoApp.bell", lambda self: rung.append(1))
+
+    def find(*ids: str) -> None:
+        found = [
+            Finding(name, "error", None, None, f"{name} is wrong. In numbers.", None, 3, run.step)
+            for name in ids
+        ]
+        run.write(r.OpenFindings(time.time(), tuple(found)))
+
+    def told(app: GrpoApp) -> list[str]:
+        return [note.message for note in app._notifications if "is wrong" in note.message]
+
+    find("known")
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        app.action_app_bell()
+        await until(pilot, lambda: app.view is not None and len(app.view.findings) == 1)
+        assert (told(app), rung) == ([], [])  # the screen says it already
+        find("known", "new")
+        await until(pilot, lambda: app.view is not None and len(app.view.findings) == 2)
+        run.log(2)
+        await until(pilot, lambda: bool(told(app)))
+        find("known")
+        await until(pilot, lambda: app.view is not None and len(app.view.findings) == 1)
+        find("known", "new")
+        await until(pilot, lambda: app.view is not None and len(app.view.findings) == 2)
+        assert (told(app), rung) == (["new is wrong. In numbers."], [1])
 
 
 # -- clipboard -----------------------------------------------------------------------------------
