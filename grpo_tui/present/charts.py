@@ -65,7 +65,10 @@ def health_spans(
     if status.dropped:
         spans.append((f"⚠ {plural(status.dropped, 'record')} could not be saved. ", "attention"))
     if not any(alert["id"] == MASKED for alert in status.alerts):  # the reward is of no use then
-        spans += _worst_words(status.findings) or _reward_words(state, reward)
+        worst = _worst_words(status.findings)
+        if worst:
+            return (*spans, *worst)
+        spans += _reward_words(state, reward)
     if reward.rows and not kl_logged:
         because = "because beta is 0" if not beta else "yet"
         spans.append((f"KL is not computed {because}.", "dim"))

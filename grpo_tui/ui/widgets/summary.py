@@ -135,8 +135,10 @@ class HealthLine(LinePane):
             return _cause_and_way(spans, width)
         shown: list[Span] = []
         sentences = _sentences(spans)
+        judged = any(finding.severity != "info" for finding in view.findings)
+        most = 3 if judged else 2 if view.state == "stopped" else 1
         for sentence in sentences:
-            if not _fits(_wrapped([*shown, *sentence], width), 2 if view.state == "stopped" else 1, width):
+            if not _fits(_wrapped([*shown, *sentence], width), most, width):
                 break
             shown += sentence
         return _wrapped(shown, width) if shown else [[Span(" "), *(sentences[0] if sentences else ())]]
