@@ -377,7 +377,6 @@ class RunState:
             trouble: Why the run cannot be read at the moment.
         """
         delta, reward = self._delta, self._series.get("reward", Series())
-        step_time_s = self._usual("step_time")
         step = max(status.step, reward.last_step or 0) if status.live else status.step
         return TrainView(
             name=self.name,
@@ -387,9 +386,9 @@ class RunState:
             live=status.live,
             step=step,
             total_steps=status.total_steps,
-            step_time_s=step_time_s,
+            step_time_s=self._usual("step_time"),
             tokens_per_s=self._usual(TOKENS_PER_SECOND),
-            eta_s=self._eta(status, step, step_time_s),
+            eta_s=self._eta(status, step, self._usual("step_time")),
             phase=status.phase,
             phase_since=rank.phase_since or None if rank is not None and status.live else None,
             reward_function=one_line(status.reward_func, 40) if status.reward_func else None,
