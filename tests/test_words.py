@@ -8,8 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FORBIDDEN = re.compile(
-    r"\b(or no more|hear it|group spread|stands (twice|below)|share cut"
-    r"|(is|are) no (command|text|pattern|JSON|YAML|config|mode|preset))\b"
+    r"\b(or no more|hear it|hear alone|group spread|spread (in|inside) a group|stands (twice|below)"
+    r"|share (cut|clipped)|flat groups?|anew|by chance|as they are now|way on|last sign|is nowhere"
+    r"|is there already|any more|goes with|training goes on"
+    r"|(is|are) no (number|field|age|command|text|pattern|JSON|YAML|config|mode|preset))\b"
 )
 
 

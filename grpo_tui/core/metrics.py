@@ -94,7 +94,7 @@ def _of_function(key: str, name: str, what: str) -> Metric:
             f"Mean of what the reward function {name} gave, before its weight. Completions for which "
             f"it returned None are left out.",
             "Rises, or stays high. For a reward of 0 or 1, above 0.15 within the first 20 steps; one "
-            "that stays at 0 is too hard to find by chance, or broken.",
+            "that stays at 0 is too hard to hit at random, or broken.",
             group="reward",
             better="up",
             progress=True,

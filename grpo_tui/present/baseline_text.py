@@ -13,7 +13,7 @@ from grpo_tui.rewards.baseline import Baseline
 from grpo_tui.rewards.generating import Generated, Progress
 
 EXAMPLES = 3
-REST_AT, LEAST_REST = 22, 30
+REST_AT, LEAST_REST = 23, 30
 MOST_WIDTH = 140
 SIGNS = {"error": "✗", "warning": "⚠", "info": "·"}
 
@@ -35,7 +35,7 @@ def heading(found: Baseline, width: int) -> Iterator[str]:
         f"{plural(found.rows, 'row')} × {found.group}, temperature {found.temperature:g}, at most "
         f"{found.max_tokens:,} tokens, seed {found.seed}, on {found.device}"
     )
-    yield f"{one_line(found.model, max(20, width - 20))} before any training"
+    yield f"{one_line(found.model, max(20, width - 20))} before training"
     yield from wrapped(what, width)
 
 
@@ -44,7 +44,7 @@ def lines(found: Baseline, generated: Generated, width: int) -> Iterator[str]:
     width = min(width, MOST_WIDTH)
     for name, value, rest in _figures(found):
         first, *more = wrapped(rest, max(LEAST_REST, width - REST_AT))
-        yield f"  {name:8}  {value:>7}   {first}".rstrip()
+        yield f"  {name:9}  {value:>7}   {first}".rstrip()
         yield from (" " * REST_AT + row for row in more)
     yield ""
     if found.group_sizes:
@@ -64,12 +64,12 @@ def _figures(found: Baseline) -> Iterator[tuple[str, str, str]]:
         rest = f"of the groups, {percent(found.all_right)} all right, {percent(found.all_wrong)} all wrong"
         yield "mixed", percent(found.mixed), rest
     else:
-        yield "right", MISSING, "no reward tells right from wrong; --correct NAME>=SCORE"
-    yield "flat", percent(found.flat), "of the groups have one total and teach nothing"
+        yield "right", MISSING, "no reward separates right from wrong; give --correct NAME>=SCORE"
+    yield "zero std", percent(found.flat), "of the groups: all totals equal, nothing to learn"
     names = ", ".join(f"{one_line(form.name, 30)} {percent(form.share)}" for form in found.forms)
-    yield "form", percent(found.form), names or "no reward looks at the form alone"
-    yield "cut off", percent(found.truncated), f"at {found.max_tokens:,} tokens"
-    spread = f"± {compact(found.reward_std)}, within groups ± {compact(found.group_std)}"
+    yield "format", percent(found.form), names or "no reward checks only the format"
+    yield "truncated", percent(found.truncated), f"at {found.max_tokens:,} tokens"
+    spread = f"± {compact(found.reward_std)}, group std {compact(found.group_std)}"
     yield "total", compact(found.reward), spread
     length = f"tokens, longest {found.tokens_most:,}; in a group {percent(found.distinct)} differ"
     yield "length", compact(found.tokens), length
@@ -108,5 +108,5 @@ def whole(found: Baseline, generated: Generated, width: int) -> str:
         first, *more = wrapped(one_line(finding.message), max(LEAST_REST, width - 4))
         rows += [f"  {SIGNS[finding.severity]} {first}", *(f"    {row}" for row in more)]
     if not found.findings:
-        rows.append("  ✓ nothing here stands against training")
+        rows.append("  ✓ no problems found")
     return "\n".join([*rows, "", *lines(found, generated, width)])

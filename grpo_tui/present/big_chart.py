@@ -347,7 +347,7 @@ def value_words(bucket: ChartBucket | None) -> list[Span]:
     if bucket.smooth is not None:
         words.insert(1, (f"smoothed {number(bucket.smooth)}", "text"))
     if bucket.spread is not None:
-        words.append((f"spread in a group {number(bucket.spread)}", "text"))
+        words.append((f"group std {number(bucket.spread)}", "text"))
     if bucket.missing:
         words.append((f"{bucket.missing} missing", "attention"))
     return words

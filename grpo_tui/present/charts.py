@@ -55,10 +55,10 @@ def health_spans(
     spans: list[Span] = [(f"⚠ {one_line(alert['message'], 300)}. ", "attention") for alert in status.alerts]
     if state == "stalled" and not status.alerts:
         name = one_line(status.reward_func or "", 30)
-        where = f"in the reward {name}; a aborts it" if name else "for many times the usual step"
+        where = f"in reward {name}. Press a to abort" if name else "for many times the usual step time"
         spans.append((f"⚠ No progress {where}. ", "attention"))
     elif not status.supervised:
-        spans.append(("⚠ The supervisor is gone: abort and stop at once do not work. ", "attention"))
+        spans.append(("⚠ The supervisor is gone: abort and stop now do not work. ", "attention"))
     elif state == "stopped":
         spans.append((f"◼ Stopped at step {status.step}. ", "strong"))
         spans.append((f"{way_on(status, folder)} ", "dim"))
@@ -77,7 +77,7 @@ def health_spans(
 
 def _broken(status: Status, folder: str) -> tuple[Span, ...]:
     error = status.error or {}
-    cause = one_line(str(error.get("cause") or error.get("message") or "the cause is not known"), 300).strip()
+    cause = one_line(str(error.get("cause") or error.get("message") or "unknown cause"), 300).strip()
     sentence = cause if cause.endswith((".", "!", "?")) else cause + "."
     word = "Failed" if status.state == "failed" else "Crashed"
     return ((f"✗ {word}: {sentence} ", "bad"), (way_on(status, folder), "text"))
@@ -87,11 +87,13 @@ def way_on(status: Status, folder: str) -> str:
     """What starts an ended run again, in a sentence, as one would type it here."""
     run = shell_word(from_here(Path(folder)))
     if any(checkpoint.complete for checkpoint in status.checkpoints):
-        return f"`grpo-tui train {run} --resume` goes on from its newest checkpoint."
+        return f"`grpo-tui train {run} --resume` continues from the newest checkpoint."
     if status.step:
-        return f"There is no checkpoint to resume from; `grpo-tui train {run} --run-dir NEW` starts anew."
+        return (
+            f"There is no checkpoint to resume from; `grpo-tui train {run} --run-dir NEW` starts a new run."
+        )
     fixed = "Fix the cause first, then " if status.state in ("failed", "crashed") else ""
-    return f"It made no step. {fixed}`grpo-tui train {run}` starts it again."
+    return f"It completed no step. {fixed}`grpo-tui train {run}` starts it again."
 
 
 def _worst_words(findings: Sequence[Finding]) -> list[Span]:
@@ -108,20 +110,19 @@ def _reward_words(state: str, reward: Series) -> list[Span]:
     if not reward.rows:
         if state == "starting":
             return [("◌ Loading the model; the first step will show here. ", "dim")]
-        return [("Waiting for the first step. " if state not in ENDED else "It made no step. ", "dim")]
+        return [("Waiting for the first step. " if state not in ENDED else "It completed no step. ", "dim")]
     if reward.gap:
-        rows = "the newest row" if reward.gap == 1 else f"the newest {reward.gap:,} rows"
+        steps = "the newest step" if reward.gap == 1 else f"the newest {reward.gap:,} steps"
         what = "is infinite" if reward.infinite else "is missing"
         why = "so nothing is learned" if reward.infinite else "every completion got None or NaN"
-        return [(f"⚠ The reward {what} in {rows}: {why}. ", "attention")]
+        return [(f"⚠ The reward {what} in {steps}: {why}. ", "attention")]
     moves = trend(reward.recent)
     if moves is None:
-        rows_so_far = plural(reward.count, "row")
-        return [(f"● {rows_so_far} so far: too early to say whether the reward moves. ", "dim")]
+        return [(f"● {plural(reward.count, 'step')} so far: too early to see a trend. ", "dim")]
     if moves == "flat":
         newest = [r.value for r in reward.recent][-WINDOW:]
-        around = f", around {fixed(_mean(newest))} in the last {plural(len(newest), 'row')}. "
-        return [("● Reward is flat", "attention"), (around, "dim")]
+        around = f" at about {fixed(_mean(newest))} over the last {plural(len(newest), 'step')}. "
+        return [("● Reward is level", "attention"), (around, "dim")]
     sign, role = ("▲", "good") if moves == "rises" else ("▼", "bad")
     return [(f"{sign} Reward {moves}", role), (f" since step {_turned(reward, moves):,}. ", "text")]
 
@@ -216,15 +217,18 @@ def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], en
 def _note(key: str, series: Mapping[str, Series]) -> tuple[str, str]:
     """What stands beside a chart's value, in full and in a word or two."""
     if key == "loss":
-        return "no progress signal: near 0 is healthy", "no progress signal"
+        return "not a measure of progress: near 0 is healthy", "not a measure of progress"
     if key == "completions/mean_length":
         cut = _last(series, "completions/clipped_ratio")
-        return ("", "") if cut is None else (f"cut {percent(cut)}", f"cut {percent(cut)}")
+        return ("", "") if cut is None else (f"truncated {percent(cut)}", f"truncated {percent(cut)}")
     if key == FLAT:
         top, bottom = _last(series, FLAT_TOP), _last(series, FLAT_BOTTOM)
         if top is None or bottom is None:
             return "", ""
-        return f"{percent(top)} at the highest total, {percent(bottom)} at the lowest", f"{percent(top)} top"
+        return (
+            f"{percent(top)} at the highest total, {percent(bottom)} at the lowest",
+            f"{percent(top)} at top",
+        )
     return ("computed here", "") if is_computed(key) else ("", "")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from grpo_tui.config.config_diff import DiffRow
 
 Sign = Literal["+", "-", " ", "@"]
-NOW = "as it is now"
+NOW = "current"
 
 
 @dataclass(frozen=True, slots=True)

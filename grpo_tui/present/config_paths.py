@@ -47,14 +47,14 @@ def preset_file(text: str) -> Path | None:
 
 def not_new(path: Path) -> str:
     """Why no new config can be written there, empty when it can."""
-    return f"{path} is there already" if path.exists() else _not_a_config(path)
+    return f"{path} already exists" if path.exists() else _not_a_config(path)
 
 
 def not_readable(path: Path) -> str:
     """Why no config can be read there, empty when it can."""
     if path.is_dir():
         return f"{path} is a folder"
-    return "" if path.is_file() else f"there is no file {path} here"
+    return "" if path.is_file() else f"no such file: {path}"
 
 
 def not_writable(path: Path) -> str:
@@ -69,7 +69,7 @@ def not_writable(path: Path) -> str:
 def not_script(path: Path) -> str:
     """Why no script can be written there, empty when it can."""
     if path.exists():
-        return f"{path} is there already"
+        return f"{path} already exists"
     if not path.absolute().parent.is_dir():
         return f"there is no folder {path.parent}"
     return "" if path.suffix == ".py" else "a script ends in .py"

@@ -35,7 +35,7 @@ class FieldHelp:
 
 Origin = Literal["file", "preset", "default", "set", "edited"]
 """Where a value comes from; `edited` is one that differs from the saved file."""
-NO_FIELD = "no field of TRL or grpo_tui"
+NO_FIELD = "not a field of TRL or grpo_tui"
 """The group of keys that nobody knows."""
 
 

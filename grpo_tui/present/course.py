@@ -185,7 +185,7 @@ HEIGHT = 8
 KINDS: tuple[tuple[str, str, str, str], ...] = (
     ("right", "▲", "good", "all right"),
     ("mixed", "░", "accent", "mixed: teaches"),
-    ("flat", "·", "attention", "flat"),
+    ("flat", "·", "attention", "zero std"),
     ("masked", "✂", "attention", "masked"),
     ("wrong", "▼", "bad", "all wrong"),
 )
@@ -249,7 +249,7 @@ def _figures(stretches: Sequence[Stretch], names: Sequence[str], width: int) -> 
     ]
     for number, name in enumerate(names):
         shares = [s.shares[number] if number < len(s.shares) else None for s in stretches]
-        rows.append((f"share of {name}", shares, percent, (0.0, 1.0)))
+        rows.append((f"{name}, contribution", shares, percent, (0.0, 1.0)))
     return _rows(rows, width)
 
 
@@ -278,7 +278,7 @@ def probe_lines(steps: Sequence[ProbeStep], names: Sequence[str], width: int) ->
     rows: list[_Figure] = [("mean total", [s.total for s in steps], compact, None)]
     for number, name in enumerate(names):
         rows.append((name, [s.rewards[number] for s in steps], compact, None))
-    rows.append(("cut off", [s.truncated for s in steps], percent, (0.0, 1.0)))
+    rows.append(("truncated", [s.truncated for s in steps], percent, (0.0, 1.0)))
     told = f"  {last.answered} answers at each of {len(steps)} steps, {first.step:,} to {last.step:,}"
     return [[(told, "dim")], *_rows(rows, width)]
 

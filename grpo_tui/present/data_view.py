@@ -99,7 +99,7 @@ def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str =
     )
     if view.rendered:
         marks = _special(view.rendered)
-        blocks.append(DataBlock("as the model gets it", (), (LabelledRow("", view.rendered, marks=marks),)))
+        blocks.append(DataBlock("as the model sees it", (), (LabelledRow("", view.rendered, marks=marks),)))
     elif prompt is not None:
         blocks.append(prompt)
     if view.columns:
@@ -109,7 +109,7 @@ def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str =
             for name, value in view.columns.items()
         ]
         note = f"right answer: {one_line(answer, 30)}" if answer else "no column with a right answer"
-        blocks.append(DataBlock("what the rewards get", (note,), tuple(rows)))
+        blocks.append(DataBlock("what the rewards receive", (note,), tuple(rows)))
     if view.answer_column:
         blocks.append(_gold_block(golds, waiting))
     if view.rendered and prompt is not None and not isinstance(view.prompt, str):
@@ -121,7 +121,7 @@ def row_blocks(view: RowView, golds: Sequence[GoldReward] | None, waiting: str =
 def _gold_block(golds: Sequence[GoldReward] | None, waiting: str) -> DataBlock:
     title = "rewards of the right answer"
     if golds is None:
-        return DataBlock(title, (), (LabelledRow("", waiting or "waiting for the lab …", "dim"),))
+        return DataBlock(title, (), (LabelledRow("", waiting or "loading the rewards…", "dim"),))
     rows = []
     for gold in golds:
         if gold.skipped:
@@ -140,7 +140,7 @@ def _gold_block(golds: Sequence[GoldReward] | None, waiting: str) -> DataBlock:
 def statistics_blocks(facts: DataFacts, findings: Sequence[Finding]) -> list[DataBlock]:
     """All rows in figures: findings, columns, lengths, answers, filters."""
     blocks = [_finding_block(findings)] if findings else []
-    blocks.append(DataBlock("columns", (f"{facts.looked_at:,} rows looked at",), tuple(_columns(facts))))
+    blocks.append(DataBlock("columns", (f"{facts.looked_at:,} rows checked",), tuple(_columns(facts))))
     if facts.filters:
         rows = tuple(
             LabelledRow(
@@ -200,7 +200,7 @@ def _columns(facts: DataFacts) -> list[LabelledRow]:
     if facts.duplicates:
         rows.append(LabelledRow("", f"{plural(facts.duplicates, 'prompt')} twice or more", "attention"))
     if facts.overlap:
-        rows.append(LabelledRow("", f"{facts.overlap:,} rows to evaluate on are trained on too", "attention"))
+        rows.append(LabelledRow("", f"{facts.overlap:,} evaluation rows are also trained on", "attention"))
     return rows
 
 

@@ -21,21 +21,21 @@ DONE = {
     "resume": ("resumed", ""),
     "checkpoint": ("checkpoint saved", ""),
     "stop": ("stopping", ": finishes the step, saves, exits"),
-    "stop_now": ("stopped at once", ""),
+    "stop_now": ("stopped immediately", ""),
     "abort_reward": ("reward call aborted", "; its rewards are None"),
-    "tokens": ("tokens looked at", ""),
+    "tokens": ("tokens scored", ""),
 }
 """What was done, and what stands behind who did it."""
 ASKED = {
-    "pause": "pause asked",
-    "resume": "resume asked",
-    "checkpoint": "checkpoint asked",
-    "stop": "stop asked",
-    "stop_now": "stop at once asked",
-    "abort_reward": "abort of the reward call asked",
-    "sample": "sample asked",
-    "tokens": "tokens asked",
-    "set": "change asked",
+    "pause": "pause requested",
+    "resume": "resume requested",
+    "checkpoint": "checkpoint requested",
+    "stop": "stop requested",
+    "stop_now": "stop now requested",
+    "abort_reward": "abort of the reward call requested",
+    "sample": "sample requested",
+    "tokens": "tokens requested",
+    "set": "change requested",
 }
 
 
@@ -102,14 +102,14 @@ def command_row(command: Command, outcome: Outcome | None, *, live: bool = True)
     """A command and what became of it."""
     kind = command.kind
     if outcome is None:
-        waits = "waits for the end of the step" if live else "nobody took it: the run has ended"
+        waits = "waits for the end of the step" if live else "not carried out: the run has ended"
         sign, role = ("…", "accent") if live else ("✗", "dim")
         return EventRow(command.at, None, sign, role, f"{_asked(command)}; {waits}")
     at = outcome.at or command.at
     if not outcome.applied:
-        name = ASKED.get(kind, one_line(kind)).removesuffix(" asked")
+        name = ASKED.get(kind, one_line(kind)).removesuffix(" requested")
         reason = one_line(outcome.reason, 200) or "no reason was given"
-        return EventRow(at, outcome.step, "✗", "bad", f"{name} refused: {reason}")
+        return EventRow(at, outcome.step, "✗", "bad", f"{name} rejected: {reason}")
     text, more = DONE.get(kind, (one_line(kind), ""))
     if kind == "set":
         text = "set " + ", ".join(f"{one_line(n)} {setting(v)}" for n, v in command.args.items())
@@ -155,7 +155,7 @@ def _checkpoint_row(saved: CheckpointSaved) -> EventRow:
     if not saved.complete:
         return EventRow(saved.at, saved.step, "⚠", "attention", f"checkpoint-{saved.step} is not complete")
     weight = f", {size(saved.size_bytes)}" if saved.size_bytes else ""
-    asked = ", asked by you" if saved.requested else ""
+    asked = ", requested by you" if saved.requested else ""
     return EventRow(saved.at, saved.step, "◆", "good", f"checkpoint-{saved.step} saved{weight}{asked}")
 
 

@@ -266,7 +266,7 @@ KINDS: Mapping[GroupKind, tuple[str, str]] = {
     "mixed": ("mixed", "text"),
     "all right": ("✓ all right", "good"),
     "all wrong": ("✗ all wrong", "bad"),
-    "flat": ("● flat", "attention"),
+    "flat": ("● zero std", "attention"),
     "unscored": ("⚠ unscored", "attention"),
     "masked": ("✂ masked", "attention"),
 }
@@ -275,7 +275,7 @@ SHORT: Mapping[GroupKind, str] = {
     "mixed": "mixed",
     "all right": "✓ all",
     "all wrong": "✗ none",
-    "flat": "● flat",
+    "flat": "● std 0",
     "unscored": "⚠ no score",
     "masked": "✂ mask",
 }

@@ -294,7 +294,7 @@ def _free(gpu: Gpu) -> str:
 
 def _holder(process: GpuProcess) -> str:
     memory = MISSING if process.memory_bytes is None else f"{gib(process.memory_bytes)} GB"
-    name = one_line(process.name, 40) or "a process that cannot be seen from here"
+    name = one_line(process.name, 40) or "a process not visible from here"
     user = f" of {one_line(process.user, 16)}" if process.user else ""
     return f"{name}{user}, {memory}, process {process.pid}"
 
@@ -372,7 +372,7 @@ def gpu_line(gpu: GpuRow) -> str:
     """A GPU in one line of plain words."""
     use = MISSING if gpu.use is None else f"{100 * gpu.use:.0f} %"
     ranks = f"  rank {', '.join(map(str, gpu.ranks))}" if gpu.ranks else ""
-    slowed = f"  clocks held down: {gpu.throttle}" if gpu.throttle else ""
+    slowed = f"  clocks lowered: {gpu.throttle}" if gpu.throttle else ""
     figures = "  ".join((use, gpu.memory_words, gpu.temperature, gpu.power))
     return f"GPU {gpu.index}  {gpu.name}  {figures}{ranks}{slowed}"
 

@@ -55,7 +55,7 @@ def memory_list(plan: Plan) -> list[str]:
         mark = " " if at_peak else "-"
         lines.append(_line("", f"{mark} {part.title:{PART_W}} {size(part.bytes):>{SIZE_W}}  {_sum(part)}"))
     if any(memory.peak_moment not in part.moments for part in memory.parts):
-        lines.append(_line("", "(- is not there at that moment, or can move to the host's memory)"))
+        lines.append(_line("", "(- not in GPU memory at that moment, or can move to host memory)"))
     return lines + [_line("", f"note: {note}") for note in memory.notes]
 
 
@@ -76,7 +76,7 @@ def memory_words(memory: MemoryPlan) -> str:
         peak += f" (× {memory.correction:.2f} by a trial)"
     device = memory.device
     if device is None:
-        return f"{peak}; no GPU is known to hold it against"
+        return f"{peak}; no GPU to compare it with"
     words = f"{peak}, of {size(device.memory_bytes)} ({one_line(device.name, 40)})"
     if device.held_by:
         words += f", {size(device.room_bytes)} of it free: in use by {one_line(device.held_by, 120)}"
@@ -147,7 +147,7 @@ def _steps(plan: Plan) -> str:
 def _time(plan: Plan) -> str:
     took = plan.duration
     if took is None:
-        return "not known before a run of this model here; train --smoke measures it"
+        return "unknown until this model has run here; train --smoke measures it"
     whole = f"about {duration(took.total_s)}, " if took.total_s is not None else ""
     scaled = ", scaled to this size" if took.scaled else ""
     return f"{whole}{step_time(took.step_s)}, as in {one_line(took.run, 40)}{scaled}"
@@ -172,7 +172,7 @@ PlanLine = Sequence[tuple[int, Sequence[Text]]]
 NARROW_CURVE_W = 12
 NARROW_BAR_W = 20
 READING = "reading the model's sizes …"
-UNCOUNTED = "the rows are not counted"
+UNCOUNTED = "rows not counted"
 LEAST_PART = 0.02
 """A part of the memory below this share of the peak is not named."""
 

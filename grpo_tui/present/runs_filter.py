@@ -87,7 +87,7 @@ def _test(piece: str) -> Test | None:
 def _field(name: str, value: str) -> Test | None:
     if name not in TEXTS:
         known = " ".join(f"{known}:" for known in TEXTS)
-        raise ValueError(f"“{one_line(name, 20)}:” is no field; there are {known}")
+        raise ValueError(f"“{one_line(name, 20)}:” is not a field. Fields: {known}")
     words = [word for word in value.split(",") if word]
     if not words:
         return None
@@ -110,7 +110,7 @@ def _in_state(row: RunRow, word: str) -> bool:
 
 def _comparison(name: str, sign: str, value: str) -> Test | None:
     if name not in NUMBERS:
-        raise ValueError(f"“{one_line(name, 20)}” is no number of a run; there are {', '.join(NUMBERS)}")
+        raise ValueError(f"“{one_line(name, 20)}” is not a number of a run. Numbers: {', '.join(NUMBERS)}")
     if not value:
         return None
     compare, number = _COMPARE[sign], _number(name, value)
@@ -128,14 +128,14 @@ def _number(name: str, text: str) -> float:
     if name == "age":
         found = _AGE.fullmatch(text)
         if found is None:
-            raise ValueError(f"“{one_line(text, 20)}” is no age; write 90s, 10m, 2h or 3d")
+            raise ValueError(f"“{one_line(text, 20)}” is not an age. Write 90s, 10m, 2h or 3d")
         text, unit = found[1], _UNIT_S[found[2]]
     else:
         unit = 1.0
     try:
         return float(text) * unit
     except ValueError:
-        raise ValueError(f"“{one_line(text, 20)}” is no number") from None
+        raise ValueError(f"“{one_line(text, 20)}” is not a number") from None
 
 
 def _unless(test: Test) -> Test:

@@ -208,17 +208,17 @@ def read_offer(row: RunRow) -> ResumeOffer:
         )  # fmt: skip
     total = f" of {row.total_steps:,}" if row.total_steps else ""
     saved = moment(_written_at(best.path), time.time())
-    lines = [f"Goes on from {best.path.name}, saved {saved}: the next step is {best.step + 1:,}{total}."]
+    lines = [f"Continues from {best.path.name}, saved {saved}. The next step is {best.step + 1:,}{total}."]
     again = row.step - best.step
     if again == 1:
-        lines.append(f"Step {row.step:,} is done again; what it recorded stays, marked superseded.")
+        lines.append(f"Step {row.step:,} is repeated; its record stays, marked superseded.")
     elif again > 1:
         lines.append(
-            f"Steps {best.step + 1:,} to {row.step:,} are done again; what they recorded stays, superseded."
+            f"Steps {best.step + 1:,} to {row.step:,} are repeated; their record stays, marked superseded."
         )
     if best.reason:
         lines.append(f"Not exact: {best.reason}.")
-    lines += [f"Passed over: {v.path.name}, {v.reason}." for v in passed[:2]]
+    lines += [f"Skipped: {v.path.name}, {v.reason}." for v in passed[:2]]
     return ResumeOffer(row.path, row.name, best.path.name, tuple(one_line(line, 200) for line in lines))
 
 

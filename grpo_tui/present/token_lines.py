@@ -125,7 +125,7 @@ def head_lines(scores: TokenScores, width: int) -> list[Line]:
         cut = f"only the first {MOST_TOKENS:,} of {scores.of:,} tokens were scored"
         lines += _warning(cut, width)
     if scores.retokenized:
-        why = f"these are not quite the tokens that were generated: {scores.note}"
+        why = f"these may differ from the generated tokens: {scores.note}"
         lines += _warning(why, width)
     return lines
 
@@ -160,7 +160,7 @@ def surprising_lines(
     with_base = bool(scores.base)
     name_w = max(8, min(PREFERRED, width - 58 - (8 if with_base else 0)))
     columns = f"{'p':>8}{'log p':>8}{'rank':>7}{'entropy':>9}" + (f"{'KL':>8}" if with_base else "")
-    lines: list[Line] = [[(f"  {'at':>5}  {'token':{name_w}}{columns}  likelier was", "dim")]]
+    lines: list[Line] = [[(f"  {'at':>5}  {'token':{name_w}}{columns}  more likely", "dim")]]
     for place in scores.most_surprising(most):
         token = scores.tokens[place]
         here = " selected" if place == chosen else ""

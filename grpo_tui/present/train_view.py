@@ -212,7 +212,7 @@ class TrainView:
     @property
     def no_groups(self) -> str:
         """What to say where no group is."""
-        return "No completion was recorded." if self.ended else "Waits for the first generation."
+        return "No completion was recorded." if self.ended else "Waiting for the first generation."
 
     @property
     def no_events(self) -> str:

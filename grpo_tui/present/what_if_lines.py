@@ -30,7 +30,7 @@ def _functions(found: WhatIf, width: int) -> list[Line]:
         if turn.failure:
             words, role = one_line(turn.failure, max(10, width - name_w - 24)), "bad"
         elif turn.now is None:
-            words, role = "is in the run alone", "attention"
+            words, role = "only in the run", "attention"
         elif turn.before is None:
             words, role = "is new", "attention"
         lines.append(
@@ -55,14 +55,14 @@ def _sums(found: WhatIf, width: int) -> list[Line]:
         [
             ("  ", "text"),
             (f"{found.reordered:,}", "strong"),
-            (f" of {plural(groups, 'group')} change their order", "text"),
+            (f" of {plural(groups, 'group')} change order", "text"),
         ],
         [
             ("  ", "text"),
             (f"{found.alive:,}", "strong"),
             (" that taught nothing would teach, ", "text"),
             (f"{found.dead:,}", "strong"),
-            (" would teach nothing any more", "text"),
+            (" would no longer teach", "text"),
         ],
         [
             ("  rank correlation of the advantages ", "text"),
@@ -79,7 +79,7 @@ def _sums(found: WhatIf, width: int) -> list[Line]:
 def _groups(found: WhatIf, width: int, most: int) -> list[Line]:
     turned = [turn for turn in found.groups if turn.changed or turn.fate]
     if not turned:
-        return [[("  Every group stays as it is.", "good")]]
+        return [[("  No group changes.", "good")]]
     lines: list[Line] = [[(f"  {'group':>8}{'step':>8}{'then':>8}{'now':>8}  prompt", "dim")]]
     for turn in turned[:most]:
         words, role = FATES.get(turn.fate, ("another order", "attention") if turn.reordered else ("", "dim"))

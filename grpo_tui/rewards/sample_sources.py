@@ -77,7 +77,7 @@ class Origin:
                 return f"{name}, its {self.step} group"
             return f"{name}, {'its newest step' if self.step is None else f'step {self.step}'}"
         known = {"model": "the model before training", "probes": "probes"}
-        return known.get(self.kind, "gold and wrong answers")
+        return known.get(self.kind, "reference and wrong answers")
 
 
 def dataset_rows(lab: Lab, config: RunConfig, count: int = MOST_GOLD_ROWS) -> Dataset | None:

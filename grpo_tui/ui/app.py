@@ -260,8 +260,8 @@ class GrpoApp(TunedApp):
             self._ask_consent()
 
         choices = [
-            Choice("run it", "asked again only after a change", True, "y"),
-            Choice("not now", "what only reads goes on", False, "n"),
+            Choice("run it", "asks again only after a change", True, "y"),
+            Choice("not now", "what needs no code still works", False, "n"),
         ]
         sentences = ["This would run code that is not yours. Read it first.", *lines(codes)]
         self.push_screen(MenuDialog("run this code?", choices, sentences, at=1), answered)
@@ -378,7 +378,7 @@ class GrpoApp(TunedApp):
         if can_be_continued():
             self.action_suspend_process()
         else:
-            self.notify("No shell waits behind this screen that could bring it back.")
+            self.notify("Cannot suspend: grpo-tui was not started from a shell.")
 
     def action_app_leave(self) -> None:
         """Leave, unless a person has to decide first what becomes of unsaved changes."""
@@ -392,7 +392,7 @@ class GrpoApp(TunedApp):
         self.exit(self.farewell)
 
     def action_help_quit(self) -> None:
-        self.notify("q leaves; a run goes on without the screen.")
+        self.notify("Press q to leave. Training continues.")
 
     async def action_quit(self) -> None:
         self.action_app_leave()
@@ -447,7 +447,7 @@ class GrpoApp(TunedApp):
             return ""
         live = self.view.live if self.view is not None else self._poller.looks_live()
         return (
-            f"training goes on; `grpo-tui attach {one_line(str(self._poller.folder.root))}`" if live else ""
+            f"training continues; `grpo-tui attach {one_line(str(self._poller.folder.root))}`" if live else ""
         )
 
     def let_go(self, screen: Screen[Any]) -> None:
@@ -532,7 +532,7 @@ class GrpoApp(TunedApp):
             self._show_title()
         else:
             self.give_back_title()
-        self.notify(f"The terminal's title {'shows' if self.preferences.title else 'leaves out'} the run.")
+        self.notify(f"The terminal title {'shows' if self.preferences.title else 'no longer shows'} the run.")
 
     # -- bell ------------------------------------------------------------------------------------
 
@@ -564,9 +564,8 @@ class GrpoApp(TunedApp):
     def action_app_bell(self) -> None:
         self.prefer(bell=not self.preferences.bell)
         rings = self.preferences.bell
-        self.notify(
-            "Rings once when the run ends or fails, and for a new error." if rings else "The bell is off."
-        )
+        rings_for = "The bell rings once when the run ends or fails, and for a new error."
+        self.notify(rings_for if rings else "The bell is off.")
 
     # -- clipboard -------------------------------------------------------------------------------
 
@@ -576,7 +575,7 @@ class GrpoApp(TunedApp):
         self.copy_to_clipboard(kept)
         count = f"{len(kept):,} characters"
         if len(kept) < len(whole):
-            count = f"the first {len(kept):,} of {len(whole):,} characters; a clipboard takes no more"
+            count = f"the first {len(kept):,} of {len(whole):,} characters, the most a clipboard takes"
         hint = ""
         if os.environ.get("TMUX") and not self._hinted:
             hint, self._hinted = " tmux passes it on with `set -g set-clipboard on`.", True

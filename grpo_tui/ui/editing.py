@@ -44,7 +44,7 @@ def edit(words: list[str]) -> str:
         with _signals_to_the_editor():
             code = subprocess.run(words, check=False).returncode
     except OSError as error:
-        return f"{words[0]} cannot be started: {error.strerror}; set EDITOR to an editor that is installed"
+        return f"{words[0]} cannot be started: {error.strerror}. Set EDITOR to an installed editor"
     return f"{words[0]} ended with exit code {code}" if code else ""
 
 

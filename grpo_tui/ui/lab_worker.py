@@ -291,7 +291,9 @@ class LabWorker:
             self._jobs.ask("reload", partial(self._reload, self._saved))
             return
         text = (
-            "ended by you. Press r or save a reward file to score again" if self._interrupted else str(error)
+            "stopped by you. Press r or save a reward file to score again"
+            if self._interrupted
+            else str(error)
         )
         self._post(LabTrouble(one_line(text, 600)))
 
@@ -317,7 +319,7 @@ class LabWorker:
         try:
             self._dataset = dataset_rows(self._lab, self._config)
         except LabError as error:
-            made_up = "" if origin.kind in ("file", "run") else "; made-up questions stand in for it"
+            made_up = "" if origin.kind in ("file", "run") else "; using made-up questions instead"
             trouble = f"the dataset could not be read{made_up}: {error}"
         if origin.kind == "run" and origin.group is None and not self._recorded(origin):
             origin = Origin()
@@ -327,7 +329,7 @@ class LabWorker:
             if self._dataset is None or origin.kind != "gold":
                 raise
             self._samples, self._origin = unanswered(self._dataset, origin.rows), origin
-            trouble = f"{error}. Until then enter writes a completion, f fetches others"
+            trouble = f"{error}. Press enter to write a completion, f to load others"
         self._score("", start)
         if trouble:
             self._post(LabTrouble(one_line(trouble, 600)))
@@ -438,7 +440,7 @@ class LabWorker:
                 if not self._interrupted or self._superseded or index is None or index in ended:
                     raise
                 for_s = time.monotonic() - self._function_at
-                ended[index] = Failure("hung", "", f"ended by you after {for_s:.1f} s without an answer")
+                ended[index] = Failure("hung", "", f"stopped by you after {for_s:.1f} s without an answer")
                 self._interrupted = False
         functions = tuple(
             f.with_failure(ended[f.info.index]) if f.info.index in ended else f for f in scored.functions
@@ -592,7 +594,9 @@ class LabWorker:
 
     def _with_model(self) -> RunConfig:
         if self._config is None or not self._config.model:
-            raise SampleError("functions alone have no model; open a config: grpo-tui rewards CONFIG.yaml")
+            raise SampleError(
+                "no model: these are only functions. Open a config: grpo-tui rewards CONFIG.yaml"
+            )
         return self._config
 
     def _teller(self) -> Callable[[Progress], None]:

@@ -136,5 +136,5 @@ class Pages:
 def _sentence(error: Exception) -> str:
     """What keeps a question from its answer, for the person."""
     if isinstance(error, FileNotFoundError):
-        return "there is no run.db any more"
+        return "run.db no longer exists"
     return f"run.db cannot be read: {one_line(str(error) or type(error).__name__, 300)}"

@@ -52,14 +52,14 @@ class PreferenceFile:
         except FileNotFoundError:
             return DEFAULTS, ""
         except (OSError, ValueError) as error:
-            return DEFAULTS, f"{self.path} cannot be read ({error}); the defaults are used"
+            return DEFAULTS, f"{self.path} cannot be read ({error}); using the defaults"
         known: dict[str, Any] = {}
         for field in fields(Preferences):
             if field.name not in found:
                 continue
             value = _fitting(found[field.name], getattr(DEFAULTS, field.name))
             if value is None:
-                trouble = f"{self.path}: {field.name} is not understood; the default is used"
+                trouble = f"{self.path}: {field.name} is invalid; using the default"
             else:
                 known[field.name] = value
         return replace(DEFAULTS, **known), trouble
@@ -85,7 +85,7 @@ class PreferenceFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(self.path, (json.dumps(values, indent=1) + "\n").encode())
         except OSError as error:
-            return now, f"not remembered: {self.path} cannot be written ({error.strerror or error})"
+            return now, f"not saved: {self.path} cannot be written ({error.strerror or error})"
         return now, ""
 
     def _values(self) -> dict[str, Any]:

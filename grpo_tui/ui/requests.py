@@ -82,8 +82,8 @@ def rewards_of_run(root: Path, group: int | None = None) -> RewardsRequest:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ValueError(
-                f"the rewards of this run are not known, for its run.json cannot be read ({reason}); name "
-                "them instead: grpo-tui rewards CONFIG, or grpo-tui rewards FILE.py:FUNCTION"
+                f"the rewards of this run are unknown: its run.json cannot be read ({reason}). Name them "
+                "instead: grpo-tui rewards CONFIG, or grpo-tui rewards FILE.py:FUNCTION"
             ) from error
 
     from grpo_tui.rewards.sample_sources import Origin

@@ -52,7 +52,7 @@ def start_run(words: Sequence[str], done_word: str = "started") -> tuple[bool, s
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return False, f"no answer within {PATIENCE_S:.0f} s; `grpo-tui status RUN` tells what became of it"
+        return False, f"no answer within {PATIENCE_S:.0f} s; `grpo-tui status RUN` shows its state"
     except OSError as error:
         return False, one_line(f"it could not be started: {error}", 300)
     said = [line.removeprefix("grpo-tui: ").strip() for line in done.stderr.splitlines() if line.strip()]
@@ -96,7 +96,7 @@ class Trial:
         try:
             with self._lock:
                 if self.cancelled():
-                    return False, "the trial was ended"
+                    return False, "the trial was stopped"
                 self._process = subprocess.Popen(
                     self._words,
                     stdin=subprocess.DEVNULL,
@@ -119,7 +119,7 @@ class Trial:
         said = self._process.stdout.read()
         self._process.wait()
         if self.cancelled():
-            return False, "the trial was ended; its folder is removed"
+            return False, "the trial was stopped and its folder removed"
         if self._process.returncode == 0:
             return True, said
         lines = [line.removeprefix("grpo-tui: ").strip() for line in trouble if line.strip()]

@@ -57,7 +57,7 @@ def test_a_filter_chooses_among_the_runs(roots: Path, capsys: pytest.CaptureFixt
     assert main(["runs", str(roots), "--filter", "-state:finished -live"]) == 0
     assert capsys.readouterr().out == "no match in 4 runs. Leave out --filter to see all\n"
     assert main(["runs", str(roots), "--filter", "colour:red"]) == 2
-    assert "--filter: “colour:” is no field" in capsys.readouterr().err
+    assert "--filter: “colour:” is not a field" in capsys.readouterr().err
     assert main(["runs", str(roots / "sound" / "run.db")]) == 2
     assert "this is a file" in capsys.readouterr().err
 

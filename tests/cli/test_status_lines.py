@@ -36,7 +36,7 @@ LOOK = Status(
 
 def test_status_has_a_line_per_gpu_and_per_rank() -> None:
     text = "\n".join(describe(LOOK))
-    assert "GPU 0  H100  87 %  41 of 80 GB  63 °C  612 of 700 W  rank 0  clocks held down: heat" in text
+    assert "GPU 0  H100  87 %  41 of 80 GB  63 °C  612 of 700 W  rank 0  clocks lowered: heat" in text
     assert "GPU 1  H100  –  –  –  –  rank 1" in text
     assert "attention: GPU 0 is slowed down: heat" in text
     assert "rank 0  pid 4713  step 57  update for" in text

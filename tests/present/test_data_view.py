@@ -29,7 +29,7 @@ def block(blocks: list[DataBlock], title: str) -> DataBlock:
 def test_columns_lengths_and_answers_in_figures() -> None:
     blocks = statistics_blocks(FACTS, [])
     assert [b.title for b in blocks] == ["columns", "prompt, in tokens", "answers"]
-    assert block(blocks, "columns").notes == ("30 rows looked at",)
+    assert block(blocks, "columns").notes == ("30 rows checked",)
     assert [(row.label, row.text) for row in block(blocks, "columns").rows] == [
         ("prompt", "text, from question, 28 different"),
         ("answer", "text 27, number 3, 1 null, 2 different"),

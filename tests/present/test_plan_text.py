@@ -35,8 +35,8 @@ def lines(*, around: Surroundings | None = None, **grpo: Any) -> str:
 
 def test_what_is_not_known_is_said_to_be() -> None:
     said = lines(max_steps=-1)
-    assert "steps    not known; the rows are not counted" in said
-    assert "time     not known before a run of this model here; train --smoke measures it" in said
+    assert "steps    not known; rows not counted" in said
+    assert "time     unknown until this model has run here; train --smoke measures it" in said
     assert f"memory   not planned: {MODEL} has no config.json" in said
     nobody = plan(PlanSettings({"max_steps": 100}, {}, "org/model"))
     assert "hf download org/model config.json" in memory_list(nobody)[0]
@@ -91,7 +91,7 @@ def test_without_a_device_there_is_no_bar() -> None:
     made = plan(settings(), Surroundings(model=read_shape(MODEL))).memory
     assert made is not None
     assert memory_bar(made, 20) == ""
-    assert "no GPU is known to hold it against" in "\n".join(
+    assert "no GPU to compare it with" in "\n".join(
         lines(around=Surroundings(model=read_shape(MODEL))).splitlines()
     )
 

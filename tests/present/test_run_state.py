@@ -166,7 +166,7 @@ def test_a_failure_begins_with_its_cause_and_ends_with_the_way_on(run: RecordedR
     run.end("failed", {"type": "KeyError", "message": "m", "cause": "no column named prompt"})
     view = Watcher(run.folder.root).look()
     assert words(view).startswith("✗ Failed: no column named prompt. ")
-    assert words(view).endswith(f"`grpo-tui train {run.folder.root} --run-dir NEW` starts anew.")
+    assert words(view).endswith(f"`grpo-tui train {run.folder.root} --run-dir NEW` starts a new run.")
     assert not view.live
 
 
@@ -174,8 +174,8 @@ def test_the_way_on_is_one_that_works(run: RecordedRun) -> None:
     folder = "/runs/a run"
     look = Status("failed")
     again = "`grpo-tui train '/runs/a run'` starts it again."
-    assert way_on(look, folder) == f"It made no step. Fix the cause first, then {again}"
-    assert way_on(Status("stopped"), folder) == f"It made no step. {again}"
+    assert way_on(look, folder) == f"It completed no step. Fix the cause first, then {again}"
+    assert way_on(Status("stopped"), folder) == f"It completed no step. {again}"
     look = replace(look, step=3)
     assert "--run-dir NEW" in way_on(look, folder)
     look = replace(look, checkpoints=(CheckpointNow(2, "p", complete=False),))
@@ -198,7 +198,7 @@ def test_a_reward_that_is_no_number_is_said_and_not_taken_for_no_step(value: flo
     assert "no step" in _health_words("finished", reward)
     for step in (1, 2, 3):
         reward.append(step, value)
-    assert f"The reward {word} in the newest 3 rows" in _health_words("finished", reward)
+    assert f"The reward {word} in the newest 3 steps" in _health_words("finished", reward)
     reward.append(4, 0.5)
     assert "newest" not in _health_words("training", reward)
 
@@ -211,9 +211,9 @@ def _health_words(state: str, reward: Series) -> str:
 def test_a_stall_names_the_reward_that_runs_and_the_key_within_80_columns() -> None:
     stalled = Status("stalled", reward_func="a_judge_with_quite_a_long_name")
     (text, _), *_ = health_spans(stalled, "/run", Series(), kl_logged=False, beta=0.0)
-    assert text == "⚠ No progress in the reward a_judge_with_quite_a_long_name; a aborts it. "
+    assert text == "⚠ No progress in reward a_judge_with_quite_a_long_name. Press a to abort. "
     assert len(text) <= 78
-    assert _health_words("stalled", Series()).startswith("⚠ No progress for many times the usual step.")
+    assert _health_words("stalled", Series()).startswith("⚠ No progress for many times the usual step time.")
 
 
 @pytest.mark.parametrize(
@@ -274,9 +274,9 @@ def test_commands_sent_from_here_show_before_the_run_has_recorded_them(run: Reco
     watcher = Watcher(run.folder.root)
     pause = Command("9", "pause", {}, NOW)
     waiting = watcher.look(waiting=[(pause, None)])
-    assert waiting.events[0].text == "pause asked; waits for the end of the step"
+    assert waiting.events[0].text == "pause requested; waits for the end of the step"
     refused = watcher.look(waiting=[(pause, Outcome(False, 3, "it ends", {}, NOW))])
-    assert refused.events[0].text == "pause refused: it ends"
+    assert refused.events[0].text == "pause rejected: it ends"
     run.write((pause, Outcome(True, 3, "", {}, NOW)))
     recorded_twice = watcher.look(waiting=[(pause, None)])
     assert [row.text for row in recorded_twice.events] == ["paused by you"]
@@ -308,7 +308,7 @@ def test_a_flat_run_is_not_said_to_rise(tmp_path: Path) -> None:
     made.now("update")
     made.close()
     view = Watcher(tmp_path / "flat").look()
-    assert "Reward is flat" in words(view)
+    assert "Reward is level" in words(view)
     assert "KL" not in words(view)
     assert not view.reward_moves
     assert not view.charts[0].moves

@@ -60,11 +60,11 @@ def test_a_line_shows_the_runs_it_asks_for(line: str, names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("stat:failed", "“stat:” is no field; there are name: state: model: config: path:"),
-        ("loss<1", "“loss” is no number of a run; there are reward, step, age"),
-        ("reward>high", "“high” is no number"),
-        ("age<soon", "“soon” is no age; write 90s, 10m, 2h or 3d"),
-        ("a:\x1b[31mb", "“a:” is no field; there are name: state: model: config: path:"),
+        ("stat:failed", "“stat:” is not a field. Fields: name: state: model: config: path:"),
+        ("loss<1", "“loss” is not a number of a run. Numbers: reward, step, age"),
+        ("reward>high", "“high” is not a number"),
+        ("age<soon", "“soon” is not an age. Write 90s, 10m, 2h or 3d"),
+        ("a:\x1b[31mb", "“a:” is not a field. Fields: name: state: model: config: path:"),
     ],
 )
 def test_what_is_not_understood_is_said_and_hides_no_run(line: str, said: str) -> None:

@@ -24,6 +24,6 @@ def test_every_sentence_is_said_whole(width: int) -> None:
     assert max(map(cell_len, texts)) <= width
     said = " ".join(" ".join(texts).split())
     assert "get another score" in said
-    assert "12,345 that taught nothing would teach, 12,345 would teach nothing any more" in said
+    assert "12,345 that taught nothing would teach, 12,345 would no longer teach" in said
     assert "1 is the same order, 0 none" in said
     assert NOTE in said

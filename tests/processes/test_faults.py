@@ -51,7 +51,7 @@ def test_a_hung_reward_is_found_by_name_and_aborted_and_the_run_goes_on(run: Pat
 def test_a_killed_run_says_so_and_its_resume_passes_the_place(run: Path) -> None:
     said = demo(run, "crash", CRASH_AT + 2, 1)
     assert f"crashed at step {CRASH_AT - 1}" in said
-    assert "--resume` goes on" in said
+    assert "--resume` continues" in said
     ended, killed = state(run, "crashed"), read_rank(RunFolder(run).rank(0))
     assert ended.error is not None
     assert "SIGKILL" in ended.error["message"]

@@ -43,6 +43,6 @@ def test_sigterm_saves_and_two_keys_resume_the_run_and_open_it(
     assert status.attempt == 2
     screen.until("newest group")
     screen.type("q")
-    screen.until("training goes on")
+    screen.until("training continues")
     screen.hang_up()
     assert state(run, "training", "finished").step > stopped

@@ -169,7 +169,7 @@ def test_a_signal_to_any_of_the_two_processes_ends_both_in_order(
     }[who]()
     assert watched.exit_code() == 0
     watched.assert_clean()
-    assert watched.parting().count("training goes on; `grpo-tui attach") == 1
+    assert watched.parting().count("training continues; `grpo-tui attach") == 1
     assert not screen.is_running()
     assert read_status(live).live
 
@@ -178,7 +178,7 @@ def test_leaving_by_key_says_where_the_run_is_and_passes_the_exit_code_on(watche
     watched.type("q")
     assert watched.exit_code() == 0
     watched.assert_clean()
-    assert watched.parting().count("training goes on") == 1
+    assert watched.parting().count("training continues") == 1
     assert "grpo-tui: " not in watched.parting()
 
 
@@ -234,18 +234,18 @@ def test_a_screen_stopped_without_a_warning_is_painted_anew_and_leaves_by_its_ke
 
 def test_ctrl_z_without_a_shell_behind_it_is_refused(live: Path, watched: Guarded) -> None:
     watched.type("\x1a")
-    watched.until("No shell waits")
+    watched.until("Cannot suspend")
     assert watched.screen.status() != psutil.STATUS_STOPPED
 
 
 def test_ctrl_c_never_reaches_the_trainer(live: Path, watched: Guarded) -> None:
     watched.type("\x03\x03")
-    watched.until("q leaves")
+    watched.until("q to leave")
     assert watched.screen.is_running()
     os.killpg(watched.pid, signal.SIGINT)  # as `kill -INT` to the whole job, past the keyboard
     assert watched.exit_code() == 0
     watched.assert_clean()
-    assert "training goes on" in watched.parting()
+    assert "training continues" in watched.parting()
     assert_goes_on(live)
     assert not re.search("KeyboardInterrupt|stopp", (live / "train.log").read_text(errors="replace"))
 

@@ -91,7 +91,7 @@ def test_nothing_turns_while_nothing_has_changed(run: RecordedRun, lab: Lab, tmp
     assert found.to_json()["groups"] == []
     for group in found.groups:
         assert group.advantages_now == pytest.approx(group.advantages_before, abs=1e-6)
-    assert "Every group stays as it is." in what_if_lines(found, 80)[-1][0][0]
+    assert "No group changes." in what_if_lines(found, 80)[-1][0][0]
 
 
 def test_a_changed_reward_turns_groups_and_each_is_told(run: RecordedRun, lab: Lab, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def extra(completions, **kwargs):
     assert found.notes
     text = "\n".join("".join(part for part, _ in line) for line in what_if_lines(found, 80))
     assert "is new" in text
-    assert "is in the run alone" in text
+    assert "only in the run" in text
 
 
 def _plainly(before: Sequence[float | None], now: Sequence[float | None]) -> bool:

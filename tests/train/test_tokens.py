@@ -264,7 +264,7 @@ def test_the_command_prints_and_gives_every_token(
     said = capsys.readouterr().out
     assert "checkpoint-2" in said
     assert ran.row.prompt[-1]["content"] in said
-    assert len(said.split("likelier was")[1].strip().splitlines()) == 1
+    assert len(said.split("more likely")[1].strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize(

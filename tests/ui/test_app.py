@@ -19,9 +19,9 @@ async def test_ctrl_c_names_the_key_that_leaves_and_ctrl_q_leaves_like_it(run: R
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: "q leaves; a run goes on without the screen." in told(app))
+        await until(pilot, lambda: "Press q to leave. Training continues." in told(app))
         await pilot.press("ctrl+q")
-    assert app.return_value == "training goes on; `grpo-tui attach runs/demo-add`"
+    assert app.return_value == "training continues; `grpo-tui attach runs/demo-add`"
 
 
 async def test_the_open_run_is_listed_wherever_it_lies(run: RecordedRun) -> None:

@@ -63,7 +63,7 @@ async def test_the_cursor_reads_step_time_and_values_and_what_happened_there(run
         assert "after the start" in reading
         assert "value" in reading
         assert "smoothed" in reading
-        assert "spread in a group" in reading
+        assert "group std" in reading
         await pilot.press("shift+left")
         assert screen.options.cursor == 46.0
         await pilot.press(*["left"] * 6)
@@ -79,7 +79,7 @@ async def test_zoom_goes_around_the_cursor_and_0_shows_all(run: RecordedRun) -> 
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await enlarged(pilot)
         await pilot.press("shift+left", "shift+left", "plus", "plus")
-        await until(pilot, lambda: "standing still, end follows" in shown(app))
+        await until(pilot, lambda: "frozen, end follows" in shown(app))
         first, last = screen.options.window.span or (0.0, 0.0)
         assert first < 37.0 < last
         assert last - first < 20
@@ -98,7 +98,7 @@ async def test_the_chart_follows_the_run_and_stands_still_when_panned(run: Recor
         run.advance(2)
         await until(pilot, lambda: "at step 59" in shown(app))
         await pilot.press("plus", "h", "h")
-        await until(pilot, lambda: "standing still" in shown(app))
+        await until(pilot, lambda: "frozen" in shown(app))
         span = screen.options.window.span
         run.advance(2)
         await until(pilot, lambda: "at step 61" in shown(app))

@@ -53,7 +53,7 @@ async def test_every_field_opens_with_its_value_and_its_origin() -> None:
         text = shown(app)
         assert "num_generations" in text
         assert "● file" in text
-        assert "nothing wrong in the file" in text
+        assert "no errors in the file" in text
         assert "8 completions a step" in text
         await pilot.press("a")
         assert len(screen.query_one(ConfigForm)._rows) > 220
@@ -351,7 +351,7 @@ async def test_a_start_is_held_back_by_errors_unless_a_person_insists(
     async with app.run_test(size=SIZE) as pilot:
         await looked_at(pilot)
         await pilot.press("S")
-        await until(pilot, lambda: "in the way of a start" in shown(app))
+        await until(pilot, lambda: "to fix before the run" in shown(app))
         await pilot.press("n", "S", "exclamation_mark")
         await until(pilot, lambda: told(app) == ["It did not start: no GPU"])
         assert asked == [[str(path), "--run-dir", "runs/other", "--force"]]
@@ -410,7 +410,7 @@ async def test_why_a_text_cannot_be_read_stands_beside_the_form() -> None:
         await until(pilot, lambda: "not readable line" in shown(app))
         await until(pilot, lambda: "✗ line 2: invalid YAML" in shown(app))
         await pilot.press("escape")
-        await until(pilot, lambda: "tab goes to" in shown(app))
+        await until(pilot, lambda: "Press tab to edit" in shown(app))
 
 
 async def test_the_text_as_it_stands_is_exported_as_a_script() -> None:
@@ -429,7 +429,7 @@ async def test_the_text_as_it_stands_is_exported_as_a_script() -> None:
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, PathDialog))
         await pilot.press("enter")
-        await until(pilot, lambda: "train.py is there already" in shown(app))
+        await until(pilot, lambda: "train.py already exists" in shown(app))
 
 
 async def test_a_check_that_was_ended_is_not_said_to_have_looked_at_everything(
@@ -446,7 +446,7 @@ async def test_a_check_that_was_ended_is_not_said_to_have_looked_at_everything(
         await pilot.press("c")
         await until(pilot, lambda: bool(screen.start.busy_line()))
         await pilot.press("escape")
-        await until(pilot, lambda: "the check was ended: not everything was looked at" in shown(app))
+        await until(pilot, lambda: "the check was stopped before it finished" in shown(app))
         assert "checked at" not in shown(app)
 
 

@@ -158,9 +158,9 @@ async def test_a_row_shows_before_the_tokenizer_is_there(answering: type[Answeri
         await pilot.press("right_square_bracket")
         await until(pilot, lambda: "row 2 of 30" in shown(app))
         assert "an earlier row has the same prompt" in shown(app)
-        assert "as the model gets it" not in shown(app)
+        assert "as the model sees it" not in shown(app)
         answering.gate.set()
-        await until(pilot, lambda: "as the model gets it" in shown(app))
+        await until(pilot, lambda: "as the model sees it" in shown(app))
         assert "7 tokens" in shown(app)
         assert "row 2 of 30" in shown(app)
         assert "loading" not in shown(app)
@@ -206,7 +206,7 @@ async def test_moving_by_row_number_and_chance(answering: type[Answering]) -> No
             await pilot.press(*["right_square_bracket" if key == "]" else key for key in keys])
             await until(pilot, lambda row=row: f"row {row} of 30" in shown(app))  # type: ignore[misc]
         await pilot.press("g", "x", "enter")
-        await until(pilot, lambda: "✗ x is no number of a row" in shown(app))
+        await until(pilot, lambda: "✗ x is not a row number" in shown(app))
 
 
 async def test_a_search_goes_from_match_to_match() -> None:
@@ -221,7 +221,7 @@ async def test_a_search_goes_from_match_to_match() -> None:
         await pilot.press("escape")
         await until(pilot, lambda: "match" not in shown(app))
         await pilot.press("slash", *"pears", "enter")
-        await until(pilot, lambda: "✗ no row holds “pears”" in shown(app))
+        await until(pilot, lambda: "✗ no row contains “pears”" in shown(app))
 
 
 async def test_all_rows_in_figures_and_back() -> None:
@@ -229,7 +229,7 @@ async def test_all_rows_in_figures_and_back() -> None:
         app = await opened_view(pilot)
         await until(pilot, lambda: "⚠ 1 warning" in shown(app))
         await pilot.press("f")
-        await until(pilot, lambda: "30 rows looked at" in shown(app))
+        await until(pilot, lambda: "30 rows checked" in shown(app))
         text = shown(app)
         assert "fix: grpo_tui.filters.drop_null: true" in text
         assert "from question, 30 different" in text

@@ -106,7 +106,7 @@ def test_a_marked_token_is_found_in_its_row() -> None:
 def test_the_most_surprising_tokens_are_listed_first_with_their_figures() -> None:
     head, *lines = surprising_lines(ODD, 100, 3, chosen=2)
     rows = ["".join(text for text, _ in line) for line in lines]
-    assert head[0][0].split() == ["at", "token", "p", "log", "p", "rank", "entropy", "KL", "likelier", "was"]
+    assert head[0][0].split() == ["at", "token", "p", "log", "p", "rank", "entropy", "KL", "more", "likely"]
     assert [row.split()[:2] for row in rows][1:] == [["❙", "3"], ["6", "日本"]]
     assert rows[0].split()[0] == "4"
     assert rows[0].rstrip().endswith("the 90.5 %"), "its rank is not the first"
@@ -169,7 +169,7 @@ async def test_the_live_policy_is_asked_and_its_tokens_shown(
         body = shown(app)
         assert "plain│ two│⏎⏎│" in body
         assert "the run samples at 0.9" in body
-        assert "these are not quite the tokens" in head_of(app)
+        assert "these may differ from the generated tokens" in head_of(app)
         assert "only the first 2,048 of 3,000" in head_of(app)
         listed = app.screen.query_one(TokenList)
         assert listed.place == 3, "the least likely first"
@@ -196,9 +196,9 @@ async def test_escape_ends_the_asking_and_then_leaves(run: RecordedRun) -> None:
         await asked(pilot, run)
         await pilot.press("t")
         await pilot.pause()
-        assert any("esc ends it" in notice.message for notice in app._notifications)
+        assert any("esc to cancel" in notice.message for notice in app._notifications)
         await pilot.press("escape")
-        await until(pilot, lambda: "ended before its end" in shown(app))
+        await until(pilot, lambda: "canceled" in shown(app))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, GenerationsScreen))
 

@@ -257,7 +257,7 @@ async def test_the_course_of_the_run_and_of_the_prompt(run: RecordedRun) -> None
         await pilot.press("o")
         await until(pilot, lambda: "different texts in a group" in shown(app))
         assert isinstance(app.screen, CourseScreen)
-        assert "share of correctness" in shown(app)
+        assert "correctness, contribution" in shown(app)
         assert "this prompt" in shown(app)
         await pilot.press("escape")
         assert isinstance(app.screen, GenerationsScreen)
@@ -304,7 +304,7 @@ async def test_a_query_is_kept_and_shown_by_its_name(
         await until(pilot, lambda: isinstance(app.screen, WordsDialog))
         app.screen.query_one(Input).value = "cut off early"
         await pilot.press("enter")
-        await until(pilot, lambda: any("Kept as “cut off early”" in word for word in said(app)))
+        await until(pilot, lambda: any("Saved as “cut off early”" in word for word in said(app)))
         await asked(pilot, "")
         await pilot.press("v", "enter")
         await until(pilot, lambda: screen_of(app).found.line == "truncated and step<=3")

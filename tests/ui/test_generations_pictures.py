@@ -37,7 +37,7 @@ async def _over_time(pilot: Any) -> None:
     await _found(pilot)
     await until(pilot, lambda: len(pilot.app.screen.visits) > 0)
     await pilot.press("o")
-    await until(pilot, lambda: "share of correctness" in shown(pilot.app))
+    await until(pilot, lambda: "correctness, contribution" in shown(pilot.app))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))

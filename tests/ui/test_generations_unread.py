@@ -14,7 +14,7 @@ from grpo_tui.ui.widgets.group_table import GroupTable
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import recorded
 
-GONE = "✗ there is no run.db any more"
+GONE = "✗ run.db no longer exists"
 
 
 async def test_a_run_db_that_is_gone_is_said_and_read_again_when_it_is_back() -> None:

@@ -88,7 +88,7 @@ async def test_search_covers_what_is_not_loaded_and_marks_it(run: RecordedRun) -
         await pilot.press("N")
         await until(pilot, lambda: "“line 4” 110 of 111" in shown(app))
         await pilot.press("n", "n")
-        await until(pilot, lambda: "1 of 111, from the other end" in shown(app))
+        await until(pilot, lambda: "1 of 111, wrapped around" in shown(app))
         await until(pilot, lambda: log.selected is not None and log.selected.text == "line 4")
         strip = log.render_line(log.cursor - log.scroll_offset.y)
         marked = [s.text for s in strip if s.style is not None and s.style.reverse]
@@ -102,7 +102,7 @@ async def test_words_that_are_nowhere_are_said_to_be(run: RecordedRun) -> None:
     async with app.run_test(size=(100, 30)) as pilot:
         await in_log(pilot, "UserWarning")
         await pilot.press("slash", *"zebra", "enter")
-        await until(pilot, lambda: "“zebra” is nowhere" in shown(app))
+        await until(pilot, lambda: "“zebra” not found" in shown(app))
 
 
 async def test_levels_keep_a_traceback_whole(run: RecordedRun) -> None:

@@ -33,7 +33,7 @@ def keys(words: str) -> list[str]:
 def test_words_are_looked_for_in_title_key_and_meaning_with_names_first() -> None:
     assert keys("reward")[:2] == ["reward", "reward_std"]
     assert keys("CLIPPED") == ["completions/clipped_ratio"]
-    assert keys("cut off")[0] == "completions/clipped_ratio"
+    assert keys("truncated completions")[0] == "completions/clipped_ratio"
     assert keys("no such words") == []
     assert len(keys("")) == 6
     assert "mine" in keys("callback")  # a key that nobody knows is found by who may have logged it
@@ -112,7 +112,7 @@ async def test_words_that_nothing_holds_say_so_and_enter_chooses_nothing(run: Re
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "step 57" in shown(app))
         await pilot.press("x", *"zzzz")
-        await until(pilot, lambda: "No metric holds these words." in shown(app))
+        await until(pilot, lambda: "No metric matches." in shown(app))
         await pilot.press("enter")
         assert isinstance(app.screen, MetricPicker)
 

@@ -77,13 +77,13 @@ def test_the_help_begins_with_the_pane_then_what_is_everywhere_then_the_words(fi
     lines = [words(line) for line in HelpLines(first).lines(100)]
     titles = [line for line in lines if line.startswith("─ ")]
     everywhere = next(n for n, line in enumerate(titles) if "everywhere" in line)
-    assert "what the words mean" in titles[everywhere + 1]
+    assert "terms" in titles[everywhere + 1]
     assert everywhere == (2 if first == "chart" else 1)
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_what_to_type_after_a_failure_is_read_whole_however_long_the_cause(width: int) -> None:
-    way = "It made no step. Fix the cause first, then `grpo-tui train outputs/no-steps` starts it again."
+    way = "It completed no step. Fix the cause first, then `grpo-tui train outputs/no-steps` starts it again."
     health = HealthLine()
     cause = "✗ Failed: OSError: " + "the model is not there " * 20
     health._view = view(state="failed", health=((cause, "bad"), (way, "text")))
@@ -96,7 +96,7 @@ def test_what_to_type_after_a_failure_is_read_whole_however_long_the_cause(width
 
 
 def test_a_stopped_run_says_how_it_goes_on_on_a_small_screen() -> None:
-    way = "`grpo-tui train outputs/demo --resume` goes on from its newest checkpoint. "
+    way = "`grpo-tui train outputs/demo --resume` continues from the newest checkpoint. "
     health = HealthLine()
     health._view = view(state="stopped", health=(("◼ Stopped at step 57. ", "strong"), (way, "dim")))
     text = " ".join(" ".join(words(line).split()) for line in health.lines(80, 3))
@@ -108,7 +108,7 @@ def test_the_reward_line_keeps_its_figures_when_the_steps_get_a_digit_more() -> 
     figures = {"reward": 0.7, "reward_change": 0.05, "spread": 0.85, "flat_share": 0.0, "eta_s": 4500.0}
     for step in (2, 3, 57, 1499):
         line._view = view(step=step, total_steps=1500, **figures)
-        assert "flat groups 0 %" in words(line.lines(80, 1)[0])
+        assert "zero-std groups 0 %" in words(line.lines(80, 1)[0])
 
 
 def test_what_has_no_column_stands_below_and_that_is_said() -> None:
@@ -232,7 +232,7 @@ def test_who_asked_stands_beside_what_was_done(kind: str, said: str) -> None:
 @pytest.mark.parametrize("width", [30, 44, 80])
 def test_sentences_of_several_colours_read_as_one(width: int) -> None:
     health = HealthLine()
-    parts = (("● Reward is flat", "attention"), (", around 0.95 in the last 10 rows. ", "dim"))
+    parts = (("● Reward is level", "attention"), (" at about 0.95 over the last 10 steps. ", "dim"))
     way = (("◼ Stopped at step 57. ", "strong"), ("`grpo-tui train outputs/demo --resume` goes on.", "dim"))
     for state, spans in (("training", parts), ("stopped", way)):
         health._view = view(state=state, health=spans)

@@ -43,10 +43,10 @@ def aged(run: RecordedRun, at: float) -> None:
     ("kind", "word"),
     [
         ("training", "step 57 ── “"),
-        ("paused", "memory is kept"),
+        ("paused", "memory stays allocated"),
         ("failed", "ended ── failed"),
-        ("finished", "in the form asked"),
-        ("loading", "Begins with the first step"),
+        ("finished", "in the answer format"),
+        ("loading", "Appears with the first step"),
     ],
     ids=lambda word: word if word.isalpha() else "",
 )
@@ -81,7 +81,7 @@ async def test_a_loading_run_takes_no_key_for_more_than_it_is(tmp_path: Path) ->
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "Loading the model" in shown(app))
         await pilot.press("right_square_bracket")
-        for key, word in (("v", "view held"), ("l", "The process has printed nothing yet")):
+        for key, word in (("v", "view held"), ("l", "The process has not printed anything yet")):
             for there in (True, False):
                 await pilot.press(key)
                 await until(pilot, lambda word=word, there=there: (word in shown(app)) == there)  # type: ignore[misc]

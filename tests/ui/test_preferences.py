@@ -52,7 +52,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     preferences, trouble = PreferenceFile(tmp_path / "file").change(theme="light")
     assert preferences.theme == "light"
-    assert "not remembered" in trouble
+    assert "not saved" in trouble
 
 
 def test_the_variable_names_the_folder() -> None:

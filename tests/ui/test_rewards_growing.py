@@ -39,7 +39,7 @@ async def test_a_file_is_begun_and_the_next_reward_added_until_one_is_fooled(
     app = app_on(None)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("3")
-        await until(pilot, lambda: "begins a rewards file" in shown(app))
+        await until(pilot, lambda: "creates a rewards file" in shown(app))
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, NewFileDialog))
         await pilot.press("enter")
@@ -137,7 +137,7 @@ async def test_tags_are_given_shown_found_written_and_kept(tmp_path: Path) -> No
         await until(pilot, lambda: isinstance(app.screen, PathDialog))
         app.screen.query_one(Input).value = str(tmp_path / "s.jsonl")
         await pilot.press("enter")
-        await until(pilot, lambda: "enter once more replaces s.jsonl" in shown(app))
+        await until(pilot, lambda: "Press enter again to replace s.jsonl" in shown(app))
         await pilot.press("escape")
     assert [sample.tags for sample in read_jsonl(tmp_path / "s.jsonl")] == [(), ("hard", "odd")] + [()] * 4
     assert read_cases(tmp_path / "cases.yaml").cases[0].sample.tags == ("hard", "odd")
@@ -161,7 +161,7 @@ async def test_modes_turn_and_the_advantages_follow(tmp_path: Path) -> None:
         await pilot.press("o", "g")
         await until(pilot, lambda: state(screen) == ("batch", "sum_then_normalize", False))
         assert first(screen) == pytest.approx(0.5 / (0.3**0.5 + 1e-4), abs=1e-4)
-        await until(pilot, lambda: "not as in the config" in shown(app))
+        await until(pilot, lambda: "differs from the config" in shown(app))
         await pilot.press("g")
         await until(pilot, lambda: state(screen)[0] == "none")
         assert first(screen) == 0.5

@@ -60,9 +60,9 @@ async def test_b_lets_the_model_answer_rows_and_shows_the_baseline_over_its_answ
         await pilot.press("b")
         await _loaded(pilot, lambda: isinstance(app.screen, TextScreen))
         text = shown(app)
-        assert "before any training" in text
+        assert "before training" in text
         assert "by correctness ≥ 1.00 (the reference answer's score)" in text
-        assert "nothing here stands against training" in text
+        assert "no problems found" in text
         assert "mixed, by rate" in text
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is screen and screen.scored is not None and screen.scored.whole)
@@ -83,7 +83,7 @@ async def test_m_is_ended_by_esc_without_a_process_left_and_the_samples_stay() -
         await pilot.press("escape")
         await until(pilot, lambda: screen._busy is None)
         assert _generating() == []
-        assert "ended by you" in shown(app)
+        assert "stopped by you" in shown(app)
         assert screen.samples == before
 
 
@@ -95,7 +95,7 @@ async def test_functions_alone_have_no_model_to_ask(tmp_path: Path) -> None:
         screen = await scored(pilot)
         assert isinstance(screen, RewardsScreen)
         await pilot.press("m")
-        await until(pilot, lambda: "functions alone have no model" in shown(app))
+        await until(pilot, lambda: "these are only functions" in shown(app))
 
 
 def test_answers_come_behind_the_group_of_the_sample_and_compete_with_it() -> None:

@@ -94,19 +94,19 @@ async def test_a_hung_function_is_named_and_the_pane_lives(file: Path) -> None:
     async with app.run_test(size=(100, 30)) as pilot:
         screen = await scored(pilot)
         file.write_text(REWARDS.replace("    found =", "    time.sleep(600)\n    found ="))
-        await until(pilot, lambda: "right: scoring" in shown(app) and "ends it" in shown(app))
+        await until(pilot, lambda: "right: scoring" in shown(app) and "stops it" in shown(app))
         await pilot.press("j")
         assert screen.query_one("#samples").selected == 1  # type: ignore[attr-defined]
         await pilot.press("escape")
-        await until(pilot, lambda: "ended by you after" in shown(app))
+        await until(pilot, lambda: "stopped by you after" in shown(app))
         await scored(pilot)
         assert screen.scored is not None
         assert screen.scored.rows[0].scores[0] is None
         assert screen.scored.rows[0].scores[1] is not None  # the other one was scored all the same
         await pilot.press("r")
-        await until(pilot, lambda: "ends it" in shown(app))
+        await until(pilot, lambda: "stops it" in shown(app))
         file.write_text(REWARDS)  # nobody has to end what was mended
-        await until(pilot, lambda: "ended by you" not in shown(app) and "ends it" not in shown(app))
+        await until(pilot, lambda: "stopped by you" not in shown(app) and "stops it" not in shown(app))
         await scored(pilot)
         assert screen.scored.rows[0].scores[0] == 1.0
 
@@ -211,7 +211,7 @@ async def test_probes_show_what_fools_the_rewards(file: Path) -> None:
         await pilot.pause()
         text = shown(app)
         assert "looks at the answer" in text
-        assert "takes what it should not" in text
+        assert "accepts what it should reject" in text
         await pilot.press("escape")
         assert "⚠ probes: " in shown(app)
         await pilot.press("f", "down", "down", "enter")
@@ -294,5 +294,5 @@ async def test_without_rewards_it_says_how_to_open_some(run: RecordedRun) -> Non
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await opened(pilot)
         await pilot.press("3")
-        await until(pilot, lambda: "the rewards of this run are not known" in shown(app))
+        await until(pilot, lambda: "the rewards of this run are unknown" in shown(app))
         assert "grpo-tui rewards FILE.py:FUNCTION" in " ".join(shown(app).split())

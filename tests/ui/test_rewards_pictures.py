@@ -45,7 +45,7 @@ RAISED = (
 
 
 def message(report: Report, before: Report | None = None, reason: str = "") -> LabScored:
-    about = Circumstances("demo.yaml", "gold and wrong answers", NOW, 0.24, reason, gold_column="answer")
+    about = Circumstances("demo.yaml", "reference and wrong answers", NOW, 0.24, reason, gold_column="answer")
     return LabScored(rewards_view(report, before, about), report, report.scored.samples, Origin())
 
 

@@ -173,9 +173,9 @@ async def test_resuming_asks_once_and_names_what_it_continues(monkeypatch: pytes
         await until(pilot, lambda: app.rows_complete and bool(app.rows))
         await pilot.press("r")
         await until(pilot, lambda: "resume failed-one?" in shown(app))
-        assert "Goes on from checkpoint-40" in shown(app)
+        assert "Continues from checkpoint-40" in shown(app)
         assert "the next step is 41 of 120" in shown(app)
-        assert "Steps 41 to 57 are done again" in shown(app)
+        assert "Steps 41 to 57 are repeated" in shown(app)
         for no in ("n", "escape"):
             await pilot.press(no)
             await until(pilot, lambda: "resume failed-one?" not in shown(app))
@@ -245,7 +245,7 @@ async def test_a_filter_that_is_not_understood_says_so_and_hides_nothing(run: Re
     async with app.run_test(size=(120, 30)) as pilot:
         await until(pilot, lambda: app.rows_complete)
         await pilot.press("slash", *"stat:x")
-        await until(pilot, lambda: "“stat:” is no field" in shown(app))
+        await until(pilot, lambda: "“stat:” is not a field" in shown(app))
         assert "demo-add" in shown(app)
 
 

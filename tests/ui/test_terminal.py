@@ -85,14 +85,14 @@ def test_leaving_prints_the_way_back_on_the_main_screen(run: RecordedRun) -> Non
     assert terminal.end() == 0
     assert_restored(terminal.output)
     after = terminal.output[terminal.output.rindex(b"\x1b[?1049l") :]
-    assert b"left: training goes on; `grpo-tui attach runs/demo-add`" in after
+    assert b"left: training continues; `grpo-tui attach runs/demo-add`" in after
 
 
 def test_leaving_before_the_run_is_read_tells_the_way_back_too(run: RecordedRun) -> None:
     terminal = Terminal(str(run.folder.root))
     os.write(terminal.fd, b"q")
     terminal.end()
-    assert b"left: training goes on; `grpo-tui attach runs/demo-add`" in terminal.output
+    assert b"left: training continues; `grpo-tui attach runs/demo-add`" in terminal.output
 
 
 def test_no_byte_of_a_model_a_log_or_an_error_commands_the_terminal(run: RecordedRun) -> None:

@@ -45,7 +45,7 @@ async def test_a_key_before_the_first_look_says_to_wait_and_not_that_no_run_is_o
         assert isinstance(app.screen, TrainScreen)
         app.view = None
         app.screen.action_run_checkpoint()  # before the next look can bring a view
-        await until(pilot, lambda: any("just being read" in n.message for n in app._notifications))
+        await until(pilot, lambda: any("still loading" in n.message for n in app._notifications))
         assert not sent(run)
 
 
@@ -53,7 +53,9 @@ async def test_a_paused_run_says_so_and_resumes(tmp_path: Path) -> None:
     run = recorded(Path("runs") / "demo-add", "paused")
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "⏸ paused at step 57 for 2m10s; memory is kept; r resumes" in shown(app))
+        await until(
+            pilot, lambda: "⏸ paused at step 57 for 2m10s; memory stays allocated; r resumes" in shown(app)
+        )
         await pilot.press("p")
         await pilot.press("r")
         await until(pilot, lambda: bool(sent(run)))
@@ -132,7 +134,7 @@ async def test_a_refused_command_is_said_aloud_and_safely(run: RecordedRun) -> N
         await pilot.press("c")
         await until(pilot, lambda: bool(mailbox.pending()))
         mailbox.finish(mailbox.pending()[0], Outcome(False, 58, f"disk full {HOSTILE}"))
-        await until(pilot, lambda: "checkpoint refused: disk full" in shown(app))
+        await until(pilot, lambda: "checkpoint rejected: disk full" in shown(app))
         assert "\x1b" not in shown(app)
         assert "[@click=app.quit]" in shown(app)
 
@@ -162,7 +164,7 @@ async def test_a_sample_is_shown_as_it_is(run: RecordedRun) -> None:
         await until(pilot, lambda: "completion 1 of 2, 3 tokens" in shown(app))
         assert "prompt, after 3 s of training" in shown(app)
         assert "<user>" in shown(app)
-        assert "completion 2 of 2, 60 tokens, cut off" in shown(app)
+        assert "completion 2 of 2, 60 tokens, truncated" in shown(app)
         await pilot.press("end")
         await until(pilot, lambda: "字" in shown(app))
         assert "".join(c for c in shown(app) if c in wide) == wide, "every character, cut by cells"
@@ -217,7 +219,7 @@ async def test_the_loss_is_said_to_be_no_progress_signal(run: RecordedRun) -> No
                 break
             await pilot.press("right_square_bracket")
             await pilot.pause()
-        assert "no progress signal" in shown(app)
+        assert "not a measure of progress" in shown(app)
 
 
 async def test_the_log_takes_the_place_of_the_groups(run: RecordedRun) -> None:
@@ -247,7 +249,7 @@ async def test_leaving_says_how_to_come_back_and_sends_nothing(run: RecordedRun)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         await pilot.press("q")
-    assert app.return_value == "training goes on; `grpo-tui attach runs/demo-add`"
+    assert app.return_value == "training continues; `grpo-tui attach runs/demo-add`"
     assert sent(run) == []
 
 
@@ -257,7 +259,7 @@ async def test_leaving_a_finished_run_says_nothing(tmp_path: Path) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "before and after" in shown(app))
-        assert "right, in the form asked: 0 → 4 of 4" in shown(app)
+        assert "right, in the answer format: 0 → 4 of 4" in shown(app)
         await pilot.press("p")
         await until(pilot, lambda: "The run is" in shown(app))
         await pilot.press("l")

@@ -1,4 +1,4 @@
-"""A trial from the pane Config: it asks to save, says what it took, and esc ends it with its folder."""
+"""A trial from the pane Config: it asks to save, says what it took, and esc stops it with its folder."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_trial_that_fails_says_why_and_one_that_is_ended_is_told_so(
     def run(self: Trial, tell: Callable[[str], None]) -> tuple[bool, str]:
         tell("trial: loading the model")
         assert until_ended.wait(30)
-        return False, "the trial was ended" if self.cancelled() else "the trial failed: no GPU"
+        return False, "the trial was stopped" if self.cancelled() else "the trial failed: no GPU"
 
     cancel = Trial.cancel
 
@@ -70,7 +70,7 @@ async def test_a_trial_that_fails_says_why_and_one_that_is_ended_is_told_so(
         await looked_at(pilot)
         await pilot.press("t")
         await until_shown(
-            pilot, lambda: "trial: loading the model" in shown(app) and "esc ends it" in shown(app)
+            pilot, lambda: "trial: loading the model" in shown(app) and "esc stops it" in shown(app)
         )
         if ended:
             await pilot.press("escape")
@@ -79,7 +79,7 @@ async def test_a_trial_that_fails_says_why_and_one_that_is_ended_is_told_so(
         await until_shown(pilot, lambda: bool(app._notifications))
         (said,) = app._notifications
         assert (said.message, said.severity) == (
-            ("the trial was ended", "information")
+            ("the trial was stopped", "information")
             if ended
             else ("It cannot train: the trial failed: no GPU", "error")
         )
@@ -96,14 +96,14 @@ def test_an_ended_trial_leaves_neither_folder_nor_process(tmp_path: Path) -> Non
     until(lambda: any(tmp_path.glob("runs/mine.trial-*/run.db")), "the trial's record")
     trial.cancel()
     thread.join(60)
-    assert answers == [(False, "the trial was ended; its folder is removed")]
+    assert answers == [(False, "the trial was stopped and its folder removed")]
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_trial_that_was_ended_before_it_began_starts_nothing() -> None:
     trial = Trial(["nothing.yaml"])
     trial.cancel()
-    assert trial.run() == (False, "the trial was ended")
+    assert trial.run() == (False, "the trial was stopped")
 
 
 def test_a_refusal_is_what_the_command_said(tmp_path: Path) -> None:

@@ -239,7 +239,7 @@ def count_steps(settings: PlanSettings, batches: Batches, rows: int | None) -> S
     if settings.streaming or rows is None:
         if limit > 0:
             return Steps(None, None, limit, None, 0)
-        reason = "a stream has no length; set max_steps" if settings.streaming else "the rows are not counted"
+        reason = "a stream has no length; set max_steps" if settings.streaming else "rows not counted"
         return Steps(None, None, None, None, 0, reason)
     prompts = max(1, batches.prompts_per_generation)
     generations, dropped = divmod(rows, prompts)

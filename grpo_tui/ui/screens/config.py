@@ -70,7 +70,7 @@ EMPTY: list[Line] = [
     [Span("   A config is a TRL YAML file: the one that `trl grpo --config` takes.", "dim")],
 ]  # fmt: skip
 
-UNREAD: list[Line] = [(), [Span("   Fields show once the text can be read: ", "dim"),
+UNREAD: list[Line] = [(), [Span("   Fix the text to see the fields: ", "dim"),
                           Span("tab", "key", "screen.config_other")]]  # fmt: skip
 
 
@@ -186,7 +186,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         name, view = self.chosen_name(), self.view
         if view is not None and view.broken is not None:
             on_text = self.query_one(YamlArea).has_focus
-            refusal = one_line(view.broken.words(), 200) + ("" if on_text else "; tab goes to the text")
+            refusal = one_line(view.broken.words(), 200) + ("" if on_text else ". Press tab to edit the text")
         self.query_one(HelpStrip).show(self.help_of(name) if name is not None else None, refusal)
         self.tell_keys()
 
@@ -370,7 +370,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         if view is not None and view.findings:
             self.app.push_screen(FindingsScreen(view.findings), self.chosen_finding)
         elif view is not None:
-            self.app.notify("No match.")
+            self.app.notify("No findings.")
 
     def chosen_finding(self, answer: tuple[str, Finding] | None) -> None:
         """Go where a finding is, or apply its fix."""
@@ -444,7 +444,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             self.apply(finding)
         elif (name := self.chosen_name()) is not None:
             wrong = any(found.severity != "info" for found in self.findings_of(name))
-            word = "there is no single value that mends it" if wrong else "nothing to fix"
+            word = "there is no single value that fixes it" if wrong else "nothing to fix"
             self.app.notify(f"{one_line(name, 40)}: {word}.")
 
     def _mendable(self) -> list[Finding]:
@@ -588,7 +588,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         if view is None or view.broken is None:
             return view is not None
         line = f" (line {view.broken.line})" if view.broken.line is not None else ""
-        self.app.notify(f"The text cannot be read{line}. Press Tab to edit it.", severity="warning")
+        self.app.notify(f"The text cannot be read{line}. Press tab to edit it.", severity="warning")
         return False
 
     def edit(self, row: FieldRow) -> None:
@@ -658,15 +658,15 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             if row.origin == "default":
                 self.app.notify(f"{row.name} is not in the file.")
             elif row.origin == "set":
-                self.app.notify(f"{row.name} was given with --set; the file does not hold it.")
+                self.app.notify(f"{row.name} was given with --set and is not in the file.")
             else:
                 self.drop_value(row.name)
 
     def action_config_undo(self) -> None:
-        self._step(lambda draft: draft.undo(), "Nothing is left to undo.")
+        self._step(lambda draft: draft.undo(), "Nothing to undo.")
 
     def action_config_redo(self) -> None:
-        self._step(lambda draft: draft.redo(), "Nothing is left to do again.")
+        self._step(lambda draft: draft.redo(), "Nothing to redo.")
 
     def _step(self, step: Callable[[Draft], bool], otherwise: str) -> None:
         if self.draft is not None:

@@ -148,7 +148,7 @@ MARKS = {"yes": ("✓", "good"), "no": ("✗", "bad"), "idle": ("·", "dim")}
 
 def check_rows(found: Preflight, width: int) -> list[Line]:
     """What a full check says besides its findings: the list to go through, advice, commands."""
-    lines: list[Line] = [()] if found.findings else [[Span(" ✓ Nothing is in the way.", "good")], ()]
+    lines: list[Line] = [()] if found.findings else [[Span(" ✓ No errors.", "good")], ()]
     room = max(10, width - 5)
     if found.checklist:
         lines.append(ruled([[Span("before training", "title")]], width))
@@ -202,7 +202,7 @@ class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
         if finding.fix is not None:
             self.dismiss(("fix", finding))
         else:
-            self.app.notify("There is no single value that mends this one.")
+            self.app.notify("There is no single value that fixes this.")
 
     def action_fix_all(self) -> None:
         if self._findings:
@@ -222,7 +222,7 @@ class CheckScreen(FindingsScreen):
     def compose(self) -> ComposeResult:
         errors = len(errors_of(self._findings))
         verdict = (
-            "nothing stops a start" if not errors else f"{plural(errors, 'error')} in the way of a start"
+            "ready to start" if not errors else f"{plural(errors, 'error')} to fix before the run can start"
         )
         with Vertical(classes="dialog -large"):
             yield DialogTitle(f"checked: {verdict}", self.HINT)

@@ -171,7 +171,7 @@ class ConfigFiles:
                 self._write_as(path, then, force=False)
 
         begin = from_here(draft.path if draft.path is not None else request.path)
-        hint = "names in the config are looked up beside it"
+        hint = "relative paths in the config start from its folder"
         dialog = PathDialog("save as", begin, config_paths.not_writable, hint, does="save")
         self.screen.app.push_screen(dialog, given)
 
@@ -186,7 +186,7 @@ class ConfigFiles:
             draft.save_as(path, force=force)
         except ChangedOnDiskError:
             choices = [
-                Choice("write over it", "what stands there is lost", True, "y"),
+                Choice("overwrite", "the existing file is lost", True, "y"),
                 Choice("another name", "", False, "n"),
             ]
 
@@ -196,7 +196,7 @@ class ConfigFiles:
                 elif over is False:
                     self._save_as(then)
 
-            title = f"{one_line(path.name, 30)} is there already"
+            title = f"{one_line(path.name, 30)} already exists"
             self.screen.app.push_screen(MenuDialog(title, choices, at=1), answered)
             return
         except DraftFileError as error:
@@ -226,7 +226,7 @@ class ConfigFiles:
                     f"{name} changed on disk. Saving asks which version to keep.", severity="warning"
                 )
         else:
-            self._reload(f"{name} was changed on disk and is read anew; u brings yours back.")
+            self._reload(f"{name} changed on disk and was reloaded. Press u for your version.")
 
     def _reload(self, word: str = "") -> None:
         """Take what stands in the file now, or say why it cannot be read."""
@@ -248,9 +248,9 @@ class ConfigFiles:
         assert draft is not None
         assert draft.path is not None
         choices = [
-            Choice("show the difference", "theirs against mine", "diff", "d"),
-            Choice("keep mine", "save over what stands there now", "mine", "m"),
-            Choice("take theirs", "read the file; u brings mine back", "theirs", "t"),
+            Choice("show the difference", "compare theirs with mine", "diff", "d"),
+            Choice("keep mine", "overwrite the file on disk", "mine", "m"),
+            Choice("take theirs", "reload the file; u restores mine", "theirs", "t"),
             Choice("decide later", "nothing is written", None, "n"),
         ]
         if theirs is None:
@@ -281,8 +281,8 @@ class ConfigFiles:
             go_on()
             return
         choices = [
-            Choice("save", "then go on", "save", "w"),
-            Choice("throw the changes away", "", "drop", "d"),
+            Choice("save", "and continue", "save", "w"),
+            Choice("discard the changes", "", "drop", "d"),
             Choice("stay", "", None, "n"),
         ]
 
@@ -294,7 +294,7 @@ class ConfigFiles:
                 go_on()
 
         name = one_line(self.screen.view.title if self.screen.view is not None else "the config", 40)
-        sentences = [f"{name} has changes that are not saved."]
+        sentences = [f"{name} has unsaved changes."]
         self.screen.app.push_screen(MenuDialog("unsaved changes", choices, sentences), answered)
 
     def _throw_away(self) -> None:
@@ -321,7 +321,7 @@ class ConfigFiles:
             choices.append(Choice("the saved file", "what would be written", "saved"))
         if draft.preset is not None:
             choices.append(Choice("the preset", draft.preset.name, "preset"))
-        choices.append(Choice("TRL's defaults", "fields that say something else", "defaults"))
+        choices.append(Choice("TRL's defaults", "fields that differ", "defaults"))
         choices += [
             Choice(one_line(row.name, 40), "a run", row.path) for row in self.screen.shell.rows[:MOST_RUNS]
         ]
@@ -365,7 +365,7 @@ class ConfigFiles:
             return
         from grpo_tui.present import config_paths
 
-        hint = "its rewards and data are put beside it"
+        hint = "its rewards and data go into the same folder"
         dialog = PathDialog(f"new from {preset.name}", f"{preset.name}.yaml", config_paths.not_new, hint)
         self.screen.app.push_screen(dialog, lambda path: self._write_new(preset, path))
 
@@ -403,7 +403,7 @@ class ConfigFiles:
         if draft is None or request is None or not self.screen.readable():
             return
         text = draft.text
-        hint = "it needs TRL alone, and trains the same"
+        hint = "it needs only TRL and trains the same"
         dialog = PathDialog("export as a script", "train.py", config_paths.not_script, hint)
 
         def given(path: Path | None) -> None:
@@ -431,7 +431,7 @@ class ConfigFiles:
             return
         name = one_line(from_here(path), 60)
         self.screen.app.call_later(
-            partial(say, f"Wrote {name}: `python {shell_word(name)}` trains, with TRL alone.")
+            partial(say, f"Wrote {name}: `python {shell_word(name)}` trains with TRL alone.")
         )
 
     def offer_kept(self, draft: Draft, path: Path) -> None:
@@ -441,9 +441,9 @@ class ConfigFiles:
             preferences.forget_unsaved(path)
             return
         choices = [
-            Choice("take them", "u brings back what stands in the file", "take", "t"),
-            Choice("throw them away", "", "drop", "d"),
-            Choice("show the difference", "the file against the changes", "diff", "v"),
+            Choice("restore them", "u goes back to the file", "take", "t"),
+            Choice("discard them", "", "drop", "d"),
+            Choice("show the difference", "compare the changes with the file", "diff", "v"),
         ]
 
         def answered(answer: str | None) -> None:
@@ -461,5 +461,5 @@ class ConfigFiles:
         from grpo_tui.config.draft import Draft
 
         when = moment(found.at, self.screen.shell.clock())
-        said = f"The screen was taken away {when}, before they were saved."
-        self.screen.app.push_screen(MenuDialog("changes that were not saved", choices, [said]), answered)
+        said = f"The screen closed {when} before they were saved."
+        self.screen.app.push_screen(MenuDialog("unsaved changes found", choices, [said]), answered)

@@ -70,7 +70,7 @@ class ConfigStart:
         for_s = time.monotonic() - self._busy_since
         line = [Span(f"◌ {self._busy}, {duration(for_s)}  ", "attention")]
         if self._checking or self._trial is not None:
-            line += [Span("esc ", "key", "screen.config_back"), Span("ends it ", "dim")]
+            line += [Span("esc ", "key", "screen.config_back"), Span("stops it ", "dim")]
         return line
 
     def state_line(self) -> Line:
@@ -81,7 +81,7 @@ class ConfigStart:
         if worker.checked[0] != draft.text:
             return [Span("changed since the check", "dim")]
         if self._checked_at is None:
-            return [Span("the check was ended: not everything was looked at", "dim")]
+            return [Span("the check was stopped before it finished", "dim")]
         return [Span(f"checked at {clock(self._checked_at)}", "dim")]
 
     def _is_busy(self, what: str) -> None:
@@ -98,9 +98,9 @@ class ConfigStart:
             return
         gpus = worker.machine.gpus if worker.machine is not None else ()
         listed = devices([(gpu.index, gpu.name, gpu.total_bytes, gpu.free_bytes) for gpu in gpus])
-        choices = [Choice("what it is put on here", "", (None,))]
+        choices = [Choice("the GPU of this machine", "", (None,))]
         choices += [Choice(name, what, (device,)) for name, what, device in listed]
-        self.screen.app.push_screen(MenuDialog("plan the memory for", choices), self._planned_for)
+        self.screen.app.push_screen(MenuDialog("plan memory for", choices), self._planned_for)
 
     def _planned_for(self, answer: tuple[Device | None] | None) -> None:
         if answer is not None and self.screen.worker is not None:
@@ -159,12 +159,12 @@ class ConfigStart:
         """End the check or the trial that runs; whether there was one."""
         if self._trial is not None:
             self._trial.cancel()
-            self._is_busy("ending the trial")
+            self._is_busy("stopping the trial")
             return True
         if not self._checking or self._check is None:
             return False
         self._check.cancel()
-        self._is_busy("ending the check")
+        self._is_busy("stopping the check")
         return True
 
     def stop(self) -> None:
@@ -195,23 +195,21 @@ class ConfigStart:
                 self.screen.files.save(then=then)
 
         choices = [
-            Choice("save and go on", "", "save", "w"),
+            Choice("save and continue", "", "save", "w"),
             Choice("not yet", "back to the config", None, "n"),
         ]
-        sentences = ["There are changes that are not saved; a run starts from the file."]
+        sentences = ["There are unsaved changes. A run starts from the saved file."]
         self.screen.app.push_screen(MenuDialog("save first?", choices, sentences), answered)
 
     def _ask_errors(self, errors: tuple[Finding, ...], config: RunConfig | None) -> None:
         told = [f"✗ {_placed(finding)}" for finding in errors[:MOST_TOLD]]
         if len(errors) > MOST_TOLD:
             told.append(f"and {len(errors) - MOST_TOLD} more")
-        choices = [Choice("mend them", "list what was found", "list", "F")]
+        choices = [Choice("fix them", "list the errors", "list", "F")]
         if config is not None:
-            choices.append(
-                Choice("start all the same", "the run's record says in spite of what", "force", "!")
-            )
+            choices.append(Choice("start anyway", "the run's record notes the errors", "force", "!"))
         choices.append(Choice("not yet", "back to the config", None, "n"))
-        title = f"{plural(len(errors), 'error')} in the way of a start"
+        title = f"{plural(len(errors), 'error')} to fix before the run can start"
         self.screen.app.push_screen(MenuDialog(title, choices, told), self._answered)
 
     def _ask_start(self, config: RunConfig, warnings: int) -> None:
@@ -220,10 +218,10 @@ class ConfigStart:
             *([f"⚠ {plural(warnings, 'warning')}: F lists them."] if warnings else []),
             "Leaving the screen does not stop a run."
             if self._known_whole()
-            else "Model, data and rewards are checked before. Leaving the screen does not stop a run.",
+            else "Model, data and rewards are checked first. Leaving the screen does not stop a run.",
         ]
         choices = [
-            Choice("start", "training begins, and is shown in Train", "start", "y"),
+            Choice("start", "training starts and opens in Train", "start", "y"),
             Choice("not yet", "back to the config", None, "n"),
         ]
         self.screen.app.push_screen(MenuDialog("start training?", choices, sentences), self._answered)
@@ -317,7 +315,7 @@ class ConfigStart:
         from grpo_tui.ui.starting import Trial
 
         trial = self._trial = Trial(self._train_words(request))
-        self._is_busy("trying two steps on the longest prompts, saved and reloaded")
+        self._is_busy("training two steps on the longest prompts, saving and reloading")
 
         def told(stage: str) -> None:
             self.screen.post_message(TrialStage(stage))
@@ -349,7 +347,7 @@ class ConfigStart:
         if request is not None:
             self.screen.shell.show_rewards(request)
         elif self.screen.view is not None:
-            self.screen.app.notify("Save it first: w.")
+            self.screen.app.notify("Press w to save it first.")
 
     def data(self) -> None:
         """The rows that this config trains on, as they are now, saved or not."""
@@ -358,7 +356,7 @@ class ConfigStart:
             return
         config = evaluation.inspected.config
         if config is None:
-            self.screen.app.notify("An error of the config stands before its data: F lists it.")
+            self.screen.app.notify("Fix the config error before opening the data. F lists it.")
             return
         from grpo_tui.ui.screens.data import DataScreen
 

@@ -30,7 +30,7 @@ class CourseLines(LineScroll):
         self.trouble = ""
 
     def lines(self, width: int) -> list[Line]:
-        lines: list[Line] = [ruled([[Span("the run over its steps", "title")]], width)]
+        lines: list[Line] = [ruled([[Span("trends over the run", "title")]], width)]
         if self.trouble:
             lines.append([Span(f"  ✗ {one_line(self.trouble, max(20, width - 6))}", "bad")])
         elif self.stretches is None:

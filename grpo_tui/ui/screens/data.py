@@ -209,7 +209,7 @@ class DataWorker:
 LABEL_W = 16
 MOST_TEXT = 20_000
 """Characters of one text that are laid out; a copy has all."""
-GO, SEARCH = "number of a row", "words in a row"
+GO, SEARCH = "row number", "words in a row"
 
 
 class DataSummary(LinePane):
@@ -366,7 +366,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         """Go to the first row that holds the words."""
         self._words, self._matches = message.words, message.rows
         if not message.rows:
-            self._refuse(f"no row holds “{one_line(message.words, 40)}”")
+            self._refuse(f"no row contains “{one_line(message.words, 40)}”")
         else:
             here = self._row.number if self._row is not None else 0
             self.go_to(next((n for n in message.rows if n >= here), message.rows[0]))
@@ -490,7 +490,7 @@ class DataScreen(LeftOnce, Screen[None], Shell):
         elif words.replace(",", "").isdigit():
             self.go_to(max(1, int(words.replace(",", ""))))
         else:
-            self._refuse(f"{one_line(words, 20)} is no number of a row")
+            self._refuse(f"{one_line(words, 20)} is not a row number")
 
     def _stop_typing(self) -> None:
         self.query_one("#data-input", Input).display = False

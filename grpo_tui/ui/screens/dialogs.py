@@ -150,7 +150,7 @@ class ConfirmDialog(YesNo):
     def __init__(self, asked: Action, view: TrainView) -> None:
         about: list[Line] = [
             [Span(f" {asked.help}", "strong")],
-            [Span(f" {view.name}, step {view.step:,}. It can go on later with --resume.", "dim")],
+            [Span(f" {view.name}, step {view.step:,}. Continue it later with --resume.", "dim")],
             (),
         ]
         label = asked.label.capitalize()
@@ -163,7 +163,7 @@ class SetDialog(Dialog[dict[str, object]]):
     NAMES = ("learning_rate", "temperature", "reward_weights")
 
     def __init__(self, view: TrainView) -> None:
-        super().__init__("set", "tab next   enter apply   esc leave as it is")
+        super().__init__("set", "tab next   enter apply   esc cancel")
         self._functions = [function.name for function in view.functions]
         self._now = {
             name: setting(view.settings[name]) if name in view.settings else "" for name in self.NAMES
@@ -176,7 +176,7 @@ class SetDialog(Dialog[dict[str, object]]):
                 label.append(Span("   " + ", ".join(self._functions), "dim"))
             yield DialogText([label])
             yield Input(value=safe(self._now[name]), id=f"set-{name}")
-        word = " Taken at the next safe point, wholly or not at all."
+        word = " Applied together at the next safe point."
         yield DialogText([[Span(word, "dim")]], id="set-word")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -215,7 +215,7 @@ def read_setting(name: str, text: str, functions: int) -> float | list[float]:
         return values[0]
     if functions and len(values) != functions:
         raise ValueError(
-            f"reward_weights: {plural(functions, 'number')} wanted, one per function, not {len(values)}"
+            f"reward_weights: give {plural(functions, 'number')}, one per function, not {len(values)}"
         )
     return values
 
@@ -237,7 +237,7 @@ class SampleDialog(Dialog[dict[str, object]]):
 
     def parts(self) -> ComposeResult:
         yield TextArea(self._shown, id="sample-prompt", soft_wrap=True)
-        yield DialogText([[Span(" Done at the next safe point; no later number of the run changes.", "dim")]])
+        yield DialogText([[Span(" Sampled at the next safe point; training is not affected.", "dim")]])
 
     def on_mount(self) -> None:
         """Ready to type: what is typed replaces the prompt, an arrow key keeps it."""
@@ -461,7 +461,7 @@ class PathDialog(FieldDialog[Path]):
             self._say("✗", wrong, "bad")
         elif self._replaces and path.exists() and self._warned != text:
             self._warned = text
-            word = f"it is there already; enter once more replaces {one_line(path.name, 24)}"
+            word = f"it already exists. Press enter again to replace {one_line(path.name, 24)}"
             self._say("⚠", word, "attention")
         else:
             self.dismiss(path)

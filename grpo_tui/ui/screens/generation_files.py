@@ -33,7 +33,7 @@ def export(screen: GenerationsScreen) -> None:
         if path is not None:
             _write(screen, path, query, what)
 
-    hint = "The ending decides: .jsonl loses nothing, .csv, .md for an issue."
+    hint = "The extension sets the format: .jsonl is complete, .csv is flat, .md suits an issue."
     screen.app.push_screen(PathDialog(f"export {what} to", name, _wrong, hint), chosen)
 
 
@@ -84,9 +84,9 @@ def choose_view(screen: GenerationsScreen) -> None:
         for v in known
     ]
     if screen.line:
-        choices.append(Choice("keep this query", one_line(screen.line, 60), KEEP, key="k"))
+        choices.append(Choice("save this query", one_line(screen.line, 60), KEEP, key="k"))
     if not choices:
-        word = trouble or "No query is kept yet: find something with /, then come back to give it a name."
+        word = trouble or "No saved queries yet. Search with /, then press v again to save the query."
         _say(screen, word)
         return
 
@@ -96,7 +96,7 @@ def choose_view(screen: GenerationsScreen) -> None:
         elif value == KEEP:
             _keep(screen, views)
 
-    screen.app.push_screen(MenuDialog("queries by name", choices), chosen)
+    screen.app.push_screen(MenuDialog("saved queries", choices), chosen)
 
 
 def _keep(screen: GenerationsScreen, views: SavedViews) -> None:
@@ -106,7 +106,7 @@ def _keep(screen: GenerationsScreen, views: SavedViews) -> None:
         if not name or not name.strip():
             return
         trouble = views.save(SavedView(name.strip(), line, order))
-        word = trouble or f"Kept as “{one_line(name.strip(), 40)}”; v shows it, --view takes it too."
+        word = trouble or f"Saved as “{one_line(name.strip(), 40)}”. Open it with v or --view."
         _say(screen, word, wrong=bool(trouble))
 
     dialog = WordsDialog("a name for the query", "", line)
@@ -116,7 +116,7 @@ def _keep(screen: GenerationsScreen, views: SavedViews) -> None:
 def _wrong(path: Path) -> str:
     """Why a file cannot be written under this name."""
     if path.suffix.lower() not in KINDS:
-        return f"the ending says the format: {', '.join(KINDS)}"
+        return f"unknown format. Use {', '.join(KINDS)}"
     if path.exists():
         return f"{from_here(path)} already exists. Choose another name"
     return "" if path.parent.is_dir() else f"there is no folder {from_here(path.parent)}"

@@ -48,7 +48,7 @@ NO_RUN: list[Line] = [
     (),
     [Span("   1 ", "key", "app.pane_runs"), Span("shows the runs, ", "dim"), Span("enter", "key"),
      Span(" there opens one", "dim")],
-    [Span("   grpo-tui attach RUN", "key"), Span("   opens one at once", "dim")],
+    [Span("   grpo-tui attach RUN", "key"), Span("   opens one directly", "dim")],
     [Span("   grpo-tui completions RUN", "key"), Span("   prints them", "dim")],
 ]  # fmt: skip
 PLACEHOLDER = '/ finds   reward<0.2 and tokens>400   truncated   zero_std   text ~ "wait"   step 40..60'
@@ -282,14 +282,14 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
             self.go_to_group(groups[at])
         else:
             when = "before" if by < 0 else "after"
-            self.app.notify(f"The prompt was not answered {when} this.")
+            self.app.notify(f"The prompt does not appear {when} this step.")
 
     def action_generations_what_if(self) -> None:
         from grpo_tui.ui.screens.what_if import WhatIfScreen
 
         groups = tuple(self._groups)
         if self._folder is None or not groups:
-            self.app.notify("No group is found that could be scored again.", severity="warning")
+            self.app.notify("No group can be scored again.", severity="warning")
         else:
             self.app.push_screen(WhatIfScreen(self._folder.root, groups))
 
@@ -518,7 +518,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         view = self.shell.view
         none = view.no_groups if view is not None else "No completion was recorded."
         hint = one_line(self.found.hint, 200)
-        told = f"Nothing is found by this query{': ' if hint else ''}{hint}."
+        told = f"No match{': ' if hint else ''}{hint}."
         table.waits = [(), [Span(f"   {told if self.found.of else none}", "dim")]]
 
     def _keys(self) -> Sequence[int]:

@@ -58,9 +58,9 @@ class HardwareList(LineScroll):
 
 def _nobody_samples(view: TrainView) -> list[Line]:
     if view.ended:
-        return [_empty("The run has ended: its machine is looked at only while it trains.")]
+        return [_empty("The run has ended. GPU and CPU use are recorded while it trains.")]
     if view.live:
-        return [_empty("No figures yet: the supervisor takes the first half a second after its start.")]
+        return [_empty("No figures yet. The supervisor takes the first ones half a second after it starts.")]
     return [_empty("Nothing runs here.")]
 
 
@@ -177,7 +177,7 @@ def _processes(hardware: HardwareView, width: int) -> list[Line]:
     lines += [_process(index, process, width) for index, process in rows]
     if unseen:
         which = ", ".join(map(str, unseen))
-        lines.append(_empty(f"GPU {which}: memory is taken by processes that cannot be seen from here."))
+        lines.append(_empty(f"GPU {which}: memory is in use by processes not visible from here."))
     if not rows and not unseen:
         lines.append(_empty("None."))
     return lines

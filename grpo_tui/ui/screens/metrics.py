@@ -88,7 +88,7 @@ class MetricWords(LinePane):
     def lines(self, width: int, height: int) -> list[Line]:
         """Its meaning and its healthy shape, as far as they fit."""
         if self.row is None:
-            words = "No metric holds these words." if self.complete else "Still reading the run …"
+            words = "No metric matches." if self.complete else "Still reading the run …"
             return [[Span(f" {words}", "attention" if self.complete else "dim")]]
         healthy = safe(describe(self.row.key).healthy)
         lines: list[Line] = [[Span(f" {text}")] for text in wrapped(self.row.meaning, width - 2)]

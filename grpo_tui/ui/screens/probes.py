@@ -10,7 +10,7 @@ from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.reading import FullReadingScreen
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, wrapped
 
-HEADINGS = {"fooled": "takes what it should not", "unfair": "refuses what it should take"}
+HEADINGS = {"fooled": "accepts what it should reject", "unfair": "rejects what it should accept"}
 KIND_W = 28
 
 
@@ -21,7 +21,7 @@ def probed_word(report: ProbeReport) -> str:
     if report.failed:
         return "⚠ probes failed"
     fooled = f"{plural(len(kinds), 'kind')} fool them" if kinds else ""
-    refused = f"{plural(len(unfair), 'right kind')} refused" if unfair else ""
+    refused = f"{plural(len(unfair), 'right kind')} rejected" if unfair else ""
     told = ", ".join(part for part in (fooled, refused) if part)
     return f"⚠ probes: {told}" if told else "✓ probes"
 
@@ -38,9 +38,7 @@ class ProbeLines(LineScroll):
         """By function: what it looks at, then its faults."""
         report = self._report
         where = "made-up questions" if report.made_up else "rows of the dataset"
-        what = (
-            f" {report.probes} completions for {report.rows} {where}: attacks, and right answers spelled anew"
-        )
+        what = f" {report.probes} completions for {report.rows} {where}: attacks, and respelled right answers"
         lines: list[Line] = [[Span(what, "dim")]]
         names = [function.info.name for function in report.functions]
         if any(kind.function == TOTAL for kind in report.kinds):
@@ -57,7 +55,9 @@ class ProbeLines(LineScroll):
         title = "the weighted total" if name == TOTAL else one_line(name, 40)
         seen = looks_at(self._report.aspects.get(name))
         word = (
-            f"looks at the {' and the '.join(seen)}" if seen else "tells right, wrong and formless not apart"
+            f"looks at the {' and the '.join(seen)}"
+            if seen
+            else "gives correct, wrong and unformatted answers the same score"
         )
         if failure:
             return [

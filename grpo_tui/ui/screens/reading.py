@@ -99,7 +99,7 @@ def _length(result: Mapping[str, Any], index: int) -> str:
     if not isinstance(items, list) or index >= len(items) or not isinstance(items[index], Mapping):
         return ""
     tokens = items[index].get("tokens")
-    cut = ", cut off" if items[index].get("truncated") else ""
+    cut = ", truncated" if items[index].get("truncated") else ""
     return f", {plural(int(tokens), 'token')}{cut}" if isinstance(tokens, int) else ""
 
 
@@ -153,29 +153,29 @@ PANES = (
     ("rewards", "3 Rewards"),
     ("probes", "what the probes showed"),
     ("generations", "5 Generations"),
-    ("course", "the run over its steps"),
-    ("what-if", "what would turn"),
+    ("course", "trends over the run"),
+    ("what-if", "what would change"),
     ("tokens", "the tokens of a completion"),
     ("all", "everywhere"),
 )
 
 WORDS = (
-    ("reward", "mean of the weighted total over a step's completions: the signal of progress"),
-    ("spread", "mean, over the groups of the newest step, of the standard deviation inside a group"),
-    ("flat groups", "share of groups that teach nothing: all advantages are 0, or all is masked"),
-    ("share", "part of the spread inside groups that a function carries; all of them make 100 %"),
+    ("reward", "mean of the weighted total over a step's completions: the measure of progress"),
+    ("group std", "standard deviation of the totals within a group, averaged over the step's groups"),
+    ("zero-std groups", "fraction of groups that teach nothing: all advantages are 0, or all is masked"),
+    ("contrib", "contribution: how much of the within-group variance a function causes; all make 100 %"),
     ("▲ ▼ advantage", "how far a completion's total lies above or below its group, as TRL computed it"),
-    ("✂", "cut off at the longest length allowed"),
-    ("entropy", "how undecided the policy is about the next token; near 0 it always says the same"),
-    ("loss", "no progress signal: advantages are centred, so near 0 or below is healthy"),
-    ("chart", "bright: moving average; faint: raw values, for the reward the mean ± spread"),
+    ("✂", "truncated at max_completion_length"),
+    ("entropy", "how uncertain the policy is about the next token; near 0 it always writes the same"),
+    ("loss", "not a measure of progress: advantages are centered, so near 0 or below is healthy"),
+    ("chart", "bright: moving average; faint: raw values, for the reward the mean ± group std"),
     ("◆ ▴ ↻", "on a chart's axis: a checkpoint, a changed setting, a resume (in the large chart)"),
 )
 
 
 MOVING = (
     ("↑ ↓", "Move the cursor, or scroll; pgup and pgdn by a page, home and end to the ends."),
-    ("click", "Does what the key does, wherever a key or a name of a pane is written."),
+    ("click", "Click any key or pane name to do the same."),
 )
 """What lists and long texts take everywhere, beside the table of actions."""
 
@@ -194,7 +194,7 @@ class HelpLines(LineScroll):
         lines: list[Line] = []
         for pane in near:
             lines += _pane_lines(*pane, width)
-        lines.append(ruled([[Span("what the words mean", "title")]], width))
+        lines.append(ruled([[Span("terms", "title")]], width))
         for word, meaning in WORDS:
             lines += _wrapped(word, meaning, max(10, width - 18))
         lines.append(())
@@ -268,7 +268,7 @@ class MeaningLines(LineScroll):
     def lines(self, width: int) -> list[Line]:
         """Key, meaning, healthy shape, how it is drawn."""
         metric = describe(self._key)
-        who = "Worked out here as" if is_computed(self._key) else "TRL's key"
+        who = "Computed here as" if is_computed(self._key) else "TRL's key"
         parts = [(who, one_line(self._key, 200)), ("means", metric.meaning), ("healthy", metric.healthy)]
         parts.append(("drawn", DRAWN))
         lines: list[Line] = []

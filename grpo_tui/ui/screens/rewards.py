@@ -59,12 +59,12 @@ EMPTY: list[Line] = [
     (),
     [
         Span("   n                                       ", "key", "screen.rewards_next"),
-        Span("begins a rewards file", "dim"),
+        Span("creates a rewards file", "dim"),
     ],
     [Span("   grpo-tui rewards CONFIG.yaml            ", "key"), Span("the rewards of a config", "dim")],
-    [Span("   grpo-tui rewards rewards.py:correct …   ", "key"), Span("functions alone", "dim")],
+    [Span("   grpo-tui rewards rewards.py:correct …   ", "key"), Span("functions without a config", "dim")],
     (),
-    [Span("   Or open a run: 1 shows the runs, 3 then shows its rewards.", "dim")],
+    [Span("   Or open a run with 1, then press 3 for its rewards.", "dim")],
 ]
 
 
@@ -251,7 +251,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             who = f"{busy.function}: " if busy.function else ""
             line: list[Span] = [Span(f" ◌ {who}{busy.what}, {duration(for_s)}", "attention")]
             if busy.function:
-                line += [Span("   esc ", "key", "screen.rewards_back"), Span("ends it", "dim")]
+                line += [Span("   esc ", "key", "screen.rewards_back"), Span("stops it", "dim")]
         else:
             line = []
         if line != summary.busy:
@@ -364,13 +364,13 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             return
         words = editor_command(os.environ, Path(column.file), column.line)
         if words is None:
-            self.app.notify("No editor is known: set EDITOR.", severity="warning")
+            self.app.notify("No editor is set. Set EDITOR.", severity="warning")
             return
         try:
             with self.app.suspend():
                 trouble = edit(words)
         except SuspendNotSupported:
-            trouble = "this terminal cannot be given to an editor"
+            trouble = "this terminal cannot run an editor"
         if trouble:
             self.app.notify(one_line(trouble, 200), severity="warning")
 
@@ -383,7 +383,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.app.notify(f"Still loading: {self._busy.what}.")
             return None
         if selected is None or selected >= len(self.samples) or self.worker is None:
-            self.app.notify("There are no samples yet: f chooses where they come from.", severity="warning")
+            self.app.notify("There are no samples yet. Press f to load some.", severity="warning")
             return None
         return selected
 
@@ -419,7 +419,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         if index is None:
             return
         if len(self.samples) == 1:
-            self.app.notify("It is the last sample; f fetches others.", severity="warning")
+            self.app.notify("This is the last sample. Press f to load others.", severity="warning")
             return
         self.goes_to = max(0, index - 1)
         self._score([s for i, s in enumerate(self.samples) if i != index], "a sample removed")
@@ -433,7 +433,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             return
         sample = self.samples[index]
         known = dict.fromkeys(tag for one in self.samples for tag in one.tags)
-        hint = f"There are: {' '.join(known)}" if known else "Words that you choose, such as hard or fooled."
+        hint = f"In use: {' '.join(known)}" if known else "Any words, such as hard or fooled."
 
         def typed(words: str | None) -> None:
             if words is not None and (tags := tags_of(words)) != sample.tags:
@@ -476,7 +476,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
                 return
             where = one_line(from_here(path), 60)
             count = plural(len(self.samples), "sample")
-            self.app.notify(f"{count} written to {where}; f fetches them again.")
+            self.app.notify(f"{count} written to {where}. Press f to load them.")
 
         origin = self.origin
         name = origin.file if origin is not None and origin.file is not None else Path("samples.jsonl")
@@ -527,7 +527,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         config = self.worker.config if self.worker is not None else None
         if config is None or not config.model:
             self.app.notify(
-                "Functions alone have no rows; open a config: grpo-tui rewards CONFIG.yaml",
+                "No rows: these are only functions. Open a config: grpo-tui rewards CONFIG.yaml",
                 severity="warning",
             )
             return
@@ -692,7 +692,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         request = RewardsRequest(path.name, lambda: with_reward(config_of_functions([]), file, stage))
         self.shell.show_rewards(request)
         where = one_line(from_here(path), 60)
-        self.app.notify(f"{where} has one reward; e edits it, n adds the next.")
+        self.app.notify(f"{where} has one reward. Press e to edit it, n to add the next.")
 
     def action_rewards_next(self) -> None:
         """Try the rewards, and show which comes next; without any, begin a file."""
@@ -725,9 +725,9 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
     def on_reward_added(self, message: RewardAdded) -> None:
         file = one_line(from_here(message.file), 60)
         if message.config is not None:
-            said = f"{message.name} stands in {file} and in {one_line(message.config.name, 40)}."
+            said = f"{message.name} is in {file} and in {one_line(message.config.name, 40)}."
         else:
-            said = f"{message.name} stands in {file}; no config names it yet."
+            said = f"{message.name} is in {file}; no config uses it yet."
         self.app.notify(said, timeout=8)
 
 
@@ -746,5 +746,5 @@ def _kind_of(sample: Sample) -> str:
 def _no_file(path: Path) -> str:
     """Why samples cannot be written there, empty when they can."""
     if path.is_dir() or not path.parent.is_dir():
-        return f"{one_line(from_here(path), 50)} is no name of a file here"
+        return f"{one_line(from_here(path), 50)} is not a valid file name"
     return ""

@@ -71,7 +71,7 @@ class WeightDialog(FieldDialog[float]):
     """One weight, typed."""
 
     def __init__(self, name: str, weight: float) -> None:
-        hint = "For these samples alone; the config stays as it is."
+        hint = "For these samples only; the config does not change."
         super().__init__(f"weight of {one_line(name, 40)}", f"{weight:g}", hint, id="weight")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -83,7 +83,7 @@ class WeightDialog(FieldDialog[float]):
         if math.isfinite(weight):
             self.dismiss(weight)
         else:
-            self.tell([Span(" ✗ That is no number.", "bad")])
+            self.tell([Span(" ✗ That is not a number.", "bad")])
 
 
 class SourceDialog(Dialog[Origin]):
@@ -101,7 +101,7 @@ class SourceDialog(Dialog[Origin]):
         rows = "rows of the dataset" if dataset else "made-up questions"
         self._run = run
         self._choices = [
-            Choice("gold and wrong answers", f"of 4 {rows}", Origin("gold")),
+            Choice("reference and wrong answers", f"of 4 {rows}", Origin("gold")),
             Choice("more of them", f"of 16 {rows}", Origin("gold", rows=16)),
             Choice("probes", "completions that try to fool a reward", Origin("probes")),
         ]
@@ -118,7 +118,7 @@ class SourceDialog(Dialog[Origin]):
         if self._run is not None:
             others.append(" or of the run: a step such as 40, or where reward<1 and truncated")
         else:
-            others.append(" Once a run is open (1), what it wrote is offered too.")
+            others.append(" Open a run (1) to choose from its completions too.")
         yield Choices(self._choices, 0)
         yield DialogText([(), *([Span(other, "dim")] for other in others)])
         yield Input(placeholder="samples.jsonl", id="source-file")
@@ -158,7 +158,7 @@ class NewFileDialog(FieldDialog[Path]):
     """The name of a new rewards file."""
 
     def __init__(self) -> None:
-        hint = "It begins with correctness; n then adds the next, one at a time."
+        hint = "It starts with correctness. Press n to add the next rewards one at a time."
         super().__init__("a new rewards file", _free_name(), hint, "begin", id="rewards-file")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -168,7 +168,7 @@ class NewFileDialog(FieldDialog[Path]):
         if path.suffix != ".py":
             word = "A rewards file is Python: its name ends in .py."
         elif path.exists():
-            word = f"{one_line(str(path), 50)} is there already and stays as it is."
+            word = f"{one_line(str(path), 50)} already exists."
         elif not path.parent.is_dir():
             word = f"There is no folder {one_line(str(path.parent), 50)}."
         if word:

@@ -64,7 +64,7 @@ class RunsSummary(LinePane):
         if self.trouble:
             parts.append((1, [Span(self.trouble, "attention")]))
         elif self.words:
-            parts.append((1, [Span(f"{len(self.shown)} hold “{self.words}”; esc shows all", "attention")]))
+            parts.append((1, [Span(f"{len(self.shown)} match “{self.words}”; esc shows all", "attention")]))
         if self.marked:
             parts.append((2, [Span(f"● {self.marked} marked", "attention")]))
         if self.order:
@@ -89,7 +89,7 @@ class EmptyRuns(LinePane):
                 Span("   grpo-tui demo          ", "key"),
                 Span("a real GRPO run of a tiny model, on the CPU", "dim"),
             ],
-            [Span("   grpo-tui train CONFIG  ", "key"), Span("a run of one's own TRL config", "dim")],
+            [Span("   grpo-tui train CONFIG  ", "key"), Span("a run of your own TRL config", "dim")],
             (),
             [Span("   A run that starts shows here by itself.", "dim")],
         ]
@@ -219,7 +219,8 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         row = self._allowed(action("runs.copy"))
         if row is not None:
             self.shell.copy(
-                f"the way to {row.name}", f"grpo-tui attach {shlex.quote(str(row.path.resolve()))}"
+                f"the command that opens {row.name}",
+                f"grpo-tui attach {shlex.quote(str(row.path.resolve()))}",
             )
 
     def action_runs_config(self) -> None:
@@ -275,7 +276,7 @@ class RunsScreen(KeepsStyles, Screen[None], Shell):
         if row is None:
             return
         if self._resuming is not None:
-            self.app.notify(f"{one_line(self._resuming.name, 60)} is being resumed; wait for it.")
+            self.app.notify(f"{one_line(self._resuming.name, 60)} is being resumed. Please wait.")
             return
         self.run_worker(
             partial(self._look_for_checkpoint, row), thread=True, group="resume", exit_on_error=False

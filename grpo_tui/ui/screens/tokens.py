@@ -67,7 +67,7 @@ class TokensHead(LinePane):
         if self.doing:
             waited = duration(time.monotonic() - self.since)
             doing = f"{one_line(self.doing, room - 24)}, {waited}"
-            lines.append([Span(f" ◌ {doing}", "attention"), Span("   esc ends it", "dim")])
+            lines.append([Span(f" ◌ {doing}", "attention"), Span("   esc stops it", "dim")])
         elif self.trouble:
             lines += [
                 [Span(" ✗ " if number == 0 else "   ", "bad"), *spans(line)]
@@ -163,9 +163,9 @@ class TokenList(CursorList):
 
 LOOK_S = 0.5
 WORDS = {
-    "live": ("the live policy", "as it is now, asked at the end of the step; changes no later number"),
+    "live": ("the live policy", "the current policy, asked at the end of the step; training is not affected"),
     "checkpoint": ("", "saved by the run"),
-    "base": ("the base model", "what the run began with"),
+    "base": ("the base model", "what the run started from"),
 }
 
 
@@ -226,7 +226,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         self.query_one(TokenList).focus()
         self.set_interval(LOOK_S, self._look)
         self._entitle()
-        self._begin("looking who can be asked")
+        self._begin("looking for models to ask")
         self.app.run_worker(self._find_policies, thread=True, group="tokens", exit_on_error=False)
 
     def on_unmount(self) -> None:
@@ -287,7 +287,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
                 told = self.Told(trouble=f"t asks again. {error}")
                 self.post_message(ConsentAsked(error.codes, self._start))
             except CancelledError:
-                told = self.Told(trouble="ended before its end; t asks again")
+                told = self.Told(trouble="canceled. Press t to ask again")
             except (GenerateError, RunDatabaseError, LookupError, OSError) as error:
                 told = self.Told(trouble=str(error))
         if self._left:
@@ -344,7 +344,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
 
     def _waits(self) -> bool:
         if self._busy:
-            self.app.notify("The tokens are being looked at; esc ends it.")
+            self.app.notify("The tokens are being scored. Press esc to cancel.")
         return self._busy
 
     # -- keys ------------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         if policy is None or self._waits():
             return
         if policy.kind == "base":
-            self.app.notify("The base model is what is shown; t chooses another policy.")
+            self.app.notify("The base model is already shown. Press t to choose another policy.")
             return
         if policy.kind == "live":
             self.app.notify(

@@ -164,7 +164,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         """Pause or go on; what is on its way counts, though the run has not come to it yet."""
         on_its_way = self.shell.turning
         if on_its_way == kind:
-            self.app.notify(f"The {kind} is on its way: it comes after the step.")
+            self.app.notify(f"The {kind} is already requested and takes effect after the step.")
         elif on_its_way:
             self.shell.steer(kind)
         else:
@@ -189,7 +189,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         view = self.shell.view
         reason = refusal(asked, view)
         if view is None and self.shell.run_folder is not None:
-            reason = "The run is just being read: press the key again in a moment."
+            reason = "The run is still loading. Press the key again in a moment."
         if reason is not None:
             self.app.notify(reason, severity="warning")
             return None
@@ -461,8 +461,8 @@ def _waits_for_steps(view: TrainView) -> str:
     if view.ended:
         return "The run ended before its first step."
     if view.phase == "load":
-        return "Begins with the first step."
-    return "The charts begin when the first step ends."
+        return "Appears with the first step."
+    return "Charts appear after the first step."
 
 
 CHARTS = 5

@@ -58,7 +58,7 @@ class Scoring:
 
         with self._turn:
             if self._ended:
-                raise LabError("given up")
+                raise LabError("canceled")
             self._lab = lab
 
     def give_up(self) -> None:
@@ -201,7 +201,7 @@ class WhatIfScreen(FullReadingScreen):
         view = self.shell.view
         names = [function.name for function in view.functions] if view is not None else []
         now = " ".join(f"{f.weight:g}" for f in view.functions) if view is not None else ""
-        hint = f"One for each of {', '.join(names)}; no function is called."
+        hint = f"One weight for each of {', '.join(names)}. No function is called."
 
         def chosen(words: str | None) -> None:
             if words is None:
@@ -209,7 +209,7 @@ class WhatIfScreen(FullReadingScreen):
             weights = _numbers(words)
             if weights is None or len(weights) != len(names):
                 wanted = f"{plural(len(names), 'number')}, such as {now}"
-                self.app.notify(one_line(f"Weights are {wanted}.", 200), severity="warning")
+                self.app.notify(one_line(f"Give {wanted}.", 200), severity="warning")
                 return
             self._start(weights)
 

@@ -108,7 +108,7 @@ class BigChart(LinePane, can_focus=True):
         if view.known:
             return "No room to draw. Enlarge the window."
         if any(line.buckets for line in view.lines):
-            return "Only missing values here: 0 shows the whole run."
+            return "Only missing values here. Press 0 for the whole run."
         return "No values of this metric here. Press [ or ] for others, x for all."
 
     def _title(self, view: BigChartView, width: int, plain: bool) -> Line:
@@ -126,7 +126,7 @@ class BigChart(LinePane, can_focus=True):
         who = "computed here" if is_computed(view.key) else "in TRL"
         parts.append([Span(f"{one_line(view.key, 48)} {who}", "dim")])
         if any(s.spread is not None for s in view.lines[0].buckets):
-            parts.append([Span("band: spread inside a group", "dim")])
+            parts.append([Span("band: group std", "dim")])
         return ruled(parts, width, self._newest(view.lines[0]))
 
     def _named(self, index: int, line: ChartLine, name: str, plain: bool) -> Line:
@@ -144,7 +144,7 @@ class BigChart(LinePane, can_focus=True):
 
     def _how(self, view: BigChartView, options: ChartOptions, width: int) -> Line:
         if not options.window.following:
-            edge = Span("standing still, end follows", "attention", "screen.zoom_newest")
+            edge = Span("frozen, end follows", "attention", "screen.zoom_newest")
         elif view.live:
             edge = Span("following", "good")
         else:

@@ -83,11 +83,11 @@ class CardHeading(LinePane):
         parts.append([Span(word, role)])
         if width >= 96:
             parts.append([Span("mean ", "dim"), Span(fixed(card.mean))])
-            parts.append([Span("spread ", "dim"), Span(fixed(card.spread))])
+            parts.append([Span("group std ", "dim"), Span(fixed(card.spread))])
         if card.distinct < 1:
             parts.append([Span("distinct ", "dim"), Span(percent(card.distinct))])
         if card.truncated:
-            parts.append([Span(f"✂ {card.truncated} cut off", "attention")])
+            parts.append([Span(f"✂ {card.truncated} truncated", "attention")])
         wanted = min(40, cell_len(card.prompt.strip()) + 2)
         while (room := width - 4 - sum(4 + width_of(part) for part in parts)) < wanted and len(parts) > 3:
             parts.pop()  # the prompt says more than what the list says too

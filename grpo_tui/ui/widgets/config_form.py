@@ -253,7 +253,7 @@ class ConfigSummary(LinePane):
             found.append(Span(f"⚠ {plural(warnings, 'warning')}  ", "attention", "screen.config_findings"))
         if not view.whole:
             found.append(Span("checking …  ", "dim"))
-        return found or [Span("✓ nothing wrong in the file  ", "good")]
+        return found or [Span("✓ no errors in the file  ", "good")]
 
 
 class HelpStrip(LineScroll, can_focus=False):

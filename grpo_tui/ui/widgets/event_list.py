@@ -242,7 +242,7 @@ def _title(held: BeforeAfter, width: int) -> Line:
     if known:
         before = sum(bool(p.before_right) for p in known)
         after = sum(bool(p.after_right) for p in known)
-        parts.append([Span(f"right, in the form asked: {before} → {after} of {len(known)}", "strong")])
+        parts.append([Span(f"right, in the answer format: {before} → {after} of {len(known)}", "strong")])
     if held.gain is not None:
         sign, role = ("▲", "good") if held.gain > 0 else ("▼", "bad")
         parts.append([Span("reward ", "dim"), Span(f"{sign} {fixed(abs(held.gain))}", role)])

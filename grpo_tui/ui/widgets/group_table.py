@@ -296,7 +296,7 @@ class GroupHeading(LinePane):
             at = width - 2 - sum(wide for _, wide in ends) - 1
             title = "completions"
         else:
-            ends = (("mean", NUMBER_W), ("spread", NUMBER_W))
+            ends = (("mean", NUMBER_W), ("std", NUMBER_W))
             at = (
                 width
                 - 1

@@ -79,10 +79,10 @@ def heading(group: GroupView, width: int, *, first: bool, newer: Line = ()) -> L
     digits = digits_apart(row.total for row in group.completions)
     parts.append([Span("mean ", "dim"), Span(fixed(group.mean, digits))])
     if group.signal != "some":
-        word = "flat" if group.signal == "none" else "masked"
+        word = "zero std" if group.signal == "none" else "masked"
         parts.append([Span(f"{word}: teaches nothing", "attention")])
     else:
-        parts.append([Span("spread ", "dim"), Span(fixed(group.spread, digits))])
+        parts.append([Span("group std ", "dim"), Span(fixed(group.spread, digits))])
     # The prompt takes what the others leave; where that is too little, the last of them go.
     while (room := width - _cells(parts) - 3) < min(24, cell_len(group.prompt)) and len(parts) > place + 2:
         parts.pop()

@@ -213,7 +213,7 @@ class LogList(CursorList):
     def _nothing(self) -> str:
         if self.level != "all":
             return f"No {'errors' if self.level == 'error' else 'warnings and no errors'}; w shows all lines."
-        return "The process has printed nothing yet."
+        return "The process has not printed anything yet."
 
 
 def row_line(row: StoredLine, width: int, words: str, *, dated: bool, here: bool) -> Line:
@@ -277,8 +277,8 @@ class LogTitle(LinePane):
         if hit is None or hit.words != words:
             return [quoted, Span("…", "dim")]
         if hit.line is None:
-            return [quoted, Span("is nowhere", "attention")]
-        around = ", from the other end" if hit.around_end else ""
+            return [quoted, Span("not found", "attention")]
+        around = ", wrapped around" if hit.around_end else ""
         return [quoted, Span(f"{hit.place:,} of {hit.count:,}{around}", "dim")]
 
 

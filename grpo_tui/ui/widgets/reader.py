@@ -66,7 +66,7 @@ class ReaderHeading(LinePane):
             parts.append([Span(plural(row.tokens, "token"), "dim")])
         if row.truncated is not None:
             role = "attention" if row.truncated else "dim"
-            parts.append([Span("✂ cut off at the limit" if row.truncated else "ended", role)])
+            parts.append([Span("✂ truncated at the limit" if row.truncated else "finished", role)])
         if row.masked:
             parts.append([Span("masked: not in the loss", "attention")])
         return [ruled(parts, width)]
@@ -116,7 +116,7 @@ class Reader(LineScroll):
         if reading.view == "prompt":
             return self._prompt(card, room)
         if not row.text:
-            return [[Span(" (empty: the model ended at once)", "dim")], *self._about(card, row, room)]
+            return [[Span(" (empty: the model stopped immediately)", "dim")], *self._about(card, row, room)]
         if reading.view == "raw":
             spans = raw(row.text)
         elif reading.view == "diff":

@@ -250,9 +250,9 @@ def group_line(view: RewardsView, number: int, width: int) -> Line:
     """The heading of a group: prompt, gold answer, mean and spread."""
     group = view.groups[number]
     gold = f"   gold {one_line(group.gold, 24)}" if group.gold else ""
-    right = [Span(f"mean {fixed(group.mean)}  ", "dim"), Span(f"spread {fixed(group.std)} ", "dim")]
+    right = [Span(f"mean {fixed(group.mean)}  ", "dim"), Span(f"group std {fixed(group.std)} ", "dim")]
     if group.flat:
-        right = [Span(f"mean {fixed(group.mean)}  ", "dim"), Span("flat: teaches nothing ", "attention")]
+        right = [Span(f"mean {fixed(group.mean)}  ", "dim"), Span("zero std: teaches nothing ", "attention")]
     room = max(8, width - cell_len(gold) - 36)
     return spread([Span(f" {one_line(group.prompt, room)}", "strong"), Span(gold, "dim")], right, width)
 
@@ -335,10 +335,10 @@ class FunctionRows(CursorList, inherit_bindings=False):
 
     def _heading(self, width: int) -> Line:
         title = "weights" if self.has_focus else "functions"
-        words = [(2, title, "title"), (NAME_W + 4, "weight", "dim"), (NAME_W + 13, "share", "dim")]
+        words = [(2, title, "title"), (NAME_W + 4, "weight", "dim"), (NAME_W + 11, "contrib", "dim")]
         words += [(NAME_W + 21, "scored", "dim"), (NAME_W + 30, "scores", "dim")]
         if width >= 100:
-            words += [(NAME_W + 54, "time", "dim"), (NAME_W + 62, "goes with", "dim")]
+            words += [(NAME_W + 54, "time", "dim"), (NAME_W + 62, "correlates with", "dim")]
         return headed(words, width)
 
     def _row(self, k: int, column: FunctionColumn, width: int) -> Line:
@@ -448,7 +448,7 @@ class RewardsSummary(LinePane):
             return self._modes(view)
         left = [Span(f" scored at {clock(view.scored_at)} in {_took(view.took_s)}", "dim")]
         if not view.own_modes:
-            left.append(Span(f"   {modes_words(view)}, not as in the config", "attention"))
+            left.append(Span(f"   {modes_words(view)}, unlike the config", "attention"))
         if view.reason:
             left.append(Span(f"   {view.reason}", "text"))
         if view.changed:
@@ -466,7 +466,7 @@ class RewardsSummary(LinePane):
             Span(f" {WORDS.get(view.aggregation, view.aggregation)}"),
         ]
         if not view.own_modes:
-            line.append(Span("   not as in the config", "attention"))
+            line.append(Span("   differs from the config", "attention"))
         return line
 
 
@@ -508,9 +508,9 @@ class FindingLines(LineScroll):
         if self._trouble:
             found.insert(0, (SIGNS["error"], self._trouble))
         if not found and not self._whole:
-            lines.append([Span("  The functions are being looked at …", "dim")])
+            lines.append([Span("  Checking the functions …", "dim")])
         elif not found:
-            lines.append([Span("  Nothing is wrong with these functions on these samples.", "dim")])
+            lines.append([Span("  No problems found with these functions on these samples.", "dim")])
         for (sign, role), message in found:
             for number, row in enumerate(words_wrapped(one_line(message), max(10, width - 4))):
                 lines.append([Span(f" {sign} " if number == 0 else "   ", role), Span(row)])
@@ -555,7 +555,7 @@ class DetailLines(LineScroll):
 def saw_lines(saw: Saw, width: int) -> list[Line]:
     """What a function compared, or that it fails because of this sample; else nothing."""
     if saw.failure and saw.blamed:
-        rows = words_wrapped(f"{saw.name} fails because of this sample: {saw.failure}", max(10, width - 4))
+        rows = words_wrapped(f"{saw.name} fails on this sample: {saw.failure}", max(10, width - 4))
         return [[Span(" ✗ " if i == 0 else "   ", "bad"), Span(row, "bad")] for i, row in enumerate(rows)]
     if not saw.compared:
         return []

@@ -75,12 +75,12 @@ def _story(row: RunRow, width: int) -> list[Line]:
             rows = [rows[0], pad(" ".join(rows[1:]), width - 2)]
         return [[Span(f" {text}", role)] for text in rows]
     words = {
-        "finished": "It made all its steps.",
+        "finished": "It completed all its steps.",
         "stopped": "It was stopped.",
-        "paused": "It is paused; memory is kept.",
+        "paused": "It is paused; memory stays allocated.",
         "stalled": "It is running but has made no progress for a while.",
     }.get(row.state, f"It is {DOING[row.phase]} now." if row.phase in DOING else f"It is {row.state}.")
-    again = f" This is its start number {row.attempt}." if row.attempt > 1 else ""
+    again = f" Start number {row.attempt}." if row.attempt > 1 else ""
     return [[Span(f" {words}{again}", "text")]]
 
 
@@ -115,12 +115,12 @@ def _way_on(row: RunRow, width: int) -> Line:
         line = [Span("enter", "key", "screen.runs_open"), Span(" opens it")]
         if row.ended and row.state != "finished":
             line.append(Span("; no complete checkpoint to resume from", "dim"))
-            return _labelled("way on", line)
-        return _labelled("way on", [*line, Span(f"   grpo-tui attach {shell_word(path)}", "dim")])
+            return _labelled("next step", line)
+        return _labelled("next step", [*line, Span(f"   grpo-tui attach {shell_word(path)}", "dim")])
     from grpo_tui.present.runs_view import resume_command
 
     line = [Span("r", "key", "screen.runs_resume"), Span(f" resumes from checkpoint-{row.checkpoints[-1]}")]
-    return _labelled("way on", [*line, Span(f"   {resume_command(path)}", "dim")])
+    return _labelled("next step", [*line, Span(f"   {resume_command(path)}", "dim")])
 
 
 def _labelled(label: str, line: Line) -> Line:
@@ -141,7 +141,7 @@ HEADINGS = {
     "step": ("step", True, 0),
     "reward": ("reward", True, 0),
     "curve": ("over time", False, 2),
-    "seen": ("last sign", False, 2),
+    "seen": ("heartbeat", False, 2),
     "config": ("config", False, 0),
 }
 """Column to its heading, whether it stands at the right edge, and how far it is set in."""

@@ -46,10 +46,10 @@ class RewardLine(RunLine):
         reward += _change(view) if width >= 34 else []
         parts: list[tuple[int, Line]] = []
         if view.spread is not None:
-            parts.append((3, [Span("spread ", "dim"), Span(fixed(view.spread))]))
+            parts.append((3, [Span("group std ", "dim"), Span(fixed(view.spread))]))
         if view.flat_share is not None:
             role = "attention" if view.flat_share >= 0.5 else "text"
-            parts.append((4, [Span("flat groups ", "dim"), Span(percent(view.flat_share), role)]))
+            parts.append((4, [Span("zero-std groups ", "dim"), Span(percent(view.flat_share), role)]))
             ends = [
                 f"{percent(share)} at the {end}"
                 for share, end in ((view.flat_top, "highest total"), (view.flat_bottom, "lowest total"))
@@ -194,7 +194,7 @@ def _wrapped(spans: list[Span], width: int) -> list[Line]:
 
 
 CURVE = 10
-COLUMNS = (("weight", 7), ("mean", 7), ("share", 7))
+COLUMNS = (("weight", 7), ("mean", 7), ("contrib", 9))
 
 
 class FunctionTable(LinePane):
@@ -222,7 +222,7 @@ class FunctionTable(LinePane):
         name_width = max(8, width - 1 - figures - (curve + 2 if curve else 0) - 1)
         lines: list[Line] = [self._heading(width, name_width)]
         if not self._rows:
-            waits = "The run has named no reward function." if self._seen else "Waiting for the run."
+            waits = "No reward function is recorded yet." if self._seen else "Waiting for the run."
             return [*lines, [Span(f"  {waits}", "dim")]]
         digits = digits_for([row.mean for row in self._rows])
         room = max(1, height - 1)
@@ -233,7 +233,7 @@ class FunctionTable(LinePane):
                 Span(" " + pad(name, name_width)),
                 Span(pad(_weight(row.weight), 7, right=True), "dim"),
                 Span(pad(within(row.mean, 6, max(2, digits)), 7, right=True), "strong"),
-                Span(pad(percent(row.share), 7, right=True)),
+                Span(pad(percent(row.share), 9, right=True)),
             ]
             if curve:
                 line.append(Span("  " + pad(spark(row.trend, curve), curve), "line"))
@@ -341,7 +341,7 @@ def _ruled_fits(parts: list[Line], right: Line, width: int) -> bool:
 def paused_words(view: TrainView) -> str:
     """The one sentence a paused run is known by."""
     for_s = f" for {duration(view.phase_s)}" if view.phase_s is not None else ""
-    return f"⏸ paused at step {view.step:,}{for_s}; memory is kept; r resumes"
+    return f"⏸ paused at step {view.step:,}{for_s}; memory stays allocated; r resumes"
 
 
 class EventLines(LinePane):
