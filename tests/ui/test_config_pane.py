@@ -263,7 +263,7 @@ async def answered(path: Path, key: str) -> str:
     """Open a file whose changes were kept, answer, leave as a hang-up does; the text that it then had."""
     app = app_with(path)
     async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: "changes that were not saved" in shown(app))
+        await until(pilot, lambda: "unsaved changes found" in shown(app))
         await pilot.press(key)
         await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
         draft = pane(app).draft

@@ -348,7 +348,7 @@ async def test_a_run_without_completions_and_no_run_say_what_to_do(tmp_path: Pat
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("5")
-        await until(pilot, lambda: "Waits for the first generation." in shown(app))
+        await until(pilot, lambda: "Waiting for the first generation." in shown(app))
     run.close()
 
 
@@ -381,7 +381,7 @@ async def test_what_if_scores_the_groups_of_the_list_again(
         await until(pilot, lambda: isinstance(app.screen, WordsDialog))
         app.screen.query_one(Input).value = "nan 0.5 0.5"
         await pilot.press("enter")
-        await until(pilot, lambda: any(word.startswith("Weights are 3 numbers") for word in said(app)))
+        await until(pilot, lambda: any(word.startswith("Give 3 numbers") for word in said(app)))
         await pilot.press("o")
         await until(pilot, lambda: isinstance(app.screen, WordsDialog))
         app.screen.query_one(Input).value = "2 0.5 0.5"

@@ -111,7 +111,7 @@ async def test_set_sends_only_what_was_changed(run: RecordedRun) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "word"),
-    [("learning_rate", "fast", "is not a number"), ("reward_weights", "1 2", "3 numbers wanted")],
+    [("learning_rate", "fast", "is not a number"), ("reward_weights", "1 2", "give 3 numbers")],
 )
 async def test_a_wrong_value_is_told_in_the_dialog(run: RecordedRun, name: str, text: str, word: str) -> None:
     app = app_on(run.folder.root)
@@ -339,7 +339,7 @@ async def test_a_pause_on_its_way_is_taken_back_and_not_asked_for_twice(run: Rec
             await pilot.press(key)
         await until(pilot, lambda: len(sent(run)) == 3)
         assert sorted(kind for kind, _ in sent(run)) == ["pause", "pause", "resume"]
-        assert any("is on its way" in said.message for said in app._notifications)
+        assert any("is already requested" in said.message for said in app._notifications)
         mailbox = Mailbox(run.folder.commands)
         for command in mailbox.pending():
             mailbox.finish(command, Outcome(True, 57, "", {}, NOW))
