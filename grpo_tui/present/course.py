@@ -255,7 +255,7 @@ def _figures(stretches: Sequence[Stretch], names: Sequence[str], width: int) -> 
 
 def _rows(rows: Sequence[_Figure], width: int) -> list[Line]:
     """A line for each figure: its first and last value, and a small curve."""
-    label = 28 if width >= 70 else 20
+    label = 32 if width >= 70 else 20
     room = max(4, min(48, width - label - 24))
     lines: list[Line] = [[(f"  {'':{label}}{'first':>8}{'last':>9}   over the run", "dim")]]
     for title, values, spelled, scale in rows:

@@ -335,10 +335,10 @@ class FunctionRows(CursorList, inherit_bindings=False):
 
     def _heading(self, width: int) -> Line:
         title = "weights" if self.has_focus else "functions"
-        words = [(2, title, "title"), (NAME_W + 4, "weight", "dim"), (NAME_W + 11, "contrib", "dim")]
-        words += [(NAME_W + 21, "scored", "dim"), (NAME_W + 30, "scores", "dim")]
+        words = [(2, title, "title"), (NAME_W + 4, "weight", "dim"), (NAME_W + 13, "contrib", "dim")]
+        words += [(NAME_W + 23, "scored", "dim"), (NAME_W + 32, "scores", "dim")]
         if width >= 100:
-            words += [(NAME_W + 54, "time", "dim"), (NAME_W + 62, "correlates with", "dim")]
+            words += [(NAME_W + 56, "time", "dim"), (NAME_W + 64, "correlates with", "dim")]
         return headed(words, width)
 
     def _row(self, k: int, column: FunctionColumn, width: int) -> Line:
@@ -355,7 +355,7 @@ class FunctionRows(CursorList, inherit_bindings=False):
             return [*line, Span("   ✗ " + pad(one_line(column.failure, room), room), "bad" + tail)]
         share = "–" if column.muted or column.share is None else percent(column.share)
         line += [
-            Span(pad(share, 9, right=True), "text" + tail),
+            Span(pad(share, 11, right=True), "text" + tail),
             Span(pad(percent(column.coverage), 9, right=True),
                  ("text" if column.coverage == 1 else "attention") + tail),
             Span("   " + pad(_range(column), 24), "text" + tail),
@@ -364,7 +364,7 @@ class FunctionRows(CursorList, inherit_bindings=False):
             like = f"{one_line(column.like[0], 20)} {column.like[1]:+.2f}" if column.like else ""
             line += [
                 Span(pad(_time(column.seconds), 6, right=True), "dim" + tail),
-                Span("   " + pad(like, max(1, width - NAME_W - 64)), "dim" + tail),
+                Span("   " + pad(like, max(1, width - NAME_W - 66)), "dim" + tail),
             ]
         return [*line, Span(" " * max(0, width - width_of(line)), "text" + tail)]
 
