@@ -62,7 +62,7 @@ async def test_the_filter_takes_digits_and_letters_of_keys(run: RecordedRun) -> 
         await pilot.press("slash", *"q4")
         assert app.screen.query_one(Input).value == "q4"
         await until(pilot, lambda: "demo-add" not in shown(app))
-        assert "1 hold “q4”" in shown(app)
+        assert "1 matches “q4”" in shown(app)
         await pilot.press("enter", "enter")
         await until(pilot, lambda: app.view is not None and app.view.name == "q4-paused")
 
@@ -174,7 +174,7 @@ async def test_resuming_asks_once_and_names_what_it_continues(monkeypatch: pytes
         await pilot.press("r")
         await until(pilot, lambda: "resume failed-one?" in shown(app))
         assert "Continues from checkpoint-40" in shown(app)
-        assert "the next step is 41 of 120" in shown(app)
+        assert "The next step is 41 of 120" in shown(app)
         assert "Steps 41 to 57 are repeated" in shown(app)
         for no in ("n", "escape"):
             await pilot.press(no)

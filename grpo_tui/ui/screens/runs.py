@@ -64,7 +64,8 @@ class RunsSummary(LinePane):
         if self.trouble:
             parts.append((1, [Span(self.trouble, "attention")]))
         elif self.words:
-            parts.append((1, [Span(f"{len(self.shown)} match “{self.words}”; esc shows all", "attention")]))
+            match = "1 matches" if len(self.shown) == 1 else f"{len(self.shown)} match"
+            parts.append((1, [Span(f"{match} “{self.words}”; esc shows all", "attention")]))
         if self.marked:
             parts.append((2, [Span(f"● {self.marked} marked", "attention")]))
         if self.order:
