@@ -247,7 +247,7 @@ async def test_saving_writes_the_file_and_what_leaves_unsaved_asks() -> None:
         await pilot.press("x")
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, MenuDialog))
-        assert "not saved" in shown(app)
+        assert "has unsaved changes" in shown(app)
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
         assert path.read_text() == CONFIG
@@ -410,7 +410,7 @@ async def test_why_a_text_cannot_be_read_stands_beside_the_form() -> None:
         await until(pilot, lambda: "not readable line" in shown(app))
         await until(pilot, lambda: "✗ line 2: invalid YAML" in shown(app))
         await pilot.press("escape")
-        await until(pilot, lambda: "Press tab to edit" in shown(app))
+        await until(pilot, lambda: "tab goes to" in shown(app))
 
 
 async def test_the_text_as_it_stands_is_exported_as_a_script() -> None:

@@ -186,7 +186,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         name, view = self.chosen_name(), self.view
         if view is not None and view.broken is not None:
             on_text = self.query_one(YamlArea).has_focus
-            refusal = one_line(view.broken.words(), 200) + ("" if on_text else ". Press tab to edit the text")
+            refusal = one_line(view.broken.words(), 200) + ("" if on_text else "; tab goes to the text")
         self.query_one(HelpStrip).show(self.help_of(name) if name is not None else None, refusal)
         self.tell_keys()
 
