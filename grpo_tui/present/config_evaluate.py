@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -94,6 +94,28 @@ def refusal(name: str, words: str, kind: Kind = "line") -> str:
     except CoerceError as error:
         return str(error)
     return ""
+
+
+TAKEN = ("folder.run", "folder.live")
+"""Rules about a folder that holds a run; their fix is the next free name beside it."""
+
+
+def start_beside(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings as they are for a start that goes beside a run: no error, and where it goes."""
+    return tuple(_beside(found) if found.id in TAKEN else found for found in findings)
+
+
+def _beside(found: Finding) -> Finding:
+    folder = free_folder((found,))
+    if folder is None:
+        return found
+    return replace(found, severity="warning", message=f"{found.message}. S starts in {folder.name} beside it")
+
+
+def free_folder(findings: Iterable[Finding]) -> Path | None:
+    """Return the free folder beside the run that is in the way; None when none is."""
+    fixes = [found.fix for found in findings if found.id in TAKEN and found.fix is not None]
+    return next((Path(str(fix.value)) for fix in fixes), None)
 
 
 MOST_VALUE = 400

@@ -218,11 +218,12 @@ class ConfigWorker:
     def _judge(self, snapshot: Snapshot, inspected: Inspected, ranks: ConfigRanks) -> Sequence[Finding]:
         """What can be said without loading anything, or what a full check of this text has found."""
         from grpo_tui.preflight.static import Launch, of_inspected
+        from grpo_tui.present.config_evaluate import start_beside
 
         if self.checked is not None and self.checked[0] == snapshot.text:
-            return self.checked[1].findings
+            return start_beside(self.checked[1].findings)
         start = Launch(world_size=ranks.count, launcher=ranks.launcher, root=self.run_dir)
-        return of_inspected(inspected, start, self._machine).findings
+        return start_beside(of_inspected(inspected, start, self._machine).findings)
 
     def _plan(self, snapshot: Snapshot, inspected: Inspected, ranks: ConfigRanks) -> Plan | None:
         """The plan on this machine, with what a full check has counted."""

@@ -374,6 +374,30 @@ async def test_a_start_asks_to_save_then_once_and_shows_the_run(monkeypatch: pyt
         assert opened == [Path("runs/toy").absolute()]
 
 
+async def test_a_folder_that_holds_a_run_is_no_error_and_a_start_goes_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("runs/toy/checkpoint-3").mkdir(parents=True)
+    path, beside = config_file(), Path("runs/toy-2").absolute()
+    asked: list[list[str]] = []
+    monkeypatch.setattr("grpo_tui.ui.starting.start_run", lambda words: (not asked.append(words), "started"))
+    opened: list[Path] = []
+    app = app_with(path)
+    monkeypatch.setattr(app, "open_run", opened.append)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await looked_at(pilot)
+        assert screen.view is not None
+        assert screen.view.counts()[0] == 0
+        assert any("toy-2" in found.message for found in screen.view.findings)
+        await pilot.press("S")
+        await until(pilot, lambda: "start training?" in shown(app))
+        assert "runs/toy-2" in shown(app)
+        await pilot.press("y")
+        await until(pilot, lambda: bool(opened))
+        assert asked == [[str(path), "--run-dir", str(beside)]]
+        assert opened == [beside]
+
+
 async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     from grpo_tui.core.findings import Finding
     from grpo_tui.preflight.report import ChecklistItem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,7 +145,10 @@ class ConfigStart:
         if message.whole:
             self._checked_at = self.screen.shell.clock()
             if self.screen.app.screen is self.screen:
-                self.screen.app.push_screen(CheckScreen(message.found), self.screen.chosen_finding)
+                from grpo_tui.present.config_evaluate import start_beside
+
+                found = replace(message.found, findings=start_beside(message.found.findings))
+                self.screen.app.push_screen(CheckScreen(found), self.screen.chosen_finding)
         self.screen.changed(typed=True)
 
     def check_failed(self, message: CheckFailed) -> None:
@@ -227,9 +231,20 @@ class ConfigStart:
         self.screen.app.push_screen(MenuDialog("start training?", choices, sentences), self._answered)
 
     def run_folder_of(self, config: RunConfig) -> Path:
-        """Where the run would go."""
-        request = self.screen.request
+        """Where the run would go: beside a run that has its folder already."""
+        from grpo_tui.present.config_evaluate import free_folder
+
+        request, view = self.screen.request, self.screen.view
+        free = free_folder(view.findings) if view is not None else None
+        if free is not None:
+            return free
         return request.run_dir if request is not None and request.run_dir is not None else config.run_root
+
+    def _moved(self) -> bool:
+        """Whether a start goes into another folder than the config names."""
+        from grpo_tui.present.config_evaluate import free_folder
+
+        return self.screen.view is not None and free_folder(self.screen.view.findings) is not None
 
     def _answered(self, answer: str | None) -> None:
         if answer == "list":
@@ -243,14 +258,15 @@ class ConfigStart:
             return
         if self._asks_consent(partial(self._start, force=force)):
             return
-        words = self._train_words(request)
+        folder = self.run_folder_of(evaluation.inspected.config)
+        words = self._train_words(replace(request, run_dir=folder) if self._moved() else request)
         if force:
             words.append("--force")
         if self._known_whole():
             self._is_busy("starting the training process")
         else:
             self._is_busy("starting: model, data and rewards are checked, then the training process")
-        job = partial(self._launch, words, self.run_folder_of(evaluation.inspected.config))
+        job = partial(self._launch, words, folder)
         self.screen.run_worker(job, thread=True, group="start", exit_on_error=False)
 
     def _asks_consent(self, again: Callable[[], None]) -> bool:
