@@ -192,7 +192,7 @@ def _title(key: str) -> str:
 
 def chart_view(key: str, series: Mapping[str, Series], marks: Sequence[Mark], end: int) -> ChartView:
     """One metric as a chart; `end` is the last step of its axis."""
-    own = series[key]
+    own = series.get(key) or Series()
     change = own.change(CHANGE_STEPS)
     digits = digits_for([own.last])
     note, short = _note(key, series)

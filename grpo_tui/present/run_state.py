@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -404,7 +405,9 @@ class RunState:
             flat_top=self._last(FLAT_TOP),
             flat_bottom=self._last(FLAT_BOTTOM),
             health=self._health(status, reward),
-            charts=self._charts_to(axis_end(reward.last_step or step, status.total_steps, live=status.live)),
+            charts=self._charts_to(
+                axis_end(reward.last_step or step, status.total_steps, live=status.live), live=status.live
+            ),
             functions=self._functions,
             groups=self._group_views,
             events=self._events(status, waiting),
@@ -415,6 +418,7 @@ class RunState:
             newest_prompt=self._groups.newest_prompt,
             metric_rows=reward.rows,
             way_on=way_on(status, self.folder) if not status.live else "",
+            model_at=self.folder if status.state == "finished" and _model_in(self.folder) else "",
             trouble=trouble,
             whole=not delta.more,
         )
@@ -430,12 +434,14 @@ class RunState:
         commands = _merged(delta.commands, waiting)
         return event_rows(commands, delta.settings, delta.checkpoints, delta.attempts, live=status.live)
 
-    def _charts_to(self, end: int) -> tuple[ChartView, ...]:
+    def _charts_to(self, end: int, *, live: bool) -> tuple[ChartView, ...]:
         if self._charts and self._charts[0].end == end:
             return self._charts
         marks = [Mark(saved.step, "checkpoint") for saved in self._delta.checkpoints if saved.complete]
         marks += [Mark(change.step, "setting") for change in self._delta.settings]
         keys = chart_keys(self._series)
+        if keys and live and "reward" not in self._series:
+            keys = ["reward", *keys]  # its place is kept until step 1
         self._charts = tuple(chart_view(key, self._series, marks, end) for key in keys)
         return self._charts
 
@@ -510,6 +516,10 @@ class RunState:
         if not status.live or not status.total_steps or step_time_s is None:
             return None
         return max(0, status.total_steps - step) * step_time_s
+
+
+def _model_in(folder: str) -> bool:
+    return any(Path(folder, name).is_file() for name in ("config.json", "adapter_config.json"))
 
 
 def _merged(

@@ -194,6 +194,8 @@ class TrainView:
     metric_rows: int = 0
     way_on: str = ""
     """What starts the ended run again, in a sentence; empty while it lives."""
+    model_at: str = ""
+    """Where the trained model is, once the run has finished and saved it there."""
     trouble: str = ""
     """Why the run cannot be read at the moment."""
     whole: bool = True

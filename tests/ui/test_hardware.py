@@ -128,16 +128,22 @@ async def test_a_run_that_nobody_samples_says_so(run: RecordedRun) -> None:
         await until(pilot, lambda: "No figures yet" in shown(app))
 
 
-async def test_of_a_run_that_has_ended_no_machine_is_shown(tmp_path: Path) -> None:
+async def test_of_a_run_that_has_ended_the_record_and_the_model_are_shown_and_no_machine(
+    tmp_path: Path,
+) -> None:
     run = recorded(Path("runs") / "demo-add", "finished")
+    (run.folder.root / "config.json").write_text("{}")
     machines.put(run, machines.eight())
     run.close()
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "ended ── finished" in shown(app))
+        assert "model in " in shown(app)
         assert "GPU" not in shown(app)
         await pilot.press("u")
-        await until(pilot, lambda: "The run has ended" in shown(app))
+        await until(pilot, lambda: "Recorded of this run" in shown(app))
+        assert "s/step, over the last 20 steps" in shown(app)
+        assert "update" in line_of(shown(app), "  time  ")
         assert "H100" not in shown(app)
 
 

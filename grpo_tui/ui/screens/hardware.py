@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from grpo_tui.present.formatting import MISSING, duration, percent, plural, size
+from grpo_tui.present.formatting import MISSING, duration, percent, plural, size, step_time
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import bindings
@@ -58,10 +58,25 @@ class HardwareList(LineScroll):
 
 def _nobody_samples(view: TrainView) -> list[Line]:
     if view.ended:
-        return [_empty("The run has ended. GPU and CPU use are recorded while it trains.")]
+        return _recorded(view)
     if view.live:
         return [_empty("No figures yet. The supervisor takes the first ones half a second after it starts.")]
     return [_empty("Nothing runs here.")]
+
+
+def _recorded(view: TrainView) -> list[Line]:
+    """What the record of an ended run says of its time."""
+    lines: list[Line] = [_empty("GPU and CPU use are shown while the run trains. Recorded of this run:"), ()]
+    shares = [f"{name} {percent(share)}" for name, share in view.phase_shares if share >= 0.005]
+    told = (
+        (
+            "step",
+            "" if view.step_time_s is None else f"{step_time(view.step_time_s)}, over the last 20 steps",
+        ),
+        ("rate", "" if view.tokens_per_s is None else f"{view.tokens_per_s:,.0f} tokens/s"),
+        ("time", "  ".join(shares)),
+    )
+    return lines + [[Span(f"  {name}  ", "dim"), Span(words)] for name, words in told if words]
 
 
 def _empty(text: str) -> Line:

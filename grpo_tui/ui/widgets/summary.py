@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells
 
-from grpo_tui.core.text import shorten, told_apart
-from grpo_tui.present.formatting import DOING, digits_for, duration, fixed, moment, percent, plural, within
+from grpo_tui.core.text import one_line, shorten, told_apart
+from grpo_tui.present.formatting import (
+    DOING,
+    digits_for,
+    duration,
+    fixed,
+    from_here,
+    moment,
+    percent,
+    plural,
+    within,
+)
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.train_view import FunctionRow, TrainView
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, headed, pad, ruled, spread, width_of
@@ -271,13 +282,16 @@ class NowLine(RunLine):
         if view is None:
             return [ruled([[Span("now", "title")]], width)]
         head: list[Line] = [[Span("ended" if view.ended else "now", "title")], _phase(view)]
+        if view.model_at:
+            place = from_here(Path(view.model_at))
+            head.append([Span("model in ", "dim"), Span(one_line(place, max(20, width - 40)))])
         shares = _shares(view)
         for machine in _machine(view.hardware):
             for parts in ([*head, shares], head) if shares else (head,):
                 if _ruled_fits(parts, machine, width):
                     return [ruled(parts, width, machine)]
-        parts = [*head, shares] if shares else head
-        return [ruled(parts, width)]
+        fits = bool(shares) and _ruled_fits([*head, shares], (), width)
+        return [ruled([*head, shares] if fits or not view.model_at else head, width)]
 
 
 def _phase(view: TrainView) -> Line:
