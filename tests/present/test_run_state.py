@@ -67,6 +67,7 @@ def test_a_run_folded_in_pieces_equals_one_folded_at_once(run: RecordedRun) -> N
 
 
 def test_the_place_of_the_reward_is_kept_until_it_is_known(run: RecordedRun) -> None:
+    run.now("update")
     run.write(r.MetricRow(1, 1, NOW, {"entropy": 0.4}))
     first = Watcher(run.folder.root).look().charts
     assert [(chart.key, len(chart.buckets)) for chart in first] == [("reward", 0), ("entropy", 1)]
