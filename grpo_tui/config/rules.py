@@ -1,14 +1,16 @@
-"""What a rule sees of a config: every setting with its default, where it stands, and how a finding is made.
+"""What a rule sees of a config: every setting with its default, its line, and how a finding is made.
 
-The rules themselves are in the modules `rules_*`.
+`rules.toml` has the rules that are a condition and a sentence, the modules `rules_*` those that need more.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from grpo_tui.config.resolve import Inspected
@@ -16,11 +18,13 @@ from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import Section
 from grpo_tui.config.trl_fields import FieldInfo, NoDefault, load_fields
 from grpo_tui.config.yaml_lines import YamlDocument
-from grpo_tui.core.findings import Finding, Fix, Severity
+from grpo_tui.core.findings import SEVERITIES, Finding, Fix, Severity
+from grpo_tui.core.statistics import is_number
 
 REMOVE = None
 """As a fix's value: remove the key."""
-NAMES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+_NAMES_FILE = Path(__file__).with_name("rule_names.toml")
+NAMES: Mapping[str, Any] = tomllib.loads(_NAMES_FILE.read_text(encoding="utf-8"))
 """Names that the rules look for."""
 
 
@@ -128,6 +132,12 @@ class Settings:
             "config.unused", field, f"{field} is not used: {why}", *(fix or ((field, REMOVE),))
         )
 
+    def unused_together(self, names: Sequence[str], why: str, *fix: tuple[str, Any]) -> Finding:
+        """Find once that nothing reads any of several keys."""
+        more = f" and {len(names) - 1} more of its keys" if len(names) > 1 else ""
+        verb = "are" if len(names) > 1 else "is"
+        return self.warning("config.unused", names[0], f"{names[0]}{more} {verb} not used: {why}", *fix)
+
 
 def _path(dotted: str) -> tuple[str | int, ...]:
     return tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
@@ -140,3 +150,94 @@ def yaml_said(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.15g}"
     return "empty" if value is None else str(value)
+
+
+@cache
+def rule_rows() -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """Return the rows of `rules.toml` by domain; the file says what they hold."""
+    return tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+
+
+HELPERS: Mapping[str, Any] = {
+    "number": is_number,
+    "said": yaml_said,
+    **{each.__name__: each for each in (int, len, max, min, round, str)},
+}
+"""Functions that a row can call, beside `get`, `written` and `mapping`."""
+
+
+class _Names(dict[str, Any]):
+    """What a row can name: the helpers, what its domain knows, else the value of a key."""
+
+    def __init__(self, settings: Settings, known: Mapping[str, Any]) -> None:
+        super().__init__(HELPERS)
+        self.update(
+            get=self.__getitem__,
+            written=settings.written,
+            mapping=settings.mapping,
+            section=settings.section,
+            world_size=settings.world_size,
+            checkpointing=settings.checkpointing,
+            **known,
+        )
+        self.settings = settings
+
+    def __missing__(self, name: str) -> Any:
+        top, *inner = name.split(".")
+        value = self.settings.strategy(top) if top in STRATEGIES else self.settings.get(top)
+        for part in inner:
+            value = value.get(part) if isinstance(value, dict) else None
+        return value
+
+    def evaluated(self, expression: str) -> Any:
+        """Return what an expression of `rules.toml` comes to."""
+        return eval(_compiled(expression), {"__builtins__": {}}, self)
+
+    def told(self, value: Any) -> Any:
+        """Return what an expression comes to that = marks as one, any other value as it is."""
+        marked = isinstance(value, str) and value.startswith("=")
+        return self.evaluated(value.removeprefix("=").strip()) if marked else value
+
+
+STRATEGIES = ("eval_strategy", "logging_strategy", "save_strategy")
+
+
+@cache
+def _compiled(expression: str) -> CodeType:
+    return compile(expression, "rules.toml", "eval")
+
+
+def row_findings(settings: Settings, domain: str, **known: Any) -> Iterator[Finding]:
+    """Apply the rules of one domain.
+
+    Args:
+        settings: the config.
+        domain: a table of `rules.toml`.
+        known: what its rows can name beside the keys of a config.
+    """
+    for row in rule_rows()[domain]:
+        keys = row.get("unused") or row["key"]
+        for key in [keys] if isinstance(keys, str) else keys:
+            names = _Names(settings, known)
+            names["key"] = key = names.told(key)
+            names["value"] = names[key]
+            if "unused" in row and not settings.written(key):
+                continue
+            for name, expression in row.get("with", {}).items():
+                names[name] = names.evaluated(expression)
+            if names.evaluated(row["when"]):
+                yield _found(settings, row, names)
+
+
+def _found(settings: Settings, row: Mapping[str, Any], names: _Names) -> Finding:
+    key, message = names["key"], row["says"].format_map(names)
+    fix = names.told(row.get("fix"))
+    if fix == "remove":
+        fix = (key, REMOVE)
+    elif isinstance(fix, dict):
+        ((name, value),) = fix.items()
+        fix = (name, names.told(value))
+    if "unused" in row:
+        return settings.unused(key, message, *([fix] if fix else []))
+    severity = next(each for each in SEVERITIES if each in row)
+    return settings.finding(row[severity], severity, key, message, fix)

@@ -14,7 +14,7 @@ from typing import Any
 
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.paths import split_file_source
-from grpo_tui.config.rules import NAMES, REMOVE, Settings, yaml_said
+from grpo_tui.config.rules import NAMES, REMOVE, Settings, row_findings
 from grpo_tui.config.trl_fields import NAMES_OF_FACTORIES, TRL_NAMES
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.metrics import EVAL, METRICS, describe
@@ -167,69 +167,28 @@ def _direction(s: Settings, bare: str) -> Iterator[Finding]:
         )
 
 
-_STRATEGY_OF = {
-    "logging_steps": "logging_strategy",
-    "save_steps": "save_strategy",
-    "eval_steps": "eval_strategy",
-}
-
 _NEVER_READ: Mapping[str, str] = NAMES["never_read"]
 """Keys that TRL's GRPO takes and never reads, and why."""
 
-_TARGETED = ("galore", "apollo")
-_LAYERWISE = "layerwise"
+_SAVE_AND_EVAL = ("save_strategy", "eval_strategy")
 _DEBUG = ("underflow_overflow", "tpu_metrics_debug")
 
 
 def training_findings(settings: Settings) -> list[Finding]:
     """Return what transformers would refuse, late or at once, and what it would ignore."""
-    found = list(_best_model(settings))
-    found += _whole_steps(settings)
-    found += _precision(settings)
-    found += _schedule(settings)
-    found += _evaluation(settings)
-    found += _optimizer(settings)
-    found += _loading(settings)
-    found += _checkpointing(settings)
+    found = list(row_findings(settings, "training"))
+    found += _best_steps(settings)
+    found += _optimizer_arguments(settings)
     found += _trackers(settings)
     found += _debug(settings)
-    found += _ignored(settings)
+    found += _never_read(settings)
     return found
-
-
-def _best_model(s: Settings) -> Iterator[Finding]:
-    save, evaluate = s.strategy("save_strategy"), s.strategy("eval_strategy")
-    if save == "best" and not s.get("load_best_model_at_end") and s.get("metric_for_best_model") is None:
-        yield s.error(
-            "training.best-metric",
-            "save_strategy",
-            "save_strategy is best, but metric_for_best_model is not set",
-            ("metric_for_best_model", "eval_reward"),
-        )
-    if save == "best" and evaluate == "no":
-        yield s.error(
-            "training.best-without-eval",
-            "save_strategy",
-            "save_strategy is best but eval_strategy is no: without evaluation nothing is ever saved",
-            ("save_strategy", "steps"),
-        )
-    if not s.get("load_best_model_at_end") or save == "best":
-        return
-    if evaluate != save:
-        fix = ("load_best_model_at_end", False) if evaluate == "no" else ("save_strategy", evaluate)
-        yield s.error(
-            "training.best-model",
-            "load_best_model_at_end",
-            f"load_best_model_at_end needs a save at each evaluation, and save_strategy is {save} while "
-            f"eval_strategy is {evaluate}",
-            fix,
-        )
-    elif evaluate == "steps":
-        yield from _best_steps(s)
 
 
 def _best_steps(s: Settings) -> Iterator[Finding]:
     saving, evaluating = s.get("save_steps"), s.get("eval_steps") or s.get("logging_steps")
+    if not s.get("load_best_model_at_end") or {s.strategy(each) for each in _SAVE_AND_EVAL} != {"steps"}:
+        return
     if not (is_number(saving) and is_number(evaluating)) or saving <= 0 or evaluating <= 0:
         return
     if (saving < 1) != (evaluating < 1):
@@ -249,167 +208,12 @@ def _best_steps(s: Settings) -> Iterator[Finding]:
     )
 
 
-def _whole_steps(s: Settings) -> Iterator[Finding]:
-    for name, strategy in _STRATEGY_OF.items():
-        value = s.get(name)
-        if s.strategy(strategy) != "steps" or not is_number(value):
-            continue
-        if value > 1 and value != int(value):
-            yield s.error(
-                "training.whole-steps",
-                name,
-                f"{name} is {value:g}. Above 1 it is a whole number of steps, below 1 a fraction of the run",
-                (name, round(value)),
-            )
-
-
-def _precision(s: Settings) -> Iterator[Finding]:
-    for first, second in (("fp16", "bf16"), ("fp16_full_eval", "bf16_full_eval")):
-        if s.get(first) is True and s.get(second) is True:
-            yield s.error(
-                "training.precision",
-                first,
-                f"{first} and {second} are both true; training runs in one of them, and bf16 does not "
-                "overflow",
-                (first, False),
-            )
-    stored = s.get("dtype")
-    # A LoRA adapter is kept in float32 whatever the model is in, so its gradients can be scaled.
-    if s.get("fp16") is True and stored in ("float16", "bfloat16") and not s.get("use_peft"):
-        why = (
-            "gradients in float16 cannot be unscaled"
-            if stored == "float16"
-            else "its gradient scaler cannot take bfloat16 gradients"
-        )
-        yield s.error(
-            "training.precision",
-            "dtype",
-            f"fp16 trains weights that are kept in float32, and dtype is {stored}: {why}, so the first step "
-            "fails",
-            ("dtype", "float32"),
-        )
-
-
-def _schedule(s: Settings) -> Iterator[Finding]:
-    kind = str(s.get("lr_scheduler_type"))
-    if kind in ("reduce_lr_on_plateau", "greedy") and s.strategy("eval_strategy") == "no":
-        yield s.error(
-            "training.schedule-needs-eval",
-            "lr_scheduler_type",
-            f"lr_scheduler_type {kind} needs evaluations, but eval_strategy is no",
-            ("lr_scheduler_type", "cosine"),
-        )
-    warmup, steps = s.get("warmup_steps"), s.get("max_steps")
-    if not is_number(warmup) or warmup <= 0:
-        return
-    if kind == "constant":
-        yield s.warning(
-            "training.no-warmup",
-            "warmup_steps",
-            f"warmup_steps is {warmup:g}, but lr_scheduler_type constant has no warmup; it starts at "
-            "the full rate",
-            ("lr_scheduler_type", "constant_with_warmup"),
-        )
-    elif is_number(steps) and 0 < steps <= warmup:
-        yield s.warning(
-            "training.warmup-too-long",
-            "warmup_steps",
-            f"warmup_steps is {warmup:g} but the run has {steps} steps, so the learning rate never reaches "
-            f"{s.get('learning_rate'):g}",
-            ("warmup_steps", max(1, steps // 10)),
-        )
-
-
-def _evaluation(s: Settings) -> Iterator[Finding]:
-    evaluate = s.strategy("eval_strategy")
-    if evaluate == "no":
-        for name in (
-            "eval_steps",
-            "num_generations_eval",
-            "per_device_eval_batch_size",
-            "do_eval",
-        ):
-            if s.written(name):
-                rows = s.section.eval_dataset is not None or s.section.holdout
-                meant = ("eval_strategy", "steps") if name == "eval_steps" and rows else (name, REMOVE)
-                yield s.unused(name, "eval_strategy is no", meant)
-        if s.get("eval_on_start"):
-            message = "eval_on_start needs evaluation rows, but eval_strategy is no"
-            fix = ("eval_on_start", False)
-            yield s.error("training.eval-on-start", "eval_on_start", message, fix)
-        return
-    steps, every = s.get("max_steps"), s.get("eval_steps") or s.get("logging_steps")
-    if evaluate == "steps" and is_number(steps) and is_number(every) and 0 < steps < every:
-        yield s.warning(
-            "training.never-evaluates",
-            "eval_steps",
-            f"eval_steps is {every:g} but the run has only {steps} steps, so it is never evaluated",
-            ("eval_steps", max(1, steps // 4)),
-        )
-
-
-def _optimizer(s: Settings) -> Iterator[Finding]:
-    optim = str(s.get("optim") or "")
-    if optim.startswith(_TARGETED) and not s.get("optim_target_modules"):
-        yield s.error(
-            "training.optimizer-targets",
-            "optim",
-            f"optim {optim} needs optim_target_modules",
-            ("optim_target_modules", ["attn", "mlp"]),
-        )
+def _optimizer_arguments(s: Settings) -> Iterator[Finding]:
     given = str(s.get("optim_args") or "")
     wrong = next((part for part in given.split(",") if given and "=" not in part), None)
     if wrong is not None:
         message = f"optim_args must be comma-separated name=value pairs; '{wrong.strip()}' has no ="
         yield s.error("training.optim-args", "optim_args", message, ("optim_args", REMOVE))
-    if optim.endswith(_LAYERWISE):
-        accumulation, ranks = s.get("gradient_accumulation_steps"), s.world_size or 1
-        if accumulation and accumulation > 1:
-            yield s.error(
-                "training.layerwise",
-                "optim",
-                f"optim {optim} updates each layer as soon as its gradient is ready, so it cannot gather "
-                f"{accumulation} batches",
-                ("gradient_accumulation_steps", 1),
-            )
-        if ranks > 1:
-            message = f"optim {optim} cannot be used with {ranks} processes"
-            fix = ("optim", optim.removesuffix("_layerwise"))
-            yield s.error("training.layerwise", "optim", message, fix)
-
-
-def _loading(s: Settings) -> Iterator[Finding]:
-    if s.get("dataloader_prefetch_factor") is not None and not s.get("dataloader_num_workers"):
-        yield s.error(
-            "training.prefetch",
-            "dataloader_prefetch_factor",
-            "dataloader_prefetch_factor needs workers, but dataloader_num_workers is 0",
-            ("dataloader_prefetch_factor", REMOVE),
-        )
-    if s.get("remove_unused_columns") is True:
-        yield s.error(
-            "training.columns-removed",
-            "remove_unused_columns",
-            "remove_unused_columns: true drops every column but prompt and images, so no reward gets its "
-            "answers",
-            ("remove_unused_columns", False),
-        )
-    streams = s.get("dataset_streaming") or s.get("streaming")
-    if streams and s.get("dataloader_num_workers"):
-        yield s.warning(
-            "training.stream-workers",
-            "dataloader_num_workers",
-            "a stream is read by one worker, so dataloader_num_workers "
-            f"{s.get('dataloader_num_workers')} is set to 0",
-            ("dataloader_num_workers", 0),
-        )
-    if streams and s.get("max_steps") == -1:
-        yield s.error(
-            "training.stream-without-end",
-            "max_steps",
-            "set max_steps: the dataset is a stream of unknown length",
-            ("max_steps", 500),
-        )
 
 
 def _debug(s: Settings) -> Iterator[Finding]:
@@ -431,37 +235,10 @@ def _trackers(s: Settings) -> Iterator[Finding]:
             yield s.error("training.trackers", "report_to", message, ("report_to", rest or word))
 
 
-def _checkpointing(s: Settings) -> Iterator[Finding]:
-    """`gradient_checkpointing` is the older name, used only where the newer one is not set."""
-    for old, new in (
-        ("gradient_checkpointing", "activation_checkpointing"),
-        ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
-    ):
-        if s.get(new) is not None and s.written(old) and s.get(old) != s.get(new):
-            yield s.warning(
-                "config.unused",
-                old,
-                f"{old} is {yaml_said(s.get(old))} and {new}, its newer name, is {yaml_said(s.get(new))}; "
-                "the newer one counts",
-                (old, REMOVE),
-            )
-    for name in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"):
-        if not s.checkpointing and s.mapping(name):
-            yield s.unused(name, "gradient checkpointing is off")
-
-
-def _ignored(s: Settings) -> Iterator[Finding]:
+def _never_read(s: Settings) -> Iterator[Finding]:
     for name, why in _NEVER_READ.items():
         if s.written(name):
             yield s.warning("config.unused", name, f"{name} is never read: {why}", (name, REMOVE))
-    epochs, steps = s.get("num_train_epochs"), s.get("max_steps")
-    if s.written("num_train_epochs") and is_number(steps) and steps > 0:
-        yield s.info(
-            "config.unused",
-            "num_train_epochs",
-            f"num_train_epochs {yaml_said(epochs)} is not used: max_steps {steps} sets the length",
-            ("num_train_epochs", REMOVE),
-        )
 
 
 def save_interval(settings: Settings) -> Any:

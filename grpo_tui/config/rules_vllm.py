@@ -9,24 +9,10 @@ import shlex
 from collections.abc import Iterator
 
 from grpo_tui.config.packages import installed
-from grpo_tui.config.rules import REMOVE, Settings
+from grpo_tui.config.rules import REMOVE, Settings, row_findings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
 
-_SERVER_ONLY = (
-    "vllm_server_base_url",
-    "vllm_server_host",
-    "vllm_server_port",
-    "vllm_server_timeout",
-    "vllm_group_port",
-)
-_COLOCATE_ONLY = (
-    "vllm_gpu_memory_utilization",
-    "vllm_tensor_parallel_size",
-    "vllm_max_model_length",
-    "vllm_enable_sleep_mode",
-    "vllm_model_impl",
-)
 _FLAG_OF = {
     "vllm_gpu_memory_utilization": "--gpu_memory_utilization",
     "vllm_tensor_parallel_size": "--tensor_parallel_size",
@@ -37,14 +23,13 @@ _FLAG_OF = {
 
 def vllm_findings(settings: Settings) -> list[Finding]:
     """Return what is wrong with the keys of vLLM together."""
-    found = list(_clip_order(settings))
+    found = list(row_findings(settings, "vllm", server_flags=_FLAG_OF))
     if not settings.get("use_vllm"):
         return found + list(_unused(settings))
-    found += _mode(settings)
-    found += _sampling_correction(settings)
     found += _truncation(settings)
     if settings.get("vllm_mode") == "colocate":
-        found += _colocate(settings)
+        found += [*_heads(settings), *_tensor_parallel(settings)]
+        found += row_findings(settings, "vllm-colocate")
     return found
 
 
@@ -54,75 +39,7 @@ def _unused(s: Settings) -> Iterator[Finding]:
         for name in written:
             yield s.unused(name, "use_vllm is false")
     elif written:
-        more = f" and {len(written) - 1} more of its keys" if len(written) > 1 else ""
-        verb = "are" if len(written) > 1 else "is"
-        yield s.warning(
-            "config.unused",
-            written[0],
-            f"{written[0]}{more} {verb} not used: use_vllm is false",
-            ("use_vllm", True),
-        )
-
-
-def _mode(s: Settings) -> Iterator[Finding]:
-    mode = s.get("vllm_mode")
-    if mode not in ("server", "colocate"):
-        return
-    for name in _COLOCATE_ONLY if mode == "server" else _SERVER_ONLY:
-        if not s.written(name):
-            continue
-        fix: tuple[str, str | None]
-        if mode == "server":
-            flag = _FLAG_OF.get(name)
-            give = f"; give the server {flag}" if flag else ""
-            why, fix = f"vllm_mode is server, and the server has its own settings{give}", (name, REMOVE)
-        else:
-            why, fix = "vllm_mode is colocate, which needs no server", ("vllm_mode", "server")
-        yield s.unused(name, why, fix)
-    base = s.get("vllm_server_base_url")
-    if mode == "server" and base and not str(base).startswith(("http://", "https://")):
-        yield s.error(
-            "vllm.address",
-            "vllm_server_base_url",
-            f"vllm_server_base_url must start with http:// or https://; it is {base}",
-            ("vllm_server_base_url", f"http://{base}"),
-        )
-    for name in ("use_transformers_continuous_batching", "cache_implementation"):
-        if s.written(name):
-            yield s.unused(name, "vLLM generates, not transformers")
-
-
-def _clip_order(s: Settings) -> Iterator[Finding]:
-    """TRL looks at these two even where vLLM is not used."""
-    least, most = s.get("vllm_importance_sampling_clip_min"), s.get("vllm_importance_sampling_clip_max")
-    if is_number(least) and is_number(most) and least >= most:
-        yield s.error(
-            "vllm.clip-order",
-            "vllm_importance_sampling_clip_min",
-            f"vllm_importance_sampling_clip_min {least:g} must be below "
-            f"vllm_importance_sampling_clip_max {most:g}",
-            ("vllm_importance_sampling_clip_min", REMOVE),
-        )
-
-
-def _sampling_correction(s: Settings) -> Iterator[Finding]:
-    least, most = s.get("vllm_importance_sampling_clip_min"), s.get("vllm_importance_sampling_clip_max")
-    mode, corrects = s.get("vllm_importance_sampling_mode"), s.get("vllm_importance_sampling_correction")
-    if corrects and mode in ("token_truncate", "sequence_truncate") and least is None and most is None:
-        yield s.error(
-            "vllm.clip-missing",
-            "vllm_importance_sampling_clip_max",
-            f"vllm_importance_sampling_mode {mode} clips ratios at a bound, but none is set",
-            ("vllm_importance_sampling_clip_max", 3.0),
-        )
-    if s.get("loss_type") == "vespo" and corrects and mode not in ("token_truncate", "token_mask"):
-        field = "vllm_importance_sampling_mode" if s.written("vllm_importance_sampling_mode") else "loss_type"
-        yield s.error(
-            "vllm.vespo-mode",
-            field,
-            f"loss_type vespo corrects token by token, but vllm_importance_sampling_mode is {mode}",
-            ("vllm_importance_sampling_mode", "token_mask"),
-        )
+        yield s.unused_together(written, "use_vllm is false", ("use_vllm", True))
 
 
 def _truncation(s: Settings) -> Iterator[Finding]:
@@ -183,8 +100,7 @@ def _heads(s: Settings) -> list[Finding]:
     return tensor_parallel_findings(s, shape.heads, shape.kv_heads) if shape is not None else []
 
 
-def _colocate(s: Settings) -> Iterator[Finding]:
-    yield from _heads(s)
+def _tensor_parallel(s: Settings) -> Iterator[Finding]:
     parallel, ranks = s.get("vllm_tensor_parallel_size"), s.world_size
     if is_number(parallel) and parallel >= 1 and ranks and ranks % int(parallel):
         fits = max(n for n in range(1, ranks + 1) if ranks % n == 0 and n <= parallel)
@@ -194,29 +110,6 @@ def _colocate(s: Settings) -> Iterator[Finding]:
             f"vllm_tensor_parallel_size {parallel} must divide the {ranks} training "
             f"process{'es' * (ranks != 1)}",
             ("vllm_tensor_parallel_size", fits),
-        )
-    context, length = s.get("vllm_max_model_length"), s.get("max_completion_length")
-    if is_number(context) and is_number(length) and context <= length:
-        yield s.error(
-            "vllm.context",
-            "vllm_max_model_length",
-            f"vllm_max_model_length {context} leaves no room for a prompt beside max_completion_length "
-            f"{length}",
-            ("vllm_max_model_length", int(length) * 2),
-        )
-    if s.get("load_in_8bit"):
-        yield s.error(
-            "vllm.quantized",
-            "load_in_8bit",
-            "vLLM cannot load a model quantized to 8-bit by bitsandbytes",
-            ("load_in_8bit", False),
-        )
-    if s.get("use_cpu"):
-        yield s.error(
-            "vllm.cpu",
-            "use_cpu",
-            "vLLM needs a GPU, but use_cpu keeps the run off it",
-            ("use_vllm", False),
         )
 
 

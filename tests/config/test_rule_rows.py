@@ -1,0 +1,43 @@
+"""The rows of `rules.toml` name keys of TRL and what they are given, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from string import Formatter
+from typing import Any
+
+import pytest
+
+from grpo_tui.config.rules import HELPERS, rule_rows
+from grpo_tui.config.trl_fields import load_fields
+
+GIVEN = {"get", "written", "mapping", "section", "world_size", "checkpointing", "key", "value"}
+OF_A_DOMAIN = {"grpo": {"small_model"}, "vllm": {"server_flags"}}
+ROWS = [(domain, row) for domain, rows in rule_rows().items() for row in rows]
+
+
+def expressions(row: Mapping[str, Any]) -> Iterator[str]:
+    yield row["when"]
+    yield from row.get("with", {}).values()
+    fix = row.get("fix")
+    for value in (row.get("key"), *(fix.values() if isinstance(fix, dict) else [fix])):
+        if isinstance(value, str) and value.startswith("="):
+            yield value.removeprefix("=").strip()
+
+
+@pytest.mark.parametrize(("domain", "row"), ROWS, ids=lambda part: part if isinstance(part, str) else "")
+def test_a_row_names_what_there_is(domain: str, row: Mapping[str, Any]) -> None:
+    named = {
+        node.id
+        for expression in expressions(row)
+        for node in ast.walk(ast.parse(expression, mode="eval"))
+        if isinstance(node, ast.Name)
+    }
+    named |= {name.partition(".")[0] for _, name, _, _ in Formatter().parse(row["says"]) if name}
+    keys = row.get("unused") or row["key"]
+    named |= {key.partition(".")[0] for key in ([keys] if isinstance(keys, str) else keys) if key[0] != "="}
+    fix = row.get("fix")
+    named |= {name.partition(".")[0] for name in fix} if isinstance(fix, dict) else set()
+    given = GIVEN | HELPERS.keys() | row.get("with", {}).keys() | OF_A_DOMAIN.get(domain, set())
+    assert named <= given | load_fields().keys()
