@@ -371,14 +371,13 @@ class RunState:
         """Freeze the run as it is now.
 
         Args:
-            status: The store's look at the run.
-            now: Wall clock, in seconds since the epoch.
             rank: What rank 0 says of itself, None when it says nothing.
             waiting: Commands sent from here that `run.db` may not hold yet, with their outcome.
             trouble: Why the run cannot be read at the moment.
         """
         delta, reward = self._delta, self._series.get("reward", Series())
         step = max(status.step, reward.last_step or 0) if status.live else status.step
+        end = axis_end(reward.last_step or step, status.total_steps, live=status.live)
         return TrainView(
             name=self.name,
             folder=self.folder,
@@ -405,9 +404,7 @@ class RunState:
             flat_top=self._last(FLAT_TOP),
             flat_bottom=self._last(FLAT_BOTTOM),
             health=self._health(status, reward),
-            charts=self._charts_to(
-                axis_end(reward.last_step or step, status.total_steps, live=status.live), live=status.live
-            ),
+            charts=self._charts_to(end, live=status.live),
             functions=self._functions,
             groups=self._group_views,
             events=self._events(status, waiting),
