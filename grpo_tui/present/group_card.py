@@ -271,15 +271,6 @@ KINDS: Mapping[GroupKind, tuple[str, str]] = {
     "masked": ("✂ masked", "attention"),
 }
 """A group's kind in words and the role of its colour."""
-SHORT: Mapping[GroupKind, str] = {
-    "mixed": "mixed",
-    "all right": "✓ all",
-    "all wrong": "✗ none",
-    "flat": "● std 0",
-    "unscored": "⚠ no score",
-    "masked": "✂ mask",
-}
-"""The same where there is little room."""
 MEANINGS: Mapping[GroupKind, str] = {
     "mixed": "its advantages differ, so it teaches",
     "all right": "every completion has the highest total of the run: it teaches nothing",

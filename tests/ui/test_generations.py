@@ -233,6 +233,32 @@ async def test_enter_goes_on_and_escape_comes_back(run: RecordedRun) -> None:
         assert screen.part == "list"
 
 
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (160, 44), (200, 50)])
+async def test_a_prompt_has_room_where_prompts_differ_and_kinds_have_one_word(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    shared = "Put the reasoning in <think> tags and the answer in <answer> tags. "
+    rows = tuple(r.Completion(i, f"text {i}", (3.0,), 3.0, 0.0, 8, i == 0) for i in range(16))
+    made = RecordedRun(tmp_path / "long")
+    asked = [f"{shared}{name} sold clips to 48 of her friends in April" for name in ("Natalia", "Weng")]
+    groups = tuple(r.Group(i, prompt, {"answer": "72"}, rows) for i, prompt in enumerate(asked))
+    apart = replace(groups[0], index=2, completions=(replace(rows[0], total=0.0, rewards=(0.0,)), *rows[1:]))
+    made.write(
+        r.RewardFunctionInfo(1, 0, "correctness", 1.0),
+        r.GenerationBatch(1, 1, 0, "train", 1, 1, made.at(1), (*groups, apart)),
+    )
+    made.end("finished")
+    app = app_on(made.folder.root)
+    async with app.run_test(size=size) as pilot:
+        await at_generations(pilot)
+        await until(pilot, lambda: "✓ all right" in shown(app))
+        body = shown(app)
+        least = 60 if size == (120, 40) else 28
+        assert f"…{asked[1].removeprefix(shared)}"[:least] in body
+        assert "✂ truncated" in next(line for line in body.splitlines() if "─ completion 1 " in line)
+    made.close()
+
+
 async def test_a_live_run_is_followed_at_the_top_and_left_alone_further_down(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=WIDE) as pilot:

@@ -118,7 +118,7 @@ def test_what_has_no_column_stands_below_and_that_is_said() -> None:
         heading = CardHeading()
         heading.names, heading.weights = names, (1.0,) * 20
         assert laid.hidden
-        assert f"+{laid.hidden} below" in words(heading._columns(width))
+        assert f"+{laid.hidden} below" in words(heading.lines(width, 1)[0])
     assert not card_layout(names[:2], [1.0] * 2, 80).hidden
 
 
@@ -132,6 +132,8 @@ async def test_twenty_functions_are_all_read_in_generations(tmp_path: Path) -> N
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("5")
+        await until(pilot, lambda: "+18 below" in shown(app) or "reward_function_0" in shown(app))
+        await pilot.press("enter", "enter", "end")
         await until(pilot, lambda: "reward_function_19" in shown(app) and "19.00" in shown(app))
     run.close()
 

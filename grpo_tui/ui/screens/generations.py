@@ -29,7 +29,7 @@ from grpo_tui.ui.screens.generation_files import choose_view, export, order_word
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
 from grpo_tui.ui.widgets.bars import Footer, Header
-from grpo_tui.ui.widgets.card_table import CardHeading, CardTable
+from grpo_tui.ui.widgets.card_table import CardHeading, CardTable, GroupTitle
 from grpo_tui.ui.widgets.group_table import GroupHeading, GroupTable, QueryState
 from grpo_tui.ui.widgets.reader import Reader, ReaderHeading, Reading
 
@@ -56,7 +56,7 @@ AGAIN_S = 1.0
 REST = 25
 """A list that follows a live run rests so many times as long as the last search took."""
 PARTS = ("list", "card", "reader")
-SIZED = "#found-part, #card-part, #card-heading, #card-table, #reader-heading, #reader"
+SIZED = "#found-part, #card-part, #group-title, #group-rows, #card-table, #reader-part"
 """What one part over the whole pane hides or stretches."""
 
 
@@ -106,10 +106,14 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
                 yield GroupHeading(id="group-heading")
                 yield GroupTable(id="group-table")
             with Vertical(id="card-part"):
-                yield CardHeading(id="card-heading")
-                yield CardTable(id="card-table")
-                yield ReaderHeading(id="reader-heading")
-                yield Reader(id="reader")
+                yield GroupTitle(id="group-title")
+                with Container(id="card-sides"):
+                    with Vertical(id="group-rows"):
+                        yield CardHeading(id="card-heading")
+                        yield CardTable(id="card-table")
+                    with Vertical(id="reader-part"):
+                        yield ReaderHeading(id="reader-heading")
+                        yield Reader(id="reader")
         yield Footer("generations")
 
     def on_mount(self) -> None:
@@ -668,7 +672,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
 
     def show_card(self, card: GroupCard | None, index: int | None, hits: frozenset[int]) -> None:
         """Show a group with the cursor on one completion, by default where it was, or on the first hit."""
-        table, heading = self.query_one(CardTable), self.query_one(CardHeading)
+        table, heading = self.query_one(CardTable), self.query_one(GroupTitle)
         same = card is not None and self.card is not None and card.id == self.card.id
         if index is None:
             index = table.cursor if same else min(hits, default=0)

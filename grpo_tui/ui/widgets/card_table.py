@@ -58,23 +58,18 @@ def _column(heading: str) -> int:
     return max(LEAST_NAME, cell_len(heading)) + 2
 
 
-class CardHeading(LinePane):
-    """Two rules: the group, and the words over the columns of its completions."""
+class GroupTitle(LinePane):
+    """The rule over a group: what was asked, and what came of it."""
 
     card: GroupCard | None = None
-    names: tuple[str, ...] = ()
-    weights: tuple[float, ...] = ()
     short = ""
     """The prompt without what all of them begin with, for where it does not fit whole."""
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """The group's step, prompt, gold answer, mean, spread and kind; then the columns."""
+        """The group's step, prompt, gold answer, mean, std and kind."""
         card = self.card
         if card is None:
             return [ruled([[Span("group", "title")]], width)]
-        return [self._group(card, width), self._columns(width)]
-
-    def _group(self, card: GroupCard, width: int) -> Line:
         word, role = KINDS[card.kind]
         mode = "" if card.mode == "train" else f" {card.mode}"
         parts: list[Line] = [[Span(f"step {card.step:,}{mode}", "title")], []]
@@ -95,9 +90,16 @@ class CardHeading(LinePane):
         told = self.short if self.short and cell_len(whole) > room else whole
         prompt = one_line(told, max(8, room)) or "empty prompt"
         parts[1] = [Span(f"“{prompt}”", "strong")]
-        return ruled(parts, width)
+        return [ruled(parts, width)]
 
-    def _columns(self, width: int) -> Line:
+
+class CardHeading(LinePane):
+    """The words over the columns of a group's completions."""
+
+    names: tuple[str, ...] = ()
+    weights: tuple[float, ...] = ()
+
+    def lines(self, width: int, height: int) -> list[Line]:
         laid = card_layout(self.names, self.weights, width)
         at = 1 + NUMBER_W
         words = [(at - 1, "#", "dim")]
@@ -111,7 +113,7 @@ class CardHeading(LinePane):
         words.append((at - 6, "tokens", "dim"))
         if laid.hidden:
             words.append((at + 4, f"+{laid.hidden} below", "attention"))
-        return headed(words, width)
+        return [headed(words, width)]
 
 
 class CardTable(CursorList, inherit_bindings=False):

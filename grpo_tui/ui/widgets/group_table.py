@@ -15,7 +15,7 @@ from textual.message import Message
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import fixed, plural, within
 from grpo_tui.present.glyphs import spark
-from grpo_tui.present.group_card import KINDS, MOST_BARS, SHORT, GroupCard, SharedBeginning, bars
+from grpo_tui.present.group_card import KINDS, MOST_BARS, GroupCard, SharedBeginning, bars
 from grpo_tui.store.rollouts import Rollout
 from grpo_tui.store.search import Found
 from grpo_tui.ui.cursor_list import MOVES, CursorList, LazyLines
@@ -66,11 +66,9 @@ KEPT = 2_000
 AHEAD = 40
 """Lines beyond those in sight that are asked for too."""
 STEP_W, NUMBER_W, ADVANTAGE_W, TOKENS_W = 6, 8, 7, 8
-KIND_W, SHORT_KIND_W = 13, 9
-LEAST_PROMPT = 16
-"""Cells that a prompt keeps beside the blocks."""
-WORDS_FROM = 70
-"""From this width on, kinds are said in full."""
+KIND_W = 13
+LEAST_PROMPT = 34
+"""Cells that a prompt keeps beside the blocks, of which there are fewer instead."""
 
 
 class GroupTable(CursorList, inherit_bindings=False):
@@ -244,15 +242,12 @@ def group_spans(
 ) -> list[Span]:
     """Step, prompt, totals as blocks, mean, spread, kind; `short` is the prompt that does not fit whole."""
     word, role = KINDS[card.kind]
-    kind_w = KIND_W if width >= WORDS_FROM else SHORT_KIND_W
-    if width < WORDS_FROM:
-        word = SHORT[card.kind]
-    room = width - STEP_W - 2 * NUMBER_W - kind_w
+    room = width - STEP_W - 2 * NUMBER_W - KIND_W
     bar = bars(card, totals, next((n for n in (MOST_BARS, 8, 4) if room - n > LEAST_PROMPT), 1))
     right = [
         Span(pad(within(card.mean, NUMBER_W - 1), NUMBER_W, right=True), "strong" + tail),
         Span(pad(within(card.spread, NUMBER_W - 1), NUMBER_W, right=True), "text" + tail),
-        Span(pad("  " + word, kind_w), role + tail),
+        Span(pad("  " + word, KIND_W), role + tail),
     ]
     bar_w = len(bar) if room - len(bar) > LEAST_PROMPT else 0
     room = max(4, room - (bar_w + 1 if bar_w else 0))
@@ -297,12 +292,7 @@ class GroupHeading(LinePane):
             title = "completions"
         else:
             ends = (("mean", NUMBER_W), ("std", NUMBER_W))
-            at = (
-                width
-                - 1
-                - sum(wide for _, wide in ends)
-                - (KIND_W if width - 2 >= WORDS_FROM else SHORT_KIND_W)
-            )
+            at = width - 1 - sum(wide for _, wide in ends) - KIND_W
             title = "groups"
         words = [(2, f"{title}, {self.order}" if self.order else title, "title")]
         for word, wide in ends:

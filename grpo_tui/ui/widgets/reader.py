@@ -62,13 +62,14 @@ class ReaderHeading(LinePane):
             parts.append([Span(f"against {one_line(name, 40)}", "accent"), Span("  [-gone-] {+new+}", "dim")])
         parts.append([Span("total ", "dim"), Span(within(row.total, 8), "strong")])
         parts.append([Span(f"{sign} ", role), Span(fixed(abs(row.advantage)), role)])
-        if row.tokens is not None:
-            parts.append([Span(plural(row.tokens, "token"), "dim")])
-        if row.truncated is not None:
-            role = "attention" if row.truncated else "dim"
-            parts.append([Span("✂ truncated at the limit" if row.truncated else "finished", role)])
+        if row.truncated:
+            parts.append([Span("✂ truncated", "attention")])
         if row.masked:
             parts.append([Span("masked: not in the loss", "attention")])
+        if row.tokens is not None:
+            parts.append([Span(plural(row.tokens, "token"), "dim")])
+        if row.truncated is False:
+            parts.append([Span("finished", "dim")])
         return [ruled(parts, width)]
 
 
@@ -131,7 +132,7 @@ class Reader(LineScroll):
     def _about(self, card: GroupCard, row: CardRow, room: int) -> list[Line]:
         """What the functions gave and said, the gold answer and the other columns."""
         lines: list[Line] = [()]
-        # Not all of them may have a column above, which is as wide as this is.
+        # Not all of them may have a column with its name in the table, which is no narrower than this.
         if None in row.rewards or card_layout(self._names, self.weights, room + 2).hidden:
             lines += self._rewards(row, room)
         if row.extra:
