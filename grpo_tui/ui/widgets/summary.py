@@ -290,8 +290,8 @@ class NowLine(RunLine):
             for parts in ([*head, shares], head) if shares else (head,):
                 if _ruled_fits(parts, machine, width):
                     return [ruled(parts, width, machine)]
-        fits = bool(shares) and _ruled_fits([*head, shares], (), width)
-        return [ruled([*head, shares] if fits or not view.model_at else head, width)]
+        wanted = bool(shares) and (not view.model_at or _ruled_fits([*head, shares], (), width))
+        return [ruled([*head, shares] if wanted else head, width)]
 
 
 def _phase(view: TrainView) -> Line:
