@@ -32,8 +32,9 @@ RANK_FILE_BYTES = 4096
 """Fixed size of a rank file: one `pwrite` replaces the whole of it."""
 LARGEST_BYTES = 1 << 16
 """A rank file or heartbeat beyond it is none of ours."""
-START_TOLERANCE_S = 1.0
-"""The system tells its own boot, from which start times are counted, in whole seconds."""
+START_TOLERANCE_S = 1.5
+"""The system tells its own boot, from which start times are counted, in whole seconds: one more or less once
+its clock was set."""
 TEXT_LIMIT = 200
 """Characters kept of a text in it; fewer when all its texts together would not fit."""
 

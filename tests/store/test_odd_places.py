@@ -17,7 +17,14 @@ from grpo_tui.core import records as r
 from grpo_tui.store import connection
 from grpo_tui.store.connection import RunDatabaseError, filesystem_type, open_writer
 from grpo_tui.store.layout import RunFolder, find_runs
-from grpo_tui.store.live import RankFile, read_heartbeat, read_rank, write_heartbeat
+from grpo_tui.store.live import (
+    RankFile,
+    process_alive,
+    process_started,
+    read_heartbeat,
+    read_rank,
+    write_heartbeat,
+)
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
@@ -168,6 +175,14 @@ def test_a_command_into_a_folder_that_may_only_be_read_is_refused(elsewhere: Pat
     guest.go_on()
     refused = "this run belongs to root, and only root can steer it"
     assert guest.answer() == (refused if os.geteuid() == 0 else "Permission denied"), "only root has a guest"
+
+
+def test_a_process_is_the_same_when_the_second_of_the_boot_is_told_otherwise() -> None:
+    began = process_started(os.getpid())
+    assert began is not None
+    assert process_alive(os.getpid(), began + 1.0)
+    assert process_alive(os.getpid(), began - 1.0)
+    assert not process_alive(os.getpid(), began + 2.0)
 
 
 def test_a_clock_set_back_makes_no_heartbeat_negative(tmp_path: Path) -> None:
