@@ -23,6 +23,7 @@ from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.writer import Writer
 from grpo_tui.supervisor import watch
 from grpo_tui.supervisor.leftovers import MARK, mark_of
+from tests import PATIENCE_S
 
 Told = tuple[bool, int, str]
 """Whether it was applied, at which step, and why."""
@@ -74,7 +75,8 @@ def run(tmp_path: Path) -> Iterator[Watched]:
         process.kill()
 
 
-def test_an_aborted_call_gives_way_or_ends_by_itself(run: Watched) -> None:
+def test_an_aborted_call_gives_way_or_ends_by_itself(run: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "ABORT_LIMIT_S", PATIENCE_S)
     nothing = (False, 3, "no reward function is running")
     assert run.served(run.mailbox.submit("abort_reward").id) == nothing
     for call, after, reason in (

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -24,12 +24,13 @@ from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.writer import Writer
 from grpo_tui.supervisor import RunFolderBusy, launch, take_lock
 from grpo_tui.supervisor.watch import Supervisor
+from tests import PATIENCE_S
 
 
 @pytest.fixture
 def trainer() -> Iterator[subprocess.Popen[bytes]]:
     """A process that stands for a training process."""
-    process = subprocess.Popen(["sleep", "60"])
+    process = subprocess.Popen(["sleep", "600"])
     yield process
     process.kill()
     process.wait()
@@ -53,7 +54,7 @@ def test_troubles_while_serving_and_a_command_of_another_version_end_no_watch(
     watching = threading.Thread(target=supervisor.run)
     watching.start()
     try:
-        outcome = mailbox.wait(mailbox.submit("fly"), 20)
+        outcome = mailbox.wait(mailbox.submit("fly"), PATIENCE_S)
         assert outcome is not None
         assert (outcome.applied, outcome.reason) == (False, "unknown command fly")
         asked = threading.Event()
@@ -64,10 +65,10 @@ def test_troubles_while_serving_and_a_command_of_another_version_end_no_watch(
 
         monkeypatch.setattr(supervisor, "_serve", broken)
         monkeypatch.setattr(supervisor, "_refuse_leftovers", lambda reason: broken())
-        assert asked.wait(20)
+        assert asked.wait(PATIENCE_S)
     finally:
         trainer.kill()
-        watching.join(30)
+        watching.join(PATIENCE_S)
     assert not watching.is_alive()
     (attempt,) = RunReader(folder.database).attempts()
     assert attempt.state == "crashed"
@@ -79,8 +80,8 @@ def test_troubles_while_serving_and_a_command_of_another_version_end_no_watch(
 def test_what_a_run_left_behind_ends_with_it_though_its_first_supervisor_is_gone(tmp_path: Path) -> None:
     """A real supervisor starts what stands for a trainer; that starts a process in a session of its own."""
     behind = (
-        "import subprocess, time; left = subprocess.Popen(['sleep', '61'], start_new_session=True); "
-        "print(left.pid, flush=True); time.sleep(60)"
+        "import subprocess, time; left = subprocess.Popen(['sleep', '600'], start_new_session=True); "
+        "print(left.pid, flush=True); time.sleep(600)"
     )
     left: dict[str, psutil.Process] = {}
     began: dict[str, tuple[subprocess.Popen[bytes], psutil.Process]] = {}
@@ -89,10 +90,7 @@ def test_what_a_run_left_behind_ends_with_it_though_its_first_supervisor_is_gone
         folder.root.mkdir()
         RunSpec({}, launcher=(sys.executable, "-c", behind)).write(folder.spec)
         first = subprocess.Popen([sys.executable, "-m", "grpo_tui.supervisor", str(folder.root)])
-        for _ in range(1200):
-            if folder.log.exists() and folder.log.read_text().strip():
-                break
-            time.sleep(0.05)
+        _until(lambda log=folder.log: log.exists() and log.read_text().strip())
         left[name] = psutil.Process(int(folder.log.read_text()))
         began[name] = (first, psutil.Process(first.pid).children()[0])
     try:
@@ -103,7 +101,7 @@ def test_what_a_run_left_behind_ends_with_it_though_its_first_supervisor_is_gone
         (tmp_path / "run").rename(tmp_path / "renamed")
         _, trainer = began["run"]
         Supervisor(RunFolder(tmp_path / "renamed"), trainer=trainer.pid, started=1.0).run()
-        assert _gone(left["run"])
+        _until(lambda: _gone(left["run"]))
         assert not _gone(left["other"])
     finally:
         for process in (*left.values(), *(trainer for _, trainer in began.values())):
@@ -113,26 +111,30 @@ def test_what_a_run_left_behind_ends_with_it_though_its_first_supervisor_is_gone
 
 def test_a_folder_is_taken_as_long_as_its_supervisor_or_its_training_process_lives(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    sleeper = (sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(60)")
+    sleeper = (sys.executable, "-c", "import time; print('begun', flush=True); time.sleep(600)")
     supervisor = psutil.Process(launch(folder, RunSpec({}, launcher=sleeper)))
     trainer: list[psutil.Process] = []
     try:
-        for _ in range(1200):
-            if "begun" in folder.log.read_text():
-                break
-            time.sleep(0.05)
+        _until(lambda: "begun" in folder.log.read_text())
         trainer = supervisor.children()
         with pytest.raises(RunFolderBusy):
             take_lock(folder, 0)
         supervisor.kill()
-        supervisor.wait(30)
+        supervisor.wait(PATIENCE_S)
         with pytest.raises(RunFolderBusy):
             take_lock(folder, 0)
     finally:
         for process in (supervisor, *trainer):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-    os.close(take_lock(folder, 30))
+    os.close(take_lock(folder, PATIENCE_S))
+
+
+def _until(true: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.05)
 
 
 def _gone(process: psutil.Process) -> bool:
