@@ -18,6 +18,7 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.train import checkpoints
 from grpo_tui.train.session import Session
+from tests import PATIENCE_S
 from tests.train.tiny import run_recorded
 
 pytestmark = pytest.mark.slow
@@ -50,7 +51,8 @@ def test_a_run_serves_its_commands_once_each_whatever_the_disk_does(
     monkeypatch.setattr(checkpoints, "free_bytes", lambda path: free_bytes(path) if now["room"] else 10)
 
     def until(phase: str) -> Any:
-        for _ in range(3000):
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
             rank = read_rank(folder.rank(0))
             if rank is not None and rank.phase == phase:
                 return rank
@@ -59,7 +61,7 @@ def test_a_run_serves_its_commands_once_each_whatever_the_disk_does(
 
     def from_outside() -> None:
         seen["paused"] = until("wait")
-        seen["stop"] = box.wait(box.submit("stop"), 60)
+        seen["stop"] = box.wait(box.submit("stop"), PATIENCE_S)
         seen["refused"] = read_rank(folder.rank(0))
         now["room"] = True
         box.submit("resume")

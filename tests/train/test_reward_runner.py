@@ -23,6 +23,7 @@ from grpo_tui.store.live import RankFile, read_rank
 from grpo_tui.supervisor.leftovers import ABORT_SIGNAL
 from grpo_tui.train.phases import PhaseClock
 from grpo_tui.train.reward_runner import RewardRunner
+from tests import PATIENCE_S
 
 TEXTS = ["one", "two", "three"]
 CHAT = [[{"role": "assistant", "content": text}] for text in TEXTS]
@@ -113,25 +114,37 @@ def _socket() -> None:
 
 HANGS: dict[str, Callable[[], Any]] = {
     "loop": _loop,
-    "sleep": lambda: time.sleep(120),
+    "sleep": lambda: time.sleep(600),
     "lock": _lock,
     "socket": _socket,
-    "subprocess": lambda: subprocess.run(["sleep", "120"], check=False),
+    "subprocess": lambda: subprocess.run(["sleep", "600"], check=False),
     "except Exception": _swallow_exceptions,
     "regular expression": lambda: re.match(r"(a+)+$", "a" * 40 + "b"),
 }
 
 
-def _abort_from_outside(folder: Path, after_s: float = 0.5) -> subprocess.Popen[bytes]:
+ABORTS = """
+import os, sys, time
+begun, pid, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+while not os.path.exists(begun):
+    time.sleep(0.02)
+time.sleep(0.2)
+os.kill(pid, number)
+"""
+"""The signal of the supervisor, once the call says that it hangs; a moment later it does."""
+
+
+def _abort_from_outside(folder: Path) -> subprocess.Popen[bytes]:
     """What the supervisor does, from a process of its own: a hanging call can hold the interpreter lock."""
     (folder / "abort").write_text("1")
-    code = f"import os,time; time.sleep({after_s}); os.kill({os.getpid()}, {int(ABORT_SIGNAL)})"
-    return subprocess.Popen([sys.executable, "-c", code])
+    words = [str(folder / "begun"), str(os.getpid()), str(int(ABORT_SIGNAL))]
+    return subprocess.Popen([sys.executable, "-c", ABORTS, *words])
 
 
 @pytest.mark.parametrize("kind", HANGS)
 def test_a_hanging_reward_gives_way_and_counts_as_none(kind: str, tmp_path: Path) -> None:
     def hang(completions: Any, **kwargs: Any) -> list[float]:
+        (tmp_path / "begun").touch()
         HANGS[kind]()
         return [0.0] * len(completions)
 
@@ -168,7 +181,8 @@ def test_a_signal_for_another_call_does_nothing(tmp_path: Path) -> None:
 
 def test_an_async_reward_is_aborted_on_its_own_loop(tmp_path: Path) -> None:
     async def judge(completions: Any, **kwargs: Any) -> list[float]:
-        await asyncio.sleep(120)
+        (tmp_path / "begun").touch()
+        await asyncio.sleep(600)
         return [0.0] * len(completions)
 
     runner, trainer, records = _runner(tmp_path, judge)
@@ -200,12 +214,12 @@ def test_an_async_reward_that_would_end_the_loop_fails_the_run(error: BaseExcept
         trainer.reward_funcs[0](prompts=["p"], completions=CHAT[:1]), loop
     )
     with pytest.raises(RuntimeError, match=type(error).__name__) as raised:
-        future.result(20)
+        future.result(PATIENCE_S)
     assert raised.traceback[-1].name == "judge", "the place of a person's own code is told"
     assert runner.failed_function == "judge"
     assert [call.outcome for call in _calls(records)] == ["error"]
     loop.call_soon_threadsafe(loop.stop)
-    thread.join(20)
+    thread.join(PATIENCE_S)
     loop.close()
 
 

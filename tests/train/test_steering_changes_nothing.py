@@ -17,6 +17,7 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.train.session import Session
+from tests import PATIENCE_S
 from tests.train.tiny import run_plain, run_recorded
 
 pytestmark = pytest.mark.slow
@@ -53,9 +54,9 @@ def test_pause_sample_tokens_and_checkpoint_change_no_later_number(tmp_path: Pat
 
     def resume_later() -> None:
         box = Mailbox(RunFolder(folder).commands)
-        for _ in range(600):
-            if any(c.kind == "pause" and o is not None for c, o in box.history(set())):
-                break
+        end = time.monotonic() + PATIENCE_S
+        while not any(c.kind == "pause" and o is not None for c, o in box.history(set())):
+            assert time.monotonic() < end, "it was not paused"
             time.sleep(0.05)
         box.submit("sample", {"prompt": "5+5=?", "count": 3, "temperature": 0.5})
         box.submit("tokens", {**looked_at, "index": 1})
