@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from operator import mul
+from typing import Literal, TypeGuard
 
 
 def repeated_share(text: str, ngram: int = 4) -> float:
@@ -45,6 +46,11 @@ def is_number(value: object) -> bool:
 def scored(values: Iterable[float | None]) -> list[float]:
     """The finite values, with abstentions (None), NaN and infinities left out."""
     return [v for v in values if v is not None and math.isfinite(v)]
+
+
+def all_finite(values: Sequence[float | None]) -> TypeGuard[Sequence[float]]:
+    """True when `scored` would leave nothing out; a quick answer, for sums that overflow it is False."""
+    return None not in values and math.isfinite(sum(values))  # type: ignore[arg-type]
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -181,17 +187,18 @@ def column_covariances(
             for column in columns
         ]
     parts = [
-        [w * v if v is not None and finite(v) else 0.0 for v in column]
+        [w * v for v in column]
+        if all_finite(column)
+        else [w * v if v is not None and finite(v) else 0.0 for v in column]
         for w, column in zip(weights, columns, strict=True)
     ]
-    totals = [sum(row) for row in zip(*parts, strict=True)]
-    centre = sum(totals) / len(totals)
-    off = [t - centre for t in totals]
-    sums = []
-    for part in parts:
-        middle = sum(part) / len(part)
-        sums.append(sum((p - middle) * d for p, d in zip(part, off, strict=True)))
-    return [*sums, sum(d * d for d in off)]
+    off = _centred([sum(row) for row in zip(*parts, strict=True)])
+    return [*(sum(map(mul, _centred(part), off)) for part in parts), sum(map(mul, off, off))]
+
+
+def _centred(values: Sequence[float]) -> list[float]:
+    middle = sum(values) / len(values)
+    return [value - middle for value in values]
 
 
 def shares_of(groups: Sequence[Sequence[float]], functions: int) -> list[float | None]:

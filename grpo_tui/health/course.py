@@ -27,7 +27,9 @@ class Course:
         best: highest mean of `LEVEL` neighbouring values, and `best_step` where it ended.
     """
 
-    __slots__ = ("_differences", "_early", "_last", "_missing", "best", "best_step", "count", "high", "low")
+    __slots__ = (
+        "_differences", "_early", "_last", "_missing", "_noise", "best", "best_step", "count", "high", "low",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.count = 0
@@ -37,6 +39,7 @@ class Course:
         self._last: deque[float] = deque(maxlen=RECENT)
         self._differences: deque[float] = deque(maxlen=RECENT)
         self._missing: deque[bool] = deque(maxlen=RECENT)
+        self._noise: float | None = None
 
     def add(self, step: int, value: float, *, missing: bool = False) -> None:
         """Take the value of a step; `missing` says that some value of the step is NaN or infinite."""
@@ -46,6 +49,7 @@ class Course:
             return
         if self._last:
             self._differences.append(abs(value - self._last[-1]))
+            self._noise = None
         if len(self._early) < EARLY:
             self._early.append(value)
         self.count += 1
@@ -77,7 +81,9 @@ class Course:
     @property
     def noise(self) -> float:
         """Standard deviation of a value about its course, from neighbouring values; a trend hardly counts."""
-        return median(self._differences) / _NORMAL if self._differences else 0.0
+        if self._noise is None:
+            self._noise = median(self._differences) / _NORMAL if self._differences else 0.0
+        return self._noise
 
     def error(self, values: float) -> float:
         """Standard error of a mean of so many values."""
@@ -85,7 +91,7 @@ class Course:
 
     def newest(self, values: float) -> Sequence[float]:
         """The newest values, at most so many and at most `RECENT`."""
-        return list(islice(self._last, max(0, len(self._last) - int(values)), None))
+        return list(self._last)[max(0, len(self._last) - int(values)) :]
 
     def level(self, values: float) -> float:
         """Mean of the newest values; NaN without any."""

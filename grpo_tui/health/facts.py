@@ -6,17 +6,14 @@ The facts of a group are worked out once, from its completions, and hold no text
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from grpo_tui.core.records import Completion
 from grpo_tui.core.statistics import (
     SAME,
-    column_covariances,
-    distinct_share,
-    mean,
+    all_finite,
     repeated_share,
     scored,
     signal_of,
@@ -24,9 +21,9 @@ from grpo_tui.core.statistics import (
 
 MOST_TEXT = 2_000
 """Characters of a completion that are looked at."""
-_TEXTS = 1
-"""Completions of a group that are looked at for repetition."""
-_ANSWERED = re.compile(r"</answer>|\\boxed\{|####")
+_SHORT = 20
+"""Characters below which a text is not looked at for repetition."""
+_ANSWERS = ("</answer>", "\\boxed{", "####")
 
 
 class Members(Protocol):
@@ -56,8 +53,7 @@ class Settings:
     """Whether reward, length and truncation come from the groups, because no metrics were logged."""
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionFacts:
+class FunctionFacts(NamedTuple):
     """What one reward function gave to a group."""
 
     low: float
@@ -86,9 +82,10 @@ class GroupFacts:
             answer in their first half.
         tokens: mean length.
         different: whether the texts differ.
-        repeated: mean share of repeated runs of four words, None when the texts are short.
+        repeated: share of repeated runs of four words in its first text, None when that is short or was not
+            looked at.
         functions: by function, in TRL's order.
-        covariances: sums of `core.statistics.group_covariances`.
+        columns: what each function gave to the completions.
     """
 
     prompt: str
@@ -103,7 +100,7 @@ class GroupFacts:
     different: bool
     repeated: float | None
     functions: tuple[FunctionFacts, ...]
-    covariances: tuple[float, ...]
+    columns: Sequence[Sequence[float | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,39 +135,44 @@ class Observation:
     failed: Mapping[int, int] = field(default_factory=dict)
 
 
-def facts_of(group: Members, prompt: str, settings: Settings) -> GroupFacts:
-    """Work out the facts of a group."""
+def facts_of(group: Members, prompt: str, settings: Settings, *, repetition: bool = True) -> GroupFacts:
+    """Work out the facts of a group; `repetition` says whether its first text is looked at for it."""
     members = group.completions
     totals = [c.total for c in members]
-    kept = scored(totals)
-    texts = [c.text[:MOST_TEXT] for c in members]
-    columns = [
-        [c.rewards[k] if k < len(c.rewards) else None for c in members] for k in range(len(settings.weights))
-    ]
-    functions = tuple(_function(column) for column in columns)
-    long = [repeated_share(text) for text in texts[:_TEXTS] if len(text) >= 20]
+    low, high, middle = _extent(totals)
+    columns = _columns(members, len(settings.weights))
+    functions = tuple(FunctionFacts(*_extent(column), column.count(None)) for column in columns)
+    weighted = [f for f, weight in zip(functions, settings.weights, strict=True) if weight]
+    first = members[0].text[:MOST_TEXT] if members else ""
     return GroupFacts(
         prompt,
-        _cause(members, totals, [f for f, weight in zip(functions, settings.weights, strict=True) if weight]),
-        min(kept, default=None),
-        max(kept, default=None),
-        sum(kept) / len(kept) if kept else None,
+        _cause(members, totals, weighted),
+        None if middle is None else low,
+        None if middle is None else high,
+        middle,
         len(members),
         sum(c.truncated for c in members),
-        sum(c.truncated and _answered(c.text) for c in members),
+        sum(_answered(c.text) for c in members if c.truncated),
         sum(c.tokens for c in members) / max(1, len(members)),
-        distinct_share(texts) > 1 / max(1, len(texts)),
-        mean(long),
+        any(c.text[:MOST_TEXT] != first for c in members),
+        repeated_share(first) if repetition and len(first) >= _SHORT else None,
         functions,
-        tuple(column_covariances(columns, settings.weights, normalized=settings.normalized)),
+        columns,
     )
 
 
-def _function(values: Sequence[float | None]) -> FunctionFacts:
-    kept = scored(values)
-    if not kept:
-        return FunctionFacts(math.inf, -math.inf, None, values.count(None))
-    return FunctionFacts(min(kept), max(kept), sum(kept) / len(kept), values.count(None))
+def _columns(members: Sequence[Completion], functions: int) -> Sequence[Sequence[float | None]]:
+    """What each function gave; None where a completion has no value of it."""
+    rows = [c.rewards for c in members]
+    if rows and all(len(row) == functions for row in rows):
+        return list(zip(*rows, strict=True))
+    return [[row[k] if k < len(row) else None for row in rows] for k in range(functions)]
+
+
+def _extent(values: Sequence[float | None]) -> tuple[float, float, float | None]:
+    """The lowest and highest finite value and the mean; infinite the other way round and None without any."""
+    kept = values if all_finite(values) else scored(values)
+    return (min(kept), max(kept), sum(kept) / len(kept)) if kept else (math.inf, -math.inf, None)
 
 
 def _cause(
@@ -191,5 +193,6 @@ def _cause(
 
 
 def _answered(text: str) -> bool:
-    found = _ANSWERED.search(text, 0, MOST_TEXT)
-    return found is not None and found.end() <= len(text) / 2
+    half = min(len(text) // 2, MOST_TEXT)
+    # a single character is found many times faster than a text
+    return any(text.find(mark[0], 0, half) >= 0 and text.find(mark, 0, half) >= 0 for mark in _ANSWERS)

@@ -24,6 +24,9 @@ from grpo_tui.store.layout import RunFolder, where
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.values import to_column
 
+REPETITION = 2
+"""Groups of a step of which a text is looked at for repetition."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Members:
@@ -51,7 +54,10 @@ class _Step:
 
     def observed(self, number: int, settings: Settings) -> Observation:
         members = (sorted(parts, key=lambda c: c.index) for parts in self.groups.values())
-        groups = tuple(facts_of(_Members(completions), "", settings) for completions in members)
+        groups = tuple(
+            facts_of(_Members(completions), "", settings, repetition=place < REPETITION)
+            for place, completions in enumerate(members)
+        )
         return Observation(
             number, number, self.values, frozenset(self.missing), groups, self.seconds, dict(self.failed)
         )

@@ -50,6 +50,8 @@ def _reward_fails(state: RunState, limits: Limits) -> Found | None:
         said = f"{count} calls of {name} failed or were aborted in the last {limits['steps']:g} steps."
         return Found(said, {"function": name, "calls": count})
     for name, function in zip(state.settings.names, state.functions, strict=True):
+        if function.abstained.high < limits["share"]:
+            continue
         share, start = function.abstained.level(limits["steps"]), function.abstained.start
         if (
             function.abstained.count >= limits["steps"]

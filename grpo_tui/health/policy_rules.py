@@ -17,7 +17,8 @@ def _broke(state: RunState, limits: Limits) -> Found | None:
     reward, steps = state.course(REWARD), limits["steps"]
     if reward.count < steps + 1:
         return None
-    level, drop = reward.level(steps), reward.first - reward.level(steps)
+    level = reward.level(steps)
+    drop = reward.first - level
     if not (drop >= limits["drop"] * reward.span > 0 and drop >= limits["spread"] * state.spread):
         return None
     signs: dict[str, object] = {}
@@ -63,8 +64,8 @@ def _fallen(state: RunState, limits: Limits) -> tuple[float, float] | None:
         return None
     level = reward.level(steps)
     drop = reward.best - level
-    far = drop > limits["errors"] * reward.error(steps) and drop >= limits["drop"] * reward.span
-    return (reward.best, level) if far and drop >= limits["spread"] * state.spread else None
+    far = drop >= limits["drop"] * reward.span and drop >= limits["spread"] * state.spread
+    return (reward.best, level) if far and drop > limits["errors"] * reward.error(steps) else None
 
 
 def _reward_fell(state: RunState, limits: Limits) -> Found | None:
@@ -135,10 +136,9 @@ def _length_runaway(state: RunState, limits: Limits) -> Found | None:
 def _repetition(state: RunState, limits: Limits) -> Found | None:
     course, steps = state.course("repeated"), limits["steps"]
     level = course.level(steps)
-    known = sum(group.repeated is not None for group in state.groups(steps))
-    if known < limits["groups"] or not (
-        level >= limits["share"] and level - course.opening >= limits["rise"]
-    ):
+    if not (level >= limits["share"] and level - course.opening >= limits["rise"]):
+        return None
+    if state.texts(steps).known < limits["groups"]:
         return None
     said = (
         f"The share of repeated runs of four words went from {percent(course.opening)} to {percent(level)}."
@@ -147,18 +147,19 @@ def _repetition(state: RunState, limits: Limits) -> Found | None:
 
 
 def _no_end_token(state: RunState, limits: Limits) -> Found | None:
-    groups = state.groups(limits["steps"])
-    size, truncated = sum(g.size for g in groups), sum(g.truncated for g in groups)
-    answered = sum(g.answered for g in groups)
-    if not state.settings.has_tokens or len(groups) < limits["groups"]:
+    if not state.settings.has_tokens:
         return None
-    if truncated < limits["share"] * size or answered < limits["answered"] * truncated:
+    texts = state.texts(limits["steps"])
+    if texts.groups < limits["groups"] or not texts.truncated:
+        return None
+    truncated, answered = texts.truncated / texts.size, texts.answered / texts.truncated
+    if truncated < limits["share"] or answered < limits["answered"]:
         return None
     said = (
-        f"{percent(truncated / size)} of the completions are truncated, and "
-        f"{percent(answered / truncated)} of these hold a final answer in their first half."
+        f"{percent(truncated)} of the completions are truncated, and "
+        f"{percent(answered)} of these hold a final answer in their first half."
     )
-    return Found(said, {"truncated": truncated / size, "answered": answered / truncated}, "truncated")
+    return Found(said, {"truncated": truncated, "answered": answered}, "truncated")
 
 
 def _kl(state: RunState, limits: Limits) -> Found | None:
@@ -189,7 +190,10 @@ def _gradient_nan(state: RunState, limits: Limits) -> Found | None:
 
 
 def _gradient_spikes(state: RunState, limits: Limits) -> Found | None:
-    newest = [value for value in state.course(GRADIENT).newest(limits["steps"]) if value > SAME]
+    newest = state.course(GRADIENT).newest(limits["steps"])
+    if max(newest, default=0.0) <= limits["level"]:
+        return None
+    newest = [value for value in newest if value > SAME]
     if len(newest) < limits["least"]:
         return None
     usual = median(newest)
@@ -210,8 +214,10 @@ def _gradient_spikes(state: RunState, limits: Limits) -> Found | None:
 
 def _gradient_zero(state: RunState, limits: Limits) -> Found | None:
     newest = state.course(GRADIENT).newest(limits["steps"])
+    if len(newest) < limits["steps"] or max(newest) > 0:
+        return None
     share = state.signal_share(limits["steps"])
-    if len(newest) < limits["steps"] or max(newest) > 0 or not share >= limits["share"]:
+    if not share >= limits["share"]:
         return None
     last = f"No gradient in the last {limits['steps']:g} steps"
     said = f"{last}, while {percent(share)} of the groups have a signal."

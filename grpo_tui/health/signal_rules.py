@@ -96,35 +96,32 @@ def _drowned(state: RunState, limits: Limits) -> Found | None:
     used = _used(state)
     if state.settings.normalized or len(used) < 2 or state.observations < limits["steps"]:
         return None
+    name, weight, loud = max(used, key=lambda one: abs(one[1]) * one[2].span)
+    highest = abs(weight) * loud.span
     groups = max(1, state.causes(limits["steps"]).total())
-    shares = state.contributions(limits["steps"])
-    loud = max(range(len(used)), key=lambda k: abs(used[k][1]) * used[k][2].span)
-    name, weight, function = used[loud]
     for other, its_weight, one in used:
-        index = state.functions.index(one)
-        share, span = shares[index], abs(its_weight) * one.span
-        moves = one.moved(limits["steps"]) / groups
-        if one is function or share is None or span < SAME or moves < limits["moves"]:
+        span = abs(its_weight) * one.span
+        if one is loud or span < SAME or highest < limits["ratio"] * span:
             continue
-        ratio = abs(weight) * function.span / span
-        if ratio >= limits["ratio"] and share < limits["contribution"]:
+        share = state.contributions(limits["steps"])[state.functions.index(one)]
+        moves = one.moved(limits["steps"]) / groups
+        if share is not None and share < limits["contribution"] and moves >= limits["moves"]:
             said = (
-                f"{name} spans {number(abs(weight) * function.span)} after its weight, {other} only "
+                f"{name} spans {number(highest)} after its weight, {other} only "
                 f"{number(span)}. {other} contributes {percent(max(0.0, share))} of the variance."
             )
-            return Found(said, {"function": other, "drowned_by": name, "ratio": ratio, "contribution": share})
+            evidence = {"function": other, "drowned_by": name, "ratio": highest / span, "contribution": share}
+            return Found(said, evidence)
     return None
 
 
 def _saturated(state: RunState, limits: Limits) -> Found | None:
     groups = state.causes(limits["steps"]).total() if state.observations >= limits["steps"] else 0
     for name, _, function in _used(state) if groups else ():
-        level, moves = function.course.level(limits["steps"]), function.moved(limits["steps"])
-        if (
-            function.span >= SAME
-            and level >= function.high - limits["margin"] * function.span
-            and moves <= limits["moves"] * groups
-        ):
+        if function.span < SAME or function.moved(limits["steps"]) > limits["moves"] * groups:
+            continue
+        level = function.course.level(limits["steps"])
+        if level >= function.high - limits["margin"] * function.span:
             said = f"{name} is {number(level)} on average, and its highest value is "
             return Found(
                 f"{said}{number(function.high)}.", {"function": name, "mean": level, "highest": function.high}

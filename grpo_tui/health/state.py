@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from grpo_tui.core.findings import Remedy, Severity
-from grpo_tui.core.statistics import SAME, mean, shares_of
+from grpo_tui.core.statistics import SAME, column_covariances, mean, shares_of
 from grpo_tui.health.course import EARLY, RECENT, Course
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits
 
@@ -74,6 +74,34 @@ class FunctionState:
         return sum(_newest(self.varied, steps))
 
 
+@dataclass(slots=True)
+class _Covariances:
+    """The sums of `core.statistics.column_covariances` over groups, worked out when they are asked for."""
+
+    groups: Sequence[Sequence[Sequence[float | None]]]
+    sums: list[float] | None = None
+
+    def of(self, settings: Settings) -> list[float]:
+        """Return the sums; none without groups."""
+        if self.sums is None:
+            each = [
+                column_covariances(columns, settings.weights, normalized=settings.normalized)
+                for columns in self.groups
+            ]
+            self.sums, self.groups = [sum(sums) for sums in zip(*each, strict=True)], ()
+        return self.sums
+
+
+class Texts(NamedTuple):
+    """Counts of some groups: in how many repetition is known, and of their completions."""
+
+    groups: int = 0
+    known: int = 0
+    size: int = 0
+    truncated: int = 0
+    answered: int = 0
+
+
 class RunState:
     """Everything the rules look at. It takes a bounded amount of memory, but for the prompts.
 
@@ -98,39 +126,39 @@ class RunState:
         self.had_signal = False
         self._counts_prompts = prompts is None
         self._starts: deque[int] = deque(maxlen=RECENT)
-        self._groups: deque[tuple[GroupFacts, ...]] = deque(maxlen=RECENT)
-        self._covariances: deque[list[float]] = deque(maxlen=RECENT)
+        self._texts: deque[Texts] = deque(maxlen=RECENT)
+        self._covariances: deque[_Covariances] = deque(maxlen=RECENT)
         self._causes: deque[Counter[str]] = deque(maxlen=RECENT)
         self._failed: deque[Mapping[int, int]] = deque(maxlen=RECENT)
-        self._counted: dict[float, Counter[str]] = {}
+        self._counted: dict[int, Counter[str]] = {}
+        """The sums of `_causes` over so many of the newest."""
 
     def course(self, key: str) -> Course:
         """Return the course of a metric; an empty one when it was never logged."""
         return self.courses.get(key) or _EMPTY
 
-    def groups(self, steps: float) -> list[GroupFacts]:
-        """Return the groups of the newest observations."""
-        return [group for groups in _newest(self._groups, steps) for group in groups]
+    def texts(self, steps: float) -> Texts:
+        """Return what the completions of the newest observations look like."""
+        return Texts(*map(sum, zip(*_newest(self._texts, steps), strict=True)))
 
     def contributions(self, steps: float) -> list[float | None]:
         """Return each function's share of the variance within the groups of the newest observations."""
-        return shares_of([sums for sums in _newest(self._covariances, steps) if sums], len(self.functions))
+        found = (one.of(self.settings) for one in _newest(self._covariances, steps))
+        return shares_of([sums for sums in found if sums], len(self.functions))
 
     def causes(self, steps: float) -> Counter[str]:
         """Return how many groups of the newest observations have a signal, and why the others have none."""
-        if steps not in self._counted:
-            found: Counter[str] = Counter()
-            for one in _newest(self._causes, steps):
-                for cause, count in one.items():
-                    found[cause] += count
-            self._counted[steps] = found
-        return self._counted[steps]
+        width = min(int(steps), RECENT)
+        if width not in self._counted:
+            self._counted[width] = sum(_newest(self._causes, width), Counter[str]())
+        return self._counted[width]
 
     def failed(self, steps: float) -> Counter[int]:
         """Return failed reward calls of the newest observations by function."""
         found: Counter[int] = Counter()
         for one in _newest(self._failed, steps):
-            found.update(one)
+            if one:
+                found.update(one)
         return found
 
     def window_start(self, steps: float) -> int:
@@ -140,7 +168,7 @@ class RunState:
     def signal_share(self, steps: float) -> float:
         """Return the share of groups that have a signal; NaN without groups."""
         causes = self.causes(steps)
-        return causes["some"] / causes.total() if causes else math.nan
+        return causes["some"] / causes.total() if causes.total() else math.nan
 
     def gained(self, share: float, steps: float = 10) -> bool:
         """True when the reward is above its start by a share of `reward_std`, and by two standard errors."""
@@ -159,12 +187,14 @@ class RunState:
         self.step = step.step
         self._starts.append(step.first_step)
         self._failed.append(step.failed)
-        self._groups.append(step.groups)
-        self._covariances.append(
-            [sum(sums) for sums in zip(*(g.covariances for g in step.groups), strict=True)]
-        )
-        self._counted.clear()
-        self._causes.append(Counter(self._cause(group) for group in step.groups))
+        self._texts.append(_texts_of(step.groups))
+        self._covariances.append(_Covariances([group.columns for group in step.groups]))
+        causes = Counter(self._cause(group) for group in step.groups)
+        for width, counted in self._counted.items():
+            counted.update(causes)
+            if len(self._causes) >= width:
+                counted.subtract(self._causes[-width])
+        self._causes.append(causes)
         self.had_signal = self.had_signal or self._causes[-1]["some"] > 0
         for key, value in self._values(step).items():
             self.courses.setdefault(key, Course()).add(step.step, value, missing=key in step.missing)
@@ -217,6 +247,16 @@ _EMPTY = Course()
 
 def _newest(kept: deque[T], steps: float) -> Iterable[T]:
     return islice(kept, max(0, len(kept) - int(steps)), None)
+
+
+def _texts_of(groups: Sequence[GroupFacts]) -> Texts:
+    return Texts(
+        len(groups),
+        sum(group.repeated is not None for group in groups),
+        sum(group.size for group in groups),
+        sum(group.truncated for group in groups),
+        sum(group.answered for group in groups),
+    )
 
 
 def _see_function(function: FunctionState, step: Observation, index: int) -> None:

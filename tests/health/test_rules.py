@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from grpo_tui.core.findings import Finding
 from grpo_tui.core.records import Completion
 from grpo_tui.health.doctor import CHECKS, IMPLIED, Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, facts_of
+from grpo_tui.health.state import RunState
 
 TWO = Settings(weights=(1.0, 1.0), names=("format", "correct"), beta=0.04, total_steps=400)
 ONE = Settings(weights=(1.0,), names=("correct",), beta=0.04, total_steps=400)
@@ -299,3 +301,18 @@ def test_failed_calls_and_a_function_that_stops_answering_are_named() -> None:
     heard = group([(1.0, 0.0), (0.0, 1.0), (1.0, 1.0), (0.0, 0.0)], TWO)
     found = course(lambda *_: {"reward": 0.5}, 60, TWO, lambda step: [heard if step < 30 else silent] * 4)
     assert "machine.reward-fails" in ids(found)
+
+
+def test_what_is_known_of_the_newest_groups_is_that_of_the_last_steps_alone() -> None:
+    state = RunState(TWO, {})
+    cancels = NO_SIGNAL["signal.cancels"]
+    heard = group([(1.0, 0.0), (0.0, 0.0)], TWO)
+    for step in range(1, 71):
+        state.see(Observation(step, step, groups=(heard if step % 3 else cancels,) * 2))
+        assert state.causes(10) == Counter(
+            {"some": 2 * sum(n % 3 > 0 for n in range(max(1, step - 9), step + 1))}
+            | {"cancels": 2 * sum(n % 3 == 0 for n in range(max(1, step - 9), step + 1))}
+        )
+    assert state.causes(50).total() == 100
+    assert state.texts(10) == (20, 0, 40, 0, 0)
+    assert state.contributions(3)[1] == pytest.approx(0.0)
