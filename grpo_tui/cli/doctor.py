@@ -41,6 +41,8 @@ def _lines(found: Diagnosis, run: str, width: int) -> Iterator[str]:
         yield ""
     if found.unknown:
         yield f"not recorded, so not judged: {', '.join(found.unknown)}"
+    if found.off:
+        yield f"turned off by the config: {', '.join(found.off)}"
     counts = {one: sum(finding.severity == one for finding in found.findings) for one in SEVERITIES}
     quiet = "no errors or warnings" if found.findings else "no findings"
     told = ", ".join(plural(count, word) for word, count in counts.items() if count and word != "info")

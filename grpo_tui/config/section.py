@@ -16,6 +16,7 @@ Training, lab, checker and export all take a `Section`. Keys:
 - `rewards`: list of `{name, source, weight, params}`.
 - `launcher`: the words that start several ranks, as on the command line.
 - `gpus`: the GPUs the run is put on.
+- `health`: rules of the diagnosis by id, each with limits that replace its own, or false.
 
 It loads neither data nor rewards.
 """
@@ -145,6 +146,8 @@ class Section:
     rewards: tuple[RewardEntry, ...] = ()
     launcher: str | None = None
     gpus: tuple[str, ...] = ()
+    health: dict[str, dict[str, float] | None] = field(default_factory=dict)
+    """None turns a rule off."""
 
     @property
     def wants_chat(self) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from grpo_tui.core.diagnosis import RULES
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
 from grpo_tui.health.doctor import Doctor
@@ -42,11 +43,13 @@ class Diagnosis:
         findings: worst first.
         steps: the newest step.
         unknown: metrics that were not logged, so that rules about them are silent.
+        off: rules that the config turns off.
     """
 
     findings: tuple[Finding, ...]
     steps: int
     unknown: tuple[str, ...]
+    off: tuple[str, ...] = ()
 
 
 def diagnose(reader: RunReader) -> Diagnosis:
@@ -55,12 +58,14 @@ def diagnose(reader: RunReader) -> Diagnosis:
     settings = settings_of(reader, logged="reward" in logged)
     groups = training_groups(reader)
     prompts = {key: Visits(count, low, high, group) for key, count, low, high, group in prompt_ranges(reader)}
-    doctor = Doctor(settings, prompts=prompts or None)
+    limits = limits_of(reader)
+    doctor = Doctor(settings, limits, prompts or None)
     for observation in _observations(reader, settings, groups, [key for key in KEYS if key in logged]):
         doctor.see(observation)
     known = doctor.state.courses
     unknown = tuple(key for key in KEYS if key not in known and key not in _OPTIONAL)
-    return Diagnosis(tuple(doctor.findings()), doctor.state.step, unknown)
+    off = tuple(name for name in RULES if limits.get(name, {}) is None)
+    return Diagnosis(tuple(doctor.findings()), doctor.state.step, unknown, off)
 
 
 def doctor_before(reader: RunReader, step: int) -> Doctor:
@@ -71,7 +76,7 @@ def doctor_before(reader: RunReader, step: int) -> Doctor:
     settings = settings_of(reader, logged=True)
     logged = metric_keys(reader)
     groups = [one for one in training_groups(reader) if one[0] < step]
-    doctor = Doctor(settings, prompts={})
+    doctor = Doctor(settings, limits_of(reader), prompts={})
     for observation in _observations(reader, settings, groups, [key for key in KEYS if key in logged], step):
         doctor.see(observation)
     return doctor
@@ -94,6 +99,19 @@ def settings_of(reader: RunReader, *, logged: bool) -> Settings:
         has_tokens=not absent_fields(reader) & {"tokens", "truncated"},
         from_groups=not logged,
     )
+
+
+def limits_of(reader: RunReader) -> dict[str, dict[str, float] | None]:
+    """Return the limits that the run's config changes, by rule; None for one that it turns off."""
+    section = _mapping(_mapping(reader.fact("config")).get("section"))
+    found: dict[str, dict[str, float] | None] = {}
+    for name, limits in _mapping(section.get("health")).items():
+        if name in RULES and limits is None:
+            found[name] = None
+        elif name in RULES:
+            known = _mapping(limits).items()
+            found[name] = {key: float(v) for key, v in known if key in RULES[name].limits and is_number(v)}
+    return found
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

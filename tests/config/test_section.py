@@ -9,6 +9,7 @@ import pytest
 
 from grpo_tui.config import ConfigError, RunConfig, load_config
 from grpo_tui.config.section import Filters, ProbePrompts, Section
+from grpo_tui.core.diagnosis import RULES
 from grpo_tui.rewards.loading import load_entry
 
 BASE = "model_name_or_path: m\nreward_funcs: [accuracy_reward]\n"
@@ -85,6 +86,24 @@ def test_probe_prompts_are_read_and_saved(folder: Path, written: str, read: obje
         name, *numbers = read
         read = ProbePrompts(str(folder / name), (), 50, *numbers)
     assert config.section.probe_prompts == read
+    assert RunConfig.from_json(json.dumps(config.to_json())).section == config.section
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("{policy.kl: {ratio: 4, steps: 5}}", {"policy.kl": {"ratio": 4.0, "steps": 5.0}}),
+        (
+            "{policy: {kl: {ratio: 4}, held-out: false}}",
+            {"policy.kl": {"ratio": 4.0}, "policy.held-out": None},
+        ),
+        ("{policy.kl: true, policy.broke: {}}", {"policy.broke": {}}),
+        ("false", dict.fromkeys(RULES)),
+    ],
+)
+def test_limits_of_the_diagnosis_are_read_and_saved(folder: Path, written: str, read: object) -> None:
+    config = load(folder, f"dataset: rows.jsonl\nhealth: {written}")
+    assert config.section.health == read
     assert RunConfig.from_json(json.dumps(config.to_json())).section == config.section
 
 
@@ -166,6 +185,13 @@ def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
         ("gpus: []", 4, "list of GPU numbers"),
         ("gpus: [1, 1]", 4, "names the GPU 1 twice"),
         ("gpu: 1", 4, "Did you mean gpus"),
+        ("health: 5", 4, "must map rules to limits"),
+        ("health: {policy.kll: false}", 4, "Did you mean policy.kl"),
+        ("health: {policy.kl: 3}", 4, "must be a mapping of limits, or false"),
+        ("health: {policy.kl: {ratoi: 3}}", 4, "Did you mean ratio"),
+        ("health: {policy.kl: {ratio: high}}", 4, "must be a number"),
+        ("health: {policy.kl: {ratio: -1}}", 4, "must be 0 or more"),
+        ("health: {policy.kl: {steps: 51}}", 4, "must be 1 to 50"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_line(folder: Path, section: str, line: int, word: str) -> None:

@@ -133,6 +133,26 @@ def test_a_resume_goes_on_from_what_was_recorded(training: Training, tmp_path: P
     assert earlier.ids() == []
 
 
+def test_the_config_changes_limits_and_turns_rules_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(name: str, health: object) -> list[str]:
+        training = Training(tmp_path / name)
+        training.write([r.Fact("config", {"section": {"health": health}})])
+        training.go("unscored", 6)
+        training.end()
+        return training.ids()
+
+    assert run("off", {"signal.unscored": None}) == []
+    assert main(["doctor", str(tmp_path / "off")]) == 0
+    said = capsys.readouterr().out
+    assert "turned off by the config: signal.unscored" in said
+    assert "[signal.unscored]" not in said
+    assert run("limits", {"signal.unscored": {"groups": 24.0}}) == []
+    assert main(["doctor", str(tmp_path / "limits")]) == 0
+    assert run("foreign", {"signal.unscored": {"groups": "many", "x": 1}, "other": 3}) == ["signal.unscored"]
+
+
 def test_every_face_of_status_tells_them(training: Training, capsys: pytest.CaptureFixture[str]) -> None:
     training.go("unscored", 6)
     training.end()
