@@ -10,6 +10,7 @@ from grpo_tui.cli.plain import print_json, print_text, terminal_width
 from grpo_tui.cli.score import told
 from grpo_tui.cli.words import refuse_unused
 from grpo_tui.config import ConfigError, RunConfig, load_config
+from grpo_tui.config.rules import Settings
 from grpo_tui.core.exchange import plain
 from grpo_tui.core.findings import errors_of
 from grpo_tui.core.text import one_line
@@ -45,7 +46,7 @@ def data(parsed: Any) -> int:
 
 def _figures(checker: Checker, config: RunConfig, parsed: Any) -> int:
     required(config, "data", "model")  # without the rows there is nothing to say
-    found = checker.check(config, world_size=None)
+    found = checker.check(config, settings=Settings.of_config(config))
     facts = found.facts.data
     told("", "")
     if parsed.json:

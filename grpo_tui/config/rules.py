@@ -17,10 +17,13 @@ from grpo_tui.config.resolve import Inspected
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import Section
 from grpo_tui.config.trl_fields import FieldInfo, NoDefault, load_fields
-from grpo_tui.config.yaml_lines import YamlDocument
+from grpo_tui.config.yaml_lines import YamlDocument, YamlError, parse_mapping
 from grpo_tui.core.findings import SEVERITIES, Finding, Fix, Severity
 from grpo_tui.core.statistics import is_number
+from grpo_tui.core.text import safe
 
+Change = tuple[str, Any]
+"""A key and the value that it should have."""
 REMOVE = None
 """As a fix's value: remove the key."""
 _NAMES_FILE = Path(__file__).with_name("rule_names.toml")
@@ -53,14 +56,14 @@ class Settings:
 
     @classmethod
     def of_config(cls, config: RunConfig, world_size: int | None = None) -> Settings:
-        """Return what rules see of a checked config, without lines."""
+        """Return what rules see of a checked config, with the lines of its file."""
         parts = {
             "GRPOConfig": config.grpo,
             "ModelConfig": config.model_args,
             "GRPOScriptArguments": config.script,
             "DatasetMixtureConfig": config.mixture,
         }
-        return cls(parts, config.section, load_fields(), YamlDocument({}), world_size)
+        return cls(parts, config.section, load_fields(), _written(config.path), world_size)
 
     def get(self, name: str) -> Any:
         """The value of a key, its default when it is not written; None where the default is computed."""
@@ -94,12 +97,19 @@ class Settings:
         """One of transformers' strategies (`eval_strategy`) as text."""
         return str(self.get(name) or "no")
 
+    @property
+    def data_key(self) -> str:
+        """The key that names the data."""
+        if self.section.dataset is not None:
+            return "grpo_tui.dataset"
+        return "datasets" if self.get("datasets") else "dataset_name"
+
     def line(self, dotted: str) -> int | None:
         """The line of a dotted key, of its nearest parent where it has none."""
         return self.document.line(*_path(dotted))
 
     def finding(
-        self, rule: str, severity: Severity, field: str, message: str, *fix: tuple[str, Any] | None
+        self, rule: str, severity: Severity, field: str | None, message: str, *fix: Change | None
     ) -> Finding:
         """Make a finding at a key.
 
@@ -107,36 +117,45 @@ class Settings:
             rule: the rule's name, `domain.what`.
             severity: how bad it is.
             field: the key, dotted where nested.
-            message: why, with the numbers.
+            message: why, with the numbers; it may hold text of files and of the hub.
             fix: `(key, value)` of the smallest change; a value of None removes the key.
         """
         first = fix[0] if fix else None
         change = Fix(first[0], first[1]) if first is not None else None
-        return Finding(rule, severity, field, self.line(field), message, change)
+        line = self.line(field) if field is not None else None
+        return Finding(rule, severity, field, line, safe(message), change)
 
-    def error(self, rule: str, field: str, message: str, *fix: tuple[str, Any] | None) -> Finding:
+    def error(self, rule: str, field: str, message: str, *fix: Change | None) -> Finding:
         """Find that a run would fail, or train nothing."""
         return self.finding(rule, "error", field, message, *fix)
 
-    def warning(self, rule: str, field: str, message: str, *fix: tuple[str, Any] | None) -> Finding:
+    def warning(self, rule: str, field: str, message: str, *fix: Change | None) -> Finding:
         """Find that a run does not do what the config says."""
         return self.finding(rule, "warning", field, message, *fix)
 
-    def info(self, rule: str, field: str, message: str, *fix: tuple[str, Any] | None) -> Finding:
+    def info(self, rule: str, field: str, message: str, *fix: Change | None) -> Finding:
         """Find that another value would do better."""
         return self.finding(rule, "info", field, message, *fix)
 
-    def unused(self, field: str, why: str, *fix: tuple[str, Any]) -> Finding:
+    def unused(self, field: str, why: str, *fix: Change) -> Finding:
         """Find that nothing reads a key; the fix removes it unless another is given."""
         return self.warning(
             "config.unused", field, f"{field} is not used: {why}", *(fix or ((field, REMOVE),))
         )
 
-    def unused_together(self, names: Sequence[str], why: str, *fix: tuple[str, Any]) -> Finding:
+    def unused_together(self, names: Sequence[str], why: str, *fix: Change) -> Finding:
         """Find once that nothing reads any of several keys."""
         more = f" and {len(names) - 1} more of its keys" if len(names) > 1 else ""
         verb = "are" if len(names) > 1 else "is"
         return self.warning("config.unused", names[0], f"{names[0]}{more} {verb} not used: {why}", *fix)
+
+
+def _written(path: Path | None) -> YamlDocument:
+    """What stands in a file; nothing when it cannot be read."""
+    try:
+        return parse_mapping(path.read_text(encoding="utf-8")) if path is not None else YamlDocument({})
+    except (OSError, UnicodeDecodeError, YamlError):
+        return YamlDocument({})
 
 
 def _path(dotted: str) -> tuple[str | int, ...]:

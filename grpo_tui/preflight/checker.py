@@ -33,7 +33,7 @@ from typing import Any
 
 from grpo_tui.children.asking import AskedChild, EndedError, RefusedError
 from grpo_tui.children.pipe import ChildGoneError, ChildHungError, StartError
-from grpo_tui.config.batch import LineOf
+from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.closing import Closing
 from grpo_tui.core.exchange import rebuilt
@@ -41,7 +41,6 @@ from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.data_findings import data_findings, image_findings
 from grpo_tui.preflight.facts import DataFacts, Facts, ModelFacts, RowView, TokenizerFacts
-from grpo_tui.preflight.judging import Judged
 from grpo_tui.preflight.model_findings import model_findings, tokenizer_findings
 from grpo_tui.rewards.checks.function import signature_findings
 from grpo_tui.rewards.consent import NOT_RUN, Need, needed, not_run, required
@@ -116,8 +115,7 @@ class Checker(Closing):
         self,
         config: RunConfig,
         *,
-        world_size: int | None = 1,
-        line_of: LineOf | None = None,
+        settings: Settings | None = None,
         rewards: Sequence[FunctionInfo] = (),
         parts: Sequence[str] = PARTS,
         tell: Tell | None = None,
@@ -128,8 +126,7 @@ class Checker(Closing):
 
         Args:
             config: the run's.
-            world_size: number of training processes; None when it is not known.
-            line_of: lines of the config's keys; those of its file when None.
+            settings: what is judged of the config; one process with the lines of its file when None.
             rewards: the functions as the lab loaded them, for the columns that they need.
             parts: of `data`, `model` and `tokenizer`, the last of which needs the model.
             tell: called with all that is known after each part.
@@ -137,16 +134,16 @@ class Checker(Closing):
         Raises:
             CheckCancelledError: the person had enough.
         """
-        judged = Judged.of(config, line_of, world_size)
+        judged = settings or Settings.of_config(config, 1)
         facts = Facts()
 
         held: list[Finding] = []
         if codes := needed(config, "data"):
             parts = [part for part in parts if part != "data"]
-            held.append(judged.found(NOT_RUN, "error", judged.data_key, not_run("the data", codes)))
+            held.append(judged.finding(NOT_RUN, "error", judged.data_key, not_run("the data", codes)))
         if codes := needed(config, "model"):
             parts = ()
-            held.append(judged.found(NOT_RUN, "error", None, not_run("model and data", codes)))
+            held.append(judged.finding(NOT_RUN, "error", None, not_run("model and data", codes)))
 
         def judgement() -> tuple[Finding, ...]:
             return tuple(errors_first([*held, *judge(facts, judged, rewards)]))
@@ -168,7 +165,7 @@ class Checker(Closing):
             raise
         except CheckerError as error:
             field = judged.data_key if "dataset" in self._at or " rows" in self._at else None
-            failed = judged.found("checker.failed", "error", field, str(error))
+            failed = judged.finding("checker.failed", "error", field, str(error))
             return Checked(facts, tuple(errors_first([failed, *judgement()])), True)
         return Checked(facts, judgement(), True)
 
@@ -246,7 +243,7 @@ class Checker(Closing):
         self._told_s = int(waited)
 
 
-def judge(facts: Facts, judged: Judged, rewards: Sequence[FunctionInfo] = ()) -> tuple[Finding, ...]:
+def judge(facts: Facts, judged: Settings, rewards: Sequence[FunctionInfo] = ()) -> tuple[Finding, ...]:
     """Return what follows from facts, errors first."""
     found: list[Finding] = []
     if facts.model is not None:

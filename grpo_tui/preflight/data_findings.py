@@ -9,11 +9,12 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from grpo_tui.core.findings import Finding, Fix, Severity
+from grpo_tui.config.batch import generation_batch_size
+from grpo_tui.config.rules import Change, Settings
+from grpo_tui.core.findings import Finding, Severity
 from grpo_tui.core.text import one_line
 from grpo_tui.data.mapping import likely_prompt
 from grpo_tui.preflight.facts import ColumnFacts, DataFacts, ModelFacts, first_rows
-from grpo_tui.preflight.judging import Judged
 from grpo_tui.present.formatting import percent, plural, size
 from grpo_tui.rewards.answer_format import gold_column
 
@@ -53,83 +54,81 @@ _STEP = 64
 """Lengths are advised in multiples of it."""
 
 
-def data_findings(facts: DataFacts, model: ModelFacts | None, judged: Judged) -> list[Finding]:
+def data_findings(facts: DataFacts, model: ModelFacts | None, s: Settings) -> list[Finding]:
     """Return what is wrong with the rows, or has to be known of them.
 
     Args:
         facts: of the data.
         model: for its context; None while it is not known.
-        judged: the config.
+        s: the config.
     """
     if not facts.source_columns:
-        return [_unreadable(facts, judged)]
-    found = list(misnamed_columns(facts, judged)) or list(_columns(facts, judged))
+        return [_unreadable(facts, s)]
+    found = list(misnamed_columns(facts, s)) or list(_columns(facts, s))
     if facts.problem and not found:
-        found.append(_unusable(facts, judged))
+        found.append(_unusable(facts, s))
     if any(finding.severity == "error" for finding in found):
         return found
-    found += _rows(facts, judged)
-    found += prompt_findings(facts, judged)
-    found += evaluation_findings(facts, judged)
-    found += _counts(facts, judged)
-    found += _answers(facts, judged)
-    found += _lengths(facts, model, judged)
+    found += _rows(facts, s)
+    found += prompt_findings(facts, s)
+    found += evaluation_findings(facts, s)
+    found += _counts(facts, s)
+    found += _answers(facts, s)
+    found += _lengths(facts, model, s)
     if facts.sampled:
         message = f"{facts.short}: looked at {facts.sampled}; what is said of rows is said of those"
-        found.append(judged.found("data.sampled", "info", judged.data_key, message))
+        found.append(s.finding("data.sampled", "info", s.data_key, message))
     return found
 
 
-def _unusable(facts: DataFacts, judged: Judged) -> Finding:
+def _unusable(facts: DataFacts, s: Settings) -> Finding:
     """Why the rows cannot be used though they can be read."""
     if facts.problem.startswith("eval_strategy is ") and (facts.total or 0) > 1:
-        fix = Fix("grpo_tui.holdout", max(1, min(MOST_HELD_OUT, (facts.total or 0) // 10)))
-        return judged.found("data.unusable", "error", "eval_strategy", facts.problem, fix)
-    return judged.found("data.unusable", "error", judged.data_key, facts.problem)
+        fix = ("grpo_tui.holdout", max(1, min(MOST_HELD_OUT, (facts.total or 0) // 10)))
+        return s.finding("data.unusable", "error", "eval_strategy", facts.problem, fix)
+    return s.finding("data.unusable", "error", s.data_key, facts.problem)
 
 
-def _unreadable(facts: DataFacts, judged: Judged) -> Finding:
+def _unreadable(facts: DataFacts, s: Settings) -> Finding:
     place = facts.where.place if facts.where is not None else ""
     rule = f"data.{place}" if place in ("missing", "gated", "unreachable") else "data.unreadable"
     hint = f". Fetch it where there is a network: hf download --repo-type dataset {facts.origin}"
-    return judged.found(
-        rule, "error", judged.data_key, facts.problem + (hint if place == "unreachable" else "")
-    )
+    return s.finding(rule, "error", s.data_key, facts.problem + (hint if place == "unreachable" else ""))
 
 
-def _columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
-    section, names = judged.config.section, facts.source_columns
+def _columns(facts: DataFacts, s: Settings) -> Iterator[Finding]:
+    section, names = s.section, facts.source_columns
     has_prompt = "prompt" in names or "prompt" in section.columns
     if facts.preference:
         message = f"{facts.short} holds preference pairs (chosen, rejected), which DPO trains on; GRPO " + (
             "reads the prompt alone and generates the answers" if has_prompt else "needs a column prompt"
         )
         severity: Severity = "warning" if has_prompt else "error"
-        yield judged.found("data.preference-pairs", severity, judged.data_key, message)
+        yield s.finding("data.preference-pairs", severity, s.data_key, message)
     elif not has_prompt:
         separated = _separated(names)
         near = likely_prompt(names) if not separated else None
         message = f"{facts.short} has no column prompt, which GRPO reads; it has {_some(names)}{separated}"
         message += _first_values(facts, near) if near is not None else _shape(facts)
-        fix = Fix("grpo_tui.columns.prompt", near) if near is not None else None
-        yield judged.found("data.no-prompt", "error", judged.data_key, message, fix)
+        fix = ("grpo_tui.columns.prompt", near) if near is not None else None
+        yield s.finding("data.no-prompt", "error", s.data_key, message, fix)
     for name in names:
         if name.endswith(".1") and name[:-2] in names:
             message = f"the header of {facts.short} names {name[:-2]} twice; the second one is read as {name}"
-            yield judged.found("data.header-twice", "warning", judged.data_key, message)
+            yield s.finding("data.header-twice", "warning", s.data_key, message)
     after = [name for name in names if name not in section.columns.values()] + list(section.columns)
     for name, (rule, severity, text) in _TAKEN.items():
         if name in after:
             message = text.format(short=facts.short, name=name)
-            yield judged.found(rule, severity, judged.data_key, message, _renamed(name))
+            yield s.finding(rule, severity, s.data_key, message, _renamed(name))
 
 
-def _renamed(name: str) -> Fix:
+def _renamed(name: str) -> Change:
     """The fix that gives a column a name without a meaning for TRL."""
-    return Fix(f"grpo_tui.columns.my_{name}", name)
+    return (f"grpo_tui.columns.my_{name}", name)
 
 
-def image_findings(facts: DataFacts, judged: Judged, *, sees_images: bool) -> Iterator[Finding]:
+def image_findings(facts: DataFacts, s: Settings, *, sees_images: bool) -> Iterator[Finding]:
     """Judge the columns `image` and `images`, which GRPOTrainer puts into the prompts, against the model."""
     for name in ("images", "image"):
         column = facts.column(name)
@@ -151,12 +150,12 @@ def image_findings(facts: DataFacts, judged: Judged, *, sees_images: bool) -> It
                 f"{facts.short} has a column {name}, and its prompts are plain texts. TRL needs messages "
                 "beside images and stops in the first step"
             )
-            fix = Fix("grpo_tui.chat", True)
-            yield judged.found("data.images", "error", judged.data_key, message, fix)
+            fix = ("grpo_tui.chat", True)
+            yield s.finding("data.images", "error", s.data_key, message, fix)
             return
         else:
             return
-        yield judged.found("data.images", "error", judged.data_key, message, _renamed(name))
+        yield s.finding("data.images", "error", s.data_key, message, _renamed(name))
 
 
 def _first_values(facts: DataFacts, name: str) -> str:
@@ -190,12 +189,12 @@ def _separated(names: Sequence[str]) -> str:
     return f". Its columns are separated by {told[sign]}: a .csv wants commas, a .tsv tabs" if sign else ""
 
 
-def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+def _rows(facts: DataFacts, s: Settings) -> Iterator[Finding]:
     """Faults of single rows."""
     for bad in facts.bad:
         if bad.what == "hold-out":
-            fix = _smaller_hold_out(facts, judged)
-            yield judged.found("data.hold-out", "error", "grpo_tui.holdout", bad.reason, fix)
+            fix = _smaller_hold_out(facts, s)
+            yield s.finding("data.hold-out", "error", "grpo_tui.holdout", bad.reason, fix)
             continue
         all_bad = bad.count >= facts.looked_at
         where = first_rows(bad.rows, bad.count)
@@ -203,15 +202,15 @@ def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             empty = bad.reason.startswith("is ")
             message = f"{facts.short}, {where}: the prompt {bad.reason}; training stops at such a row"
             fix = leaving_out(facts, ["prompt"]) if empty and not all_bad else None
-            yield judged.found("data.bad-prompt", "error", judged.data_key, message, fix)
+            yield s.finding("data.bad-prompt", "error", s.data_key, message, fix)
         else:
-            source = judged.config.section.answer.source if judged.config.section.answer else "answer"
+            source = s.section.answer.source if s.section.answer else "answer"
             message = (
                 f"{facts.short}, {where}: no answer of the kind {bad.reason} in the column {source} "
                 f"({bad.count:,} of {facts.looked_at:,} rows)"
             )
-            drop = Fix("grpo_tui.answer", None) if all_bad else leaving_out(facts, [source])
-            yield judged.found("data.bad-answer", "error", "grpo_tui.answer", message, drop)
+            drop = ("grpo_tui.answer", None) if all_bad else leaving_out(facts, [source])
+            yield s.finding("data.bad-answer", "error", "grpo_tui.answer", message, drop)
     if facts.form == "mixed":
         column = facts.column("prompt")
         rare = column.kinds[-1] if column is not None and len(column.kinds) > 1 else None
@@ -220,14 +219,14 @@ def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             f"{facts.short} has texts and lists of messages as prompts{where}: TRL takes all of a batch for "
             "what its first prompt is"
         )
-        yield judged.found("data.mixed-form", "error", judged.data_key, message, Fix("grpo_tui.chat", True))
-    filtered = judged.config.section.filters.drop_null
+        yield s.finding("data.mixed-form", "error", s.data_key, message, ("grpo_tui.chat", True))
+    filtered = s.section.filters.drop_null
     for column in facts.columns:
         if column.name == "prompt":
             continue
-        yield from _as_read(facts, column, judged)
+        yield from _as_read(facts, column, s)
         if len(column.kinds) > 1:
-            yield judged.found("data.mixed-types", "warning", judged.data_key, _kinds(facts, column))
+            yield s.finding("data.mixed-types", "warning", s.data_key, _kinds(facts, column))
         if column.nulls and column.name != facts.answer_column and not filtered:
             message = (
                 f"{facts.short}: the column {column.name} is empty (null) in "
@@ -236,16 +235,16 @@ def _rows(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             seldom = column.nulls <= MOST_SHARE_MISSING * facts.looked_at
             fix = leaving_out(facts, [column.name]) if seldom else None
             severity: Severity = "warning" if seldom else "info"  # a column that is often empty may be so
-            yield judged.found("data.nulls", severity, judged.data_key, message, fix)
+            yield s.finding("data.nulls", severity, s.data_key, message, fix)
         elif column.empties and column.name != facts.answer_column and not filtered:
             message = (
                 f"{facts.short}: the column {column.name} is blank in "
                 f"{first_rows(column.empty_rows, column.empties)}"
             )
-            yield judged.found("data.empties", "info", judged.data_key, message)
+            yield s.finding("data.empties", "info", s.data_key, message)
 
 
-def _as_read(facts: DataFacts, column: ColumnFacts, judged: Judged) -> Iterator[Finding]:
+def _as_read(facts: DataFacts, column: ColumnFacts, s: Settings) -> Iterator[Finding]:
     """What the reader has made of text: other numbers, nothing, dates."""
     if column.otherwise and column.name == facts.answer_column:
         row, cell, value = column.otherwise[0]
@@ -255,7 +254,7 @@ def _as_read(facts: DataFacts, column: ColumnFacts, judged: Judged) -> Iterator[
             f"row {row:,} says {cell} and is read as {value}. Write the file as JSON Lines, with that value "
             f'in quotes: {{"{column.name}": "{cell}"}}'
         )
-        yield judged.found("data.read-otherwise", "warning", judged.data_key, message)
+        yield s.finding("data.read-otherwise", "warning", s.data_key, message)
     dates = next((k for k in column.kinds if k.kind in ("datetime", "date", "time", "timedelta")), None)
     if dates is not None:
         message = (
@@ -263,7 +262,7 @@ def _as_read(facts: DataFacts, column: ColumnFacts, judged: Judged) -> Iterator[
             f"They reach rewards as Python's {dates.kind} objects and not as text. Take "
             "str(…) of them in the reward"
         )
-        yield judged.found("data.dates", "warning", judged.data_key, message)
+        yield s.finding("data.dates", "warning", s.data_key, message)
 
 
 def _kinds(facts: DataFacts, column: ColumnFacts) -> str:
@@ -275,39 +274,39 @@ def _kinds(facts: DataFacts, column: ColumnFacts) -> str:
     )
 
 
-def _counts(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+def _counts(facts: DataFacts, s: Settings) -> Iterator[Finding]:
     for one in facts.filters:
         if one.drops:
             message = (
                 f"{facts.short}: grpo_tui.filters.{one.name} leaves out {first_rows(one.rows, one.drops)} "
                 f"({one.drops:,} of {facts.looked_at:,})"
             )
-            yield judged.found("data.filtered", "info", f"grpo_tui.filters.{one.name}", message)
-    at_once = judged.prompts_at_once
+            yield s.finding("data.filtered", "info", f"grpo_tui.filters.{one.name}", message)
+    at_once = _prompts_at_once(s)
     if facts.train_rows is not None and at_once is not None and facts.train_rows < at_once:
         held = f" ({facts.held} more are held out)" if facts.held else ""
         message = (
             f"{facts.short} leaves {plural(facts.train_rows, 'row')} to train on{held}, and one generation "
             f"takes {plural(at_once, 'prompt')}: TRL would end at once with 0 steps"
         )
-        fix = _enough_for_a_step(facts, judged, at_once)
-        yield judged.found("data.smaller-than-batch", "error", judged.data_key, message, fix)
+        fix = _enough_for_a_step(facts, s, at_once)
+        yield s.finding("data.smaller-than-batch", "error", s.data_key, message, fix)
     if facts.duplicates:
         share = facts.duplicates / max(1, facts.looked_at)
         message = (
             f"{facts.short}: {plural(facts.duplicates, 'row')} ({percent(share)}) have the prompt of an "
             f"earlier row: {first_rows(facts.duplicate_rows, facts.duplicates)}"
         )
-        fix = Fix("grpo_tui.filters.drop_duplicates", True)
+        fix = ("grpo_tui.filters.drop_duplicates", True)
         severity: Severity = "warning" if share >= 0.05 else "info"
-        yield judged.found("data.duplicates", severity, judged.data_key, message, fix)
+        yield s.finding("data.duplicates", severity, s.data_key, message, fix)
     if facts.overlap:
-        key = "grpo_tui.eval_dataset" if judged.config.section.eval_dataset else "dataset_test_split"
+        key = "grpo_tui.eval_dataset" if s.section.eval_dataset else "dataset_test_split"
         message = (
             f"{facts.overlap:,} of {facts.eval_rows:,} rows to evaluate on are trained on too: "
             f"{first_rows(facts.overlap_rows, facts.overlap)}; the evaluation would flatter"
         )
-        yield judged.found("data.overlap", "warning", key, message)
+        yield s.finding("data.overlap", "warning", key, message)
     where = facts.where
     if where is not None and where.place == "hub" and where.download_bytes:
         short = where.free_bytes is not None and where.download_bytes > where.free_bytes
@@ -315,34 +314,41 @@ def _counts(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
         if short and where.free_bytes is not None:
             message += f", and {size(where.free_bytes)} are free in the cache"
         rule = "data.disk" if short else "data.download"
-        yield judged.found(rule, "error" if short else "info", judged.data_key, message)
+        yield s.finding(rule, "error" if short else "info", s.data_key, message)
 
 
-def _smaller_hold_out(facts: DataFacts, judged: Judged) -> Fix | None:
+def _prompts_at_once(s: Settings) -> int | None:
+    """Prompts of a generation batch; fewer rows make no step. None while the processes are not known."""
+    if s.world_size is None:
+        return None
+    return max(1, generation_batch_size(s.get, s.world_size) // int(s.get("num_generations") or 1))
+
+
+def _smaller_hold_out(facts: DataFacts, s: Settings) -> Change | None:
     """A hold-out that leaves a step to train on: a tenth of the rows at most."""
     rows = (facts.total or 0) - sum(one.drops or 0 for one in facts.filters)
-    left = rows - (judged.prompts_at_once or 1)
-    return Fix("grpo_tui.holdout", max(1, min(rows // 10, left))) if left > 0 else None
+    left = rows - (_prompts_at_once(s) or 1)
+    return ("grpo_tui.holdout", max(1, min(rows // 10, left))) if left > 0 else None
 
 
-def _enough_for_a_step(facts: DataFacts, judged: Judged, at_once: int) -> Fix | None:
+def _enough_for_a_step(facts: DataFacts, s: Settings, at_once: int) -> Change | None:
     """The smallest change with which the rows fill one generation: fewer held out, or a smaller batch."""
-    rows, group = facts.train_rows or 0, int(judged.setting("num_generations") or 1)
+    rows, group = facts.train_rows or 0, int(s.get("num_generations") or 1)
     if facts.held and rows + facts.held > at_once:
-        return Fix("grpo_tui.holdout", rows + facts.held - at_once)
+        return ("grpo_tui.holdout", rows + facts.held - at_once)
     if not rows:
         return None
     name = "per_device_train_batch_size"
-    if judged.setting("generation_batch_size") is not None:
+    if s.get("generation_batch_size") is not None:
         return None  # the other sizes follow from it in more than one way
-    times = at_once * group // max(1, int(judged.setting(name) or 1))
+    times = at_once * group // max(1, int(s.get(name) or 1))
     for fewer in range(rows * group // max(1, times), 0, -1):
         if fewer * times % group == 0:
-            return Fix(name, fewer)
+            return (name, fewer)
     return None
 
 
-def _answers(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+def _answers(facts: DataFacts, s: Settings) -> Iterator[Finding]:
     column = facts.column(facts.answer_column) if facts.answer_column else None
     if column is None:
         if len(facts.columns) > 1:
@@ -350,17 +356,17 @@ def _answers(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             message = f"no column is named like a right answer; those beside the prompt are {names}"
         else:
             message = f"{facts.short} has the prompt alone: rewards have no right answer to compare with"
-        yield judged.found("data.no-gold", "info", judged.data_key, message)
+        yield s.finding("data.no-gold", "info", s.data_key, message)
         return
     gone = column.nulls + column.empties
-    if gone and not judged.config.section.filters.drop_null:
+    if gone and not s.section.filters.drop_null:
         rows = sorted((*column.null_rows, *column.empty_rows))
         message = (
             f"{facts.short}: no right answer (column {column.name}) in {first_rows(rows, gone)}; no "
             "completion can be right there"
         )
         fix = leaving_out(facts, [column.name])
-        yield judged.found("data.gold-missing", "warning", judged.data_key, message, fix)
+        yield s.finding("data.gold-missing", "warning", s.data_key, message, fix)
     there = sum(kind.count for kind in column.kinds)
     if not column.top or there < LEAST_ROWS_TO_JUDGE:
         return
@@ -370,21 +376,21 @@ def _answers(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             f"{percent(count / there)} of the rows have the answer {one_line(text, 40)}: a model that always "
             "gives it is right as often without thinking"
         )
-        yield judged.found("data.one-answer", "warning", judged.data_key, message)
+        yield s.finding("data.one-answer", "warning", s.data_key, message)
 
 
-def _lengths(facts: DataFacts, model: ModelFacts | None, judged: Judged) -> Iterator[Finding]:
-    longest = int(judged.setting("max_completion_length") or 0)
+def _lengths(facts: DataFacts, model: ModelFacts | None, s: Settings) -> Iterator[Finding]:
+    longest = int(s.get("max_completion_length") or 0)
     context = model.context if model is not None else None
-    use_vllm = bool(judged.setting("use_vllm"))
-    if use_vllm and judged.setting("vllm_max_model_length"):
-        context = min(context or 10**9, int(judged.setting("vllm_max_model_length")))
+    use_vllm = bool(s.get("use_vllm"))
+    if use_vllm and s.get("vllm_max_model_length"):
+        context = min(context or 10**9, int(s.get("vllm_max_model_length")))
     prompts, gold = facts.prompt_tokens, facts.gold_tokens
     severity: Severity = "error" if use_vllm else "warning"  # without vLLM it goes on, beyond what was taught
     key = "max_completion_length"
     if context is not None and longest >= context:
         message = f"{key} {longest:,} leaves a prompt no room in the context of {context:,}"
-        yield judged.found("data.no-room", severity, key, message)
+        yield s.finding("data.no-room", severity, key, message)
     elif context is not None and prompts is not None and prompts.most > context - longest:
         room = context - longest
         count = prompts.over(room)
@@ -394,11 +400,11 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, judged: Judged) -> Iter
             f"{facts.short}: {longer} more than the {room:,} tokens that {key} {longest:,} leaves of the "
             f"context of {context:,}: {first_rows(rows, count)}, the longest {prompts.most:,}"
         )
-        fix: Fix | None = Fix("grpo_tui.filters.max_prompt_tokens", room)
+        fix: Change | None = ("grpo_tui.filters.max_prompt_tokens", room)
         if 2 * count > prompts.count:  # to leave most rows out helps nobody
             shorter = context - prompts.most
-            fix = Fix(key, shorter) if shorter >= _STEP else None
-        yield judged.found("data.too-long", severity, key, message, fix)
+            fix = (key, shorter) if shorter >= _STEP else None
+        yield s.finding("data.too-long", severity, key, message, fix)
     if gold is not None and 0 < longest < gold.p99:
         advised = -(-gold.p99 // _STEP) * _STEP
         message = (
@@ -408,8 +414,8 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, judged: Judged) -> Iter
         )
         taken = prompts.p50 if prompts is not None else 0
         fits = context is None or advised + taken <= context
-        fix = Fix("max_completion_length", advised) if fits else None
-        yield judged.found("data.completion-length", "warning", "max_completion_length", message, fix)
+        fix = ("max_completion_length", advised) if fits else None
+        yield s.finding("data.completion-length", "warning", "max_completion_length", message, fix)
 
 
 # -- prompts ----------------------------------------------------------------------------------------
@@ -470,7 +476,7 @@ _ODD: Mapping[str, tuple[str, Severity, str]] = {
 """Rule, severity and sentence for each kind of `DataFacts.odd`."""
 
 
-def leaving_out(facts: DataFacts, columns: Sequence[str]) -> Fix | None:
+def leaving_out(facts: DataFacts, columns: Sequence[str]) -> Change | None:
     """The filter that leaves out the rows where one of these columns is empty; None when none would be left.
 
     It names the columns where others may be empty too: those would leave rows out that are meant.
@@ -480,10 +486,10 @@ def leaving_out(facts: DataFacts, columns: Sequence[str]) -> Fix | None:
         return None
     others = any(count for name, count in known.items() if name not in columns and name != "prompt")
     named = [name for name in columns if name != "prompt"] or ["prompt"]
-    return Fix(_DROP_NULL, named if others else True)
+    return (_DROP_NULL, named if others else True)
 
 
-def prompt_findings(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+def prompt_findings(facts: DataFacts, s: Settings) -> Iterator[Finding]:
     """Judge what training takes and nobody means."""
     answered = any(odd.what == "answered" for odd in facts.odd)
     for odd in facts.odd:
@@ -491,15 +497,15 @@ def prompt_findings(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             continue
         rule, severity, text = _ODD[odd.what]
         message = f"{facts.short}, {first_rows(odd.rows, odd.count)}: {text.format(detail=odd.reason)}"
-        yield judged.found(rule, severity, judged.data_key, message)
+        yield s.finding(rule, severity, s.data_key, message)
 
 
 # -- columns that the section names -----------------------------------------------------------------
 
 
-def misnamed_columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+def misnamed_columns(facts: DataFacts, s: Settings) -> Iterator[Finding]:
     """Judge `grpo_tui.columns` and the column that the answer is cut from."""
-    section, names = judged.config.section, facts.source_columns
+    section, names = s.section, facts.source_columns
     if not facts.problem:
         return
     missing = {wanted: source for wanted, source in section.columns.items() if source not in names}
@@ -510,16 +516,14 @@ def misnamed_columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
             f"to the column, as {', '.join(f'{wanted}: {source}' for wanted, source in turned.items())}"
         )
         whole = {**{w: s for w, s in section.columns.items() if w not in missing}, **turned}
-        yield judged.found(
-            "data.unusable", "error", "grpo_tui.columns", message, Fix("grpo_tui.columns", whole)
-        )
+        yield s.finding("data.unusable", "error", "grpo_tui.columns", message, ("grpo_tui.columns", whole))
         return
     for wanted, source in missing.items():
         near = _near(source, names) or (likely_prompt(names) if wanted == "prompt" else None)
         key = f"grpo_tui.columns.{wanted}"
         message = f"grpo_tui.columns wants {wanted} from the column {source}, and {_have(facts)}"
-        yield judged.found(
-            "data.unusable", "error", key, f"{message}{_meant(near)}", Fix(key, near) if near else None
+        yield s.finding(
+            "data.unusable", "error", key, f"{message}{_meant(near)}", (key, near) if near else None
         )
     spec = section.answer
     after = {*names, *section.columns}
@@ -531,8 +535,8 @@ def misnamed_columns(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
     if near is not None:
         given = {"from": near, "kind": spec.kind, "to": spec.to, "tag": spec.tag, "pattern": spec.pattern}
         kept: dict[str, Any] = {k: v for k, v in given.items() if v not in (None, "answer") or k == "from"}
-        fix = Fix("grpo_tui.answer", kept)
-    yield judged.found("data.unusable", "error", "grpo_tui.answer", message, fix)
+        fix = ("grpo_tui.answer", kept)
+    yield s.finding("data.unusable", "error", "grpo_tui.answer", message, fix)
 
 
 def _near(name: str, names: Sequence[str]) -> str | None:
@@ -554,24 +558,24 @@ def _meant(near: str | None) -> str:
 ENDS = "the run ends at its first evaluation"
 
 
-def evaluation_findings(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
+def evaluation_findings(facts: DataFacts, s: Settings) -> Iterator[Finding]:
     """Judge the rows to evaluate on, where they are others than those trained on."""
     seen = facts.evaluation
     if seen is None:
         return
-    own = judged.config.section.eval_dataset is not None
+    own = s.section.eval_dataset is not None
     key = "grpo_tui.eval_dataset" if own else "dataset_test_split"
     name = seen.origin.rpartition("/")[2] if seen.origin.startswith("/") else seen.origin
-    where = name if own else f"{name}, split {judged.config.script.get('dataset_test_split', 'test')}"
+    where = name if own else f"{name}, split {s.get('dataset_test_split')}"
     if seen.columns and seen.prompt_source not in seen.columns:
         message = (
             f"{where} has no column {seen.prompt_source}, which the prompt is read from; it has "
             f"{', '.join(seen.columns[:10])}: {ENDS}"
         )
-        yield judged.found("data.no-prompt", "error", key, message)
+        yield s.finding("data.no-prompt", "error", key, message)
         return
     if seen.problem:
-        yield judged.found("data.unusable", "error", key, f"{seen.problem}; {ENDS}")
+        yield s.finding("data.unusable", "error", key, f"{seen.problem}; {ENDS}")
         return
     for bad in seen.bad:
         rows = first_rows(bad.rows, bad.count)
@@ -579,10 +583,10 @@ def evaluation_findings(facts: DataFacts, judged: Judged) -> Iterator[Finding]:
         empty = bad.what == "answer" or bad.reason.startswith("is ")
         fix = leaving_out(facts, ["prompt"]) if empty and bad.count < seen.rows else None
         rule = f"data.bad-{bad.what}"
-        yield judged.found(rule, "error", key, f"{where}, {rows}: {what}; {ENDS}", fix)
+        yield s.finding(rule, "error", key, f"{where}, {rows}: {what}; {ENDS}", fix)
     if facts.answer_column and facts.answer_column in seen.lacking:
         message = (
             f"{where} lacks the column {facts.answer_column}, which the rows to train on have: a reward that "
             f"compares with it has nothing there, and {ENDS} if it insists"
         )
-        yield judged.found("data.eval-columns", "warning", key, message, Fix("eval_strategy", "no"))
+        yield s.finding("data.eval-columns", "warning", key, message, ("eval_strategy", "no"))

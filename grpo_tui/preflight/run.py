@@ -272,8 +272,7 @@ def _facts(flight: _Flight, config: RunConfig, asking: _Asking, key: str) -> Non
         try:
             known = children.checker.check(
                 config,
-                world_size=flight.start.world_size,
-                line_of=flight.settings.line,
+                settings=flight.settings,
                 parts=wanted,
                 tell=take,
             )

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.config import load_config
+from grpo_tui.config.rules import Settings
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.data.load import load_prompts
 from grpo_tui.data.sources import Rows
@@ -19,7 +20,6 @@ from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.mapped import TRAIN
 from grpo_tui.preflight.child.session import CheckSession, Looking
 from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts, Whereabouts
-from grpo_tui.preflight.judging import Judged
 
 MODEL = Path(__file__).parents[2] / "grpo_tui" / "demo" / "model"
 SUMS = [{"question": f"{n} + 1?", "answer": f"So it is.\n#### {n + 1}", "level": n % 3} for n in range(24)]
@@ -46,6 +46,10 @@ def session_of(
     return CheckSession(load_config(folder / "run.yaml"), Hub(), lambda what: None)
 
 
+def seen(session: CheckSession) -> Settings:
+    return Settings.of_config(session.config, 1)
+
+
 def judged(session: CheckSession, *, tokens: bool = False) -> list[Finding]:
     """Findings of the data, and with tokens of tokenizer and lengths."""
     facts = Facts(data=session.data())
@@ -53,7 +57,7 @@ def judged(session: CheckSession, *, tokens: bool = False) -> list[Finding]:
         model = ModelFacts(Whereabouts("m", "folder", str(MODEL)), context=256, vocab=106)
         tokenizer = session.tokenizer(model)
         facts = Facts(model, tokenizer, session.measured() or session.facts_of_data)
-    return list(judge(facts, Judged.of(session.config)))
+    return list(judge(facts, seen(session)))
 
 
 def only(found: list[Finding], rule: str) -> Finding:
@@ -550,7 +554,7 @@ def test_a_fault_of_the_tokenizer_is_told(
     session.data()
     model = ModelFacts(Whereabouts("m", "folder", str(folder)), context=256, vocab=106)
     facts = Facts(model, session.tokenizer(model), session.measured() or session.facts_of_data)
-    found = only(list(judge(facts, Judged.of(session.config))), rule)
+    found = only(list(judge(facts, seen(session))), rule)
     assert said in found.message
 
 
@@ -611,7 +615,7 @@ def test_a_prompt_is_compared_with_what_the_template_makes_of_it(
     session.data()
     model = ModelFacts(Whereabouts("m", "folder", str(folder)), context=256, vocab=106)
     facts = Facts(model, session.tokenizer(model), session.measured() or session.facts_of_data)
-    found = [f for f in judge(facts, Judged.of(session.config)) if f.id.startswith(("data.temp", "data.bad"))]
+    found = [f for f in judge(facts, seen(session)) if f.id.startswith(("data.temp", "data.bad"))]
     named = [f"{f.severity} {f.id.removeprefix('data.').removeprefix('template-')}" for f in found]
     assert named == ([rule] if rule else [])
     assert said in "".join(f.message for f in found)
@@ -637,7 +641,7 @@ def test_a_column_with_a_meaning_for_trl_is_judged_by_the_model(
     facts = Facts(
         data=session.data(), tokenizer=TokenizerFacts(name="any", eos="e", pad="p", sees_images=sees)
     )
-    found = [f for f in judge(facts, Judged.of(session.config)) if f.id not in ("data.nulls", "data.empties")]
+    found = [f for f in judge(facts, seen(session)) if f.id not in ("data.nulls", "data.empties")]
     assert [f"{f.severity} {f.id}" for f in found if f.id.startswith("data.")] == ([rule] if rule else [])
     assert said in "".join(f.message for f in found)
     fixes = [f.fix for f in found if f.fix is not None]

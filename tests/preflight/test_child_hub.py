@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from grpo_tui.config.rules import Settings
+from grpo_tui.config.section import Section
+from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.preflight.child import hub
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.facts import ModelFacts, Whereabouts
-from grpo_tui.preflight.judging import Judged
 from grpo_tui.preflight.model_findings import model_findings
 
 FILES = {"config.json": 700, "model.safetensors": 5_000_000_000, "pytorch_model.bin": 5_000_000_000}
@@ -77,13 +79,8 @@ def asked(server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hub:
 
 
 def rules(where: Whereabouts) -> list[tuple[str, str]]:
-    class Config:
-        path = None
-        grpo: dict[str, object] = {}  # noqa: RUF012
-        model_args: dict[str, object] = {}  # noqa: RUF012
-
-    judged = Judged(Config(), lambda name: None, lambda key: None)  # type: ignore[arg-type]
-    return [(f.id, f.severity) for f in model_findings(ModelFacts(where), judged)]
+    settings = Settings({}, Section(), {}, YamlDocument({}))
+    return [(f.id, f.severity) for f in model_findings(ModelFacts(where), settings)]
 
 
 def test_a_model_of_the_hub_is_told_with_what_it_costs(asked: Hub) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from grpo_tui.config import RunConfig, load_config
+from grpo_tui.config.rules import Settings
 from grpo_tui.core.exchange import plain, rebuilt
 from grpo_tui.core.findings import Finding
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.child.model import PARTS, model_facts
 from grpo_tui.preflight.facts import ModelFacts
-from grpo_tui.preflight.judging import Judged
 from grpo_tui.preflight.model_findings import model_findings
 
 SIZES = {
@@ -86,7 +86,7 @@ def facts_of(folder: Path | str, tmp_path: Path, *overrides: str) -> ModelFacts:
 
 def findings_of(folder: Path | str, tmp_path: Path, *overrides: str) -> list[Finding]:
     config = config_of(folder, tmp_path, *overrides)
-    return model_findings(model_facts(config, Hub()), Judged.of(config))
+    return model_findings(model_facts(config, Hub()), Settings.of_config(config, 1))
 
 
 @pytest.mark.parametrize("kind", [dense, grouped, experts, conv])

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from grpo_tui.config import load_config
+from grpo_tui.config.rules import Settings
 from grpo_tui.core.findings import Finding
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.preflight.checker import judge
 from grpo_tui.preflight.facts import BadRows, DataFacts, Facts, ModelFacts, TokenizerFacts, Whereabouts
-from grpo_tui.preflight.judging import Judged
 
 GOOD = TokenizerFacts("T", size=90, has_template=True, pad="<pad>", eos="<end>", rendered="<user>2+2?<bot>")
 MODEL = ModelFacts(Whereabouts("m", "folder", "/m"), architecture="L", vocab=90)
@@ -24,7 +24,7 @@ def told(
 ) -> list[Finding]:
     config = load_config(DEMO_CONFIG)
     facts = Facts(model=model, tokenizer=tokenizer, data=replace(TEXTS, form=form, **data))
-    return [f for f in judge(facts, Judged.of(config)) if f.id.startswith("tokenizer.")]
+    return [f for f in judge(facts, Settings.of_config(config, 1)) if f.id.startswith("tokenizer.")]
 
 
 @pytest.mark.parametrize(

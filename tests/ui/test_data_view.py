@@ -93,7 +93,7 @@ class Answering:
     def holding(self, config: Any, text: str) -> tuple[int, ...]:
         return (4, 9, 21) if text == "apples" else ()
 
-    def check(self, config: Any, *, world_size: int | None, tell: Any) -> Checked:
+    def check(self, config: Any, *, settings: Any, tell: Any) -> Checked:
         self._progress("loading the tokenizer")
         self.gate.wait(20)
         checked = Checked(Facts(data=FACTS, tokenizer=TokenizerFacts("T")), (FOUND,), True)

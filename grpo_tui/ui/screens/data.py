@@ -156,6 +156,7 @@ class DataWorker:
 
     def find_out(self) -> None:
         """Tell all facts part by part, then give the checker that knows them to the rows."""
+        from grpo_tui.config.rules import Settings
         from grpo_tui.preflight.checker import CheckCancelledError, Checker
 
         self._read.wait()
@@ -163,8 +164,9 @@ class DataWorker:
             return
         full = Checker(progress=lambda what: self._tell(DataBusy(what)), cancel=self._cancel)
         try:
+            settings = Settings.of_config(self._config)
             checked = full.check(
-                self._config, world_size=None, tell=lambda known: self._tell(DataKnown(known))
+                self._config, settings=settings, tell=lambda known: self._tell(DataKnown(known))
             )
         except CheckCancelledError:
             full.close()
