@@ -10,7 +10,7 @@ import copy
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from grpo_tui.config.meant import REMOVED, SECTION, explain, others_inside
 from grpo_tui.config.packages import package_findings
 from grpo_tui.config.paths import DATA_SUFFIXES, LONGEST_HUB_NAME, Places
 from grpo_tui.config.ranges import range_findings
+from grpo_tui.config.rules import Settings, row_findings
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.section import SECTION_KEYS, Section
 from grpo_tui.config.section_reader import read_section
@@ -65,41 +66,25 @@ def cross_findings(
     """
     grpo = parts["GRPOConfig"]
     explained = {f.field for f in refused} | {f.fix.field for f in refused if f.fix is not None}
-    found = list(_model_findings(parts["ModelConfig"], document))
-    found += _dataset_findings(parts, section, document)
+    settings = Settings(parts, section, fields, document, world_size)
+    in_section = document.values.get("grpo_tui")
+    asked = isinstance(in_section, dict) and in_section.get("dataset")
+    found = list(row_findings(settings, "config", in_section=asked))
+    found += _local_model_findings(parts["ModelConfig"], document)
+    name = settings.get("dataset_name")
+    if name and not asked and not settings.get("datasets") and _is_no_file(str(name)):
+        found.append(_no_such_file(str(name), document))
     found += _reward_findings(parts, section, document)
     if SECTION in explained:  # a section that is called otherwise: what is missing stands there
         explained |= {"dataset_name", "reward_funcs"}
     found = [f for f in found if f.field not in explained]
-    found += _unsupported_findings(grpo, document)
+    found += row_findings(settings, "unsupported")
     found += range_findings(parts, section, document, fields)
     found += package_findings(parts, document)
     if world_size is not None and not explained & set(BATCH_KEYS):
         defaults = {name: info.default for name, info in fields.items() if info.owner == "GRPOConfig"}
         found += batch_findings(grpo, defaults, document.line, world_size)
     return found
-
-
-def _model_findings(model_args: Mapping[str, Any], document: YamlDocument) -> Iterator[Finding]:
-    if not model_args.get("model_name_or_path"):
-        yield Finding(
-            "config.missing-model",
-            "error",
-            "model_name_or_path",
-            document.line("model_name_or_path"),
-            "no model: set model_name_or_path to a Hub id or a folder",
-            Fix("model_name_or_path", "Qwen/Qwen2.5-0.5B-Instruct"),
-        )
-    yield from _local_model_findings(model_args, document)
-    if model_args.get("load_in_8bit") and model_args.get("load_in_4bit"):
-        yield Finding(
-            "config.conflict",
-            "error",
-            "load_in_8bit",
-            document.line("load_in_8bit"),
-            "load_in_8bit and load_in_4bit are both true. Choose one",
-            Fix("load_in_8bit", False),
-        )
 
 
 def _local_model_findings(model_args: Mapping[str, Any], document: YamlDocument) -> list[Finding]:
@@ -126,52 +111,6 @@ def _local_model_findings(model_args: Mapping[str, Any], document: YamlDocument)
         return []
     line = document.line("model_name_or_path")
     return [Finding("config.missing-model", "error", "model_name_or_path", line, message)]
-
-
-def _dataset_findings(parts: Parts, section: Section, document: YamlDocument) -> Iterator[Finding]:
-    name = parts["GRPOScriptArguments"].get("dataset_name")
-    mixture = parts["DatasetMixtureConfig"].get("datasets")
-    in_section = document.values.get("grpo_tui")
-    asked = isinstance(in_section, dict) and in_section.get("dataset")
-    if asked and (name or mixture):
-        other = "dataset_name" if name else "datasets"
-        yield Finding(
-            "config.conflict",
-            "error",
-            other,
-            document.line(other),
-            f"the dataset is set twice, in {other} and in grpo_tui.dataset. Keep one of them",
-            Fix(other, None),
-        )
-    elif not (asked or name or mixture):
-        yield Finding(
-            "config.missing-dataset",
-            "error",
-            "dataset_name",
-            document.line("dataset_name"),
-            "no dataset: set dataset_name (Hub name or folder), datasets, or grpo_tui.dataset (a csv, "
-            "jsonl, json or parquet file, or file.py:function)",
-        )
-    elif name and not mixture and _is_no_file(str(name)):
-        yield _no_such_file(str(name), document)
-    elif name and mixture:
-        yield Finding(
-            "config.unused",
-            "warning",
-            "dataset_name",
-            document.line("dataset_name"),
-            "datasets and dataset_name are both set. TRL uses datasets and ignores dataset_name",
-            Fix("dataset_name", None),
-        )
-    if section.eval_dataset is not None and parts["GRPOConfig"].get("eval_strategy", "no") == "no":
-        yield Finding(
-            "config.unused",
-            "warning",
-            "grpo_tui.eval_dataset",
-            document.line("grpo_tui", "eval_dataset"),
-            "grpo_tui.eval_dataset is not used: eval_strategy is no",
-            Fix("eval_strategy", "steps"),
-        )
 
 
 def _is_no_file(name: str) -> bool:
@@ -226,26 +165,6 @@ def _reward_findings(parts: Parts, section: Section, document: YamlDocument) -> 
             Finding("config.weights", "error", "reward_weights", line, message, Fix("reward_weights", fitted))
         ]
     return []
-
-
-def _unsupported_findings(grpo: Mapping[str, Any], document: YamlDocument) -> list[Finding]:
-    found = []
-    if grpo.get("enable_jit_checkpoint"):
-        message = (
-            "Remove enable_jit_checkpoint: its signal handler works only in the main thread, and the trainer "
-            "runs in another. Use `grpo-tui stop`, which finishes the step, saves and exits"
-        )
-        found.append(("enable_jit_checkpoint", message))
-    if grpo.get("auto_find_batch_size"):
-        message = (
-            "Remove auto_find_batch_size and lower per_device_train_batch_size instead: TRL rejects it, "
-            "because shrinking the batch when memory runs out breaks GRPO's groups"
-        )
-        found.append(("auto_find_batch_size", message))
-    return [
-        Finding("config.unsupported", "error", key, document.line(key), message, Fix(key, False))
-        for key, message in found
-    ]
 
 
 MOST_UNKNOWN = 20

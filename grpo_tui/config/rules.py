@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from grpo_tui.config.resolve import Inspected
-from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import Section
 from grpo_tui.config.trl_fields import FieldInfo, NoDefault, load_fields
 from grpo_tui.config.yaml_lines import YamlDocument, YamlError, parse_mapping
 from grpo_tui.core.findings import SEVERITIES, Finding, Fix, Severity
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import safe
+
+if TYPE_CHECKING:
+    from grpo_tui.config.resolve import Inspected
+    from grpo_tui.config.run_config import RunConfig
 
 Change = tuple[str, Any]
 """A key and the value that it should have."""
@@ -180,7 +182,7 @@ def rule_rows() -> Mapping[str, Sequence[Mapping[str, Any]]]:
 HELPERS: Mapping[str, Any] = {
     "number": is_number,
     "said": yaml_said,
-    **{each.__name__: each for each in (int, len, max, min, round, str)},
+    **{each.__name__: each for each in (dict, int, isinstance, max, min, round, str)},
 }
 """Functions that a row can call, beside `get`, `written` and `mapping`."""
 

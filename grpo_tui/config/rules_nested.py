@@ -20,7 +20,7 @@ from typing import Any
 from grpo_tui.config.coerce import numbers_in_text
 from grpo_tui.config.meant import meant_word, nearest
 from grpo_tui.config.plan.model import model_folder
-from grpo_tui.config.rules import NAMES, REMOVE, Settings, yaml_said
+from grpo_tui.config.rules import NAMES, REMOVE, Settings, row_findings, yaml_said
 from grpo_tui.config.trl_fields import FieldsUnavailableError, parse_source
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
@@ -163,6 +163,7 @@ def value_findings(settings: Settings) -> list[Finding]:
     for name in _MAPPINGS:
         found += _texts(settings, name, settings.mapping(name))
     found += _template_texts(settings)
+    found += row_findings(settings, "model-values")
     found += _model(settings)
     return found
 
@@ -201,10 +202,6 @@ def _model(s: Settings) -> Iterator[Finding]:
         meant = word if word in _DTYPES else meant_word("dtype", word, _DTYPES)
         message = f"{field} must be one of {', '.join(_DTYPES)}; it is {dtype}"
         yield s.error("nested.dtype", field, message, (field, meant or REMOVE))
-    if isinstance(given.get("config"), dict):
-        field = "model_init_kwargs.config"
-        message = f"{field} is a mapping, but it must be a folder or a model name"
-        yield s.error("nested.model-config", field, message, (field, REMOVE))
     quantized = given.get("quantization_config")
     if isinstance(quantized, dict) and not s.get("use_peft"):
         on = next((n for n in ("load_in_4bit", "load_in_8bit") if quantized.get(n)), None)
@@ -239,6 +236,7 @@ _CHECKPOINT_NAMES = frozenset(NAMES["checkpointing"])
 def nested_findings(settings: Settings) -> list[Finding]:
     """Return what is wrong inside the mappings of a config."""
     found = list(_model_init(settings))
+    found += row_findings(settings, "model-init")
     found += _attention(settings)
     found += _generation(settings)
     found += _template(settings)
@@ -292,11 +290,6 @@ def _model_init(s: Settings) -> Iterator[Finding]:
             if near:
                 message = f"{field} is not an argument of from_pretrained. Did you mean {near}?"
                 yield s.error("nested.unknown-key", field, message, (f"model_init_kwargs.{near}", value))
-    if given.get("device_map") is not None and (s.world_size or 1) > 1:
-        message = f"device_map is ignored: with {s.world_size} processes, each uses its own GPU"
-        yield s.warning(
-            "config.unused", "model_init_kwargs.device_map", message, ("model_init_kwargs.device_map", REMOVE)
-        )
 
 
 def _own_name(key: str) -> str:
@@ -427,36 +420,7 @@ def _scheduler(s: Settings) -> Iterator[Finding]:
         steps = s.get("max_steps")
         value = max(1, steps // 10) if is_number(steps) and steps > 0 else 100
         yield s.error("nested.schedule", "lr_scheduler_type", message, (f"lr_scheduler_kwargs.{key}", value))
-    yield from _scheduler_values(s, kind, given)
-
-
-def _scheduler_values(s: Settings, kind: str, given: Any) -> Iterator[Finding]:
-    rate = s.get("learning_rate")
-    if kind in ("cosine_with_min_lr", "cosine_warmup_with_min_lr"):
-        lowest = [key for key in ("min_lr", "min_lr_rate") if given.get(key) is not None]
-        if not lowest:
-            message = f"lr_scheduler_type {kind} needs lr_scheduler_kwargs.min_lr or min_lr_rate"
-            fix = ("lr_scheduler_kwargs.min_lr_rate", 0.1)
-            yield s.error("nested.schedule", "lr_scheduler_type", message, fix)
-        elif len(lowest) == 2:
-            field = "lr_scheduler_kwargs.min_lr_rate"
-            message = "min_lr and min_lr_rate are both set. Remove one: each determines the other"
-            yield s.error("nested.schedule", field, message, (field, REMOVE))
-    end = given.get("lr_end", 1e-7)
-    if kind == "polynomial" and is_number(end) and is_number(rate) and end >= rate:
-        field = "lr_scheduler_kwargs.lr_end"
-        message = f"lr_scheduler_kwargs.lr_end {end:g} must be below learning_rate {rate:g}"
-        yield s.error("nested.schedule", field, message, (field, rate / 10))
-    for key in ("warmup_type", "decay_type"):
-        value = given.get(key)
-        if (
-            kind == "warmup_stable_decay"
-            and value is not None
-            and value not in ("linear", "cosine", "1-sqrt")
-        ):
-            field = f"lr_scheduler_kwargs.{key}"
-            message = f"{field} must be linear, cosine or 1-sqrt; it is {value}"
-            yield s.error("nested.schedule", field, message, (field, "cosine"))
+    yield from row_findings(s, "schedule")
 
 
 def _accelerator(s: Settings) -> Iterator[Finding]:
@@ -464,26 +428,4 @@ def _accelerator(s: Settings) -> Iterator[Finding]:
     if isinstance(path, str) and not os.path.isfile(path):
         message = f"accelerator_config: there is no file {path}. Write a mapping in the config instead"
         yield s.error("nested.file", "accelerator_config", message, ("accelerator_config", REMOVE))
-    given = s.mapping("accelerator_config")
-    streams = s.get("dataset_streaming") or s.get("streaming")
-    if given.get("dispatch_batches") and streams:
-        field = "accelerator_config.dispatch_batches"
-        message = "dispatch_batches must be false for a stream, which each process reads itself"
-        yield s.error("nested.dispatch", field, message, (field, False))
-    if given.get("split_batches"):
-        field = "accelerator_config.split_batches"
-        message = (
-            "split_batches divides per_device_train_batch_size among the processes, which breaks "
-            "GRPO's groups"
-        )
-        yield s.warning("nested.split", field, message, (field, False))
-    gathered = given.get("gradient_accumulation_kwargs") or {}
-    accumulation = s.get("gradient_accumulation_steps")
-    if isinstance(gathered, dict) and "num_steps" in gathered and accumulation and accumulation > 1:
-        field = "accelerator_config.gradient_accumulation_kwargs.num_steps"
-        message = (
-            f"gradient accumulation is set twice: num_steps {gathered['num_steps']} and "
-            "gradient_accumulation_steps "
-        )
-        message += str(accumulation)
-        yield s.error("config.conflict", field, message, (field, REMOVE))
+    yield from row_findings(s, "accelerator")

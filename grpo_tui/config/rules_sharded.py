@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.meant import nearest
-from grpo_tui.config.rules import NAMES, REMOVE, Settings, yaml_said
+from grpo_tui.config.rules import NAMES, REMOVE, Settings, row_findings, yaml_said
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
 
@@ -29,7 +29,8 @@ _SAME_IN_DEEPSPEED: Mapping[str, str] = NAMES["same_in_deepspeed"]
 
 def sharded_findings(settings: Settings) -> list[Finding]:
     """Return what is wrong with FSDP and DeepSpeed."""
-    found = list(_fsdp(settings)) if settings.get("fsdp") else list(_fsdp_unused(settings))
+    found = list(row_findings(settings, "fsdp"))
+    found += _fsdp(settings) if settings.get("fsdp") else _fsdp_unused(settings)
     found += _deepspeed(settings)
     found += _saving(settings)
     return found
@@ -42,12 +43,6 @@ def _fsdp_unused(s: Settings) -> Iterator[Finding]:
 
 
 def _fsdp(s: Settings) -> Iterator[Finding]:
-    if s.get("deepspeed"):
-        message = "fsdp and deepspeed are both set. Keep one"
-        yield s.error("config.conflict", "fsdp", message, ("fsdp", REMOVE))
-    if s.world_size == 1:
-        message = "fsdp shards a model across processes, but this run has only one"
-        yield s.error("sharded.one-process", "fsdp", message, ("fsdp", REMOVE))
     given = {str(key).removeprefix("fsdp_"): value for key, value in s.mapping("fsdp_config").items()}
     words = s.get("fsdp")
     for word in str(words).split() if isinstance(words, str) else []:
@@ -100,19 +95,9 @@ def _fsdp_config(s: Settings, given: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _saving(s: Settings) -> Iterator[Finding]:
-    sharded = "FSDP" if s.get("fsdp") else "DeepSpeed" if s.get("deepspeed") else ""
-    if not sharded or not s.get("save_only_model"):
-        return
-    if s.get("load_best_model_at_end"):
-        message = (
-            f"with {sharded} load_best_model_at_end needs the whole state, and save_only_model "
-            "keeps the weights"
-        )
-        yield s.error("config.conflict", "save_only_model", message, ("save_only_model", False))
-    state = {str(k).removeprefix("fsdp_"): v for k, v in s.mapping("fsdp_config").items()}.get(
-        "state_dict_type"
-    )
-    if sharded == "FSDP" and state == "SHARDED_STATE_DICT":
+    given = {str(k).removeprefix("fsdp_"): v for k, v in s.mapping("fsdp_config").items()}
+    sharded = s.get("fsdp") and given.get("state_dict_type") == "SHARDED_STATE_DICT"
+    if sharded and s.get("save_only_model"):
         message = "save_only_model cannot write SHARDED_STATE_DICT"
         yield s.error(
             "config.conflict", "save_only_model", message, ("fsdp_config.state_dict_type", "FULL_STATE_DICT")
@@ -139,16 +124,8 @@ def _deepspeed(s: Settings) -> Iterator[Finding]:
         return
     yield from mismatches(s, body)
     zero = body.get("zero_optimization")
-    stage = zero.get("stage") if isinstance(zero, dict) else None
-    reentrant = {**s.mapping("gradient_checkpointing_kwargs"), **s.mapping("activation_checkpointing_kwargs")}
-    if stage == 3 and s.get("use_peft") and reentrant.get("use_reentrant") is False:
-        field = "gradient_checkpointing_kwargs.use_reentrant"
-        message = f"{field} false is set to true: LoRA with ZeRO-3 needs it"
-        yield s.warning("config.unused", field, message, (field, True))
-    if stage == 3 and (s.get("load_in_4bit") or s.get("load_in_8bit")):
-        key = "load_in_4bit" if s.get("load_in_4bit") else "load_in_8bit"
-        message = f"{key} does not work with ZeRO-3: quantized weights cannot be gathered from shards"
-        yield s.warning("sharded.zero3-quantized", key, message, (key, False))
+    if isinstance(zero, dict) and zero.get("stage") == 3:
+        yield from row_findings(s, "zero-3")
 
 
 def mismatches(s: Settings, body: Mapping[str, Any]) -> Iterator[Finding]:

@@ -22,12 +22,12 @@ from grpo_tui.config.accelerate_file import (
 )
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.packages import installed
-from grpo_tui.config.rules import REMOVE, Settings
+from grpo_tui.config.rules import Settings, row_findings
 from grpo_tui.config.rules_sharded import mismatches
 from grpo_tui.config.rules_vllm import server_address, server_command
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.text import one_line
-from grpo_tui.preflight.machine import GpuFacts, Machine
+from grpo_tui.preflight.machine import Machine
 
 AMPERE = (8, 0)
 """Compute capability from which bfloat16 and TF32 are in the hardware."""
@@ -36,101 +36,23 @@ AMPERE = (8, 0)
 def hardware_findings(settings: Settings, machine: Machine) -> list[Finding]:
     """Return what the chosen precision and processes ask of GPUs that are not there."""
     if settings.get("use_cpu"):
-        return list(_on_cpu(settings))
-    gpus = machine.gpus
+        return list(row_findings(settings, "hardware-cpu"))
+    gpus, in_bf16 = machine.gpus, trains_in_bf16(settings)
     if not gpus:
-        return [] if machine.other_device else list(_without_gpu(settings))
-    found = list(_precision(settings, gpus))
-    found += _attention(settings)
-    found += _gpu_for_server(settings, gpus)
-    return found
+        return [] if machine.other_device else list(row_findings(settings, "hardware-none", in_bf16=in_bf16))
+    known = [(gpu.capability, gpu.name) for gpu in gpus if gpu.capability is not None]
+    found: list[Finding] = []
+    if known and min(known)[0] < AMPERE:
+        (major, minor), name = min(known, key=lambda gpu: gpu[0])
+        who = f"{name} has compute capability {major}.{minor}"
+        found += row_findings(settings, "hardware-old", in_bf16=in_bf16, who=who)
+    return [*found, *row_findings(settings, "hardware", in_bf16=in_bf16, gpus=len(gpus))]
 
 
 def trains_in_bf16(settings: Settings) -> bool:
     """Whether the trainer computes in bfloat16: TRL's default unless fp16 is on."""
     bf16 = settings.get("bf16")
     return not settings.get("fp16") if bf16 is None else bool(bf16)
-
-
-def _on_cpu(s: Settings) -> Iterator[Finding]:
-    if s.get("fp16"):
-        message = "fp16 training needs a GPU, and use_cpu keeps the run off it"
-        yield s.error("hardware.fp16", "fp16", message, ("fp16", False))
-    if s.get("tf32"):
-        message = "tf32 is a mode of Ampere GPUs and later, and use_cpu keeps the run off them"
-        yield s.error("hardware.tf32", "tf32", message, ("tf32", REMOVE))
-    for name in ("load_in_4bit", "load_in_8bit"):
-        if s.get(name):
-            message = f"{name} needs a GPU, and use_cpu keeps the run off it"
-            yield s.error("hardware.quantized", name, message, (name, False))
-
-
-def _without_gpu(s: Settings) -> Iterator[Finding]:
-    """Without a GPU transformers refuses bf16, which is TRL's default, unless `use_cpu` says it is meant."""
-    for name in ("fp16", "load_in_4bit", "load_in_8bit"):
-        if s.get(name):
-            message = f"{name} needs a GPU, and there is none on this machine"
-            yield s.error("hardware.no-gpu", name, message, (name, False))
-    if s.get("tf32"):
-        message = "tf32 is a mode of Ampere GPUs and later, and there is no GPU on this machine"
-        yield s.error("hardware.tf32", "tf32", message, ("tf32", REMOVE))
-    if trains_in_bf16(s):
-        default = "" if s.written("bf16") else ", TRL's default,"
-        field = "bf16" if s.written("bf16") else "use_cpu"
-        message = (
-            f"there is no GPU on this machine, and bf16{default} is refused without one unless "
-            "use_cpu is true"
-        )
-        yield s.error("hardware.no-gpu", field, message, ("use_cpu", True))
-    if s.get("use_vllm") and s.get("vllm_mode") == "colocate":
-        message = "vLLM generates on a GPU, and there is none on this machine"
-        yield s.error("hardware.no-gpu", "use_vllm", message, ("use_vllm", False))
-
-
-def _precision(s: Settings, gpus: Sequence[GpuFacts]) -> Iterator[Finding]:
-    known = [gpu for gpu in gpus if gpu.capability is not None]
-    oldest = min(known, key=lambda gpu: gpu.capability or (99, 0), default=None)
-    if oldest is None or oldest.capability is None or oldest.capability >= AMPERE:
-        return
-    who = f"{oldest.name} has compute capability {oldest.capability[0]}.{oldest.capability[1]}"
-    if trains_in_bf16(s):
-        field = "bf16" if s.written("bf16") else "fp16"
-        message = (
-            f"{who}, and bfloat16 is in the hardware from 8.0: it is emulated, many times slower than fp16"
-        )
-        yield s.warning("hardware.bf16", field, message, ("fp16", True))
-    if s.get("tf32"):
-        message = f"{who}, and TF32 needs 8.0"
-        yield s.error("hardware.tf32", "tf32", message, ("tf32", REMOVE))
-    if s.get("attn_implementation") in ("flash_attention_2", "flash_attention_3"):
-        message = f"{who}, and {s.get('attn_implementation')} needs 8.0"
-        fix = ("attn_implementation", "sdpa")
-        yield s.error("hardware.attention", "attn_implementation", message, fix)
-
-
-def _attention(s: Settings) -> Iterator[Finding]:
-    # Flash attention has kernels for 16 bits alone; under autocast float32 weights are cast for it.
-    given = s.mapping("model_init_kwargs")
-    field = "attn_implementation"
-    kind = s.get(field)
-    if not kind:
-        field, kind = f"model_init_kwargs.{field}", given.get(field)
-    stored = given.get("dtype") or s.get("dtype")
-    sixteen = trains_in_bf16(s) or s.get("fp16") or stored != "float32"
-    if "flash" in str(kind) and not sixteen:
-        message = f"{kind} computes in 16 bits, and the run is in float32 throughout (bf16 and fp16 are off)"
-        yield s.error("hardware.attention-dtype", field, message, (field, "sdpa"))
-
-
-def _gpu_for_server(s: Settings, gpus: Sequence[GpuFacts]) -> Iterator[Finding]:
-    ranks = s.world_size
-    if ranks == len(gpus) and len(gpus) > 1 and s.get("use_vllm") and s.get("vllm_mode") == "server":
-        message = (
-            f"all {len(gpus)} GPUs train, and the vLLM server needs one of its own: NCCL cannot send the "
-            "weights to a "
-            "GPU that trains"
-        )
-        yield s.warning("hardware.no-server-gpu", "vllm_mode", message, ("vllm_mode", "colocate"))
 
 
 # -- the launcher -----------------------------------------------------------------------------------
@@ -154,10 +76,13 @@ def launch_findings(settings: Settings, launcher: Sequence[str], machine: Machin
         return [*found, settings.error("launch.file", _LAUNCHER, str(error))]
     found += _gpu_each(settings, machine, sure=bool(launcher) and not several)
     if not launcher:
-        return found + list(_alone(settings, machine))
+        chosen = "CUDA_VISIBLE_DEVICES" in machine.environment
+        return [*found, *row_findings(settings, "launch-alone", chosen=chosen, gpus=len(machine.gpus))]
     found += _deepspeed(settings, file)
     found += _mixed_precision(settings, file, launcher)
-    return found + list(_cpu_start(settings, launcher))
+    if settings.world_size != 1:
+        found += row_findings(settings, "launch-several", launcher=launcher)
+    return found
 
 
 def _launcher_options(s: Settings, launcher: Sequence[str]) -> Iterator[Finding]:
@@ -279,36 +204,6 @@ def _chosen(s: Settings, machine: Machine) -> Iterator[Finding]:
         left = [int(name) for name in s.section.gpus if name in there]
         message = f"{field} names {', '.join(gone)}, and this machine has {', '.join(there)}"
         yield s.error("launch.no-such-gpu", field, message, (field, left or None))
-
-
-def _cpu_start(s: Settings, launcher: Sequence[str]) -> Iterator[Finding]:
-    several = s.world_size is None or s.world_size > 1
-    if "--cpu" in launcher and several:
-        message = (
-            "accelerate launch --cpu starts one process, whatever --num_processes says; several on the "
-            "CPU are "
-            "--multi_gpu --num_processes N with use_cpu: true"
-        )
-        yield s.error("launch.cpu", _LAUNCHER, message)
-        return
-    named = any(word in ("--multi_gpu", "--config_file", "--config-file") for word in launcher)
-    if several and s.get("use_cpu") and launcher[0] == "accelerate" and not named:
-        message = "without --multi_gpu accelerate starts one process on the CPU"
-        yield s.warning("launch.cpu", _LAUNCHER, message)
-
-
-def _alone(s: Settings, machine: Machine) -> Iterator[Finding]:
-    # Without a choice the freest GPU is taken; TRL refuses several that were chosen for one process.
-    named = machine.environment.get("CUDA_VISIBLE_DEVICES")
-    if s.get("use_cpu") or s.world_size != 1 or s.section.gpus or named is None or len(machine.gpus) < 2:
-        return
-    message = (
-        f"CUDA_VISIBLE_DEVICES shows {len(machine.gpus)} GPUs to a run of one process, which TRL refuses "
-        "after the "
-        "model is loaded; name one of them, or start a process for each"
-    )
-    words = f"accelerate launch --multi_gpu --num_processes {len(machine.gpus)}"
-    yield s.error("launch.several-gpus", _LAUNCHER, message, (_LAUNCHER, words))
 
 
 # -- server and port --------------------------------------------------------------------------------

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
 
 from grpo_tui.config.adapters import merge_first
-from grpo_tui.config.rules import REMOVE, Change, Settings
+from grpo_tui.config.rules import Change, Settings, row_findings
 from grpo_tui.config.rules_vllm import tensor_parallel_findings
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line
 from grpo_tui.preflight.facts import Facts, ModelFacts, TokenizerFacts
 from grpo_tui.present.formatting import plural, size
@@ -198,26 +196,4 @@ def facts_findings(settings: Settings, facts: Facts) -> list[Finding]:
         return []
     heads = model.heads or 0
     split = tensor_parallel_findings(settings, heads, model.kv_heads or heads) if heads else []
-    return [*_mixture(settings, model), *_context(settings, model), *split]
-
-
-def _mixture(s: Settings, model: ModelFacts) -> Iterator[Finding]:
-    weight = s.get("router_aux_loss_coef")
-    if is_number(weight) and weight and not model.experts:
-        message = (
-            f"router_aux_loss_coef {weight:g} weighs a loss of the router, and "
-            f"{model.architecture} has no experts"
-        )
-        fix = ("router_aux_loss_coef", REMOVE)
-        yield s.error("model.no-router", "router_aux_loss_coef", message, fix)
-
-
-def _context(s: Settings, model: ModelFacts) -> Iterator[Finding]:
-    asked = s.get("vllm_max_model_length")
-    if s.get("use_vllm") and is_number(asked) and model.context and asked > model.context:
-        message = (
-            f"vllm_max_model_length {asked} is beyond the model's context of {model.context}, "
-            "which vLLM refuses"
-        )
-        fix = ("vllm_max_model_length", model.context)
-        yield s.error("model.context", "vllm_max_model_length", message, fix)
+    return [*row_findings(settings, "model", model=model), *split]

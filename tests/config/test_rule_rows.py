@@ -12,8 +12,18 @@ import pytest
 from grpo_tui.config.rules import HELPERS, rule_rows
 from grpo_tui.config.trl_fields import load_fields
 
-GIVEN = {"get", "written", "mapping", "section", "world_size", "checkpointing", "key", "value"}
-OF_A_DOMAIN = {"grpo": {"small_model"}, "vllm": {"server_flags"}}
+GIVEN = {"get", "written", "mapping", "section", "world_size", "checkpointing", "key", "value", "grpo_tui"}
+OF_A_DOMAIN = {
+    "config": {"in_section"},
+    "grpo": {"small_model"},
+    "hardware": {"gpus", "in_bf16"},
+    "hardware-none": {"in_bf16"},
+    "hardware-old": {"in_bf16", "who"},
+    "launch-alone": {"chosen", "gpus"},
+    "launch-several": {"launcher"},
+    "model": {"model"},
+    "vllm": {"server_flags"},
+}
 ROWS = [(domain, row) for domain, rows in rule_rows().items() for row in rows]
 
 
