@@ -7,11 +7,12 @@ those of `GRPOConfig.__post_init__` in TRL 1.16.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import gcd
+from collections.abc import Callable
+from math import gcd, lcm
 from typing import Any
 
-from grpo_tui.core.findings import Finding, Fix
+from grpo_tui.config.rules import REMOVE, Change, Settings
+from grpo_tui.core.findings import Finding
 
 Setting = Callable[[str], Any]
 LineOf = Callable[[str], int | None]
@@ -45,157 +46,124 @@ def generation_batch_size(setting: Setting, world_size: int) -> int:
     return int(setting("per_device_train_batch_size")) * world_size * int(steps)
 
 
-def batch_findings(
-    grpo: Mapping[str, Any], defaults: Mapping[str, Any], line_of: LineOf, world_size: int = 1
-) -> list[Finding]:
-    """Return what would make TRL refuse the batch sizes, each with the nearest settings that work.
-
-    Args:
-        grpo: explicitly set GRPOConfig arguments.
-        defaults: the defaults of the GRPOConfig fields.
-        line_of: gives the line of a key in the file.
-        world_size: number of training processes.
-    """
-
-    def setting(name: str) -> Any:
-        return grpo[name] if name in grpo else defaults.get(name)
-
-    group = setting("num_generations")
-    alone = _not_positive(setting, line_of, defaults) or _group_too_small(
-        setting, line_of, defaults, world_size
-    )
+def batch_findings(s: Settings, world_size: int = 1) -> list[Finding]:
+    """Return what would make TRL refuse the batch sizes, each with the nearest settings that work."""
+    group = s.get("num_generations")
+    alone = _not_positive(s) or _group_too_small(s, world_size)
     if alone:
         return alone
-    if setting("generation_batch_size") is not None and setting("steps_per_generation") is not None:
+    if s.get("generation_batch_size") is not None and s.get("steps_per_generation") is not None:
         message = (
             "generation_batch_size and steps_per_generation are both set. Remove one: each determines "
             "the other, and TRL accepts only one"
         )
         key = "generation_batch_size"
-        return [Finding("batch.set-twice", "error", key, line_of(key), message, Fix(key, None))]
-    found = _train_findings(setting, line_of, world_size, group)
-    if str(setting("eval_strategy")) != "no":
-        found += _eval_findings(setting, line_of, world_size, setting("num_generations_eval") or group)
+        return [s.error("batch.set-twice", key, message, (key, REMOVE))]
+    found = _train_findings(s, world_size, group)
+    if s.strategy("eval_strategy") != "no":
+        found += _eval_findings(s, world_size, s.get("num_generations_eval") or group)
     return found
 
 
-def _not_positive(setting: Setting, line_of: LineOf, defaults: Mapping[str, Any]) -> list[Finding]:
+def _not_positive(s: Settings) -> list[Finding]:
+    sizes = [name for name in BATCH_KEYS if name not in ("num_generations", "eval_strategy")]
     return [
-        Finding(
+        s.error(
             "batch.not-positive",
-            "error",
             name,
-            line_of(name),
-            f"{name} must be 1 or more; it is {setting(name)}",
-            Fix(name, defaults.get(name)),
+            f"{name} must be 1 or more; it is {s.get(name)}",
+            (name, s.fields[name].default),
         )
-        for name in BATCH_KEYS
-        if name not in ("num_generations", "eval_strategy")
-        and setting(name) is not None
-        and setting(name) < 1
+        for name in sizes
+        if s.get(name) is not None and s.get(name) < 1
     ]
 
 
-def _group_too_small(
-    setting: Setting, line_of: LineOf, defaults: Mapping[str, Any], world_size: int
-) -> list[Finding]:
-    group = setting("num_generations")
+def _group_too_small(s: Settings, world_size: int) -> list[Finding]:
+    group, key = s.get("num_generations"), "num_generations"
     if group is not None and group >= 2:
         return []
     message = (
         f"num_generations is {'empty' if group is None else group}: GRPO compares the completions of one "
         "prompt with each other, so it needs at least 2"
     )
-    fix = Fix("num_generations", _default_group(setting, world_size, defaults["num_generations"]))
-    return [
-        Finding("batch.group-too-small", "error", "num_generations", line_of("num_generations"), message, fix)
-    ]
+    fix = (key, _default_group(s, world_size))
+    return [s.error("batch.group-too-small", key, message, fix)]
 
 
-def _train_findings(setting: Setting, line_of: LineOf, world_size: int, group: int) -> list[Finding]:
-    batch = generation_batch_size(setting, world_size)
-    per_device = setting("per_device_train_batch_size")
-    explicit = setting("generation_batch_size") is not None
-    found = []
-    if explicit and batch % (per_device * world_size):
-        whole = _nearest_multiples(batch, _lcm(per_device * world_size, group))
-        found.append(
-            Finding(
-                "batch.indivisible",
-                "error",
-                "generation_batch_size",
-                line_of("generation_batch_size"),
-                f"generation_batch_size {batch} is not a multiple of the {per_device * world_size} "
-                f"completions of a step (per_device_train_batch_size {per_device} × "
-                f"{_processes(world_size)}). "
-                f"Nearest: {' or '.join(str(n) for n in whole)}",
-                Fix("generation_batch_size", whole[0]),
-            )
+def _train_findings(s: Settings, world_size: int, group: int) -> list[Finding]:
+    batch = generation_batch_size(s.get, world_size)
+    per_device = s.get("per_device_train_batch_size")
+    key = "generation_batch_size"
+    if s.get(key) is not None and batch % (per_device * world_size):
+        whole = _nearest_multiples(batch, lcm(per_device * world_size, group))
+        message = (
+            f"generation_batch_size {batch} is not a multiple of the {per_device * world_size} completions "
+            f"of a step (per_device_train_batch_size {per_device} × {_processes(world_size)}). "
+            f"Nearest: {' or '.join(str(n) for n in whole)}"
         )
-    elif batch % group:
-        found.append(_whole_groups(setting, line_of, world_size, group, batch, explicit))
-    return found
+        return [s.error("batch.indivisible", key, message, (key, whole[0]))]
+    return [_whole_groups(s, world_size, group, batch)] if batch % group else []
 
 
-def _whole_groups(
-    setting: Setting, line_of: LineOf, world_size: int, group: int, batch: int, explicit: bool
-) -> Finding:
+def _whole_groups(s: Settings, world_size: int, group: int, batch: int) -> Finding:
     """Say why the generation batch does not hold whole groups, and offer the nearest settings that do."""
-    per_device = setting("per_device_train_batch_size")
-    steps_key = "steps_per_generation" if setting("steps_per_generation") else "gradient_accumulation_steps"
-    options: list[Fix] = []
-    if explicit:
-        sizes = _nearest_multiples(batch, _lcm(per_device * world_size, group))
-        options += [Fix("generation_batch_size", size) for size in sizes]
+    per_device = s.get("per_device_train_batch_size")
+    steps_key = "steps_per_generation" if s.get("steps_per_generation") else "gradient_accumulation_steps"
+    options: list[Change] = []
+    if s.get("generation_batch_size") is not None:
+        sizes = _nearest_multiples(batch, lcm(per_device * world_size, group))
+        options += [("generation_batch_size", size) for size in sizes]
         sum_text = f"generation_batch_size is {batch}"
     else:
-        steps = setting(steps_key)
+        steps = s.get(steps_key)
         devices = _nearest_multiples(per_device, group // gcd(group, steps * world_size))
-        options += [Fix("per_device_train_batch_size", size) for size in devices[:1]]
+        options += [("per_device_train_batch_size", size) for size in devices[:1]]
         accumulated = _nearest_multiples(steps, group // gcd(group, per_device * world_size))
-        options += [Fix(steps_key, size) for size in accumulated[:1]]
+        options += [(steps_key, size) for size in accumulated[:1]]
         sum_text = (
             f"a generation makes {batch} completions (per_device_train_batch_size {per_device} × "
             f"{_processes(world_size)} × {steps_key} {steps})"
         )
-    groups = [Fix("num_generations", size) for size in _nearest_divisors(batch, group)]
+    groups = [("num_generations", size) for size in _nearest_divisors(batch, group)]
     mistyped = group > MOST_TIMES * batch  # nobody means a batch so much larger
     options = [*groups, *options] if mistyped else [*options, *groups]
     field = next(
-        (name for name in ("num_generations", *(o.field for o in options)) if line_of(name) is not None),
+        (name for name in ("num_generations", *(key for key, _ in options)) if s.line(name) is not None),
         "num_generations",
     )
     message = (
         f"{sum_text}, which is not a multiple of num_generations {group}: every prompt needs a complete "
-        f"group. Nearest settings: {'; '.join(f'{o.field}: {o.value}' for o in options[:3])}"
+        f"group. Nearest settings: {'; '.join(f'{key}: {value}' for key, value in options[:3])}"
     )
-    return Finding("batch.indivisible", "error", field, line_of(field), message, options[0])
+    return s.error("batch.indivisible", field, message, options[0])
 
 
-def _eval_findings(setting: Setting, line_of: LineOf, world_size: int, group: int) -> list[Finding]:
-    per_device = setting("per_device_eval_batch_size")
+def _eval_findings(s: Settings, world_size: int, group: int) -> list[Finding]:
+    per_device = s.get("per_device_eval_batch_size")
     batch = per_device * world_size
     if batch % group == 0:
         return []
     options = [
-        Fix("per_device_eval_batch_size", n)
+        ("per_device_eval_batch_size", n)
         for n in _nearest_multiples(per_device, group // gcd(group, world_size))[:1]
     ]
-    options += [Fix("num_generations_eval", n) for n in _nearest_divisors(batch, group, smallest=1)[:1]]
+    options += [("num_generations_eval", n) for n in _nearest_divisors(batch, group, smallest=1)[:1]]
     field = next(
-        (n for n in ("per_device_eval_batch_size", "num_generations_eval") if line_of(n)), "eval_strategy"
+        (n for n in ("per_device_eval_batch_size", "num_generations_eval") if s.line(n)), "eval_strategy"
     )
     message = (
         f"an evaluation batch has {batch} completions (per_device_eval_batch_size {per_device} × "
         f"{_processes(world_size)}), which is not a multiple of its group size {group}. "
-        f"Nearest settings: {'; '.join(f'{o.field}: {o.value}' for o in options)}"
+        f"Nearest settings: {'; '.join(f'{key}: {value}' for key, value in options)}"
     )
-    return [Finding("batch.eval-indivisible", "error", field, line_of(field), message, options[0])]
+    return [s.error("batch.eval-indivisible", field, message, options[0])]
 
 
-def _default_group(setting: Setting, world_size: int, default: int) -> int:
+def _default_group(s: Settings, world_size: int) -> int:
     """Return the group size nearest to the default that divides the batch; the default for a batch of 1."""
-    divisors = _nearest_divisors(generation_batch_size(setting, world_size), default)
+    default = int(s.fields["num_generations"].default)
+    divisors = _nearest_divisors(generation_batch_size(s.get, world_size), default)
     return divisors[0] if divisors else default
 
 
@@ -210,10 +178,6 @@ def _nearest_divisors(value: int, near: int, smallest: int = 2) -> list[int]:
     """Return up to two divisors of a value, nearest to `near` first; none far above it is looked for."""
     divisors = [n for n in range(smallest, min(value, 2 * near + 10_000) + 1) if value % n == 0]
     return sorted(divisors, key=lambda n: (abs(n - near), -n))[:2]
-
-
-def _lcm(first: int, second: int) -> int:
-    return first * second // gcd(first, second)
 
 
 def _processes(world_size: int) -> str:

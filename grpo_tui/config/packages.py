@@ -7,11 +7,11 @@ imports none.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from grpo_tui.config.yaml_lines import YamlDocument
-from grpo_tui.core.findings import Finding, Fix
+from grpo_tui.config.rules import Settings
+from grpo_tui.core.findings import Finding
 
 TRACKERS: Mapping[str, tuple[str, ...]] = {
     "wandb": ("wandb",),
@@ -52,47 +52,36 @@ def versions_of(distributions: Iterable[str]) -> dict[str, str]:
     return {name: version for name, version in found.items() if version is not None}
 
 
-def package_findings(
-    parts: Mapping[str, Mapping[str, Any]],
-    document: YamlDocument,
-    is_installed: Callable[[str], bool] = installed,
-) -> list[Finding]:
-    """Return an error for every package that is needed and missing.
+ASKED: tuple[tuple[str, Any, str, str, str], ...] = (
+    ("use_vllm", False, "vllm", "vLLM", '"trl[vllm]"'),
+    ("use_peft", False, "peft", "PEFT", "peft"),
+    ("load_in_4bit", False, "bitsandbytes", "bitsandbytes", "bitsandbytes"),
+    ("load_in_8bit", False, "bitsandbytes", "bitsandbytes", "bitsandbytes"),
+    ("use_liger_kernel", False, "liger-kernel", "Liger", "liger-kernel"),
+    ("deepspeed", None, "deepspeed", "DeepSpeed", "deepspeed"),
+)
+"""Keys that ask for a package: the value without it, distribution, name, and what pip is given."""
 
-    Args:
-        parts: coerced arguments by dataclass.
-        document: the file, for lines.
-        is_installed: says whether a package is there.
-    """
-    grpo, model = parts["GRPOConfig"], parts["ModelConfig"]
-    asked: list[tuple[str, Any, str, Sequence[str], str]] = []
-    if grpo.get("use_vllm"):
-        asked.append(("use_vllm", False, "vLLM", ("vllm",), 'pip install "trl[vllm]"'))
-    if model.get("use_peft"):
-        asked.append(("use_peft", False, "PEFT", ("peft",), "pip install peft"))
-    asked += [
-        (key, False, "bitsandbytes", ("bitsandbytes",), "pip install bitsandbytes")
-        for key in ("load_in_4bit", "load_in_8bit")
-        if model.get(key)
+
+def package_findings(s: Settings, is_installed: Callable[[str], bool] = installed) -> list[Finding]:
+    """Return an error for every package that is needed and missing."""
+    asked = [
+        (key, instead, name, [distribution.replace("-", "_")], wanted)
+        for key, instead, distribution, name, wanted in ASKED
+        if s.get(key)
     ]
-    if grpo.get("use_liger_kernel"):
-        asked.append(("use_liger_kernel", False, "Liger", ("liger_kernel",), "pip install liger-kernel"))
-    if grpo.get("deepspeed"):
-        asked.append(("deepspeed", None, "DeepSpeed", ("deepspeed",), "pip install deepspeed"))
-    named = grpo.get("report_to") or ()
+    named = s.get("report_to") or ()
     for tracker in [named] if isinstance(named, str) else named:
         if tracker in TRACKERS:
-            packages = TRACKERS[tracker]
-            asked.append(("report_to", "none", tracker, packages, f"pip install {packages[0]}"))
+            packages = list(TRACKERS[tracker])
+            asked.append(("report_to", "none", tracker, packages, packages[0]))
     return [
-        Finding(
+        s.error(
             "config.not-installed",
-            "error",
             key,
-            document.line(key),
-            f"{key} needs {what}, which is not installed. Run `{install}`",
-            Fix(key, instead),
+            f"{key} needs {name}, which is not installed. Run `pip install {wanted}`",
+            (key, instead),
         )
-        for key, instead, what, packages, install in asked
+        for key, instead, name, packages, wanted in asked
         if not any(is_installed(package) for package in packages)
     ]

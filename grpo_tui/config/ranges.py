@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.coerce import kinds_of
-from grpo_tui.config.section import Section
-from grpo_tui.config.trl_fields import FieldInfo
-from grpo_tui.config.yaml_lines import YamlDocument
-from grpo_tui.core.findings import Finding, Fix
+from grpo_tui.config.rules import Settings
+from grpo_tui.core.findings import Finding
 
 FILE = Path(__file__).with_name("limits.json")
 FAR = 2**31
@@ -133,90 +131,58 @@ _STRATEGIES = {
 }
 
 
-def range_findings(
-    parts: Mapping[str, Mapping[str, Any]],
-    section: Section,
-    document: YamlDocument,
-    fields: Mapping[str, FieldInfo],
-) -> list[Finding]:
-    """Return an error for every number that its field cannot take.
-
-    Args:
-        parts: coerced arguments by dataclass.
-        section: the section `grpo_tui:`, for the weights of its rewards.
-        document: the file, for lines.
-        fields: all fields of TRL, for the defaults that are offered.
-    """
-    given = {name: value for arguments in parts.values() for name, value in arguments.items()}
-    numbers: list[tuple[tuple[str, ...], Any]] = [((name,), value) for name, value in given.items()]
+def range_findings(s: Settings) -> list[Finding]:
+    """Return an error for every number that its field cannot take."""
+    given = {name: value for arguments in s.parts.values() for name, value in arguments.items()}
+    numbers = list(given.items())
     sampling = given.get("generation_kwargs")
     if isinstance(sampling, dict):
-        numbers += [(("generation_kwargs", name), value) for name, value in sampling.items()]
+        numbers += [(f"generation_kwargs.{name}", value) for name, value in sampling.items()]
     found = [
-        _finding(path, value, allowed, document.line(*path), fields[path[-1]])
-        for path, value in numbers
-        if path[-1] in fields
-        for allowed in _refusing(path[-1], value, given, fields)
+        _finding(s, key, value, allowed)
+        for key, value in numbers
+        for allowed in _refusing(s, key.rpartition(".")[2], value)
     ]
-    return found + _weight_findings(parts, section, document)
+    return found + _weight_findings(s)
 
 
-def _refusing(
-    name: str, value: Any, given: Mapping[str, Any], fields: Mapping[str, FieldInfo]
-) -> Iterator[Range]:
+def _refusing(s: Settings, name: str, value: Any) -> Iterator[Range]:
     """Give the first range that a number is not in."""
-
-    def setting(key: str) -> Any:
-        return given[key] if key in given else fields[key].default
-
-    if not _is_number(value) or not kinds_of(fields[name].annotation) & {"int", "float"}:
+    info = s.fields.get(name)
+    if info is None or not _is_number(value) or not kinds_of(info.annotation) & {"int", "float"}:
         return
-    if name in _STRATEGIES and str(setting(_STRATEGIES[name])) != "steps":
+    if name in _STRATEGIES and s.strategy(_STRATEGIES[name]) != "steps":
         return  # without its strategy nothing reads it
     ours = [RANGES[name]] if name in RANGES else []
     for allowed in (*ours, *limits().get(name, ())):
-        if all(setting(key) == wanted for key, wanted in allowed.when.items()) and not allowed.holds(value):
+        if all(s.get(key) == wanted for key, wanted in allowed.when.items()) and not allowed.holds(value):
             yield allowed
             return
     if math.isnan(value):
         yield Range()
 
 
-def _finding(
-    path: tuple[str, ...], value: float, allowed: Range, line: int | None, info: FieldInfo
-) -> Finding:
-    name = ".".join(path)
-    default = info.default
+def _finding(s: Settings, name: str, value: float, allowed: Range) -> Finding:
+    default = s.fields[name.rpartition(".")[2]].default
     usable = default is None or (_is_number(default) and allowed.holds(default))
-    fix = Fix(name, default) if usable else None  # without a value the key is removed
+    fix = (name, default) if usable else None  # without a value the key is removed
     vllm = allowed.when.get("use_vllm")
     where = "" if vllm is None else " with vLLM" if vllm else " without vLLM"
     why = allowed.why(value)
     text = f"{name} must be {allowed.words(value)}{where}; it is {_said(value)}" + (f". {why}" if why else "")
-    return Finding("config.range", "error", name, line, text, fix)
+    return s.error("config.range", name, text, fix)
 
 
-def _weight_findings(
-    parts: Mapping[str, Mapping[str, Any]], section: Section, document: YamlDocument
-) -> list[Finding]:
-    weights: Sequence[float] = parts["GRPOConfig"].get("reward_weights") or ()
-    places: list[tuple[str, float, int | None]] = [
-        ("reward_weights", weight, document.line("reward_weights")) for weight in weights
-    ]
-    for index, entry in enumerate(section.rewards):
+def _weight_findings(s: Settings) -> list[Finding]:
+    weights: Sequence[float] = s.get("reward_weights") or ()
+    finite = [w if math.isfinite(w) else 1.0 for w in weights]
+    places: list[tuple[str, float, Any]] = [("reward_weights", weight, finite) for weight in weights]
+    for index, entry in enumerate(s.section.rewards):
         if entry.weight is not None:
-            path = ("grpo_tui", "rewards", index, "weight")
-            places.append((".".join(map(str, path)), entry.weight, document.line(*path)))
+            places.append((f"grpo_tui.rewards.{index}.weight", entry.weight, 1.0))
     return [
-        Finding(
-            "config.range",
-            "error",
-            name,
-            line,
-            f"{name} must be finite; it is {_said(weight)}",
-            Fix(name, [w if math.isfinite(w) else 1.0 for w in weights] if name == "reward_weights" else 1.0),
-        )
-        for name, weight, line in places
+        s.error("config.range", name, f"{name} must be finite; it is {_said(weight)}", (name, meant))
+        for name, weight, meant in places
         if not math.isfinite(weight)
     ]
 

@@ -10,7 +10,7 @@ import copy
 import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,60 +36,43 @@ from grpo_tui.config.trl_fields import (
     class_field_names,
     load_fields,
 )
-from grpo_tui.config.yaml_lines import YamlDocument
 from grpo_tui.core.findings import Finding, Fix, errors_of
 from grpo_tui.core.text import one_line
 
 MOST_SHOWN = 120
 """Characters of a name in a message."""
 
-Parts = Mapping[str, Mapping[str, Any]]
 
-
-def cross_findings(
-    parts: Parts,
-    section: Section,
-    document: YamlDocument,
-    fields: Mapping[str, FieldInfo],
-    refused: Sequence[Finding],
-    world_size: int | None,
-) -> list[Finding]:
+def cross_findings(s: Settings, refused: Sequence[Finding]) -> list[Finding]:
     """Check the keys against each other.
 
     Args:
-        parts: coerced arguments by dataclass.
-        section: the section `grpo_tui:`.
-        document: the file, for lines and for what was written.
-        fields: all fields of TRL, for defaults.
+        s: the config; without the number of its processes the batch arithmetic is left out.
         refused: the errors of single keys; what they explain already is not reported as missing.
-        world_size: number of training processes; None leaves the batch arithmetic out.
     """
-    grpo = parts["GRPOConfig"]
     explained = {f.field for f in refused} | {f.fix.field for f in refused if f.fix is not None}
-    settings = Settings(parts, section, fields, document, world_size)
-    in_section = document.values.get("grpo_tui")
-    asked = isinstance(in_section, dict) and in_section.get("dataset")
-    found = list(row_findings(settings, "config", in_section=asked))
-    found += _local_model_findings(parts["ModelConfig"], document)
-    name = settings.get("dataset_name")
-    if name and not asked and not settings.get("datasets") and _is_no_file(str(name)):
-        found.append(_no_such_file(str(name), document))
-    found += _reward_findings(parts, section, document)
+    in_section = s.document.values.get("grpo_tui")
+    asked = in_section if isinstance(in_section, dict) else {}
+    found = list(row_findings(s, "config", in_section=asked.get("dataset")))
+    found += _local_model_findings(s)
+    name = s.get("dataset_name")
+    if name and not asked.get("dataset") and not s.get("datasets") and _is_no_file(str(name)):
+        found.append(_no_such_file(s, str(name)))
+    found += _reward_findings(s, asked.get("rewards"))
     if SECTION in explained:  # a section that is called otherwise: what is missing stands there
         explained |= {"dataset_name", "reward_funcs"}
     found = [f for f in found if f.field not in explained]
-    found += row_findings(settings, "unsupported")
-    found += range_findings(parts, section, document, fields)
-    found += package_findings(parts, document)
-    if world_size is not None and not explained & set(BATCH_KEYS):
-        defaults = {name: info.default for name, info in fields.items() if info.owner == "GRPOConfig"}
-        found += batch_findings(grpo, defaults, document.line, world_size)
+    found += row_findings(s, "unsupported")
+    found += range_findings(s)
+    found += package_findings(s)
+    if s.world_size is not None and not explained & set(BATCH_KEYS):
+        found += batch_findings(s, s.world_size)
     return found
 
 
-def _local_model_findings(model_args: Mapping[str, Any], document: YamlDocument) -> list[Finding]:
+def _local_model_findings(s: Settings) -> list[Finding]:
     """A model written as a path must be a folder that holds one; anything else is a name of the Hub."""
-    name = str(model_args.get("model_name_or_path") or "")
+    name, key = str(s.get("model_name_or_path") or ""), "model_name_or_path"
     path = Path(name).expanduser()
     if not name:
         return []
@@ -97,9 +80,8 @@ def _local_model_findings(model_args: Mapping[str, Any], document: YamlDocument)
     if os.path.isdir(path):
         if os.path.isfile(path / "config.json"):
             return []
-        line = document.line("model_name_or_path")
         if (adapter := adapter_as_model(name)) is not None:
-            return [Finding("model.adapter", "error", "model_name_or_path", line, adapter)]
+            return [s.error("model.adapter", key, adapter)]
         message = f"no model in the folder {shown}: it has no config.json"
     elif os.path.isfile(path):
         message = f"model_name_or_path is the file {shown}. Use a folder with config.json, or a Hub id"
@@ -109,8 +91,7 @@ def _local_model_findings(model_args: Mapping[str, Any], document: YamlDocument)
         message = f"'{shown}' is neither a folder here nor a valid Hub id"
     else:
         return []
-    line = document.line("model_name_or_path")
-    return [Finding("config.missing-model", "error", "model_name_or_path", line, message)]
+    return [s.error("config.missing-model", key, message)]
 
 
 def _is_no_file(name: str) -> bool:
@@ -119,52 +100,42 @@ def _is_no_file(name: str) -> bool:
     return local and name.lower().endswith(DATA_SUFFIXES) and not os.path.exists(Path(name).expanduser())
 
 
-def _no_such_file(name: str, document: YamlDocument) -> Finding:
+def _no_such_file(s: Settings, name: str) -> Finding:
     folder = Path(name).expanduser().absolute().parent
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     near = difflib.get_close_matches(Path(name).name, names, n=1)
     hint = f". Did you mean {near[0]}?" if near else ""
     message = f"dataset_name: there is no file {one_line(str(folder / Path(name).name), 200)}{hint}"
-    fix = Fix("dataset_name", str(Path(name).with_name(near[0]))) if near else None
-    line = document.line("dataset_name")
-    return Finding("config.missing-dataset", "error", "dataset_name", line, message, fix)
+    fix = ("dataset_name", str(Path(name).with_name(near[0]))) if near else None
+    return s.error("config.missing-dataset", "dataset_name", message, fix)
 
 
-def _reward_findings(parts: Parts, section: Section, document: YamlDocument) -> list[Finding]:
-    script = parts["GRPOScriptArguments"]
-    names = [script["reward_model_name_or_path"]] if script.get("reward_model_name_or_path") else []
-    names += list(script.get("reward_funcs") or ())
-    names += [entry.name for entry in section.rewards]
-    in_section = document.values.get("grpo_tui")
-    if not names and not (isinstance(in_section, dict) and in_section.get("rewards")):
+def _reward_findings(s: Settings, in_section: Any) -> Iterator[Finding]:
+    model = s.get("reward_model_name_or_path")
+    names = [model] if model else []
+    names += list(s.get("reward_funcs") or ())
+    names += [entry.name for entry in s.section.rewards]
+    weights, key = s.get("reward_weights"), "reward_weights"
+    weighted = [entry.name for entry in s.section.rewards if entry.weight is not None]
+    if not names and not in_section:
         message = (
             "no reward: set one in reward_funcs (such as accuracy_reward or my_module.my_reward), in "
             "reward_model_name_or_path, or in grpo_tui.rewards (such as source: rewards.py:correct)"
         )
-        return [Finding("config.missing-reward", "error", "reward_funcs", None, message)]
-    weights = parts["GRPOConfig"].get("reward_weights")
-    if weights is None:
-        return []
-    line = document.line("reward_weights")
-    weighted = [entry.name for entry in section.rewards if entry.weight is not None]
-    if weighted:
+        yield s.error("config.missing-reward", "reward_funcs", message)
+    elif weights is not None and weighted:
         message = (
             f"weights are set twice, in reward_weights and for {', '.join(weighted)} in grpo_tui.rewards. "
             "Keep one of them"
         )
-        return [
-            Finding("config.conflict", "error", "reward_weights", line, message, Fix("reward_weights", None))
-        ]
-    if len(weights) != len(names):
+        yield s.error("config.conflict", key, message, (key, None))
+    elif weights is not None and len(weights) != len(names):
         message = (
             f"reward_weights has {len(weights)} weight{'s' * (len(weights) != 1)} for {len(names)} "
             f"reward{'s' * (len(names) != 1)}, in this order: {', '.join(names)}"
         )
         fitted = (list(weights) + [1.0] * len(names))[: len(names)]
-        return [
-            Finding("config.weights", "error", "reward_weights", line, message, Fix("reward_weights", fitted))
-        ]
-    return []
+        yield s.error("config.weights", key, message, (key, fitted))
 
 
 MOST_UNKNOWN = 20
@@ -301,7 +272,8 @@ def _inspect(
     resolver = _Resolver(document, fields, places)
     parts = resolver.parts()
     findings += resolver.findings + section_findings
-    findings += cross_findings(parts, section, document, fields, errors_of(findings), world_size)
+    settings = Settings(parts, section, fields, document, world_size)
+    findings += cross_findings(settings, errors_of(findings))
     beyond = errors_of(section_findings) or any(f.id in BEYOND_OVERRIDE for f in errors_of(findings))
     config = None
     if not beyond:

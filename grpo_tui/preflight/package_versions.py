@@ -15,6 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from grpo_tui.config.packages import ASKED
 from grpo_tui.config.rules import Settings
 from grpo_tui.config.trl_fields import source_root
 from grpo_tui.core.findings import Finding
@@ -33,15 +34,6 @@ _OPTIMIZERS: tuple[tuple[str, str], ...] = (
     (r"stable_adamw", "torch-optimi"),
 )
 """Optimizers by pattern, and the package that holds them."""
-_ASKED: tuple[tuple[str, bool | None, str, str], ...] = (
-    ("use_vllm", False, "vllm", "vLLM"),
-    ("use_peft", False, "peft", "PEFT"),
-    ("load_in_4bit", False, "bitsandbytes", "bitsandbytes"),
-    ("load_in_8bit", False, "bitsandbytes", "bitsandbytes"),
-    ("use_liger_kernel", False, "liger-kernel", "Liger"),
-    ("deepspeed", None, "deepspeed", "DeepSpeed"),
-)
-"""Keys that ask for a package: the value without it, distribution and name."""
 _MATH_REWARDS = ("accuracy_reward", "reasoning_accuracy_reward")
 _ATTENTION = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn-3"}
 
@@ -85,7 +77,7 @@ def _vllm_in_source() -> SpecifierSet:
 
 
 def _windows(s: Settings, version: VersionOf) -> Iterator[Finding]:
-    for field, instead, package, name in _ASKED:
+    for field, instead, package, name, _ in ASKED:
         if not s.get(field):
             continue
         have, wanted = version(package), window(package)

@@ -7,13 +7,15 @@ import itertools
 import pytest
 
 from grpo_tui.config.batch import batch_findings
+from grpo_tui.config.rules import Settings
+from grpo_tui.config.section import Section
 from grpo_tui.config.trl_fields import load_fields
-
-DEFAULTS = {n: info.default for n, info in load_fields().items() if info.owner == "GRPOConfig"}
+from grpo_tui.config.yaml_lines import YamlDocument
 
 
 def findings(world_size: int = 1, **grpo: object) -> list:
-    return batch_findings(grpo, DEFAULTS, lambda name: 1 if name in grpo else None, world_size)
+    document = YamlDocument(grpo, lines={(name,): 1 for name in grpo})
+    return batch_findings(Settings({"GRPOConfig": grpo}, Section(), load_fields(), document), world_size)
 
 
 def accepted_by_trl(folder: str, **grpo: object) -> bool:

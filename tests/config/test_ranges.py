@@ -11,6 +11,8 @@ from grpo_tui.config import ConfigError, load_config
 from grpo_tui.config.batch import BATCH_KEYS
 from grpo_tui.config.packages import package_findings
 from grpo_tui.config.ranges import FILE, RANGES, limits
+from grpo_tui.config.rules import Settings
+from grpo_tui.config.section import Section
 from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.config.yaml_lines import parse_mapping
 from grpo_tui.core.findings import Finding
@@ -151,11 +153,12 @@ def test_a_package_that_is_asked_for_and_missing_is_told_with_the_line_that_inst
     text: str, field: str, package: str
 ) -> None:
     document = parse_mapping("a: 1\n" + text)
-    parts = {"GRPOConfig": document.values, "ModelConfig": {}}
-    (found,) = package_findings(parts, document, lambda name: False)
+    owner = load_fields()[field].owner
+    settings = Settings({owner: document.values}, Section(), load_fields(), document)
+    (found,) = package_findings(settings, lambda name: False)
     assert (found.field, found.line, found.severity) == (field, 2, "error")
     assert "pip install" in found.message
-    assert package_findings(parts, document, lambda name: name == package) == []
+    assert package_findings(settings, lambda name: name == package) == []
 
 
 @pytest.mark.parametrize("name", ["/nope", "./nope", "~/nope-nope", "a b/c", "a/b/c", "empty", "file.bin"])
