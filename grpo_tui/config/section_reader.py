@@ -169,6 +169,10 @@ class SectionValues:
             fix = section_fix(path, self.written(path))
         self.findings.append(Finding(rule, "error", dotted(path), self.line(path), message, fix))
 
+    def wrong(self, path: KeyPath, what: str, fix: Fix | None = None) -> None:
+        """Add an error about the kind of a value, in a sentence that begins with its key."""
+        self.error("section.type", path, f"{dotted(path)} {what}", fix)
+
     def info(self, path: KeyPath, message: str) -> None:
         """Say that a value was read otherwise than it was written."""
         self.findings.append(Finding("config.coerced", "info", dotted(path), self.line(path), message))
@@ -218,7 +222,7 @@ class SectionValues:
         if isinstance(value, (bool, int, float)):
             self.info(path, f"{dotted(path)} was {value!r}; read as the text '{value}'")
             return str(value)
-        self.error("section.type", path, f"{dotted(path)} must be text; it is a {kind_of(value)}")
+        self.wrong(path, f"must be text; it is a {kind_of(value)}")
         return None
 
     def whole_number(self, path: KeyPath, value: Any, of: str) -> int | None:
@@ -237,9 +241,7 @@ class SectionValues:
             value = int(number)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
-        self.error(
-            "section.type", path, f"{dotted(path)} must be a whole number of {of}, 0 or more; it is {value!r}"
-        )
+        self.wrong(path, f"must be a whole number of {of}, 0 or more; it is {value!r}")
         return None
 
     def flag(self, path: KeyPath, value: Any) -> bool | None:
@@ -250,7 +252,7 @@ class SectionValues:
             read = value.lower() in ("true", "yes", "on")
             self.info(path, f"{dotted(path)} was the text '{value}'; read as {str(read).lower()}")
             return read
-        self.error("section.type", path, f"{dotted(path)} must be true or false; it is {value!r}")
+        self.wrong(path, f"must be true or false; it is {value!r}")
         return None
 
     def number(self, path: KeyPath, value: Any) -> float | None:
@@ -263,12 +265,7 @@ class SectionValues:
             return number
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
-        self.error(
-            "section.type",
-            path,
-            f"{dotted(path)} must be a number; it is {value!r}",
-            Fix(dotted(path), 1.0),
-        )
+        self.wrong(path, f"must be a number; it is {value!r}", Fix(dotted(path), 1.0))
         return None
 
     def file(self, path: KeyPath, name: str) -> Path:
@@ -299,9 +296,7 @@ def read_rewards(values: SectionValues, value: Any) -> tuple[RewardEntry, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        values.error(
-            "section.type", ("rewards",), "grpo_tui.rewards must be a list of {name, source, weight, params}"
-        )
+        values.wrong(("rewards",), "must be a list of {name, source, weight, params}")
         return ()
     read = [(index, _reward(values, index, item)) for index, item in enumerate(value)]
     entries = [entry for _, entry in read if entry is not None]
@@ -340,7 +335,7 @@ def _reward(values: SectionValues, index: int, item: Any) -> RewardEntry | None:
     if isinstance(item, str):
         item = {"source": item}
     if not isinstance(item, dict):
-        values.error("section.type", path, f"{dotted(path)} must be a mapping with source; it is {item!r}")
+        values.wrong(path, f"must be a mapping with source; it is {item!r}")
         return None
     values.refuse_unknown(path, item, ("name", "source", "weight", "params"), REWARD_ALIASES)
     name = values.text((*path, "name"), item.get("name"))
@@ -363,9 +358,7 @@ def _reward(values: SectionValues, index: int, item: Any) -> RewardEntry | None:
         source = values.places.model_path(source)
     params = item.get("params")
     if params is not None and not (isinstance(params, dict) and all(isinstance(k, str) for k in params)):
-        values.error(
-            "section.type", (*path, "params"), f"{dotted((*path, 'params'))} must be a mapping of arguments"
-        )
+        values.wrong((*path, "params"), "must be a mapping of arguments")
         params = None
     weight = values.number((*path, "weight"), item.get("weight"))
     params = _placed(values, _numbers(values, path, params or {}))
@@ -408,7 +401,7 @@ def read_launcher(values: SectionValues, value: Any) -> str | None:
     try:
         words = shlex.split(text)
     except ValueError as problem:
-        values.error("section.type", path, f"grpo_tui.launcher is not a valid command line: {problem}")
+        values.wrong(path, f"is not a valid command line: {problem}")
         return None
     if words[:2] != ["accelerate", "launch"] and words[:1] != ["torchrun"]:
         values.error(
@@ -439,15 +432,11 @@ def read_gpus(values: SectionValues, value: Any) -> tuple[str, ...]:
     found = tuple("" if isinstance(item, bool) else str(item).strip() for item in items)
     wrong = next((item for item in found if not _GPU.fullmatch(item)), None)
     if isinstance(value, bool) or wrong is not None or not found:
-        values.error(
-            "section.type",
-            path,
-            f"grpo_tui.gpus must be a list of GPU numbers from nvidia-smi, such as [2, 3]; it is {value!r}",
-        )
+        values.wrong(path, f"must be a list of GPU numbers from nvidia-smi, such as [2, 3]; it is {value!r}")
         return ()
     doubled = next((item for item in found if found.count(item) > 1), None)
     if doubled is not None:
-        values.error("section.type", path, f"grpo_tui.gpus names the GPU {doubled} twice")
+        values.wrong(path, f"names the GPU {doubled} twice")
         return ()
     return found
 
@@ -464,7 +453,7 @@ def read_section(document: YamlDocument, places: Places) -> tuple[Section, list[
     if value is None:
         return Section(), []
     if not isinstance(value, dict):
-        reader.error("section.type", (), f"grpo_tui must be a mapping of settings; it is {value!r}")
+        reader.wrong((), f"must be a mapping of settings; it is {value!r}")
         return Section(), reader.findings
     return reader.section(value), reader.findings
 
@@ -512,28 +501,20 @@ class _SectionReader(SectionValues):
             isinstance(k, str) and isinstance(v, str) for k, v in value.items()
         ):
             return dict(value)
-        self.error(
-            "section.type",
-            ("columns",),
-            "grpo_tui.columns must map a new name to a dataset column, such as `prompt: question`",
-        )
+        self.wrong(("columns",), "must map a new name to a dataset column, such as `prompt: question`")
         return {}
 
     def few_shot(self, value: Any) -> tuple[FewShot, ...]:
         if value is None:
             return ()
         if not isinstance(value, list):
-            self.error(
-                "section.type",
-                ("few_shot",),
-                "grpo_tui.few_shot must be a list of {user, assistant} examples",
-            )
+            self.wrong(("few_shot",), "must be a list of {user, assistant} examples")
             return ()
         shots = []
         for index, item in enumerate(value):
             path = ("few_shot", index)
             if not isinstance(item, dict) or not {"user", "assistant"} <= set(item):
-                self.error("section.type", path, f"{dotted(path)} must have the keys user and assistant")
+                self.wrong(path, "must have the keys user and assistant")
                 continue
             self.refuse_unknown(path, item, ("user", "assistant"))
             user = self.text((*path, "user"), item["user"])
@@ -548,9 +529,7 @@ class _SectionReader(SectionValues):
         if isinstance(value, str):
             value = {"kind": value}
         if not isinstance(value, dict):
-            self.error(
-                "section.type", ("answer",), "grpo_tui.answer must be a mapping, such as `kind: gsm8k`"
-            )
+            self.wrong(("answer",), "must be a mapping, such as `kind: gsm8k`")
             return None
         self.refuse_unknown(("answer",), value, ("from", "kind", "to", "tag", "pattern"))
         kind = value.get("kind")
@@ -586,8 +565,8 @@ class _SectionReader(SectionValues):
         try:
             re.compile(pattern)
         except re.error as problem:
-            message = f"grpo_tui.answer.pattern is not a valid regular expression: {problem}"
-            self.error("section.type", path, message, Fix("grpo_tui.answer", None))
+            message = f"is not a valid regular expression: {problem}"
+            self.wrong(path, message, Fix("grpo_tui.answer", None))
             return False
         return True
 
@@ -619,9 +598,7 @@ class _SectionReader(SectionValues):
         if value is None:
             return Filters()
         if not isinstance(value, dict):
-            self.error(
-                "section.type", path, "grpo_tui.filters must be a mapping, such as `max_prompt_tokens: 512`"
-            )
+            self.wrong(path, "must be a mapping, such as `max_prompt_tokens: 512`")
             return Filters()
         self.refuse_unknown(path, value, FILTER_KEYS)
         least, most = (
@@ -659,7 +636,7 @@ class _SectionReader(SectionValues):
         if value is None or value is False:
             return None
         if not isinstance(value, dict):
-            self.error("section.type", path, "grpo_tui.probe_prompts must be a mapping, such as `every: 50`")
+            self.wrong(path, "must be a mapping, such as `every: 50`")
             return None
         self.refuse_unknown(path, value, PROBE_KEYS)
         texts: tuple[str, ...] = ()

@@ -2,26 +2,7 @@
 
 The parent's side. The child imports transformers and datasets, tells each part as soon as it knows it, and
 serves rows by number while it lives; it is killed when it hangs or somebody has had enough. Calls block: a
-screen makes them from a thread. Ids of its findings:
-
-- model: `model.missing`, `model.broken`, `model.gated`, `model.unreachable`, `model.disk`, `model.download`,
-  `model.architecture`, `model.adapter`, `model.lora-targets`, `model.lora-unmatched`
-- tokenizer: `tokenizer.unreadable`, `tokenizer.string-prompts`, `tokenizer.no-template`, `tokenizer.refused`,
-  `tokenizer.no-eos`, `tokenizer.no-pad`, `tokenizer.vocabulary`, `tokenizer.opens-think`
-- data, unusable: `data.missing`, `data.gated`, `data.unreachable`, `data.unreadable`, `data.unusable`,
-  `data.no-prompt`, `data.preference-pairs`, `data.reserved-name`, `data.disk`
-- data, rows: `data.bad-prompt`, `data.bad-answer`, `data.mixed-form`, `data.mixed-types`, `data.nulls`,
-  `data.empties`, `data.quoted-messages`, `data.role`, `data.blank-turn`, `data.answered`,
-  `data.template-repr`, `-image`, `-refused`, `-lost`, `-doubled`, `-cut`, `-closed`, `data.images`,
-  `data.unread-column`, `data.read-otherwise`, `data.dates`,
-  `data.eval-columns`, `data.header-twice`,
-  `data.duplicates`, `data.overlap`, `data.too-long`, `data.gold-missing`, `data.no-gold`
-- data, as a whole: `data.smaller-than-batch`, `data.hold-out`, `data.one-answer`, `data.completion-length`,
-  `data.no-room`, `data.filtered`, `data.sampled`, `data.download`
-- rewards, when their functions are given: those of `rewards.checks.signature`
-- `model.no-policy`: a class that writes no text
-- `checker.failed`: the child itself ended or hung
-- `consent.needed`: it would run code that is not the user's own, and there is no yes to it
+screen makes them from a thread.
 """
 
 from __future__ import annotations

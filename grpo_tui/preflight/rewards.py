@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from grpo_tui.config.batch import LineOf
 from grpo_tui.config.paths import split_file_source
+from grpo_tui.config.rules import Settings
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.trl_fields import TRL_NAMES
 from grpo_tui.core.findings import Finding, Fix
@@ -53,28 +53,26 @@ class RewardLook:
 
 def look_at_rewards(
     config: RunConfig,
+    settings: Settings,
     lab: Lab,
-    cancel: threading.Event | None = None,
+    cancel: threading.Event,
     progress: Progress | None = None,
-    line_of: LineOf | None = None,
 ) -> RewardLook:
     """Score the gold and wrong answers of a few rows and say what the checks find.
 
     Args:
         config: the run's.
+        settings: the same, for lines.
         lab: scores them; it stays open.
         cancel: when set, the call under way is ended and nothing is found.
         progress: called with one line on what is done.
-        line_of: gives the line of a dotted key of the config.
     """
     say = progress or (lambda what: None)
-    cancel = cancel or threading.Event()
     kept, keys, models = split_models(config)
-    left_out = tuple(_left_out(key, name, line_of) for key, name in models)
+    left_out = tuple(_left_out(settings, key, name) for key, name in models)
     if not keys:
         return RewardLook(left_out)
     key = "grpo_tui.rewards" if config.section.rewards else "reward_funcs"
-    line = line_of(key) if line_of is not None else None
     try:
         with _ending(lab, cancel):
             say("loading the rewards")
@@ -86,16 +84,16 @@ def look_at_rewards(
             found = report(lab, samples, dataset, options)
     except ConsentError as error:
         what = not_run("what the rewards give", error.codes)
-        return RewardLook((Finding(NOT_RUN, "error", key, line, what), *left_out))
+        return RewardLook((settings.error(NOT_RUN, key, what), *left_out))
     except (LabError, SampleError) as error:
         if cancel.is_set():
             return RewardLook()
         message = f"the rewards could not be tried: {one_line(str(error), 400)}"
-        return RewardLook((Finding("rewards.not-tried", "error", key, line, message), *left_out))
+        return RewardLook((settings.error("rewards.not-tried", key, message), *left_out))
     results = found.scored.functions
     names = tuple(result.info.name for result in results if result.failure is None)
     infos = {result.info.name: result.info for result in results}
-    placed = [_placed(f, infos.get(f.field or ""), keys, line_of) for f in found.findings]
+    placed = [_placed(settings, f, infos.get(f.field or ""), keys) for f in found.findings]
     return RewardLook((*placed, *left_out), len(found.scored.samples), names, True)
 
 
@@ -135,14 +133,12 @@ def names_model(source: str) -> bool:
     return not code and not dotted and ("/" in source or os.path.isdir(source))
 
 
-def _left_out(key: str, name: str, line_of: LineOf | None) -> Finding:
+def _left_out(settings: Settings, key: str, name: str) -> Finding:
     message = f"the reward model {one_line(name, 80)} is not loaded by a check; `grpo-tui score` tries it"
-    return Finding("rewards.model", "info", key, line_of(key) if line_of is not None else None, message)
+    return settings.info("rewards.model", key, message)
 
 
-def _placed(
-    finding: Finding, info: FunctionInfo | None, keys: Sequence[str], line_of: LineOf | None
-) -> Finding:
+def _placed(settings: Settings, finding: Finding, info: FunctionInfo | None, keys: Sequence[str]) -> Finding:
     """A finding of the playground, which stands in the reward's file, as one of the config that names it."""
     fix = finding.fix
     if fix is not None and fix.field == "grpo_tui.columns" and isinstance(fix.value, dict) and fix.value:
@@ -153,7 +149,7 @@ def _placed(
     if info is not None and info.file is not None and finding.line is not None:
         place = f"{Path(info.file).name}:{finding.line}"
         message += f" ({place})" if place not in message else ""
-    line = line_of(key) if line_of is not None and key is not None else None
+    line = settings.line(key) if key is not None else None
     return replace(finding, field=key, line=line, message=message, fix=fix)
 
 

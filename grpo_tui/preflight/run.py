@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -215,7 +214,7 @@ def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
     """Look at model, data and rewards, which takes processes of their own, side by side."""
     memory, cancel = asking.memory, asking.cancel
     key = memory.key(config, flight.start.world_size)
-    known = memory.rewards(key)
+    known = memory.rewards.get(key)
     beside: threading.Thread | None = None
     if "rewards" in flight.parts and known is not None:
         flight.rewards = known
@@ -242,11 +241,11 @@ def _load(flight: _Flight, config: RunConfig, asking: _Asking) -> None:
 def _rewards(flight: _Flight, config: RunConfig, lab: Lab, asking: _Asking, key: str) -> None:
     """Look at the rewards, in a thread of its own; what nobody waits for any more is ended here."""
     try:
-        found = look_at_rewards(config, lab, asking.cancel, asking.progress, flight.settings.line)
+        found = look_at_rewards(config, flight.settings, lab, asking.cancel, asking.progress)
         if asking.cancel.is_set():
             return
         if found.looked:
-            asking.memory.keep_rewards(key, found)
+            keep(asking.memory.rewards, key, found)
         flight.rewards = found
         flight.done.append("rewards")
         flight.say()
@@ -258,7 +257,7 @@ def _rewards(flight: _Flight, config: RunConfig, lab: Lab, asking: _Asking, key:
 
 
 def _facts(flight: _Flight, config: RunConfig, asking: _Asking, key: str) -> None:
-    known = asking.memory.checked(key)
+    known = asking.memory.checked.get(key)
     if known is None:
         wanted = (["data"] if "data" in flight.parts else []) + ["model", "tokenizer"]
 
@@ -279,7 +278,7 @@ def _facts(flight: _Flight, config: RunConfig, asking: _Asking, key: str) -> Non
         except CheckCancelledError:
             return
         if not any(f.id in ("checker.failed", NOT_RUN) for f in known.findings):
-            asking.memory.keep_checked(key, known)
+            keep(asking.memory.checked, key, known)
     flight.facts, flight.checked = known.facts, known.findings
     flight.done += [part for part in ("model", "data") if part in flight.parts]
     flight.say()
@@ -293,8 +292,8 @@ class Memory:
     """Remembers facts and looks by config and file stamps; used from one thread at a time."""
 
     def __init__(self) -> None:
-        self._checked: OrderedDict[str, Checked] = OrderedDict()
-        self._rewards: OrderedDict[str, RewardLook] = OrderedDict()
+        self.checked: dict[str, Checked] = {}
+        self.rewards: dict[str, RewardLook] = {}
 
     def key(self, config: RunConfig, world_size: int | None) -> str:
         """What stands for a config and the state of all files that it names."""
@@ -304,24 +303,9 @@ class Memory:
         text = json.dumps([body, world_size, stamps_of(config)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def checked(self, key: str) -> Checked | None:
-        """What the checker found, None when it was not asked."""
-        return self._checked.get(key)
 
-    def rewards(self, key: str) -> RewardLook | None:
-        """What the look at the rewards gave, None when there was none."""
-        return self._rewards.get(key)
-
-    def keep_checked(self, key: str, found: Checked) -> None:
-        """Remember what the checker found."""
-        _keep(self._checked, key, found)
-
-    def keep_rewards(self, key: str, found: RewardLook) -> None:
-        """Remember a look at the rewards that was not broken off."""
-        _keep(self._rewards, key, found)
-
-
-def _keep(known: OrderedDict[str, Any], key: str, found: Any) -> None:
+def keep(known: dict[str, Any], key: str, found: Any) -> None:
+    """Remember what was found for a config, and forget the oldest where there are many."""
     known[key] = found
-    while len(known) > MOST:
-        known.popitem(last=False)
+    if len(known) > MOST:
+        del known[next(iter(known))]

@@ -39,7 +39,7 @@ class Asked:
         kw["tell"](found)
         return found
 
-    def look(self, config: Any, lab: Any, cancel: threading.Event, *rest: Any) -> RewardLook:
+    def look(self, config: Any, *rest: Any) -> RewardLook:
         self.rewards += 1
         return RewardLook((SLOW,), 8, ("right",), True)
 
