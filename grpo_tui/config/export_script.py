@@ -25,29 +25,14 @@ from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.config.section import AnswerSpec, Section
 from grpo_tui.config.trl_fields import FACTORIES, SCRIPT_NAMES, TRL_NAMES
 from grpo_tui.core.findings import errors_of
-from grpo_tui.core.text import one_line
+from grpo_tui.core.text import named_texts, one_line
 
 if TYPE_CHECKING:
     from grpo_tui.config.resolve import Inspected
 
 WIDTH = 110
-
-FROM_FILE = '''
-@functools.cache
-def module_of(file):
-    """A Python file, run once; it may import what lies beside it."""
-    path = HERE / file
-    sys.path.append(str(path.parent))
-    spec = importlib.util.spec_from_file_location(f"file_{path.stem}", path)
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def from_file(file, name):
-    """What a Python file calls by that name."""
-    return operator.attrgetter(name)(module_of(file))
-'''
+_TEXTS = named_texts(Path(__file__).with_suffix(".txt"))
+"""Functions that a script may need."""
 
 
 class Script:
@@ -85,7 +70,7 @@ class Script:
 
     def from_file(self, file: str, name: str) -> str:
         """Return the expression for a name in a person's Python file."""
-        self.need(FROM_FILE, "functools", "importlib.util", "operator", "sys")
+        self.need(_TEXTS["FROM_FILE"], "functools", "importlib.util", "operator", "sys")
         return f"from_file({literal(self.path(file))}, {literal(name)})"
 
     def text(self, doc: str, before: str, main: str) -> str:
@@ -160,53 +145,6 @@ _READERS = {".csv": "csv", ".tsv": "csv", ".jsonl": "json", ".json": "json", ".p
 _EXTRACTORS = {"gsm8k": "after_hashes", "boxed": "last_boxed", "tag": "last_tag", "regex": "by_pattern"}
 _SEED = 42  # TrainingArguments.seed
 
-AS_DATASET = '''
-def as_dataset(found):
-    """Rows as a function gives them: a Dataset, one by splits, a mapping of columns, or a list of rows."""
-    if isinstance(found, (Dataset, IterableDataset)):
-        return found
-    if isinstance(found, Mapping):
-        splits = found and all(isinstance(part, (Dataset, IterableDataset)) for part in found.values())
-        return found if splits else Dataset.from_dict(dict(found))
-    return Dataset.from_list([dict(row) for row in found])
-'''
-
-SET_ASIDE = '''
-def set_aside(rows, count, seed):
-    """Rows to train on and `count` others, chosen by the seed; no prompt stands in both."""
-    chosen = set(random.Random(seed).sample(range(len(rows)), count))
-    keys = [prompt_key(prompt) for prompt in rows["prompt"]]
-    held = {keys[index] for index in chosen}
-    kept = [index for index, key in enumerate(keys) if key not in held]
-    return rows.select(kept), rows.select(sorted(chosen))
-'''
-
-FIRST_OF_EACH = '''
-def first_of_each(rows):
-    """The rows less those whose prompt stands in an earlier one."""
-    first = {}
-    for index, prompt in enumerate(rows["prompt"]):
-        first.setdefault(prompt_key(prompt), index)
-    return rows.select(list(first.values()))
-'''
-
-TOKENS = '''
-@functools.cache
-def tokenizer():
-    """The model's tokenizer, as GRPOTrainer loads it."""
-    return AutoProcessor.from_pretrained({arguments})
-
-
-def tokens(prompt):
-    """How many tokens a prompt is for the model, chat template included."""
-    if isinstance(prompt, str):
-        return len(tokenizer()(text=[prompt])["input_ids"][0])
-    ids = tokenizer().apply_chat_template(
-        conversation=[prompt], add_generation_prompt=True, tokenize=True, return_dict=True{template}
-    )
-    return len(ids["input_ids"][0])
-'''
-
 
 def add_data(script: Script, config: RunConfig) -> None:
     """Add the function `prompts`, which gives the rows to train on and those to evaluate on."""
@@ -222,7 +160,7 @@ def add_data(script: Script, config: RunConfig) -> None:
     lines.append("    rows = " + prepared.format(one_of))
     if section.holdout:
         script.copy("grpo_tui.data.filters.prompt_key")
-        script.need(SET_ASIDE, "random")
+        script.need(_TEXTS["SET_ASIDE"], "random")
         held, seed = "held_out" if evaluates else "_", config.grpo.get("seed", _SEED)
         lines.append(f"    rows, {held} = set_aside(rows, {section.holdout}, seed={seed})")
     if not evaluates:
@@ -271,7 +209,7 @@ def _source(script: Script, config: RunConfig) -> tuple[str, bool]:
 def _named_in_section(script: Script, source: str) -> tuple[str, bool]:
     parts = split_file_source(source)
     if parts is not None:
-        script.need(AS_DATASET)
+        script.need(_TEXTS["AS_DATASET"])
         script.imports |= {
             ("datasets", "Dataset"),
             ("datasets", "IterableDataset"),
@@ -304,7 +242,7 @@ def _add_prepare(script: Script, config: RunConfig) -> bool:
         lines.append(f"    rows = rows.map(lambda row: {{{literal(section.answer.to)}: {answer}}})")
     if section.filters.drop_duplicates:
         script.copy("grpo_tui.data.filters.prompt_key")
-        script.need(FIRST_OF_EACH)
+        script.need(_TEXTS["FIRST_OF_EACH"])
         lines.append("    rows = first_of_each(rows)")
     if section.wants_chat:
         _add_messages(script, section)
@@ -384,7 +322,7 @@ def _lengths(script: Script, config: RunConfig) -> str:
     if config.grpo.get("trust_remote_code"):
         words["trust_remote_code"] = True
     template = config.grpo.get("chat_template_kwargs")
-    text = TOKENS.format(
+    text = _TEXTS["TOKENS"].format(
         arguments=", ".join([literal(config.model), *(f"{k}={literal(v)}" for k, v in words.items())]),
         template=f", **{literal(template)}" if template else "",
     )
@@ -398,31 +336,6 @@ def _lengths(script: Script, config: RunConfig) -> str:
 LIBRARY = "grpo_tui.rewards.library"
 _WRAPPERS = ("AdaptiveWeight", "Clip", "Gate", "ScheduledWeight")
 _INNER = ("reward", "when")
-
-MADE = '''
-def made(found, **params):
-    """A class is made with its parameters; a function keeps them for its calls."""
-    if inspect.isclass(found):
-        return found(**params)
-    return functools.partial(found, **params) if params else found
-'''
-
-RENAMED = '''
-def renamed(reward, name):
-    """A reward under the name that TRL is to log it by."""
-    if inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(type(reward).__call__):
-
-        async def call(**kwargs):
-            return await reward(**kwargs)
-
-    else:
-
-        def call(**kwargs):
-            return reward(**kwargs)
-
-    call.__name__ = name
-    return call
-'''
 
 
 def add_rewards(script: Script, config: RunConfig) -> None:
@@ -462,13 +375,13 @@ def _reward(script: Script, name: str, source: str, params: Mapping[str, Any], c
     elif source.replace(":", ".").startswith(LIBRARY + "."):
         found, own = _from_library(script, source.replace(":", "."), params, cwd), None
     elif ":" in source or ("." in source and "/" not in source):
-        script.need(MADE, "inspect", "functools")
+        script.need(_TEXTS["MADE"], "inspect", "functools")
         found, own = call("made", params, _imported(script, source.replace(":", "."), cwd)), None
     else:
         return literal(source)  # a reward model, which TRL loads and names itself
     if own == name:
         return found
-    script.need(RENAMED, "inspect")
+    script.need(_TEXTS["RENAMED"], "inspect")
     return f"renamed({found}, {literal(name)})"
 
 
@@ -477,7 +390,7 @@ def _from_file(script: Script, file: str, name: str, params: Mapping[str, Any]) 
     found = script.from_file(file, name)
     kind = _kind(Path(file), name)
     if kind is None:
-        script.need(MADE, "inspect", "functools")
+        script.need(_TEXTS["MADE"], "inspect", "functools")
         return call("made", params, found), None
     if kind == "class":
         return call(found, params), name

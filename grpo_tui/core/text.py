@@ -12,6 +12,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len, chop_cells
@@ -226,3 +227,9 @@ def prompt_text(prompt: Any) -> str:
         return ""
     turns = [m for m in prompt if m.get("role") == "user"] or prompt
     return message_text(turns[-1].get("content"))
+
+
+def named_texts(file: Path) -> dict[str, str]:
+    """Return the texts of a file by the name after `%%` above each."""
+    parts = re.split(r"^%% (\w+)\n", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))

@@ -7,11 +7,11 @@ right weighs most, the form less, length and style least. Which one comes next i
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from grpo_tui.core.text import named_texts
 from grpo_tui.rewards.answer_format import Form
 
 DEFAULT_FORM = Form("tags", "think", "answer")
@@ -59,14 +59,7 @@ class Task:
     asked: bool = False
 
 
-def _read_texts() -> dict[str, str]:
-    """Texts of `templates.txt` by the name after `%%` that stands over each."""
-    text = Path(__file__).with_name("templates.txt").read_text(encoding="utf-8")
-    parts = re.split(r"^%% (\w+)\n", text, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-_TEXTS = _read_texts()
+_TEXTS = named_texts(Path(__file__).with_suffix(".txt"))
 
 
 def stages(task: Task) -> tuple[Stage, ...]:
