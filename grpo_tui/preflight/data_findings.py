@@ -6,12 +6,14 @@ Pure; it asks nobody. The ids are listed in `checker`.
 from __future__ import annotations
 
 import difflib
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.batch import generation_batch_size
 from grpo_tui.config.rules import Change, Settings
-from grpo_tui.core.findings import Finding, Severity
+from grpo_tui.core.findings import SEVERITIES, Finding, Severity
 from grpo_tui.core.text import one_line
 from grpo_tui.data.mapping import likely_prompt
 from grpo_tui.preflight.facts import ColumnFacts, DataFacts, ModelFacts, first_rows
@@ -27,29 +29,8 @@ MOST_HELD_OUT = 32
 """Rows that are advised to be held out; more take time at every evaluation."""
 MOST_NAMES = 10
 """Columns that a sentence names."""
-_SOMETHING_ELSE = "{short} has a column {name}, a name that TRL gives rewards something else under; rename it"
-_KEPT_BY_TRL = "the column {name} reaches no reward: TRL keeps that name to itself; rename it"
-_REPLACED = "the column {name} reaches no reward: TRL puts its own {name} in its place; rename it"
-_UNREAD = "GRPOTrainer does not read the column {name}, which reaches rewards only: "
-_TAKEN: Mapping[str, tuple[str, Severity, str]] = {
-    **dict.fromkeys(("prompts", "completions"), ("data.reserved-name", "error", _SOMETHING_ELSE)),
-    **dict.fromkeys(("completion", "completion_ids"), ("data.reserved-name", "warning", _KEPT_BY_TRL)),
-    **dict.fromkeys(
-        ("trainer_state", "log_extra", "log_metric", "environments"),
-        ("data.reserved-name", "warning", _REPLACED),
-    ),
-    "tools": (
-        "data.unread-column",
-        "warning",
-        f"{_UNREAD}the tools of a GRPO run are the trainer's, the same for all rows",
-    ),
-    "chat_template_kwargs": (
-        "data.unread-column",
-        "warning",
-        f"{_UNREAD}it takes one chat_template_kwargs for all rows, from the config",
-    ),
-}
-"""Columns whose name means something to TRL: rule, severity and sentence."""
+_RULES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""Rule, severity and sentence by the names of columns, and by the kinds of `DataFacts.odd`."""
 _STEP = 64
 """Lengths are advised in multiples of it."""
 
@@ -117,10 +98,16 @@ def _columns(facts: DataFacts, s: Settings) -> Iterator[Finding]:
             message = f"the header of {facts.short} names {name[:-2]} twice; the second one is read as {name}"
             yield s.finding("data.header-twice", "warning", s.data_key, message)
     after = [name for name in names if name not in section.columns.values()] + list(section.columns)
-    for name, (rule, severity, text) in _TAKEN.items():
-        if name in after:
-            message = text.format(short=facts.short, name=name)
-            yield s.finding(rule, severity, s.data_key, message, _renamed(name))
+    for row in _RULES["columns"]:
+        for name in row["names"]:
+            if name in after:
+                message = row["says"].format(short=facts.short, name=name)
+                yield _of_row(s, row, message, _renamed(name))
+
+
+def _of_row(s: Settings, row: Mapping[str, Any], message: str, *fix: Change) -> Finding:
+    severity = next(each for each in SEVERITIES if each in row)
+    return s.finding(row[severity], severity, s.data_key, message, *fix)
 
 
 def _renamed(name: str) -> Change:
@@ -421,59 +408,6 @@ def _lengths(facts: DataFacts, model: ModelFacts | None, s: Settings) -> Iterato
 # -- prompts ----------------------------------------------------------------------------------------
 
 _DROP_NULL = "grpo_tui.filters.drop_null"
-_REPR = (
-    "the content of a message is a list of parts, and this model's chat template writes it as Python prints "
-    "a list, brackets and quotes included. Write the content as one text: "
-    '{{"role": "user", "content": "…"}}'
-)
-_IMAGE = (
-    "a message holds an image, and this model reads text only: TRL stops in the first step. Remove the "
-    "image, or name a vision-language model"
-)
-_LEFT_OUT = (
-    "the chat template leaves out what the {detail} says. Put that text into the user's message, or give the "
-    "tokenizer a template that writes it"
-)
-_CUT = (
-    "the chat template leaves out a part of what the {detail} says, as some templates do with the text in "
-    "<think>"
-)
-_CLOSED = (
-    "the prompt ends with the beginning of an answer, and the chat template closes it: {detail} follows. "
-    "GRPOTrainer always asks for a new turn (add_generation_prompt) and never sets continue_final_message, "
-    "so the model cannot continue that text. Remove the message. To begin every answer with it, write it at "
-    "the end of the template's generation prompt"
-)
-_QUOTED = (
-    "the prompt is a text that holds a list of messages, as CSV files have it; it reaches the model as it "
-    "stands, quotes and all. Write the messages as JSON Lines"
-)
-_ROLE = (
-    "a message has the role {detail}, which chat templates pass over without a word; they know system, user "
-    "and assistant"
-)
-_ANSWERED = (
-    "the prompt ends with an answer of the assistant, a different one in each row. The model sees that "
-    "answer and begins another turn. Remove that message"
-)
-_ODD: Mapping[str, tuple[str, Severity, str]] = {
-    "quoted": ("data.quoted-messages", "warning", _QUOTED),
-    "role": ("data.role", "warning", _ROLE),
-    "blank": ("data.blank-turn", "warning", "a message of the user is blank"),
-    "answered": ("data.answered", "warning", _ANSWERED),
-    "repr": ("data.template-repr", "error", _REPR),
-    "image": ("data.template-image", "error", _IMAGE),
-    "refused": ("data.template-refused", "error", "{detail}. TRL stops when it reaches such a row"),
-    "lost": ("data.template-lost", "warning", _LEFT_OUT),
-    "doubled": (
-        "data.template-doubled",
-        "warning",
-        "the chat template writes what the {detail} says twice",
-    ),
-    "cut": ("data.template-cut", "warning", _CUT),
-    "closed": ("data.template-closed", "warning", _CLOSED),
-}
-"""Rule, severity and sentence for each kind of `DataFacts.odd`."""
 
 
 def leaving_out(facts: DataFacts, columns: Sequence[str]) -> Change | None:
@@ -493,11 +427,11 @@ def prompt_findings(facts: DataFacts, s: Settings) -> Iterator[Finding]:
     """Judge what training takes and nobody means."""
     answered = any(odd.what == "answered" for odd in facts.odd)
     for odd in facts.odd:
-        if odd.what not in _ODD or (odd.what == "closed" and answered):
+        row = _RULES["prompts"].get(odd.what)
+        if row is None or (odd.what == "closed" and answered):
             continue
-        rule, severity, text = _ODD[odd.what]
-        message = f"{facts.short}, {first_rows(odd.rows, odd.count)}: {text.format(detail=odd.reason)}"
-        yield s.finding(rule, severity, s.data_key, message)
+        what = row["says"].format(detail=odd.reason)
+        yield _of_row(s, row, f"{facts.short}, {first_rows(odd.rows, odd.count)}: {what}")
 
 
 # -- columns that the section names -----------------------------------------------------------------
