@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from grpo_tui.config.meant import nearest
 from grpo_tui.config.paths import split_file_source
@@ -239,9 +238,3 @@ def _never_read(s: Settings) -> Iterator[Finding]:
     for name, why in _NEVER_READ.items():
         if s.written(name):
             yield s.warning("config.unused", name, f"{name} is never read: {why}", (name, REMOVE))
-
-
-def save_interval(settings: Settings) -> Any:
-    """Steps between two checkpoints, None when none is saved by steps."""
-    every = settings.get("save_steps")
-    return every if settings.strategy("save_strategy") == "steps" and is_number(every) else None

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from grpo_tui.config.batch import generation_batch_size
-from grpo_tui.config.rules import Settings
-from grpo_tui.config.rules_training import save_interval
+from grpo_tui.config.rules import Settings, row_findings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
 from grpo_tui.preflight.facts import DataFacts, Facts
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from grpo_tui.preflight.rewards import RewardLook
 
 FIRST_GROUPS = (4, 8)
-LONG_RUN = 200
-"""Steps from which a run is long enough to lose something by a late save."""
-SAVE_EVERY = 100
 FEW_ROWS = 50
 
 
@@ -37,35 +33,11 @@ def advice(settings: Settings, facts: Facts, steps: int | None) -> list[Finding]
         facts: what is known of model and data; parts may be None.
         steps: optimizer steps of the whole run, None when nobody knows.
     """
-    found = list(_saving(settings, steps))
+    found = list(row_findings(settings, "advice", steps=steps))
     found += _group(settings)
     if facts.data is not None and not facts.data.problem:
         found += _rows(settings, facts.data)
     return found
-
-
-def _saving(s: Settings, steps: int | None) -> Iterator[Finding]:
-    every = save_interval(s)
-    if not steps:
-        return
-    if s.strategy("save_strategy") == "no":
-        message = f"save_strategy is no: a crash would lose all {steps} steps (`stop` still saves)"
-        yield s.info("advice.save", "save_strategy", message, ("save_strategy", "steps"))
-    elif every is not None and every >= 1 and every > steps:
-        message = (
-            f"save_steps is {every:g} and the run has {steps} steps, so nothing is saved before the end. A "
-            "crash would lose everything"
-        )
-        yield s.info("advice.save", "save_steps", message, ("save_steps", _inside(steps)))
-    elif every is not None and every > SAVE_EVERY and steps > LONG_RUN:
-        message = (
-            f"save_steps {every:g}: on a run of {steps} steps a save every {SAVE_EVERY} loses less to a crash"
-        )
-        yield s.info("advice.save", "save_steps", message, ("save_steps", SAVE_EVERY))
-
-
-def _inside(steps: int) -> int:
-    return min(SAVE_EVERY, max(1, steps // 4))
 
 
 def _group(s: Settings) -> Iterator[Finding]:
