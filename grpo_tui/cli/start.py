@@ -23,7 +23,6 @@ from grpo_tui.config.batch import generation_batch_size
 from grpo_tui.config.draft_file import DraftFileError, read_text
 from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
-from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.consent import required_to_start
 from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, judge, newest_usable, refused_at_resume
@@ -444,11 +443,7 @@ def _announce(start: Start) -> None:
 
 def summary(config: RunConfig, root: Path, world_size: int | None) -> list[str]:
     """Model, rewards, batch and folder of a run that was not started yet."""
-    fields = load_fields()
-
-    def setting(name: str) -> Any:
-        return config.grpo[name] if name in config.grpo else fields[name].default
-
+    setting = config.setting
     size, group = generation_batch_size(setting, world_size or 1), int(setting("num_generations"))
     steps, epochs = setting("max_steps"), setting("num_train_epochs")
     length = f"{steps:,} steps" if isinstance(steps, int) and steps > 0 else f"{epochs:g} epochs"

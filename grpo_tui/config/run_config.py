@@ -14,6 +14,7 @@ from typing import Any
 
 from grpo_tui.config.paths import run_root, split_file_source
 from grpo_tui.config.section import Section
+from grpo_tui.config.trl_fields import NoDefault, load_fields
 from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.core.text import safe
@@ -76,6 +77,17 @@ class RunConfig:
     env: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
     origin: Path | None = None
+
+    def setting(self, name: str) -> Any:
+        """Return the value of a GRPOConfig field, TRL's default where none is set; None where it is computed.
+
+        Raises:
+            FieldsUnavailableError: TRL is not installed.
+        """
+        if name in self.grpo:
+            return self.grpo[name]
+        default = load_fields()[name].default
+        return None if isinstance(default, NoDefault) else default
 
     @property
     def reward_count(self) -> int:

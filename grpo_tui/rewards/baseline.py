@@ -24,7 +24,6 @@ from math import comb
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.findings import Finding, Fix, Severity, errors_first
 from grpo_tui.core.statistics import mean, signal_of, std
@@ -527,7 +526,7 @@ def ask_baseline(
         LabError: the rewards cannot be called at all; one that fails does not raise.
         JudgeError: no function has the name in `options.correct`.
     """
-    seed = options.seed if options.seed is not None else int(_setting(config, "seed"))
+    seed = options.seed if options.seed is not None else int(config.setting("seed"))
     count = options.group or group_size(config)
     with Generator(config, tell, cancel) as generator:
         rows, notes = generator.rows(options.rows, seed, held=options.held)
@@ -572,7 +571,7 @@ def score_baseline(
 
 def group_size(config: RunConfig) -> int:
     """Return how many completions of a prompt the run compares: `num_generations`."""
-    return int(_setting(config, "num_generations"))
+    return int(config.setting("num_generations"))
 
 
 def _quick(scored: Scored) -> list[int]:
@@ -595,7 +594,3 @@ def _notes(
     if config.model_args.get("use_peft"):
         notes.append("the adapter was left out: a new LoRA adapter changes nothing before the first step")
     return notes
-
-
-def _setting(config: RunConfig, name: str) -> Any:
-    return config.grpo[name] if name in config.grpo else load_fields()[name].default

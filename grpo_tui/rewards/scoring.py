@@ -16,7 +16,7 @@ from grpo_tui.config.batch import generation_batch_size
 from grpo_tui.config.paths import split_file_source
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.config.section import RewardEntry, Section
-from grpo_tui.config.trl_fields import FieldsUnavailableError, load_fields
+from grpo_tui.config.trl_fields import FieldsUnavailableError
 from grpo_tui.core.exchange import finite_json
 from grpo_tui.core.findings import Finding, errors_first
 from grpo_tui.rewards.answer_format import forms_for, gold_column
@@ -290,14 +290,9 @@ def completions_at_once(config: RunConfig) -> int:
     if not config.model:
         return 0
     try:
-        fields = load_fields()
+        return generation_batch_size(config.setting, 1)
     except FieldsUnavailableError:
         return 0
-
-    def setting(name: str) -> Any:
-        return config.grpo[name] if name in config.grpo else fields[name].default
-
-    return generation_batch_size(setting, 1)
 
 
 def config_of_functions(sources: Sequence[str]) -> RunConfig:

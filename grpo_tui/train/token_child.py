@@ -23,7 +23,6 @@ from grpo_tui.rewards.generate_child.policy import (
     load_policy,
     mixed_precision,
     prompt_ids,
-    setting_of,
 )
 from grpo_tui.train.tokens import (
     TokensError,
@@ -82,7 +81,7 @@ class Child:
         known = _prepared(RunConfig.from_json(config), beside)
         refuse_images(prompt)
         policy = self._policy(known, checkpoint)
-        before = _rendered(policy, prompt, setting_of(known)("chat_template_kwargs") or {})
+        before = _rendered(policy, prompt, known.setting("chat_template_kwargs") or {})
         end = None if truncated else end_token(policy.tokenizer, policy.ends)
         found = tokenized(policy.tokenizer, text, end, recorded)
         asked = _Asked(before, found.ids)
@@ -104,7 +103,7 @@ class Child:
             note=found.note,
             prompt=policy.tokenizer.decode(before),
             prompt_tokens=len(before),
-            temperature=float(setting_of(known)("temperature")),
+            temperature=float(known.setting("temperature")),
             precision=precision(policy.model, policy.mixed),
             device=policy.device,
             seconds=time.monotonic() - start,

@@ -22,7 +22,6 @@ from grpo_tui.rewards.generate_child.policy import (
     at_once,
     generation_settings,
     load_policy,
-    setting_of,
 )
 
 
@@ -78,7 +77,7 @@ class Child:
         if self._policy is None:
             self._send({"event": "at", "what": f"loading {_short(known.model)}"})
             self._policy = load_policy(known)
-        policy, setting = self._policy, setting_of(known)
+        policy, setting = self._policy, known.setting
         load_s = time.monotonic() - start
         from transformers import set_seed
 

@@ -9,13 +9,12 @@ template, texts as they are, and a completion ends with the first end token.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.config.trl_fields import load_fields
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.lab_child.models import init_arguments
 
@@ -47,16 +46,6 @@ class Policy:
     mixed: str
 
 
-def setting_of(config: RunConfig) -> Callable[[str], Any]:
-    """Return what gives a GRPOConfig field's value: the config's, else TRL's default."""
-    fields = load_fields()
-
-    def setting(name: str) -> Any:
-        return config.grpo[name] if name in config.grpo else fields[name].default
-
-    return setting
-
-
 def load_policy(config: RunConfig) -> Policy:
     """Load model and tokenizer, on the first GPU that is visible, or the CPU when there is none.
 
@@ -65,7 +54,7 @@ def load_policy(config: RunConfig) -> Policy:
     """
     import torch
 
-    setting = setting_of(config)
+    setting = config.setting
     on_gpu = torch.cuda.is_available() and not setting("use_cpu")
     try:
         model = _model(config, on_gpu)
@@ -90,7 +79,7 @@ def load_policy(config: RunConfig) -> Policy:
 
 def generation_settings(config: RunConfig, policy: Policy) -> dict[str, Any]:
     """Return what `GRPOTrainer` generates with: the keyword arguments of its GenerationConfig."""
-    setting = setting_of(config)
+    setting = config.setting
     values = {
         "max_new_tokens": setting("max_completion_length"),
         "do_sample": True,
@@ -108,7 +97,7 @@ def generation_settings(config: RunConfig, policy: Policy) -> dict[str, Any]:
 
 def at_once(config: RunConfig) -> int:
     """Return how many completions are generated together: as training does, at most `MOST_AT_ONCE`."""
-    setting = setting_of(config)
+    setting = config.setting
     per_device = int(setting("per_device_train_batch_size"))
     steps = setting("steps_per_generation") or setting("gradient_accumulation_steps")
     return max(per_device, min(MOST_AT_ONCE, per_device * int(steps)))
