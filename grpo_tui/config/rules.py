@@ -236,10 +236,10 @@ def row_findings(settings: Settings, domain: str, **known: Any) -> Iterator[Find
         domain: a table of `rules.toml`.
         known: what its rows can name beside the keys of a config.
     """
+    names = _Names(settings, known)
     for row in rule_rows()[domain]:
         keys = row.get("unused") or row["key"]
         for key in [keys] if isinstance(keys, str) else keys:
-            names = _Names(settings, known)
             names["key"] = key = names.told(key)
             names["value"] = names[key]
             if "unused" in row and not settings.written(key):

@@ -52,3 +52,4 @@ def test_a_row_names_what_there_is(domain: str, row: Mapping[str, Any]) -> None:
     named |= {name.partition(".")[0] for name in fix} if isinstance(fix, dict) else set()
     given = GIVEN | HELPERS.keys() | row.get("with", {}).keys() | OF_A_DOMAIN.get(domain, set())
     assert named <= given | load_fields().keys()
+    assert not row.get("with", {}).keys() & load_fields().keys()
