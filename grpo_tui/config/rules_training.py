@@ -175,8 +175,8 @@ _DEBUG = ("underflow_overflow", "tpu_metrics_debug")
 
 def training_findings(settings: Settings) -> list[Finding]:
     """Return what transformers would refuse, late or at once, and what it would ignore."""
-    found = list(row_findings(settings, "training"))
-    found += _best_steps(settings)
+    found = [*row_findings(settings, "best-model"), *_best_steps(settings)]
+    found += row_findings(settings, "training")
     found += _optimizer_arguments(settings)
     found += _trackers(settings)
     found += _debug(settings)
