@@ -19,6 +19,7 @@ from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder, SpoolRecorder
 from grpo_tui.store.status import read_status
 from grpo_tui.store.writer import Writer
+from tests import PATIENCE_S
 
 
 def _blocked(folder: RunFolder) -> tuple[Recorder, sqlite3.Connection, list[str], list[dict[str, int]]]:
@@ -114,7 +115,7 @@ def test_a_run_that_ends_at_once_leaves_no_record_behind(tmp_path: Path) -> None
     recorder.start()
     trainer.start()
     Mailbox(folder.commands).submit("stop_now")
-    assert left.wait(30)
+    assert left.wait(PATIENCE_S)
     trainer.join()
     assert told[0] > 0
     assert told[1] >= told[0]

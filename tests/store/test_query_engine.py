@@ -10,7 +10,6 @@ import re
 import shutil
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from grpo_tui.store.rollouts import Rollout, rollouts_of
 from grpo_tui.store.search import Found, Search
 from grpo_tui.store.search_scan import Scan
 from grpo_tui.store.writer import Writer
+from tests import PATIENCE_S
 
 NAN, INF = math.nan, math.inf
 TEXTS = (
@@ -418,7 +418,6 @@ def test_only_what_came_later_is_searched_when_asked(search: Search, everything:
     assert found.of == 8
 
 
-@pytest.mark.timeout(60)
 def test_a_pattern_that_never_ends_is_given_up_and_can_be_cancelled(tmp_path: Path) -> None:
     writer = Writer(open_writer(tmp_path / "run.db"))
     completions = tuple(r.Completion(i, "a" * 60 + "!", (), 0.0, 0.0, 1, False) for i in range(40))
@@ -436,10 +435,8 @@ def test_a_pattern_that_never_ends_is_given_up_and_can_be_cancelled(tmp_path: Pa
         assert "the pattern is too slow" in found.trouble
         cancel = threading.Event()
         threading.Timer(0.3, cancel.set).start()
-        began = time.monotonic()
         found = search.find(r'text ~ "(a|aa)+$"', cancel=cancel)
-        assert time.monotonic() - began < 10
-        assert not found.complete
+        assert (found.complete, found.trouble) == (False, ""), "before the pattern was given up"
         assert search.find(r'text ~ "a!$"').count == 40, "the search that was stopped is of use again"
         assert search.find(r'text ~ "(a|aa)+$"', limit_s=0.3).trouble.startswith(
             "the search was stopped after"
@@ -472,7 +469,7 @@ def test_a_part_of_a_later_block_waits_for_those_before_it(
             call = next(calls)
         if first in values[:2]:  # the two that begin at once may do so in either order
             held.append(call)
-            assert others.wait(10)
+            assert others.wait(PATIENCE_S)
         found = rows(scan, sql, values, patterns)
         if call == 2:  # begun when the one before it had been taken
             others.set()

@@ -7,11 +7,13 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from grpo_tui.cli.headless import _standstill
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
+from grpo_tui.store import status
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import RankFile, read_rank, write_heartbeat
@@ -34,7 +36,7 @@ def _ended_run(root: Path, ended_at: float) -> RunFolder:
 
 def test_a_supervisor_started_in_the_second_of_the_end_counts_as_a_new_start(tmp_path: Path) -> None:
     folder = _ended_run(tmp_path, time.time())
-    supervisor = subprocess.Popen(["sleep", "30"])
+    supervisor = subprocess.Popen(["sleep", "600"])
     try:
         write_heartbeat(folder.heartbeat, supervisor.pid, None)
         assert read_status(tmp_path).state == "starting"
@@ -78,7 +80,7 @@ def test_a_run_whose_database_was_removed_is_training_and_says_what_is_lost(tmp_
 
 def test_a_training_process_held_by_a_signal_is_stalled_at_once_and_its_pid_is_told(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    trainer = subprocess.Popen(["sleep", "30"])
+    trainer = subprocess.Popen(["sleep", "600"])
     try:
         write_heartbeat(folder.heartbeat, os.getpid(), trainer.pid)
         writer = Writer(open_writer(folder.database))
@@ -141,16 +143,18 @@ def test_a_rank_file_can_be_read_however_long_all_its_texts_are(character: str, 
     ],
 )
 def test_a_run_is_stalled_after_many_times_what_its_phase_usually_takes(
-    usual_s: float | None, in_it_s: float, state: str, tmp_path: Path
+    usual_s: float | None, in_it_s: float, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = RunFolder(tmp_path)
     writer = Writer(open_writer(folder.database))
     writer.write([AttemptStarted(1, time.time() - 1000, "here", os.getpid())])
     writer.close()
     rank = RankFile(folder.rank(0), os.getpid())
-    since = time.time() - in_it_s
+    now = time.time()
+    monkeypatch.setattr(status, "time", SimpleNamespace(time=lambda: now))
+    since = now - in_it_s
     rank.update(attempt=1, step=7, progress_at=since - 5, phase="reward", phase_since=since, usual_s=usual_s)
     assert read_status(tmp_path).state == state
-    rank.update(progress_at=time.time())
+    rank.update(progress_at=now)
     assert read_status(tmp_path).state == "training", "a step that ended is progress"
     rank.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import sqlite3
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from grpo_tui.store.read_series import metric_keys, metric_row, metric_rows, rea
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.recorder import Recorder, SpoolRecorder, take_spooled
 from grpo_tui.store.writer import Writer
+from tests import PATIENCE_S
 
 
 def _batch(attempt: int, number: int, step: int, text: str = "x", count: int = 2) -> r.GenerationBatch:
@@ -264,9 +266,8 @@ def test_the_recorder_keeps_what_it_cannot_write_and_writes_it_later(tmp_path: P
     blocker.execute("BEGIN IMMEDIATE")
     recorder.start()
     recorder.queue.put(_batch(1, 0, 1))
-    deadline = 100
-    while not recorder.trouble and deadline:
-        deadline -= 1
+    end = time.monotonic() + PATIENCE_S
+    while not recorder.trouble and time.monotonic() < end:
         recorder._closing.wait(0.05)
     assert "locked" in recorder.trouble
     blocker.execute("COMMIT")
