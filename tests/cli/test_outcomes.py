@@ -97,7 +97,7 @@ def test_a_followed_run_ends_with_the_exit_code_of_its_outcome(state: str, code:
 @pytest.fixture
 def trainer() -> Iterator[subprocess.Popen[bytes]]:
     """A process that stands for a training process."""
-    process = subprocess.Popen(["sleep", "60"])
+    process = subprocess.Popen(["sleep", "600"])
     yield process
     process.kill()
     process.wait()

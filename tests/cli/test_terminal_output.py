@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.cli.main import main
+from tests import PATIENCE_S
 from tests.processes.hostile import NASTY, HostileRun, Weaver, obeyed
 
-LIMIT_S = 120
+LIMIT_S = int(PATIENCE_S)
 WORD = "".join(NASTY).encode("utf-8", "ignore").decode().replace("\x00", "").replace("/", "|")[:120]
 
 

@@ -85,11 +85,15 @@ def test_the_judge_hangs_at_its_step_only_and_past_a_broad_except() -> None:
         return judge_that_hangs(completions=[RIGHT], answer=["22"], trainer_state=before(step))
 
     assert score(HANG_AT - 1) == score(HANG_AT + 1) == [1.0]
+
+    def hung() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        score(HANG_AT)
+
     earlier = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
         with pytest.raises(Interrupted):
-            score(HANG_AT)
+            hung()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, earlier)
@@ -163,14 +167,12 @@ def test_the_disk_is_full_from_its_step_until_the_named_file_is_deleted(tmp_path
         else:
             raise SystemExit("it is not full")
         (folder / faults.BALLAST).unlink()
-        for _ in range(50):
+        while True:
             try:
                 grow()
                 break
             except OSError:
                 time.sleep(0.1)
-        else:
-            raise SystemExit("it is full for ever")
         """
     done = _python(body, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -18,6 +18,7 @@ from grpo_tui.preflight.child import hub
 from grpo_tui.preflight.child.hub import Hub
 from grpo_tui.preflight.facts import ModelFacts, Whereabouts
 from grpo_tui.preflight.model_findings import model_findings
+from tests import PATIENCE_S
 
 FILES = {"config.json": 700, "model.safetensors": 5_000_000_000, "pytorch_model.bin": 5_000_000_000}
 
@@ -30,7 +31,7 @@ class Answers(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         name = "/".join(self.path.split("/")[3:5]).partition("?")[0]
         if name == "some/slow":
-            self.released.wait(20)
+            self.released.wait(PATIENCE_S)
         if name == "some/secret" and "auth-check" in self.path:
             return self._say(403, {"error": "no"}, "GatedRepo")
         if name not in ("some/open", "some/secret"):
@@ -75,6 +76,7 @@ def asked(server: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hub:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", server)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(hub, "ASK_S", PATIENCE_S)
     return Hub()
 
 

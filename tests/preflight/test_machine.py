@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config.packages import version_of
+from grpo_tui.preflight import machine as asking
 from grpo_tui.preflight.machine import (
     GpuFacts,
     ServerAnswer,
@@ -21,6 +22,7 @@ from grpo_tui.preflight.machine import (
 )
 from grpo_tui.preflight.machine_findings import meeting_port
 from grpo_tui.supervisor.ports import port_in_use
+from tests import PATIENCE_S
 from tests.preflight.machines import machine
 
 GPUS = tuple(GpuFacts(index, f"GPU {index}") for index in range(4))
@@ -89,6 +91,7 @@ def served() -> Iterator[int]:
 def test_a_server_is_asked_and_what_is_no_answer_is_said(
     served: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(asking, "ANSWER_S", PATIENCE_S)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # a proxy is not asked for a server of one's own
     base = f"http://127.0.0.1:{served}"
     assert ask(f"{base}/json") == ServerAnswer(200, {"a": 1})

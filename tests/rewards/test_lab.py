@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from grpo_tui.config.section import RewardEntry, Section
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.score_report import Aggregation
 from grpo_tui.rewards.scoring import Report, config_of_functions, report, reweighed, unchecked
+from tests import PATIENCE_S
 from tests.rewards.labs import rows, scored, write
 
 SAMPLES = rows(("2+2?", "4"), ("2+2?", "five"), ("3+4?", "7"), answer="4")
@@ -157,6 +157,7 @@ def test_a_file_that_hangs_or_ends_while_it_is_imported_is_named_and_spares_the_
         assert second.failure is None
         assert third.failure is not None
         assert third.failure.message == "loading it ended the process: exit code 5"
+        own.limit_s = PATIENCE_S
         found = report(own, SAMPLES)
         assert found.scored.functions[1].scores == (0.5, 0.2, 0.5)
         ids = {finding.id for finding in found.findings}
@@ -216,23 +217,22 @@ def test_other_weights_change_what_is_said_of_weights_and_nothing_else(lab: Lab,
 
 
 def test_an_interrupt_from_another_thread_ends_the_call_and_the_next_one_works(
-    lab: Lab, tmp_path: Path
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(tmp_path, AWKWARD)
     lab.load(config_of_functions([f"{file}:hang", f"{file}:fine"]))
     begun = threading.Event()
 
     def stop() -> None:
-        begun.wait(60)
+        begun.wait(PATIENCE_S)
         lab.interrupt()
 
     thread = threading.Thread(target=stop)
     thread.start()
-    start = time.monotonic()
+    monkeypatch.setattr(lab, "limit_s", 1e6)  # no limit ends the call instead
     with pytest.raises(LabError, match="interrupted"):
         lab.score(SAMPLES, tell=lambda name, what: begun.set())
     thread.join()
-    assert time.monotonic() - start < lab.limit_s
     assert _sleepers() == []
     lab.load(config_of_functions([f"{file}:fine"]))
     assert lab.score(SAMPLES).functions[0].scores == (0.5, 0.2, 0.5)
@@ -247,7 +247,7 @@ def test_a_child_that_leads_no_session_yet_is_ended_too(tmp_path: Path) -> None:
             return self.process.pid
 
         def exit_code(self, pid: int) -> int:
-            return self.process.wait(10)
+            return self.process.wait(PATIENCE_S)
 
     starter = SlowStarter()
     ChildPipe(starter, str(tmp_path)).close()

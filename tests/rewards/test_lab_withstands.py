@@ -12,6 +12,7 @@ import pytest
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.rewards.score_report import FunctionScore
 from grpo_tui.rewards.scoring import Report
+from tests import PATIENCE_S
 from tests.rewards.labs import rows, scored, write
 
 SAMPLES = rows(("2+2?", "4"), ("2+2?", "five"), ("3+4?", "7"), answer="4")
@@ -207,7 +208,9 @@ print(psutil.Process().children())
 
 
 def test_families_are_ended_and_reaped_to_the_last_one_but_those_that_are_spared() -> None:
-    done = subprocess.run([sys.executable, "-c", FAMILIES], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", FAMILIES], capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.stdout.splitlines() == ["[True] 1", "[]"], done.stderr
 
 
