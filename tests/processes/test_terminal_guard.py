@@ -65,7 +65,10 @@ class Guarded(Screen):
             return bool(pid)
 
         until(look, "the end of the program")
-        self.read(0.02)
+        last = b"\0the end\0"  # behind all that the program wrote, which the terminal may still hand over
+        os.write(self.line, last)
+        until(lambda: (self.read(0.02), last in self.output)[1], "the program's last words")
+        self.output = self.output.replace(last, b"")
         return ended[0]
 
     def forget(self) -> None:
@@ -301,8 +304,7 @@ def test_two_viewers_at_once_see_the_same_run_and_one_of_them_may_die(live: Path
     second.close()
     watched.forget()
     assert_goes_on(live)
-    watched.read(1.0)
-    assert len(watched.output) > 100, "the other one goes on painting"
+    until(lambda: (watched.read(0.1), len(watched.output) > 100)[1], "the other one's painting")
 
 
 def test_a_stopped_viewer_blocks_no_write_and_holds_the_log_back_no_longer_than_it_is_stopped(
@@ -343,7 +345,7 @@ sys.exit(screen.guarded(stubborn, lambda: ""))
     try:
         assert b"up" in os.read(main, 100)
         guard.terminate()
-        assert guard.wait(30) == 137
+        assert guard.wait(PATIENCE_S) == 137
     finally:
         guard.kill()
         os.close(main)
