@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import grpo_tui.cli
 from grpo_tui.cli import start
 from grpo_tui.cli.errors import CommandError
-from grpo_tui.cli.main import SERVED, main
+from grpo_tui.cli.main import main
 from grpo_tui.cli.parser import build_parser
 from grpo_tui.cli.plan import _config as config_of_plan
 from grpo_tui.cli.saved_run import overridden
@@ -25,7 +23,6 @@ from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.store.writer import Writer
 
-CLI = Path(grpo_tui.cli.__file__).parent
 PARSER = build_parser(with_open=True)
 LAUNCHER = "accelerate launch --num_processes 2"
 
@@ -54,40 +51,7 @@ def taking(destination: str) -> list[tuple[str, ...]]:
     return [words for words in COMMANDS if any(action.dest == destination for action in options(words))]
 
 
-# -- every option is read ----------------------------------------------------------------------------
-
-
-def module_of(words: tuple[str, ...]) -> str:
-    """The module that serves a command."""
-    if words[0] in SERVED:
-        return SERVED[words[0]].partition(":")[0]
-    if words[0] in ("demo", "train", "open"):
-        return "start"
-    return "look" if words[0] in ("attach", "runs", "status") else "steer"
-
-
-def read_in(module: str) -> set[str]:
-    """Attributes of the parsed arguments that a module reads, and those that it hands them to."""
-    names, files = set(), {module, "main"}
-    tree = ast.parse((CLI / f"{module}.py").read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("grpo_tui.cli."):
-            files.add(str(node.module).rpartition(".")[2])
-    for name in files - {"parser"}:
-        for node in ast.walk(ast.parse((CLI / f"{name}.py").read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                names |= {node.attr} if node.value.id == "parsed" else set()
-            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
-                names |= {getattr(node.args[1], "value", "")}
-    return names
-
-
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_every_option_is_read_by_its_command(words: tuple[str, ...]) -> None:
-    chosen = {action.dest for action in options(words) if len(list(action.choices or "..")) > 1}
-    unread = chosen - read_in(module_of(words))
-    assert not unread
-
+# -- what an option takes ------------------------------------------------------------------------------
 
 NUMBERS = {"N", "S", "G", "I", "GROUP"}
 NAMES = {"RUN", "CONFIG", "CONFIG_OR_RUN", "FILE", "FILE.py", "FILE.yaml", "ROOT"}
