@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from grpo_tui.cli.headless import follow
+from grpo_tui.cli.errors import CommandError
+from grpo_tui.cli.headless import _standstill, describe_row, follow
 from grpo_tui.core import records as r
-from tests.ui.recorded_run import RecordedRun
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.status import Status
+from tests.ui.recorded_run import ANSWERS, RecordedRun
 
 
 @pytest.fixture
@@ -84,3 +87,82 @@ def test_why_it_stands_still_is_said_once_and_again_when_it_changes(
         "paused at step 2",
         "paused at step 3",
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        (
+            {"loss": 9.0, "reward": 1.25, "reward_std": 0.5, "kl": None, "rewards/own\x1b/mean": 0.25,
+             "rewards/own/std": 8.0, "completions/mean_length": 12.5, "step_time": 0.75, "entropy": 1e7},
+            (
+                "step     7  reward 1.250  reward_std 0.500  kl None  own␛ 0.250  completions/mean_length "
+                "12.500  step_time 0.750  entropy 1.0e7"
+            ),
+        ),
+        ({"eval_reward": 2.0, "eval_loss": 1.0}, "step     7  eval_reward 2.000"),
+        ({"reward_std": 1.0, "kl": 0.5}, ""),
+        ({"loss": 1.0}, ""),
+    ],
+)  # fmt: skip
+def test_a_row_is_one_line_of_what_is_watched(values: dict[str, object], line: str) -> None:
+    assert describe_row(7, values) == line
+
+
+ALERT = {"id": "disk", "message": "no\nspace"}
+
+
+@pytest.mark.parametrize(
+    ("look", "said"),
+    [
+        (Status("training", step=7), ""),
+        (Status("paused", step=7), "paused at step 7; continue with `grpo-tui resume '/my run'`"),
+        (
+            Status("paused", step=7, alerts=(ALERT,)),
+            "paused at step 7: no⏎space; continue with `grpo-tui resume '/my run'`",
+        ),
+        (
+            Status("stalled", step=7, reward_func="judge\x1b"),
+            (
+                "stalled at step 7: reward function judge␛ has not returned; abort the call with "
+                "`grpo-tui abort-reward '/my run'`"
+            ),
+        ),
+        (Status("stalled", step=7, reward_func="judge", alerts=(ALERT,)), "stalled at step 7: no⏎space"),
+        (Status("stalled", step=7), "stalled at step 7"),
+        (Status("training", step=7, reward_func="judge"), ""),
+        (Status("training", step=7, alerts=(ALERT, ALERT)), "training at step 7: no⏎space: no⏎space"),
+    ],
+)
+def test_what_keeps_a_run_from_going_on_is_said_with_what_lets_it(look: Status, said: str) -> None:
+    assert _standstill(Path("/my run"), look) == said
+
+
+def test_the_end_is_summed_up_with_answers_and_the_cause(
+    run: RecordedRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run.write(r.Fact("before_after", ANSWERS))
+    cause = {"message": "m", "cause": "rewards.py:3:\nno 7"}
+    run.write(r.AttemptEnded(1, time.time() + 60, "failed", 2, 1, cause))
+    root = run.folder.root
+    assert follow(root, after_row=99) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == [
+        f"  What is 3 + 4?{'':10} gold 7   before I think 8",
+        f"{'':36}after  <think>3+4=7</think><answer>7</answer>",
+    ]
+    assert lines[8:] == [
+        f"failed at step 2; {root}",
+        "cause: rewards.py:3:⏎no 7",
+        f"There is no checkpoint to resume from; `grpo-tui train {root} --run-dir NEW` starts a new run.",
+    ]
+    assert "first mean reward" not in "".join(lines)
+
+
+def test_a_run_that_ends_before_it_records_anything_is_told_with_its_cause(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.root.mkdir()
+    folder.spec.write_text("{}")
+    with pytest.raises(CommandError, match="the run ended before it recorded anything: see ") as told:
+        follow(folder.root)
+    assert told.value.code == 1
