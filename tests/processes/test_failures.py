@@ -57,11 +57,12 @@ def test_a_reward_that_raises_is_named_and_once_mended_starts_again_in_the_same_
     assert (state(run, "failed").error or {})["cause"] == cause
     assert grpo_tui("status", run).stdout.splitlines()[-1] == f"cause: {cause}"
 
+    lasts = f"3217.{os.getpid()}"  # by which the processes of this very test are known
     (tmp_path / "own" / "own_rewards.py").write_text(
         "import subprocess, threading, time\n"
         "def score(completions, **kwargs):\n"
         "    threading.Thread(target=time.sleep, args=(1000,)).start()\n"
-        "    subprocess.Popen(['sleep', '3217'], start_new_session=True)\n"
+        f"    subprocess.Popen(['sleep', '{lasts}'], start_new_session=True)\n"
         "    return [float(len(c[0]['content'])) for c in completions]\n"
     )
     assert "finished at step 2" in grpo_tui("train", config, "--run-dir", run, *small).stdout
@@ -69,9 +70,8 @@ def test_a_reward_that_raises_is_named_and_once_mended_starts_again_in_the_same_
     assert rank is not None
     until(lambda: not psutil.pid_exists(rank.pid), "the end of the trainer")
     until(
-        lambda: not [p for p in psutil.process_iter() if "3217" in _command_line(p)],
+        lambda: not [p for p in psutil.process_iter() if lasts in _command_line(p)],
         "the end of its children",
-        20,
     )
     assert [a.state for a in RunReader(RunFolder(run).database).attempts()] == ["failed", "finished"]
     refused = grpo_tui("train", config, "--run-dir", run, check=2)
@@ -187,7 +187,7 @@ def test_a_crash_in_a_native_library_is_named(run: Path, tmp_path: Path) -> None
 def test_sigterm_while_loading_is_stopped_with_nothing_to_save(run: Path) -> None:
     start(run, "max_steps=4000")
     loading = until(
-        lambda: (r := read_rank(RunFolder(run).rank(0))) and r.attempt == 1 and r, "its first word", 60
+        lambda: (r := read_rank(RunFolder(run).rank(0))) and r.attempt == 1 and r, "its first word"
     )
     os.kill(loading.pid, signal.SIGTERM)
     ended = state(run, "stopped")
