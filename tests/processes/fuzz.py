@@ -27,14 +27,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from grpo_tui.cli.main import main
 from grpo_tui.store.live import process_started
+from tests import PATIENCE_S
 from tests.processes.hostile import NASTY
 from tests.ui.recorded_run import RecordedRun
 
-LIMIT_S = 20.0
+LIMIT_S = PATIENCE_S
 """A command that takes longer is killed and counts as a hang."""
 MEMORY_BYTES = 6 << 30
+"""What a command may take beyond what the process has that starts it."""
 PR_SET_PDEATHSIG = 1
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("status",), ("status", "--json"), ("runs",), ("completions", "--limit", "5"), ("log", "--tail", "5"),
@@ -176,7 +180,8 @@ def _become(said: list[str], printed: Path) -> None:
     try:
         os.setsid()  # what it starts is killed with it
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        most = psutil.Process().memory_info().vms + MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         out = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for number, name in ((1, "stdout"), (2, "stderr")):
