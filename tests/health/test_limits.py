@@ -1,0 +1,330 @@
+"""What each rule says of a run in which it holds, and each of its limits: just inside, and just outside."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from grpo_tui.core.diagnosis import RULES
+from grpo_tui.core.findings import Finding
+from grpo_tui.health.doctor import Doctor
+from grpo_tui.health.facts import GroupFacts, Observation, Settings
+from tests.health.test_rules import FAULTS, MIXED, NO_SIGNAL, ONE, TWO, Metrics, group, learns_form
+
+Groups = Callable[[int], Sequence[GroupFacts]]
+USUAL = {"reward": 0.5, "reward_std": 1.0, "learning_rate": 1e-5, "grad_norm": 0.3, "entropy": 0.5}
+WRONG, RIGHT = group([(0.0,)] * 4), group([(1.0,)] * 4)
+ALIKE, STUCK = group([(0.0,)] * 4, texts=["the"] * 4), group([(0.0, 0.0), (1.0, 0.0)] * 2, TWO)
+LOUD = Settings(weights=(1.0, 1.0), names=("loud", "quiet"))
+QUIET = group([(0.0, 1.0), (40.0, 0.0), (13.0, 0.0), (27.0, 1.0)], LOUD)
+LOOPS = group([(0.0,), (1.0,)], texts=["one two three four " * 20] * 2)
+PROSE = group([(0.0,), (1.0,)], texts=[" ".join(f"word{n}" for n in range(40))] * 2)
+NO_END = group([(0.0,), (1.0,)] * 4, texts=["<answer>4</answer> " + "and so on " * 9] * 8, truncated=True)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A run, step by step."""
+
+    steps: int
+    metrics: Metrics = lambda *_: {}
+    groups: Groups = lambda _: (MIXED,) * 4
+    settings: Settings = ONE
+    seconds: Callable[[int], dict[str, float]] = lambda _: {}
+    failed: Callable[[int], dict[int, int]] = lambda _: {}
+
+    def told(self, rule: str, **limits: float) -> Finding | None:
+        """What one rule says at the end, with other limits."""
+        others: dict[str, Any] = dict.fromkeys(RULES)
+        doctor, chance = Doctor(self.settings, {**others, rule: limits}), random.Random(5)
+        for step in range(1, self.steps + 1):
+            values = USUAL | self.metrics(step, chance)
+            missing = frozenset(key for key, value in values.items() if not math.isfinite(value))
+            groups = tuple(self.groups(step))
+            doctor.see(
+                Observation(step, step, values, missing, groups, self.seconds(step), self.failed(step))
+            )
+        return next((found for found in doctor.findings() if "It ended at" not in found.message), None)
+
+
+def each(facts: GroupFacts) -> Groups:
+    """Four groups of this kind at each step."""
+    return lambda _: (facts,) * 4
+
+
+def visited(first: GroupFacts, prompts: int = 3) -> Groups:
+    """Groups of some prompts of which each always gets the same, and one group with a signal."""
+    return lambda _: [MIXED, *(replace(first, prompt=f"prompt {n}") for n in range(prompts))]
+
+
+def falling_silent(step: int) -> list[GroupFacts]:
+    none: list[tuple[float | None, ...]] = [(1.0, None), (0.0, None), (1.0, 1.0), (0.0, None)]
+    return [group(none if step >= 30 else [(1.0, 1.0), (0.0, 0.0)] * 2, TWO)] * 4
+
+
+def slow(step: int) -> float:
+    return 5.0 if step >= 40 else 2.0
+
+
+SCENES: dict[str, Scene] = {
+    **{
+        cause: Scene(20, groups=each(facts), settings=TWO if len(facts.functions) == 2 else ONE)
+        for cause, facts in NO_SIGNAL.items()
+    },
+    "signal.identical": Scene(20, groups=lambda step: [ALIKE if step > 2 else MIXED] * 4),
+    "signal.prompt-only": Scene(20, groups=lambda _: (WRONG, RIGHT) * 2),
+    "signal.all-wrong": Scene(20, groups=lambda step: [MIXED if step < 3 else WRONG] * 4),
+    "signal.all-correct": Scene(9, groups=lambda step: [RIGHT, RIGHT, RIGHT, WRONG if step == 1 else RIGHT]),
+    "signal.equal": Scene(20, groups=lambda step: [MIXED if step < 3 else group([(0.5,)] * 4)] * 4),
+    "signal.reward-stuck": Scene(30, groups=each(STUCK), settings=TWO),
+    "signal.reward-drowned": Scene(30, groups=each(QUIET), settings=LOUD),
+    "signal.reward-saturated": Scene(60, groups=lambda step: [MIXED if step < 3 else RIGHT] * 4),
+    "signal.format-only": Scene(
+        150, groups=lambda step: [learns_form(step, answers=False)] * 4, settings=TWO
+    ),
+    "signal.prompts-unsolved": Scene(5, groups=visited(WRONG)),
+    "signal.prompts-solved": Scene(5, groups=visited(RIGHT)),
+    **{rule: Scene(steps, metrics) for rule, (steps, metrics) in FAULTS.items()},
+    "policy.repetition": Scene(30, groups=lambda step: [PROSE if step < 9 else LOOPS] * 4),
+    "policy.no-end-token": Scene(15, groups=each(NO_END)),
+    "machine.slow-step": Scene(
+        80,
+        lambda step, _: {"step_time": slow(step)},
+        seconds=lambda step: {"generate": 1.0, "reward": slow(step) - 1.5, "update": 0.5},
+    ),
+    "machine.slow-reward": Scene(15, lambda *_: {"step_time": 5.0}, seconds=lambda _: {"reward": 3.0}),
+    "machine.reward-fails": Scene(60, groups=falling_silent, settings=TWO),
+}
+
+TOLD: dict[str, tuple[str, str]] = {
+    "signal.masked": (
+        "error: step 1..20 and masked",
+        (
+            "Every completion is truncated in 100 % of the groups of the last 10 steps, so nothing is "
+            "learned from them."
+        ),
+    ),
+    "signal.not-finite": (
+        "error: step 1..20 and zero_std",
+        "They leave 100 % of the groups of the last 10 steps without a signal.",
+    ),
+    "signal.unscored": (
+        "error: step 1..20 and reward is none",
+        "No reward function scored 100 % of the groups of the last 10 steps.",
+    ),
+    "signal.cancels": (
+        "error: step 1..20 and zero_std",
+        "Scores differ and totals do not in 100 % of the groups of the last 10 steps.",
+    ),
+    "signal.identical": (
+        "error: step 2..20 and zero_std",
+        "All completions are the same text in 100 % of the groups of the last 10 steps.",
+    ),
+    "signal.constant": (
+        "error: step 1..20 and zero_std",
+        "Every completion of the run got 0, so no group has a signal.",
+    ),
+    "signal.prompt-only": (
+        "error: step 1..20 and zero_std",
+        "Completions of one prompt always get the same score, although their texts differ.",
+    ),
+    "signal.all-wrong": (
+        "error: step 2..20 and all_wrong",
+        "All completions got the lowest total of the run, 0, in 100 % of the groups of the last 10 steps.",
+    ),
+    "signal.all-correct": (
+        "warning: step 1..9 and all_right",
+        "All completions got the highest total of the run, 1, in 88.9 % of the groups of the last 9 steps.",
+    ),
+    "signal.equal": (
+        "warning: step 2..20 and zero_std",
+        "Totals are equal in 100 % of the groups of the last 10 steps, so these have no signal.",
+    ),
+    "signal.reward-stuck": (
+        "warning: step 1..30",
+        "correct gave 0 to each of 480 completions.",
+    ),
+    "signal.reward-drowned": (
+        "warning: step 1..30",
+        "loud spans 40 after its weight, quiet only 1. quiet contributes 0 % of the variance.",
+    ),
+    "signal.reward-saturated": (
+        "info: step 2..60",
+        "correct is 1 on average, and its highest value is 1.",
+    ),
+    "signal.format-only": (
+        "warning: step 51..150",
+        "format rose from 0 to 1, correct stayed at 0.125.",
+    ),
+    "signal.prompts-unsolved": (
+        "info: step 1..5",
+        "3 of 4 prompts visited at least 4 times got the lowest total in every completion.",
+    ),
+    "signal.prompts-solved": (
+        "info: step 1..5",
+        "3 of 4 prompts visited at least 4 times got the highest total in every completion.",
+    ),
+    "policy.broke": (
+        "error: step 2..12; learning_rate=1e-06",
+        (
+            "The reward went from 0.6 to 0.02, truncated from 0 % to 100 % and length from 90 to 400 "
+            "and entropy from 0.3 to 0.01."
+        ),
+    ),
+    "policy.reward-fell": (
+        "warning: step 64..120; learning_rate=3.3e-06",
+        "The reward fell from 1.94 around step 64 to 0.588.",
+    ),
+    "policy.collapse": (
+        "error: step 20..60; learning_rate=3.3e-06",
+        "Entropy fell from 0.409 to 0.0126, while the reward went from 0.443 to 0.5.",
+    ),
+    "policy.truncation": (
+        "warning: step 1..15 and truncated",
+        "70 % of the completions of the last 10 steps are truncated.",
+    ),
+    "policy.length-runaway": (
+        "warning: step 21..80",
+        "Mean length grew from 109 to 312 tokens, while the reward went from 0.385 to 0.538.",
+    ),
+    "policy.repetition": (
+        "warning: step 5..30",
+        "The share of repeated runs of four words went from 0 % to 94.8 %.",
+    ),
+    "policy.no-end-token": (
+        "warning: step 1..15 and truncated",
+        "100 % of the completions are truncated, and 100 % of these hold a final answer in their first half.",
+    ),
+    "policy.kl": (
+        "warning: step 37..60; learning_rate=3.3e-06",
+        "kl went from 0.0133 to 1.99, while the reward is 0.5 and its best was 0.529.",
+    ),
+    "policy.gradient-nan": (
+        "error: step 19..20; learning_rate=3.3e-06",
+        "grad_norm was NaN or infinite in 2 of the last 10 steps.",
+    ),
+    "policy.gradient-spikes": (
+        "warning: step 1..60; max_grad_norm=0.2, learning_rate=3.3e-06",
+        "grad_norm was above 3 in 4 of the last 50 steps. The highest is 40, the median 0.3.",
+    ),
+    "policy.gradient-zero": (
+        "error: step 1..15",
+        "No gradient in the last 10 steps, while 100 % of the groups have a signal.",
+    ),
+    "policy.learning-rate-ended": (
+        "warning: step 80..100",
+        "learning_rate is 0 at step 100 of 400. Its highest value was 9.88e-06.",
+    ),
+    "policy.learning-rate-low": (
+        "warning: step 1..200 and mixed; learning_rate=3e-05",
+        "After 200 steps the reward is 0.482, 0.385 at the start. Entropy is 0.5, 0.5 at the start.",
+    ),
+    "policy.held-out": (
+        "warning: step 60..120",
+        "eval_reward fell from 0.8 at step 60 to 0.275, while the training reward rose from 0.925 to 1.91.",
+    ),
+    "machine.slow-step": (
+        "warning: step 41..80",
+        "A step takes 5 s, 2 s at the start. Most of it is reward: 0.5 to 3.5 s.",
+    ),
+    "machine.slow-reward": (
+        "warning: step 1..15",
+        "Rewards take 3 s of a step of 5 s (60 %).",
+    ),
+    "machine.reward-fails": (
+        "warning: step 24..60",
+        "correct returned None for 75 % of the completions, 0 % at the start.",
+    ),
+}
+"""Severity, the completions concerned and the settings to change; then what is said after the title."""
+LIMITS: dict[str, dict[str, tuple[float, float]]] = {
+    "signal.masked": {"steps": (4, 3), "groups": (40, 41), "share": (1.0, 1.001)},
+    "signal.not-finite": {"groups": (40, 41), "share": (1.0, 1.001)},
+    "signal.unscored": {"steps": (4, 3), "groups": (40, 41), "share": (1.0, 1.001)},
+    "signal.cancels": {"steps": (4, 3), "groups": (40, 41), "share": (1.0, 1.001)},
+    "signal.identical": {"steps": (17, 18), "groups": (40, 41), "share": (1.0, 1.001)},
+    "signal.constant": {"steps": (4, 3), "groups": (40, 41), "share": (1.0, 1.001)},
+    "signal.prompt-only": {"steps": (10, 9), "groups": (40, 41), "share": (1.0, 1.001)},
+    "signal.all-wrong": {"steps": (17, 18), "groups": (40, 41), "share": (1.0, 1.001)},
+    "signal.all-correct": {"steps": (4, 3), "groups": (28, 29), "share": (1.0, 1.001)},
+    "signal.equal": {"steps": (17, 18), "groups": (40, 41), "share": (1.0, 1.001)},
+    "signal.reward-stuck": {"steps": (28, 29), "completions": (448, 449)},
+    "signal.reward-drowned": {
+        "steps": (28, 29),
+        "ratio": (40, 40.02),
+        "moves": (1.0, 1.001),
+        "contribution": (-0.01373, -0.01375),
+    },
+    "signal.reward-saturated": {"steps": (58, 59), "margin": (0, -0.001), "moves": (0, -0.001)},
+    "signal.format-only": {
+        "steps": (74, 75),
+        "rise": (1.0, 1.001),
+        "ceiling": (1.0, 1.001),
+        "solved": (0.1252, 0.125),
+    },
+    "signal.prompts-unsolved": {"prompts": (3, 4), "visits": (5, 6)},
+    "signal.prompts-solved": {"prompts": (3, 4), "visits": (5, 6)},
+    "policy.broke": {"steps": (9, 10), "drop": (1.0, 1.001), "spread": (0.5798, 0.5806)},
+    "policy.reward-fell": {
+        "steps": (39, 40),
+        "errors": (43.18, 43.24),
+        "drop": (0.7388, 0.7402),
+        "spread": (1.289, 1.291),
+    },
+    "policy.collapse": {"least": (58, 59), "share": (0.03516, 0.03511)},
+    "policy.truncation": {"steps": (13, 14), "share": (0.7, 0.701)},
+    "policy.length-runaway": {"least": (78, 79), "ratio": (2.801, 2.804)},
+    "policy.repetition": {
+        "steps": (4, 3),
+        "groups": (40, 41),
+        "share": (0.9473, 0.9482),
+        "rise": (0.948, 0.9498),
+    },
+    "policy.no-end-token": {
+        "steps": (4, 3),
+        "groups": (40, 41),
+        "share": (1.0, 1.001),
+        "answered": (1.0, 1.001),
+    },
+    "policy.kl": {"steps": (25, 26), "least": (58, 59), "level": (1.639, 1.642), "ratio": (123.1, 123.3)},
+    "policy.gradient-nan": {"count": (2, 3)},
+    "policy.gradient-spikes": {
+        "steps": (36, 35),
+        "least": (50, 51),
+        "count": (3, 4),
+        "ratio": (133.3, 133.5),
+        "level": (39.98, 40),
+    },
+    "policy.gradient-zero": {"steps": (13, 14), "share": (1.0, 1.001)},
+    "policy.learning-rate-ended": {"steps": (19, 20), "share": (0, -0.001), "remaining": (0.7719, 0.7729)},
+    "policy.learning-rate-low": {"least": (198, 199), "change": (0, -0.001), "share": (1.0, 1.001)},
+    "policy.held-out": {"evaluations": (7, 8), "spread": (0.375, 0.3755), "errors": (35.66, 35.71)},
+    "machine.slow-step": {"least": (78, 79), "ratio": (2.5, 2.501), "seconds": (5.0, 5.005)},
+    "machine.reward-fails": {"share": (0.75, 0.751), "rise": (0.75, 0.751)},
+    "machine.slow-reward": {"steps": (13, 14), "share": (0.6, 0.601), "seconds": (3.0, 3.004)},
+}
+"""By rule and limit: a value with which it still reports, and the next with which it does not."""
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_tells_its_numbers_its_completions_and_its_remedies(rule: str) -> None:
+    found = SCENES[rule].told(rule)
+    assert found is not None
+    first, *others = found.remedies
+    changes = ", ".join(f"{other.field}={other.value:g}" for other in others)
+    head = f"{found.severity}: {found.evidence['completions']}" + (f"; {changes}" if changes else "")
+    assert (head, found.message) == (TOLD[rule][0], f"{RULES[rule].title}. {TOLD[rule][1]}")
+    assert first.text == RULES[rule].remedy
+    assert f"step {found.first_step}..{found.last_step}" in head
+
+
+@pytest.mark.parametrize("rule", LIMITS)
+def test_each_limit_of_a_rule_parts_what_it_reports_from_what_it_does_not(rule: str) -> None:
+    for limit, (inside, outside) in LIMITS[rule].items():
+        assert SCENES[rule].told(rule, **{limit: inside}) is not None, f"{limit} {inside}"
+        assert SCENES[rule].told(rule, **{limit: outside}) is None, f"{limit} {outside}"
