@@ -143,6 +143,9 @@ def test_what_set_says_is_what_is_used(run: Path) -> None:
     with pytest.raises(CommandError):
         overridden(saved, refused, 1)
     assert overridden(saved, refused, 1, force=True).grpo["per_device_train_batch_size"] == 3
+    for size, told in ((1, ["batch.indivisible"]), (8, []), (None, [])):
+        forced = start._load(DEMO_CONFIG, refused, size, force=True).findings
+        assert [finding.id for finding in forced if finding.severity == "error"] == told, size
 
 
 @pytest.mark.parametrize("source", ["rewards.py:correct", "a reward model"])

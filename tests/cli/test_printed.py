@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from grpo_tui.cli import probe, steer
+from grpo_tui.cli import doctor, probe, steer
 from grpo_tui.cli.score import report_lines
 from grpo_tui.core.commands import Outcome
-from grpo_tui.core.findings import Finding
+from grpo_tui.core.findings import Finding, Remedy
+from grpo_tui.health.reading import Diagnosis
 from grpo_tui.rewards.answer_format import Form
 from grpo_tui.rewards.probes import Aspect, KindReport, ProbeReport, ProbeVerdict
 from grpo_tui.rewards.score_report import Failure
@@ -129,3 +130,31 @@ def test_the_outcome_of_a_command_is_said_and_its_exit_code_is_3_when_refused(
     assert steer._report(Namespace(json=True), kind, outcome) == (0 if applied else 3)
     body = {"applied": applied, "step": 7, "reason": reason, "result": result}
     assert json.loads(capsys.readouterr().out) == body
+
+
+def test_a_diagnosis_has_steps_remedies_completions_and_what_was_not_judged() -> None:
+    error = Finding(
+        "a.rule", "error", None, None, "The reward\nfell", first_step=3, last_step=9,
+        evidence={"completions": "step>=3 and reward<1"}, remedies=(Remedy("raise it"), Remedy("lower it")),
+    )  # fmt: skip
+    warning = Finding("b.rule", "warning", None, None, "Odd", first_step=4, last_step=4)
+    info = replace(warning, id="c.rule", severity="info")
+
+    def said(*findings: Finding, **more: tuple[str, ...]) -> list[str]:
+        return list(doctor._lines(Diagnosis(findings, 1_200, **{"unknown": (), **more}), "runs/first", 60))
+
+    assert said(error, warning, warning, info, unknown=("kl", "entropy"), off=("d.rule",)) == [
+        "error: steps 3 to 9: The reward⏎fell [a.rule]",
+        "  fix: raise it",
+        "  fix: lower it",
+        "  see: grpo-tui completions runs/first --where 'step>=3 and reward<1'",
+        "",
+        *["warning: step 4: Odd [b.rule]", ""] * 2,
+        "info: step 4: Odd [c.rule]",
+        "",
+        "not recorded, so not judged: kl, entropy",
+        "turned off by the config: d.rule",
+        "1,200 steps: 1 error, 2 warnings",
+    ]
+    assert said(info)[-1:] == ["1,200 steps: no errors or warnings"]
+    assert said() == ["1,200 steps: no findings"]
