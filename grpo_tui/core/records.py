@@ -59,6 +59,10 @@ class Fact:
     value: Any
 
 
+SKIPPED = "grpo_tui/step_skipped"
+"""Metric of a step that was not applied, because its gradient was NaN or infinite."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetricRow:
     """One row of `log_history`, exactly as TRL logged it."""

@@ -1,7 +1,8 @@
 """Judge a run while it is recorded: follow the records that were written, and say what is open now.
 
 A step is judged when the next one begins, for until then its evaluation or what another rank recorded of it
-may still arrive. The recorder's thread calls.
+may still arrive. A step that was skipped is judged at once, because the run pauses after it. The recorder's
+thread calls.
 """
 
 from __future__ import annotations
@@ -82,11 +83,12 @@ class LiveVerdict:
 
     def __call__(self, records: Sequence[Any]) -> list[r.Record]:
         """Take records that were written; return what is open now when that has changed."""
-        ended = False
+        ended = skipped = False
         for record in records:
             self._take(record)
             ended = ended or isinstance(record, r.AttemptEnded)
-        due = [step for step in sorted(self._steps) if ended or step < self._begun]
+            skipped = skipped or (isinstance(record, r.MetricRow) and r.SKIPPED in record.values)
+        due = [step for step in sorted(self._steps) if ended or skipped or step < self._begun]
         for number in due:
             step = self._steps.pop(number)
             self._judged = number

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from grpo_tui.core.findings import Remedy
+from grpo_tui.core.records import SKIPPED
 from grpo_tui.core.statistics import SAME, mean
 from grpo_tui.health.course import EARLY
 from grpo_tui.health.state import Found, Limits, RunState, number, percent
@@ -186,6 +187,8 @@ def _gradient_nan(state: RunState, limits: Limits) -> Found | None:
     if count < limits["count"]:
         return None
     said = f"grad_norm was NaN or infinite in {count} of the last {limits['steps']:g} steps."
+    if state.course(SKIPPED).count:
+        said += " Such steps are skipped, so the weights are not affected."
     return Found(said, {"steps": count}, remedies=_lower_rate(state), since=state.step)
 
 

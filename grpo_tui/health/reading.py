@@ -15,6 +15,7 @@ from typing import Any
 
 from grpo_tui.core.diagnosis import RULES
 from grpo_tui.core.findings import Finding
+from grpo_tui.core.records import SKIPPED
 from grpo_tui.core.statistics import is_number
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits, facts_of
@@ -29,10 +30,10 @@ MOST_GROUPS = 1_024
 PAGE = 64
 KEYS = (
     "reward", "reward_std", "entropy", "kl", "grad_norm", "learning_rate", "step_time", "eval_reward",
-    "completions/mean_length", "completions/clipped_ratio",
+    "completions/mean_length", "completions/clipped_ratio", SKIPPED,
 )  # fmt: skip
-_OPTIONAL = frozenset({"kl", "eval_reward"})
-"""Logged only with `beta` above 0, and with evaluation."""
+_OPTIONAL = frozenset({"kl", "eval_reward", SKIPPED})
+"""Logged only with `beta` above 0, with evaluation, and when a gradient was NaN."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ NEEDED = {
     "_buffered_inputs": "exact resume in the middle of a generation cycle",
     "_metrics": "exact resume between two logged steps",
     "_get_train_sampler": "exact resume after the first epoch",
+    "_get_grad_norm": "skipping a step whose gradient is NaN or infinite",
     "_finalize_training": "train_loss of a whole resumed run",
     "_load_rng_state": "another seed at a resume",
     "_tokenize_prompts": "tokens of the current policy",
@@ -153,6 +154,11 @@ def without_adapter(model: Any) -> AbstractContextManager[Any]:
     from trl.trainer.utils import use_adapter
 
     return use_adapter(model, adapter_name="ref" if "ref" in model.peft_config else None)
+
+
+def updates_in_backward(trainer: Any) -> bool:
+    """True with DeepSpeed, whose engine updates the weights within `accelerator.backward`."""
+    return bool(trainer.is_deepspeed_enabled)
 
 
 def is_sharded(trainer: Any) -> bool:

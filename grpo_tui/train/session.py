@@ -151,6 +151,23 @@ class Session:
         callback = RecordingCallback(self.put, self.phases, self.attempt, self.checkpoints)
         compat.add_callback_first(trainer, callback)
         self.callbacks.append(callback)
+        self._guard_gradients(trainer)
+
+    def _guard_gradients(self, trainer: Any) -> None:
+        from grpo_tui.train.gradient_guard import GradientGuard
+
+        guard = GradientGuard(
+            trainer, self.put, self.attempt, self.ranks, self.controller.pause_for, self._last_checkpoint
+        )
+
+        def on_safe_point() -> None:
+            self._follow_folder()
+            guard.safe_point()
+
+        self.controller.on_safe_point = on_safe_point
+        guard.install()
+        trainer.add_callback(guard)
+        self.callbacks.append(guard)
 
     def ask_while_training(
         self, rows: Sequence[Mapping[str, Any]], *, every: int, count: int, temperature: float | None
@@ -180,6 +197,11 @@ class Session:
         asked_at_first = AskedAtFirst(probes)
         self._trainer.add_callback(asked_at_first)
         self.callbacks.append(asked_at_first)
+
+    def _last_checkpoint(self) -> str:
+        """Say from where the run can be resumed."""
+        usable, _ = newest_usable(self.folder)
+        return f"Resume from {usable.path.name}" if usable is not None else "No checkpoint was saved"
 
     def _follow_folder(self) -> None:
         """Save where the run folder is now; when it was deleted, beside its name, which may be another's."""

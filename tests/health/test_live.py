@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -131,6 +132,12 @@ def test_a_resume_goes_on_from_what_was_recorded(training: Training, tmp_path: P
     assert earlier.ids() == [], "those steps are done again"
     earlier.go("mixed", 5)
     assert earlier.ids() == []
+
+
+def test_a_skipped_step_is_judged_at_once(training: Training) -> None:
+    training.go("mixed", 4)
+    training.write([r.MetricRow(1, 4, 0.0, {"grad_norm": math.nan, r.SKIPPED: 1.0})])
+    assert training.ids() == ["policy.gradient-nan"]
 
 
 def test_the_config_changes_limits_and_turns_rules_off(
