@@ -16,11 +16,14 @@ from typing import Any
 
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import Status, read_status
+from grpo_tui.supervisor import take_lock
 from tests import PATIENCE_S
 
 SMALL = ("per_device_train_batch_size=16", "num_generations=4", "save_steps=1000", "max_completion_length=20")
 """Settings that make a step of the shipped demo take some 60 ms."""
+STEERING = ("abort-reward", "checkpoint", "pause", "resume", "sample", "set", "stop", "tokens")
 
 
 def grpo_tui(
@@ -30,8 +33,13 @@ def grpo_tui(
     cwd: Path | None = None,
     full_check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command without a terminal; a start checks its config alone, unless all is to be checked."""
+    """Run one command without a terminal, and wait for its outcome as long as a busy machine takes.
+
+    A start checks its config alone, unless all is to be checked.
+    """
     said = [str(word) for word in words]
+    if said and said[0] in STEERING:
+        said += ["--wait", f"{PATIENCE_S:g}"]
     if said[:1] == ["train"] and not full_check:
         said.append("--quick-check")
     done = subprocess.run(
@@ -92,6 +100,11 @@ def at_step(run: Path, step: int, timeout_s: float = PATIENCE_S) -> Status:
     return until(look, f"step {step}", timeout_s)
 
 
+def left(run: Path) -> None:
+    """Wait until nobody writes into the folder of a run that has ended: its supervisor leaves last."""
+    os.close(take_lock(RunFolder(run), PATIENCE_S))
+
+
 def command(run: Path, *words: str, check: int | None = 0) -> dict[str, Any]:
     """Send a command and return its outcome."""
     done = grpo_tui(words[0], run, *words[1:], "--json", check=check)
@@ -102,7 +115,7 @@ def end(run: Path) -> None:
     """End a run that a test leaves behind, by its own processes."""
     try:
         if read_status(run).live:
-            grpo_tui("stop", run, "--now", check=None, timeout_s=PATIENCE_S)
+            grpo_tui("stop", run, "--now", check=None)
     except RunDatabaseError:
         return
 

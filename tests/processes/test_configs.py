@@ -10,7 +10,7 @@ import pytest
 from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
-from tests.processes.runs import SMALL, at_step, command, grpo_tui, state
+from tests.processes.runs import SMALL, at_step, command, grpo_tui, left, state
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +63,7 @@ def test_lora_trains_changes_temperature_stops_and_resumes_and_rows_held_out_are
     config = tmp_path / "lora.yaml"
     config.write_text(
         BASE.format(model=DEMO_MODEL)
-        + "use_peft: true\nlora_r: 4\nlora_target_modules: q_proj,v_proj\nbeta: 0.01\nmax_steps: 400\n"
+        + "use_peft: true\nlora_r: 4\nlora_target_modules: q_proj,v_proj\nbeta: 0.01\nmax_steps: 4000\n"
         + "logging_steps: 1\neval_strategy: steps\neval_steps: 2\nper_device_eval_batch_size: 8\n"
         + f"grpo_tui:\n  dataset: {DEMO_DIR / 'task.py'}:train_rows\n  holdout: 4\n  rewards:\n"
         + f"    - {{name: correctness, source: {DEMO_DIR / 'rewards.py'}:correctness, weight: 2.0}}\n"
@@ -75,6 +75,7 @@ def test_lora_trains_changes_temperature_stops_and_resumes_and_rows_held_out_are
     assert len(command(run, "sample", "3+4=?", "--count", "2")["result"]["completions"]) == 2
     command(run, "stop")
     stopped = state(run, "stopped").step
+    left(run)
     resumed = grpo_tui("train", run, "--resume", "--headless", "--set", f"max_steps={stopped + 2}")
     assert "eval_reward" in resumed.stdout
     ended = state(run, "finished")

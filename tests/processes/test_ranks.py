@@ -23,7 +23,7 @@ from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests import PATIENCE_S
-from tests.processes.runs import at_step, command, grpo_tui, state, until
+from tests.processes.runs import at_step, command, grpo_tui, left, state, until
 from tests.train.tiny import without_times
 
 pytestmark = pytest.mark.slow
@@ -179,9 +179,7 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume_and_a
     assert len(state(run, "training").ranks) == 2
     assert command(run, "pause")["applied"]
     held = state(run, "paused")
-    until(
-        lambda: state(run, "paused").phase_s > 25, "a pause longer than the time-out of the collectives", 60
-    )
+    until(lambda: state(run, "paused").phase_s > 25, "a pause longer than the time-out of the collectives")
     assert len(command(run, "sample", "3+4=?", "--count", "2")["result"]["completions"]) == 2
     looked_at = command(run, "tokens", "--group", "1", "--from", "live")
     assert len(looked_at["tokens"]) == looked_at["of"] > 1
@@ -199,6 +197,7 @@ def test_two_ranks_pause_beyond_their_time_out_change_save_stop_and_resume_and_a
     assert command(run, "stop")["applied"]
     last = state(run, "stopped").step
     assert "ChildFailedError" not in (run / "train.log").read_text(), "a launcher took the stop for a failure"
+    left(run)
     grpo_tui("train", run, "--resume", "--detach")
     at_step(run, last + 2)
     rank = read_rank(RunFolder(run).rank(1))

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def test_sigterm_saves_and_two_keys_resume_the_run_and_open_it(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start(run, "max_steps=400")
+    start(run, "max_steps=4000")
     at_step(run, 2)
     heartbeat = read_heartbeat(RunFolder(run).heartbeat)
     assert heartbeat is not None

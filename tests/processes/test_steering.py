@@ -14,7 +14,7 @@ from grpo_tui.store.live import read_heartbeat, read_rank
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
-from tests.processes.runs import at_step, command, grpo_tui, start, state, until
+from tests.processes.runs import at_step, command, grpo_tui, left, start, state, until
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def _steps(run: Path) -> list[int]:
 def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap(run: Path) -> None:
     before = os.umask(0)  # which would let everyone write what the run makes
     try:
-        start(run, "max_steps=400")
+        start(run, "max_steps=4000")
     finally:
         os.umask(before)
     at_step(run, 2)
@@ -67,6 +67,7 @@ def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap
     assert ended.hardware is None, "nothing is shown of a run that has ended"
     assert stopped["result"]["path"].endswith(f"checkpoint-{last}")
 
+    left(run)
     grpo_tui("train", run, "--resume", "--detach", "--set", f"max_steps={last + 3}")
     done = state(run, "finished")
     assert done.step == last + 3
@@ -79,6 +80,7 @@ def test_a_run_is_paused_sampled_changed_saved_stopped_and_resumed_without_a_gap
     weights = [s for s in reader.settings() if s.name == "reward_weights"]
     assert [s.by for s in weights] == ["you", "resume"], "a resume brings settings back and says so"
     assert "reward_weights is 2 1 0.5 again" in RunFolder(run).log.read_text()
+    left(run)  # for files come and go while its supervisor writes
     open_to_others = [path.name for path in (run, *run.rglob("*")) if path.stat().st_mode & 0o022]
     assert open_to_others == []
     assert stat.S_IMODE(RunFolder(run).commands.stat().st_mode) == 0o700
