@@ -51,9 +51,13 @@ def _trains_on_and_can_be_stopped_when_its_folder_is_deleted(run: Path) -> None:
     rank, heartbeat = read_rank(folder.rank(0)), read_heartbeat(folder.heartbeat)
     assert rank is not None
     assert heartbeat is not None
-    trainer = psutil.Process(rank.pid)
+    trainer, supervisor = psutil.Process(rank.pid), psutil.Process(heartbeat.supervisor)
+    for process in (supervisor, trainer):  # a file that comes or goes meanwhile would end the deleting
+        process.suspend()
     shutil.rmtree(run)
     run.mkdir()
+    for process in (trainer, supervisor):
+        process.resume()
     Mailbox(folder.commands).submit("stop_now", by="somebody else, who has made a folder under this name")
     before = sorted(path.name for path in run.rglob("*"))
     used = trainer.cpu_times().user
@@ -84,12 +88,13 @@ def test_a_renamed_folder_is_followed_by_the_run_its_commands_and_who_prints_it(
         assert saved["result"]["path"] == str(renamed / f"checkpoint-{saved['step']}")
         at_step(renamed, saved["step"] + 2)
         assert read_status(renamed).supervised
+        said_by_its_supervisor = f"the run folder is now {renamed}"
+        until(lambda: said_by_its_supervisor in (renamed / "train.log").read_text(), "the supervisor's word")
         assert command(renamed, "stop")["applied"]
         output, said = followed.communicate(timeout=PATIENCE_S)
         assert followed.returncode == 3
         assert f"the run folder is {renamed} now" in said
         assert f"stopped at step {state(renamed, 'stopped').step}; {renamed}" in output
-        assert f"the run folder is now {renamed}" in (renamed / "train.log").read_text()
         assert not run.exists()
     finally:
         end(renamed)
