@@ -33,7 +33,7 @@ def overfilled(run: RecordedRun) -> Terminal:
         time.sleep(0.02)
     process = psutil.Process(terminal.pid)
     before, now = -1.0, process.cpu_times().user
-    while now - before > 0.02:  # until it has nothing more to do, or can do nothing more
+    while now - before > 0.2:  # until it has nothing more to do, or can do nothing more
         time.sleep(0.7)
         before, now = now, process.cpu_times().user
     return terminal
