@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.cli.errors import CommandError
-from grpo_tui.cli.headless import _standstill, describe_row, follow
+from grpo_tui.cli.headless import READER_GONE, _standstill, describe_row, follow
 from grpo_tui.core import records as r
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import Status
@@ -48,6 +50,17 @@ def test_a_renamed_folder_is_followed_and_of_a_deleted_one_it_is_said(
         f"the run folder is {renamed} now",
         f"{renamed} was deleted, so the run can no longer be followed",
     ]
+
+
+def test_nothing_is_raised_at_the_exit_of_who_is_read_no_more(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        assert follow(run.folder.root) == READER_GONE
+        print("what the interpreter flushes", file=unread, flush=True)
 
 
 def test_what_was_known_before_is_passed_over_and_nothing_is_missed_at_the_end(

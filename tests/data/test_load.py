@@ -312,12 +312,47 @@ def test_a_file_with_brackets_in_its_name_is_read(tmp_path: Path) -> None:
     assert load(tmp_path, "dataset: 'rows[1].jsonl'").train.num_rows == 1
 
 
-def test_streamed_rows_are_mapped_too(tmp_path: Path) -> None:
+STREAM = """
+import datasets, json
+
+def rows():
+    return datasets.IterableDataset.from_generator(lambda: map(json.loads, open("rows.jsonl")))
+"""
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        MAPPED,
+        "columns: {prompt: question, question: level}\nchat: true",
+        "columns: {prompt: question}\nanswer: gsm8k\nfilters: {drop_null: true}",
+    ],
+)
+def test_a_stream_becomes_the_rows_that_its_file_does(tmp_path: Path, section: str) -> None:
+    """A stream tells its columns, or only with its first row."""
     (tmp_path / "d").mkdir()
-    write_rows(tmp_path / "d" / "train.jsonl", ROWS)
-    base = "dataset_name: d\ndataset_streaming: true\n"
-    row = next(iter(load(tmp_path, MAPPED, base).train))
-    assert row["answer"] == "1"
-    assert row["prompt"][1]["content"] == "0+1?"
-    with pytest.raises(DataError, match="streamed"):
-        load(tmp_path, MAPPED + "\nholdout: 2", base)
+    rows = [*ROWS[:3], {**ROWS[3], "answer": "no number"}] if "drop_null" in section else ROWS
+    write_rows(tmp_path / "d" / "train.jsonl", rows)
+    file = write_rows(tmp_path / "rows.jsonl", rows)
+    (tmp_path / "stream.py").write_text(STREAM.replace("rows.jsonl", str(file)))
+    streams = [
+        load(tmp_path, section, "dataset_name: d\ndataset_streaming: true\n"),
+        load(tmp_path, f"dataset: stream.py:rows\n{section}"),
+    ]
+    whole = list(load(tmp_path, f"dataset: rows.jsonl\n{section}").train)
+    assert len(whole) == (3 if "drop_null" in section else 20)
+    assert [list(stream.train) for stream in streams] == [whole, whole]
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [(f"{MAPPED}\nholdout: 2", "streamed"), ("columns: {prompt: qestion}", "Did you mean question")],
+)
+def test_what_a_stream_cannot_give_is_said(tmp_path: Path, section: str, said: str) -> None:
+    (tmp_path / "stream.py").write_text(STREAM.replace("rows.jsonl", str(tmp_path / "rows.jsonl")))
+    write_rows(tmp_path / "rows.jsonl", ROWS)
+    with pytest.raises(DataError, match=said):
+        load(tmp_path, f"dataset: stream.py:rows\n{section}")
+    (tmp_path / "rows.jsonl").write_text("")
+    with pytest.raises(DataError):
+        load(tmp_path, "dataset: stream.py:rows")

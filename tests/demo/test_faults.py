@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 from grpo_tui.cli.parser import build_parser
 from grpo_tui.config.resolve import load_config
-from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.demo import DEMO_CONFIG, faults
 from grpo_tui.demo.faults import (
     BALLAST,
     CRASH_AT,
@@ -24,6 +25,7 @@ from grpo_tui.demo.faults import (
     HANG_AT,
     RAISE_FROM,
     correctness_of_the_first_digit,
+    correctness_on_a_full_disk,
     judge_that_hangs,
     parser_that_raises,
     scores_the_question,
@@ -72,6 +74,38 @@ def test_the_file_that_fills_the_disk_is_named_before_the_run_starts(
     said = capsys.readouterr().out
     assert said.startswith(f"to make room: rm '{tmp_path / 'a run' / BALLAST}'\n")
     assert f"deleting {tmp_path / 'a run' / BALLAST} makes room" in said
+
+
+def test_the_disk_has_room_again_once_the_ballast_is_deleted_and_is_looked_at_now_and_then(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ballast, pauses, limits = tmp_path / BALLAST, list[float](), list[tuple[int, tuple[int, int]]]()
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            ballast.unlink()
+
+    monkeypatch.setattr(faults, "time", SimpleNamespace(sleep=pause))
+    monkeypatch.setattr(faults, "_first_step", 1)
+    monkeypatch.setattr(faults.resource, "setrlimit", lambda *limit: limits.append(limit))
+    hard = faults.resource.getrlimit(faults.resource.RLIMIT_FSIZE)[1]
+    rows: dict[str, Any] = {"completions": [RIGHT], "answer": ["22"], "ballast": str(ballast)}
+    for step in (DISK_FULL_FROM - 1, DISK_FULL_FROM + 1):
+        assert correctness_on_a_full_disk(**rows, trainer_state=before(step)) == [1.0]
+    assert limits == []
+    assert correctness_on_a_full_disk(**rows, trainer_state=before(DISK_FULL_FROM)) == [1.0]
+    (room,) = [thread for thread in threading.enumerate() if thread.name == "room"] or [None]
+    try:
+        if room is not None:
+            room.join(20)
+        assert pauses == [faults.ROOM_POLL_S] * 3
+    finally:
+        ballast.unlink(missing_ok=True)
+    assert [limit for _, limit in limits] == [(faults.FILE_LIMIT_BYTES, hard), (hard, hard)]
+    said = capsys.readouterr().out
+    assert f"delete {ballast} to make room" in said
+    assert said.endswith("there is room again\n")
 
 
 def test_the_judge_hangs_at_its_step_only_and_past_a_broad_except() -> None:
