@@ -42,8 +42,8 @@ SETTLED_S = 6.0
 KEYS = (
     Key("?", "help ─"),
     Key("?", "help ─", there=False),
-    Key("v", "view held"),
-    Key("v", "view held", there=False),
+    Key(" ", "view held"),
+    Key(" ", "view held", there=False),
 )
 
 

@@ -26,9 +26,9 @@ from tests.processes.hostile import HostileRun, Weaver
 from tests.ui import recorded_run
 
 KEYS = (
-    Key("v", "view held"), Key("v", "view held", there=False),
+    Key(" ", "view held"), Key(" ", "view held", there=False),
     Key("l", "/ search"), Key("l", "/ search", there=False),
-    Key("g", "─ reward ─", there=False), Key("g", "─ reward ─"),
+    Key("z", "─ reward ─", there=False), Key("z", "─ reward ─"),
     Key("?", "help ─"), Key("?", "help ─", there=False),
     Key("1", "runs   "), Key("4", "newest group"),
 )  # fmt: skip

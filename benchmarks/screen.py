@@ -35,8 +35,8 @@ RATES = (1.0, 0.5)
 KEYS = (
     Key("?", "help \u2500"),
     Key("?", "help \u2500", there=False),
-    Key("v", "view held"),
-    Key("v", "view held", there=False),
+    Key(" ", "view held"),
+    Key(" ", "view held", there=False),
     Key("1", "newest group", there=False),
     Key("4", "newest group"),
 )

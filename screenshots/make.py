@@ -69,7 +69,7 @@ TRAINING = [
     Picture("train-120x40"),
     Picture("train-80x24", SMALL),
     Picture("chart-120x40", keys=("tab", "enter", "left", "left", "left")),
-    Picture("train-light-120x40", keys=("T",)),
+    Picture("train-light-120x40", keys=("ctrl+p", *"theme", "enter", "enter")),
     Picture("metrics-120x40", keys=("tab", "x")),
     Picture("machine-80x24", SMALL, ("u",)),
     Picture("runs-120x40", keys=("1",)),

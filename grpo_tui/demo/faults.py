@@ -70,7 +70,7 @@ FAULTS: dict[str, Fault] = {
         Fault(
             "hung-reward",
             "a judge stops answering at step 10: find which reward hangs, abort the call, continue",
-            "the reward `judge` stops answering at step 10; `a` (or `abort-reward`) aborts the call",
+            "the reward `judge` stops answering at step 10; `A` (or `abort-reward`) aborts the call",
             _instead_of_correctness("judge", "judge_that_hangs"),
             HANG_AT,
         ),

@@ -55,7 +55,7 @@ def health_spans(
     spans: list[Span] = [(f"⚠ {one_line(alert['message'], 300)}. ", "attention") for alert in status.alerts]
     if state == "stalled" and not status.alerts:
         name = one_line(status.reward_func or "", 30)
-        where = f"in reward {name}. Press a to abort" if name else "for many times the usual step time"
+        where = f"in reward {name}. Press A to abort" if name else "for many times the usual step time"
         spans.append((f"⚠ No progress {where}. ", "attention"))
     elif not status.supervised:
         spans.append(("⚠ The supervisor is gone: abort and stop now do not work. ", "attention"))

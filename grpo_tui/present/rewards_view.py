@@ -385,10 +385,10 @@ def fitted(text: str, room: int) -> str:
     return (shorten(text, head).removesuffix("…") if head else "") + cut + kept
 
 
-def next_order(view: RewardsView, by: str | int | None) -> str | int | None:
-    """The order after this one: groups, total, advantage, then each function."""
-    orders: list[str | int | None] = [None, TOTAL, ADVANTAGE, *range(len(view.columns))]
-    return orders[(orders.index(by) + 1) % len(orders)] if by in orders else None
+def orders(view: RewardsView) -> dict[str | int | None, str]:
+    """Return what samples can be sorted by, with its name; None keeps each prompt together."""
+    names: dict[str | int | None, str] = {None: "prompt", TOTAL: "total", ADVANTAGE: "advantage"}
+    return names | {k: one_line(column.name, 40) for k, column in enumerate(view.columns)}
 
 
 # -- cells ---------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from textual.worker import Worker, WorkerState
 
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.present.glyphs import few_glyphs
-from grpo_tui.ui.actions import bindings, on_pane, refusal
+from grpo_tui.ui.actions import Action, bindings, on_pane, refusal
 from grpo_tui.ui.driver import PatientDriver
 from grpo_tui.ui.paint import COMPONENTS
 from grpo_tui.ui.preferences import PreferenceFile
@@ -399,12 +399,16 @@ class GrpoApp(TunedApp):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The palette: every action that can be done here and now."""
+        for a in self.offered(screen):
+            keys = f" ({a.key_alone})" if a.key_alone else ""
+            yield SystemCommand(a.title, a.help + keys, partial(self.run_action, a.target))
+
+    def offered(self, screen: Screen[Any]) -> list[Action]:
+        """Return what can be done here and now, each once, whatever keys it has."""
         listed = screen.listed if isinstance(screen, RunsScreen) else None
-        for a in on_pane(getattr(screen, "PANE", self.current_mode)):
-            if a.id != "app.palette" and refusal(a, self.view, listed) is None:
-                keys = f" ({a.key_alone})" if a.key else ""
-                title = (a.label or a.help).capitalize().rstrip(".")
-                yield SystemCommand(title, a.help + keys, partial(self.run_action, a.target))
+        here = on_pane(getattr(screen, "PANE", self.current_mode))
+        possible = [a for a in here if a.id != "app.palette" and refusal(a, self.view, listed) is None]
+        return list({a.target: a for a in reversed(possible)}.values())[::-1]
 
     # -- the run ---------------------------------------------------------------------------------
 

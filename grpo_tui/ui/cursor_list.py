@@ -38,8 +38,8 @@ MOVES: list[BindingType] = [
     Binding("down,j", "move(1)", "down", show=False),
     Binding("pageup", "page(-1)", "page up", show=False),
     Binding("pagedown", "page(1)", "page down", show=False),
-    Binding("home", "first", "first", show=False),
-    Binding("end", "last", "last", show=False),
+    Binding("home,g", "first", "first", show=False),
+    Binding("end,G", "last", "last", show=False),
 ]
 """The keys that move a cursor."""
 
@@ -50,7 +50,6 @@ class CursorList(LineScroll):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "open", show=False),
         *MOVES,
-        Binding("space", "page(1)", "page down", show=False),
     ]
 
     class Selected(Message):

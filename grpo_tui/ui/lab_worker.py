@@ -256,7 +256,7 @@ class LabWorker:
                     job()
                 except ConsentError as error:
                     again = partial(self._jobs.ask, "consent", job)
-                    self._post(LabTrouble(f"r asks again. {error}"))
+                    self._post(LabTrouble(f"ctrl+l asks again. {error}"))
                     self._post(ConsentAsked(error.codes, again))
                 except (LabError, GenerateError, RunDatabaseError, OSError, ValueError) as error:
                     self._failed(error)
@@ -291,7 +291,7 @@ class LabWorker:
             self._jobs.ask("reload", partial(self._reload, self._saved))
             return
         text = (
-            "stopped by you. Press r or save a reward file to score again"
+            "stopped by you. Press ctrl+l or save a reward file to score again"
             if self._interrupted
             else str(error)
         )

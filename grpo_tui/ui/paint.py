@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -300,6 +301,10 @@ class LinePane(Painter):
 class LineScroll(ScrollView, Painter, can_focus=True):
     """A list of any length, of which only the visible lines are painted."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("g", "scroll_home", "first", show=False),
+        Binding("G", "scroll_end", "last", show=False),
+    ]
     DEFAULT_CSS = """
     LineScroll { height: 1fr; width: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
     """

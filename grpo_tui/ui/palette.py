@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.text import Text
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
@@ -18,9 +18,16 @@ from textual.worker import Worker
 
 from grpo_tui.ui.textual_private import LeftOnce
 
+if TYPE_CHECKING:
+    from grpo_tui.ui.app import GrpoApp
+
+
+BY_TITLE = 10.0
+"""What a match in the title counts more than one in the action's id."""
+
 
 class Names(Provider):
-    """The actions whose names hold words that begin as those that were typed."""
+    """The actions whose titles or ids hold words that begin as those that were typed."""
 
     async def discover(self) -> Hits:
         """List every action while nothing is typed."""
@@ -28,12 +35,22 @@ class Names(Provider):
             yield DiscoveryHit(name, run, help=told)
 
     async def search(self, query: str) -> Hits:
-        """Find actions; the shorter of two names that fit is the nearer one."""
+        """Find actions: by title before those by id, the shorter title first."""
         typed = query.lower().split()
-        for name, told, run, _ in self.app.get_system_commands(self.screen):
-            words = name.lower().split()
-            if typed and all(any(word.startswith(begin) for word in words) for begin in typed):
-                yield Hit(1 / len(name), Text(name), run, help=told)
+        app = cast("GrpoApp", self.app)
+        commands = zip(app.offered(self.screen), app.get_system_commands(self.screen), strict=True)
+        for action, (name, told, run, _) in commands:
+            by_title = name.lower().split()
+            by_id = action.id.partition(".")[2].split("_")
+            if not typed or not _begin(typed, [*by_title, *by_id]):
+                continue
+            score = (BY_TITLE if _begin(typed, by_title) else 1.0) / len(name)
+            yield Hit(score, Text(name), run, help=told)
+
+
+def _begin(typed: list[str], words: list[str]) -> bool:
+    """Whether each of the beginnings is one of a word."""
+    return all(any(word.startswith(begin) for word in words) for begin in typed)
 
 
 class Palette(LeftOnce, CommandPalette):

@@ -15,8 +15,8 @@ from grpo_tui.present.rewards_view import (
     cell,
     fitted,
     histogram,
-    next_order,
     ordered,
+    orders,
     rewards_view,
     sample_detail,
 )
@@ -57,9 +57,7 @@ def test_sorting_puts_the_best_on_top_then_the_worst_and_what_has_no_score_last(
     assert [row for _, row in ordered(view, TOTAL)] == [0, 3, 1, 4, 2, 5]
     assert [row for _, row in ordered(view, ADVANTAGE, low_first=True)] == [2, 5, 1, 4, 0, 3]
     assert [row for _, row in ordered(view, 2, low_first=True)][-2:] == [2, 5]
-    order: str | int | None = None
-    seen = [order := next_order(view, order) for _ in range(6)]
-    assert seen == [TOTAL, ADVANTAGE, 0, 1, 2, None]
+    assert list(orders(view)) == [None, TOTAL, ADVANTAGE, 0, 1, 2]
 
 
 def test_only_cells_that_an_edited_file_changed_show_what_they_were() -> None:

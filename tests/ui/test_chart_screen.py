@@ -70,7 +70,7 @@ async def test_the_cursor_reads_step_time_and_values_and_what_happened_there(run
         await until(pilot, lambda: "◆ step 40  checkpoint-40 saved" in shown(app))
         await pilot.press("ctrl+right")
         await until(pilot, lambda: "▴ step 50  learning_rate 5e-4 → 2e-4" in shown(app))
-        await pilot.press("home", *["right"] * 19)
+        await pilot.press("g", *["right"] * 19)
         await until(pilot, lambda: "step 20" in shown(app) and "missing" in shown(app).splitlines()[-3])
 
 
@@ -79,7 +79,7 @@ async def test_zoom_goes_around_the_cursor_and_0_shows_all(run: RecordedRun) -> 
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await enlarged(pilot)
         await pilot.press("shift+left", "shift+left", "plus", "plus")
-        await until(pilot, lambda: "frozen, end follows" in shown(app))
+        await until(pilot, lambda: "frozen, G follows" in shown(app))
         first, last = screen.options.window.span or (0.0, 0.0)
         assert first < 37.0 < last
         assert last - first < 20
@@ -103,7 +103,7 @@ async def test_the_chart_follows_the_run_and_stands_still_when_panned(run: Recor
         run.advance(2)
         await until(pilot, lambda: "at step 61" in shown(app))
         assert screen.options.window.span == span
-        await pilot.press("end")
+        await pilot.press("G")
         await until(pilot, lambda: "following" in shown(app))
 
 
@@ -152,7 +152,7 @@ async def test_a_logarithmic_axis_is_refused_in_words_where_values_are_not_posit
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await enlarged(pilot)
-        await pilot.press("y")
+        await pilot.press("o")
         await until(pilot, lambda: "y logarithmic" in shown(app))
         screen.show_metric("loss")
         await until(pilot, lambda: "linear: not all values are above 0" in shown(app))

@@ -22,7 +22,7 @@ KINDS = {
     "hardware_open": "HardwareScreen",
     "run_set": "SetDialog",
     "run_sample": "SampleDialog",
-    "run_stop": "ConfirmDialog",
+    "run_stop": "StopDialog",
 }
 OF_THE_APP = {"app_help": "HelpScreen", "app_palette": "Palette"}
 

@@ -41,7 +41,7 @@ async def test_when_garbage_is_looked_for(
         monkeypatch.setattr(textual_private, "gc", counted)
         app._collected_at = now - since_last_s
         now -= since_key_s
-        await pilot.press("v")
+        await pilot.press("space")
         now += since_key_s
         assert app.collect_when_quiet() is collects
         assert len(collected) == collects

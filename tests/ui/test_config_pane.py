@@ -65,7 +65,7 @@ async def test_every_field_opens_with_its_value_and_its_origin() -> None:
         ("learning_rate", ("enter", *["backspace"] * 8, *"5e-6", "enter"), "learning_rate: 5.0e-6"),
         ("use_cpu", ("enter",), "use_cpu: false"),
         ("loss_type", ("enter", "down", "enter"), "loss_type: dr_grpo"),
-        ("max_steps", ("x",), None),
+        ("max_steps", ("delete",), None),
         ("max_steps", ("enter", *["backspace"] * 2, "enter"), None),
     ],
 )  # fmt: skip
@@ -87,7 +87,7 @@ async def test_a_field_is_changed_in_its_own_way_and_its_line_alone(
         await pilot.press("u")
         await looked_at(pilot)
         assert screen.draft.text == CONFIG
-        await pilot.press("U")
+        await pilot.press("ctrl+r")
         assert screen.draft.text != CONFIG
 
 
@@ -127,7 +127,7 @@ async def test_a_fix_is_applied_by_one_key_and_findings_are_gone_to() -> None:
     async with app.run_test(size=SIZE) as pilot:
         screen = await looked_at(pilot)
         assert "2 errors" in shown(app)
-        await pilot.press("F")
+        await pilot.press("l")
         await until(pilot, lambda: isinstance(app.screen, FindingsScreen))
         await pilot.press("down", "enter")
         await until(
@@ -157,7 +157,7 @@ async def test_one_key_fixes_every_mistake_and_one_more_takes_it_back() -> None:
         await pilot.press("u")
         await looked_at(pilot)
         assert draft.text == old
-        await pilot.press("F")
+        await pilot.press("l")
         await until(pilot, lambda: isinstance(app.screen, FindingsScreen))
         await pilot.press("ctrl+f")
         await until(pilot, lambda: "eval_strategy" in draft.text)
@@ -244,14 +244,14 @@ async def test_saving_writes_the_file_and_what_leaves_unsaved_asks() -> None:
     app = app_with(path)
     async with app.run_test(size=SIZE) as pilot:
         await on_field(pilot, "max_steps")
-        await pilot.press("x")
+        await pilot.press("delete")
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, MenuDialog))
         assert "has unsaved changes" in shown(app)
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
         assert path.read_text() == CONFIG
-        await pilot.press("w")
+        await pilot.press("W")
         await until(pilot, lambda: "● unsaved" not in shown(app))
         assert path.read_text() == CONFIG.replace("max_steps: 20\n", "")
         await pilot.press("q")
@@ -276,7 +276,7 @@ async def test_changes_survive_a_terminal_that_hangs_up() -> None:
     app = app_with(path)
     async with app.run_test(size=SIZE) as pilot:
         await on_field(pilot, "max_steps")
-        await pilot.press("x")
+        await pilot.press("delete")
         app.leave_now()  # as SIGHUP does
     assert path.read_text() == CONFIG
     assert await answered(path, "escape") == CONFIG
@@ -295,7 +295,7 @@ async def test_a_file_changed_on_disk_is_read_anew_or_asked_for() -> None:
         path.write_text(CONFIG.replace("20", "30"))
         screen.post_message(DiskChanged(path, gone=False))
         await until(pilot, lambda: screen.draft is not None and "max_steps: 30" in screen.draft.text)
-        await pilot.press("x")
+        await pilot.press("delete")
         path.write_text(CONFIG.replace("20", "40"))
         screen.post_message(DiskChanged(path, gone=False))
         await until(pilot, lambda: isinstance(app.screen, MenuDialog))
@@ -314,9 +314,9 @@ async def test_saving_over_a_file_that_somebody_else_wrote_asks() -> None:
     app = app_with(path)
     async with app.run_test(size=SIZE) as pilot:
         screen = await on_field(pilot, "max_steps")
-        await pilot.press("x")
+        await pilot.press("delete")
         path.write_text("max_steps: 1\n")
-        await pilot.press("w")
+        await pilot.press("W")
         await until(pilot, lambda: isinstance(app.screen, MenuDialog))
         await pilot.press("t")
         await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
@@ -329,9 +329,9 @@ async def test_differences_are_shown(choice: int, said: str) -> None:
     app = app_with(config_file(CONFIG + "num_generations_eval: 4\n"))
     async with app.run_test(size=SIZE) as pilot:
         await on_field(pilot, "max_steps")
-        await pilot.press("x")
+        await pilot.press("delete")
         await looked_at(pilot)
-        await pilot.press("D", *["down"] * choice, "enter")
+        await pilot.press("d", *["down"] * choice, "enter")
         await until(pilot, lambda: isinstance(app.screen, DiffScreen))
         assert said in shown(app)
 
@@ -350,9 +350,9 @@ async def test_a_start_is_held_back_by_errors_unless_a_person_insists(
     app = app_with(path, run_dir=Path("runs/other"))
     async with app.run_test(size=SIZE) as pilot:
         await looked_at(pilot)
-        await pilot.press("S")
+        await pilot.press("R")
         await until(pilot, lambda: "to fix before the run" in shown(app))
-        await pilot.press("n", "S", "exclamation_mark")
+        await pilot.press("n", "R", "exclamation_mark")
         await until(pilot, lambda: told(app) == ["It did not start: no GPU"])
         assert asked == [[str(path), "--run-dir", "runs/other", "--force"]]
 
@@ -364,7 +364,7 @@ async def test_a_start_asks_to_save_then_once_and_shows_the_run(monkeypatch: pyt
     monkeypatch.setattr("grpo_tui.ui.starting.start_run", lambda words: (True, "started"))
     async with app.run_test(size=SIZE) as pilot:
         await on_field(pilot, "max_steps")
-        await pilot.press("x", "S")
+        await pilot.press("delete", "R")
         await until(pilot, lambda: "save first?" in shown(app))
         await pilot.press("w")
         await until(pilot, lambda: "start training?" in shown(app))
@@ -389,7 +389,7 @@ async def test_a_folder_that_holds_a_run_is_no_error_and_a_start_goes_beside_it(
         assert screen.view is not None
         assert screen.view.counts()[0] == 0
         assert any("toy-2" in found.message for found in screen.view.findings)
-        await pilot.press("S")
+        await pilot.press("R")
         await until(pilot, lambda: "start training?" in shown(app))
         assert "runs/toy-2" in shown(app)
         await pilot.press("y")
@@ -424,7 +424,7 @@ async def test_what_a_full_check_found_shows_until_the_text_changes(monkeypatch:
         await until(pilot, lambda: isinstance(app.screen, ConfigScreen) and "1 error" in shown(app))
         assert screen.chosen_name() == "dataset_name"
         screen.to_form("max_steps")
-        await pilot.press("x")
+        await pilot.press("delete")
         await until(pilot, lambda: "changed since the check" in shown(app) and "1 error" not in shown(app))
 
 
@@ -441,7 +441,7 @@ async def test_the_text_as_it_stands_is_exported_as_a_script() -> None:
     app = app_with(config_file())
     async with app.run_test(size=SIZE) as pilot:
         await on_field(pilot, "max_steps")
-        await pilot.press("x", "e")
+        await pilot.press("delete", "E")
         await until(pilot, lambda: isinstance(app.screen, PathDialog))
         assert "train.py" in shown(app)
         await pilot.press("enter")
@@ -450,7 +450,7 @@ async def test_the_text_as_it_stands_is_exported_as_a_script() -> None:
         assert "GRPOTrainer(" in text
         assert "max_steps" not in text
         compile(text, "train.py", "exec")
-        await pilot.press("e")
+        await pilot.press("E")
         await until(pilot, lambda: isinstance(app.screen, PathDialog))
         await pilot.press("enter")
         await until(pilot, lambda: "train.py already exists" in shown(app))
@@ -547,7 +547,7 @@ async def test_the_memory_is_planned_for_a_card_that_is_chosen() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await looked_at(pilot)
         await until(pilot, lambda: "CPU" in shown(app))
-        await pilot.press("g")
+        await pilot.press("p")
         await until(pilot, lambda: "H200" in shown(app))
         await pilot.press("down", "enter")
         await until(pilot, lambda: "of 190.4 GB" in shown(app) and "B200" in shown(app))
@@ -590,7 +590,7 @@ async def test_the_file_that_rewards_shows_is_the_one_of_config_too() -> None:
         assert screen.draft.path == path
         assert app.take_rewards_request() is None  # what it shows stays there, with its samples
         screen.to_form("max_steps")
-        await pilot.press("x", "w")
+        await pilot.press("delete", "W")
         await until(pilot, lambda: "● unsaved" not in shown(app))
         assert app.take_rewards_request() is not None
 
@@ -615,7 +615,7 @@ async def test_without_a_config_it_says_how_one_is_opened() -> None:
         await pilot.press("2")
         await until(pilot, lambda: "begins a config from a preset" in shown(app))
         assert "No config is open." in shown(app)
-        await pilot.press("n")
+        await pilot.press("ctrl+n")
         await until(pilot, lambda: "gsm8k" in shown(app))
         await pilot.press("down", "enter")
         await until(pilot, lambda: "gsm8k.yaml" in shown(app))
@@ -645,7 +645,7 @@ async def test_a_hostile_file_is_painted_and_not_obeyed(size: tuple[int, int]) -
         await until(
             pilot, lambda: pane(app).evaluation is not None if isinstance(app.screen, ConfigScreen) else False
         )
-        for keys in ((), ("F",), ("escape", "tab"), ("escape", "D"), ("escape",)):
+        for keys in ((), ("l",), ("escape", "tab"), ("escape", "d"), ("escape",)):
             await pilot.press(*keys)
             await pilot.pause()
             text = shown(app)

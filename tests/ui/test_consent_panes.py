@@ -57,21 +57,21 @@ async def test_rewards_of_a_foreign_run_are_shown_as_recorded_until_the_yes(fore
         await asked(pilot, "n", "rewards.py", "task.py")
         screen = app.screen
         assert isinstance(screen, RewardsScreen)
-        await until(pilot, lambda: "r asks again" in shown(app))
+        await until(pilot, lambda: "ctrl+l asks again" in shown(app))
         assert "no faults found" not in shown(app), "nothing was looked for yet"
         assert screen.scored is not None
         assert [column.name for column in screen.scored.columns][:2] == ["correctness", "format_reward"]
         assert screen.report is not None
         assert len(screen.samples) == 32
         assert {score for f in screen.report.scored.functions for score in f.scores} <= {None, 0.0, 0.25, 1.0}
-        await pilot.press("x")
+        await pilot.press("p")
         await asked(pilot, "n", "rewards.py")
         assert foreign.ran() == set()
-        await pilot.press("r")
+        await pilot.press("ctrl+l")
         await asked(pilot, "y", "rewards.py")
         await until(pilot, lambda: scored_now(screen))
         assert foreign.ran() == {"rewards.py", "task.py"}
-        await pilot.press("r")
+        await pilot.press("ctrl+l")
         await until(pilot, lambda: "scored again" in shown(app))
         assert foreign.ran() >= {"rewards.py"}
 
@@ -86,13 +86,13 @@ async def test_what_if_weighs_without_a_yes_and_asks_before_it_scores(foreign: F
         await asked(pilot, "n", "rewards.py")
         assert isinstance(app.screen, WhatIfScreen)
         lines = app.screen.query_one(WhatIfLines)
-        await until(pilot, lambda: "r asks again" in lines.trouble)
+        await until(pilot, lambda: "ctrl+l asks again" in lines.trouble)
         await pilot.press("o")
         await until(pilot, lambda: isinstance(app.screen, WordsDialog))
         await pilot.press("enter")
         await until(pilot, lambda: lines.found is not None)
         assert foreign.ran() == set()
-        await pilot.press("r")
+        await pilot.press("ctrl+l")
         await asked(pilot, "y", "rewards.py")
         await until(pilot, lambda: lines.found is not None and lines.found.changed > 0)
         assert foreign.ran() >= {"rewards.py"}
@@ -110,9 +110,9 @@ async def test_tokens_of_a_foreign_run_with_a_models_own_code(tmp_path: Path) ->
         await pilot.press("b")
         await asked(pilot, "n", "trust_remote_code")
         assert isinstance(app.screen, TokensScreen)
-        await until(pilot, lambda: "t asks again" in shown(app))
+        await until(pilot, lambda: "p asks again" in shown(app))
         assert not started(app.screen)
-        await pilot.press("t")
+        await pilot.press("p")
         await until(pilot, lambda: isinstance(app.screen, MenuDialog) and "whose" in shown(app))
         await pilot.press("b")
         await asked(pilot, "y", "trust_remote_code")
@@ -149,9 +149,9 @@ async def test_a_foreign_config_is_checked_as_far_as_that_runs_nothing(
         await until(pilot, lambda: unlooked(screen) == {"grpo_tui.rewards", "grpo_tui.dataset"})
         await pilot.press("escape")  # the model is not what this is about
         await until(pilot, lambda: not screen.start.busy_line())
-        for key in ("S", "t"):
+        for key in ("R", "T"):
             await pilot.press(key)
-            if key == "S":
+            if key == "R":
                 await until(pilot, lambda: isinstance(app.screen, MenuDialog))
                 await pilot.press("!")
             await asked(pilot, "n", "rewards.py")
@@ -173,14 +173,14 @@ async def test_the_rows_of_a_foreign_config(config_app: GrpoApp, foreign: Foreig
     app = config_app
     async with app.run_test(size=SIZE) as pilot:
         await at_config(pilot)
-        await pilot.press("d")
+        await pilot.press("i")
         await asked(pilot, "n", "task.py")
         assert isinstance(app.screen, DataScreen)
         assert "not your code" in shown(app)
         assert foreign.ran() == set()
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, ConfigScreen))
-        await pilot.press("d")
+        await pilot.press("i")
         await asked(pilot, "y", "task.py")
         await until(pilot, lambda: "What is 0 + 2?" in shown(app))
         assert "task.py" in foreign.ran()
@@ -191,7 +191,7 @@ async def test_a_foreign_run_is_not_resumed_without_a_yes(foreign: ForeignRun) -
     app = GrpoApp([Path("runs")], None, clock=lambda: NOW)
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunsScreen) and "theirs" in shown(app))
-        await pilot.press("r")
+        await pilot.press("R")
         await until(pilot, lambda: isinstance(app.screen, ResumeDialog))
         await pilot.press("y")
         await asked(pilot, "n", "rewards.py", "record and checkpoints")

@@ -194,7 +194,7 @@ async def test_hostile_text_is_shown_and_not_obeyed() -> None:
         assert (
             text.count("␛]52;c;aGk=␇[/INST] [@click=app.bell]x") == 2
         )  # the prompt, and why a reward failed
-        await pilot.press("f")
+        await pilot.press("a")
         await until(pilot, lambda: "no right answer in row 8" in shown(app))
         assert "\x1b" not in shown(app)
 
@@ -202,10 +202,15 @@ async def test_hostile_text_is_shown_and_not_obeyed() -> None:
 async def test_moving_by_row_number_and_chance(answering: type[Answering]) -> None:
     async with app_on(None).run_test(size=(120, 40)) as pilot:
         app = await opened_view(pilot)
-        for keys, row in ((["g", "2", "9", "enter"], 29), (["]", "]", "]"], 30), (["left"], 29), (["r"], 17)):
+        for keys, row in (
+            (["colon", "2", "9", "enter"], 29),
+            (["]", "]", "]"], 30),
+            (["left"], 29),
+            (["r"], 17),
+        ):
             await pilot.press(*["right_square_bracket" if key == "]" else key for key in keys])
             await until(pilot, lambda row=row: f"row {row} of 30" in shown(app))  # type: ignore[misc]
-        await pilot.press("g", "x", "enter")
+        await pilot.press("colon", "x", "enter")
         await until(pilot, lambda: "✗ x is not a row number" in shown(app))
 
 
@@ -228,24 +233,24 @@ async def test_all_rows_in_figures_and_back() -> None:
     async with app_on(None).run_test(size=(120, 40)) as pilot:
         app = await opened_view(pilot)
         await until(pilot, lambda: "⚠ 1 warning" in shown(app))
-        await pilot.press("f")
+        await pilot.press("a")
         await until(pilot, lambda: "30 rows checked" in shown(app))
         text = shown(app)
         assert "fix: grpo_tui.filters.drop_null: true" in text
         assert "from question, 30 different" in text
         assert "5 to 6" in text
         assert "row 4 (9)" in text
-        await pilot.press("f")
+        await pilot.press("a")
         await until(pilot, lambda: "row 1 of 30" in shown(app))
 
 
 async def test_a_child_that_fails_is_told_in_a_line_and_the_next_row_comes() -> None:
     async with app_on(None).run_test(size=(120, 40)) as pilot:
         app = await opened_view(pilot)
-        await pilot.press("g", "1", "3", "enter")
+        await pilot.press("colon", "1", "3", "enter")
         await until(pilot, lambda: "✗ the checker ended:" in shown(app))
         assert "\x1b" not in shown(app)
-        await pilot.press("g", "1", "4", "enter")
+        await pilot.press("colon", "1", "4", "enter")
         await until(pilot, lambda: "row 14 of 30" in shown(app) and "✗ the checker" not in shown(app))
 
 
@@ -268,7 +273,7 @@ async def test_leaving_ends_the_threads(answering: type[Answering]) -> None:
         )
 
 
-@pytest.mark.parametrize(("pane", "key"), [("config", "d"), ("rewards", "D")])
+@pytest.mark.parametrize(("pane", "key"), [("config", "i"), ("rewards", "i")])
 async def test_it_opens_over_the_panes_that_have_a_config(pane: str, key: str) -> None:
     config = load_config(DEMO)
     request = ConfigRequest(DEMO) if pane == "config" else None

@@ -194,7 +194,7 @@ async def test_escape_ends_the_asking_and_then_leaves(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
         await asked(pilot, run)
-        await pilot.press("t")
+        await pilot.press("p")
         await pilot.pause()
         assert any("esc to cancel" in notice.message for notice in app._notifications)
         await pilot.press("escape")

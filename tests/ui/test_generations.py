@@ -184,7 +184,7 @@ async def test_keys_go_to_other_steps_groups_completions_and_visits(run: Recorde
         )
         before = [visit.group for visit in screen.visits]
         at = before.index(repeated)
-        await pilot.press("p" if at else "n")
+        await pilot.press("N" if at else "n")
         await until(pilot, lambda: screen.card is not None and screen.card.id == before[at - 1 if at else 1])
 
 
@@ -269,9 +269,9 @@ async def test_a_live_run_is_followed_at_the_top_and_left_alone_further_down(run
         await pilot.press("down", "down")
         stays = screen.card
         run.advance(1)
-        await until(pilot, lambda: "newer ones: home" in shown(app))
+        await until(pilot, lambda: "newer ones: g" in shown(app))
         assert screen.card == stays
-        await pilot.press("home")
+        await pilot.press("g")
         await until(pilot, lambda: screen.card is not None and screen.card.step == 59)
 
 
@@ -303,7 +303,7 @@ async def test_what_is_found_is_written(
     app = app_on(run.folder.root)
     async with app.run_test(size=WIDE) as pilot:
         await at_generations(pilot)
-        await pilot.press(*keys, "e")
+        await pilot.press(*keys, "E")
         await until(pilot, lambda: isinstance(app.screen, PathDialog))
         app.screen.query_one(Input).value = name
         await pilot.press("enter")
@@ -311,7 +311,7 @@ async def test_what_is_found_is_written(
         text = Path(name).read_text(encoding="utf-8")
         assert "\x1b" not in text
         assert len(text.splitlines()) == holds
-        await pilot.press("e")
+        await pilot.press("E")
         await until(pilot, lambda: isinstance(app.screen, PathDialog))
         app.screen.query_one(Input).value = name
         await pilot.press("enter")
@@ -326,7 +326,7 @@ async def test_a_query_is_kept_and_shown_by_its_name(
     async with app.run_test(size=WIDE) as pilot:
         await at_generations(pilot)
         await asked(pilot, "truncated and step<=3")
-        await pilot.press("v", "k")
+        await pilot.press("v", "w")
         await until(pilot, lambda: isinstance(app.screen, WordsDialog))
         app.screen.query_one(Input).value = "cut off early"
         await pilot.press("enter")
@@ -345,7 +345,7 @@ async def test_a_point_of_a_chart_leads_to_the_completions_of_its_step(run: Reco
         await pilot.press("enter")
         await until(pilot, lambda: "step" in shown(app) and len(app.screen_stack) == 2)
         await until(pilot, lambda: app.screen.step_here() == 57)  # type: ignore[attr-defined]
-        await pilot.press("left", "left", "g")
+        await pilot.press("left", "left", "enter")
         await until(pilot, lambda: isinstance(app.screen, GenerationsScreen))
         await until(pilot, lambda: screen_of(app).found.line.startswith("step==5"))
         await until(pilot, lambda: screen_of(app).card is not None)
@@ -360,7 +360,7 @@ async def test_a_group_of_train_is_shown_here(run: RecordedRun) -> None:
     async with app.run_test(size=WIDE) as pilot:
         await opened(pilot)
         await until(pilot, lambda: "newest group" in shown(app))
-        await pilot.press("down", "down", "G")
+        await pilot.press("down", "down", "o")
         await until(pilot, lambda: isinstance(app.screen, GenerationsScreen))
         await until(pilot, lambda: screen_of(app).card is not None)
 

@@ -23,7 +23,7 @@ def groups_of(app: Any) -> GroupList:
 async def large(pilot: Any) -> None:
     await opened(pilot)
     await until(pilot, lambda: "step 57 ── “" in shown(pilot.app))
-    await pilot.press("g")
+    await pilot.press("z")
 
 
 async def test_new_groups_come_in_at_the_top(run: RecordedRun) -> None:
@@ -44,7 +44,7 @@ async def test_it_stays_where_one_reads_and_says_how_many_are_new(run: RecordedR
         run.advance(2)
         await until(pilot, lambda: groups_of(app).unseen == 2 * GROUPS)
         assert shown(app).splitlines()[3:-1] == body
-        await until(pilot, lambda: f"{2 * GROUPS} newer groups, home shows" in shown(app))
+        await until(pilot, lambda: f"{2 * GROUPS} newer groups, g shows" in shown(app))
         await pilot.press("home")
         await until(pilot, lambda: "newest group ── step 59" in shown(app))
         assert groups_of(app).follows
@@ -56,7 +56,7 @@ async def test_it_reaches_back_and_keeps_a_bounded_number(run: RecordedRun) -> N
     async with app.run_test(size=(100, 40)) as pilot:
         await opened(pilot)
         await until(pilot, lambda: "step 117" in shown(app))
-        await pilot.press("g")
+        await pilot.press("z")
         groups = groups_of(app)
         while groups._groups[-1].step > 1:
             last = groups._groups[-1].id
@@ -120,10 +120,10 @@ async def test_escape_and_the_same_key_go_back_to_the_small_part(run: RecordedRu
     async with app.run_test(size=(100, 40)) as pilot:
         await opened(pilot)
         await until(pilot, lambda: "now ──" in shown(app))
-        for key in ("g", "e", "z"):
+        for key in ("z", "v"):
             await pilot.press(key)
             await until(pilot, lambda: "now ──" not in shown(app))
-            await pilot.press("escape" if key != "e" else key)
+            await pilot.press("escape" if key != "v" else key)
             await until(pilot, lambda: "now ──" in shown(app) and "newest group" in shown(app))
 
 
@@ -131,7 +131,7 @@ async def test_all_events_with_both_kinds_of_time(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
-        await pilot.press("e")
+        await pilot.press("v")
         await until(pilot, lambda: "3 events, newest first" in shown(app))
         lines = [line for line in shown(app).splitlines() if "step 50" in line]
         assert "learning_rate 5e-4 → 2e-4, set by you" in lines[0]
@@ -145,7 +145,7 @@ async def test_a_click_chooses_an_event_and_two_at_once_open_it(run: RecordedRun
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
-        await pilot.press("e")
+        await pilot.press("v")
         await until(pilot, lambda: "3 events, newest first" in shown(app))
         events = app.screen.query_one(EventList)
         for _ in range(2):
@@ -166,15 +166,15 @@ async def test_a_new_event_comes_in_at_the_top_and_moves_nothing_below(run: Reco
     app = app_on(run.folder.root)
     async with app.run_test(size=(100, 30)) as pilot:
         await opened(pilot)
-        await pilot.press("e")
+        await pilot.press("v")
         await until(pilot, lambda: "62 events, newest first" in shown(app))
         await pilot.press("pagedown", "pagedown")
         body = [line[:60] for line in shown(app).splitlines()[3:-1]]
         run.write(r.CheckpointSaved(1, 57, "checkpoint-57", run.at(70), True, True, 1))
-        await until(pilot, lambda: "1 new event, home shows" in shown(app))
+        await until(pilot, lambda: "1 new event, g shows" in shown(app))
         assert body == [line[:60] for line in shown(app).splitlines()[3:-1]]
         await pilot.press("home")
-        await until(pilot, lambda: "checkpoint-57 saved" in shown(app) and "home shows" not in shown(app))
+        await until(pilot, lambda: "checkpoint-57 saved" in shown(app) and "g shows" not in shown(app))
 
 
 @pytest.mark.parametrize("width", [60, 120, 200])

@@ -88,7 +88,7 @@ async def test_time_counts_from_each_runs_own_start(runs: tuple[RecordedRun, ...
         await laid_over(pilot, *roots(runs))
         await pilot.press("t")
         await until(pilot, lambda: "0 to 18s" in shown(app))
-        await pilot.press("home", "right")
+        await pilot.press("g", "right")
         await until(pilot, lambda: "3s after the start" in shown(app) and "fast –" not in shown(app))
 
 

@@ -30,7 +30,7 @@ async def test_it_finds_names_by_how_their_words_begin_and_nothing_else(run: Rec
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
         names = Names(app.screen)
-        for typed, found in (("theme", ["Theme"]), ("exported", []), ("", [])):
+        for typed, found in (("theme", ["Toggle light and dark theme"]), ("exported", []), ("", [])):
             assert [str(hit.match_display) async for hit in names.search(typed)] == found
         await pilot.press("ctrl+p")
         await until(pilot, lambda: isinstance(app.screen, Palette))

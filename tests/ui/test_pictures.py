@@ -69,7 +69,7 @@ def test_no_runs_at_all(snap_compare: Compare, size: tuple[int, int]) -> None:
     assert snap_compare(app_on(None), terminal_size=size, run_before=ready("grpo-tui demo"))
 
 
-@pytest.mark.parametrize("key", ["question_mark", "equals_sign", "m", "s"])
+@pytest.mark.parametrize("key", ["question_mark", "equals_sign", "m", "S"])
 def test_what_opens_over_the_pane(snap_compare: Compare, run: RecordedRun, key: str) -> None:
     app = app_on(run.folder.root)
     assert snap_compare(app, terminal_size=(80, 24), run_before=ready("step 57 ── “", key))
@@ -81,7 +81,7 @@ async def test_a_loading_run_takes_no_key_for_more_than_it_is(tmp_path: Path) ->
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "Loading the model" in shown(app))
         await pilot.press("right_square_bracket")
-        for key, word in (("v", "view held"), ("l", "The process has not printed anything yet")):
+        for key, word in (("space", "view held"), ("l", "The process has not printed anything yet")):
             for there in (True, False):
                 await pilot.press(key)
                 await until(pilot, lambda word=word, there=there: (word in shown(app)) == there)  # type: ignore[misc]

@@ -62,14 +62,14 @@ def test_the_variable_names_the_folder() -> None:
 
 async def test_the_chosen_colours_are_there_at_the_next_start() -> None:
     app = app_on(None)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with app.run_test(size=(80, 24)):
         assert app.theme == "grpo-dark"
-        await pilot.press("T")
+        await app.run_action("app.app_theme")
         assert app.theme == "grpo-light"
     again = app_on(None)
-    async with again.run_test(size=(80, 24)) as pilot:
+    async with again.run_test(size=(80, 24)):
         assert again.theme == "grpo-light"
-        await pilot.press("T")
+        await again.run_action("app.app_theme")
     assert PreferenceFile().read()[0].theme == "dark"
 
 

@@ -40,7 +40,7 @@ async def test_a_file_is_begun_and_the_next_reward_added_until_one_is_fooled(
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("3")
         await until(pilot, lambda: "creates a rewards file" in shown(app))
-        await pilot.press("n")
+        await pilot.press("ctrl+n")
         await until(pilot, lambda: isinstance(app.screen, NewFileDialog))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, RewardsScreen) and app.screen.scored is not None)
@@ -48,7 +48,7 @@ async def test_a_file_is_begun_and_the_next_reward_added_until_one_is_fooled(
         assert names(screen) == ["correctness"]
         assert screen.scored is not None
         assert [column.weight for column in screen.scored.columns] == [2.0]
-        await pilot.press("n")
+        await pilot.press("ctrl+n")
         await until(pilot, lambda: isinstance(app.screen, NextRewardScreen))
         await until(pilot, lambda: "correctness works. Next: strict_format" in shown(app))
         await pilot.press("enter")
@@ -60,7 +60,7 @@ async def test_a_file_is_begun_and_the_next_reward_added_until_one_is_fooled(
         file.write_text(broken)
         await until(pilot, lambda: "rewards.py saved" in shown(app))
         await scored(pilot)
-        await pilot.press("n")
+        await pilot.press("ctrl+n")
         await until(pilot, lambda: isinstance(app.screen, NextRewardScreen))
         await until(pilot, lambda: "First fix the rewards that are there" in shown(app))
         assert "correctness is fooled by" in shown(app)
@@ -72,7 +72,7 @@ async def test_a_file_is_begun_and_the_next_reward_added_until_one_is_fooled(
         assert file.read_text() == broken
         file.write_text(broken.replace("str(right) in answer", "plain(answer) == plain(right)"))
         await until(pilot, lambda: "no faults found" in shown(app) and "⚠ probes" not in shown(app))
-        await pilot.press("N")
+        await app.run_action("screen.rewards_new")
         await until(pilot, lambda: isinstance(app.screen, NewFileDialog) and "rewards_2.py" in shown(app))
 
 
@@ -91,7 +91,7 @@ async def test_the_next_reward_is_put_into_the_open_config(tmp_path: Path) -> No
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         screen = await scored(pilot)
         assert "Consider 3 to 5 small rewards" in shown(app)
-        await pilot.press("n")
+        await pilot.press("ctrl+n")
         await until(pilot, lambda: isinstance(app.screen, NextRewardScreen))
         await until(pilot, lambda: "enter add to r.py and my.yaml" in shown(app))
         await pilot.press("enter")
@@ -124,16 +124,16 @@ async def test_tags_are_given_shown_found_written_and_kept(tmp_path: Path) -> No
         await pilot.press(*"#hard", "enter")
         await until(pilot, lambda: "samples, #hard: 1 of 6" in shown(app))
         assert "gold 2500" not in shown(app)
-        await pilot.press("space")
+        await pilot.press("K")
         await until(pilot, lambda: (tmp_path / "cases.yaml").exists())
         await pilot.press("escape")
         await until(pilot, lambda: "by prompt" in shown(app))
-        await pilot.press("w")
+        await pilot.press("W")
         await until(pilot, lambda: isinstance(app.screen, PathDialog))
         app.screen.query_one(Input).value = str(tmp_path / "s.jsonl")
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is screen)
-        await pilot.press("w")
+        await pilot.press("W")
         await until(pilot, lambda: isinstance(app.screen, PathDialog))
         app.screen.query_one(Input).value = str(tmp_path / "s.jsonl")
         await pilot.press("enter")
@@ -158,17 +158,17 @@ async def test_modes_turn_and_the_advantages_follow(tmp_path: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await scored(pilot)
         assert (state(screen), round(first(screen), 3)) == (("group", "sum_then_normalize", True), 0.707)
-        await pilot.press("o", "g")
+        await pilot.press("o", "b")
         await until(pilot, lambda: state(screen) == ("batch", "sum_then_normalize", False))
         assert first(screen) == pytest.approx(0.5 / (0.3**0.5 + 1e-4), abs=1e-4)
         await until(pilot, lambda: "differs from the config" in shown(app))
-        await pilot.press("g")
+        await pilot.press("b")
         await until(pilot, lambda: state(screen)[0] == "none")
         assert first(screen) == 0.5
-        await pilot.press("r")  # scored again in the modes that were chosen
+        await pilot.press("ctrl+l")  # scored again in the modes that were chosen
         await scored(pilot)
         assert state(screen)[0] == "none"
-        await pilot.press("c")
+        await app.run_action("screen.rewards_combine")
         await until(pilot, lambda: state(screen)[1] == "normalize_then_sum" and "(not used)" in shown(app))
         await pilot.press("0")
         await until(pilot, lambda: state(screen) == ("group", "sum_then_normalize", True))

@@ -57,7 +57,7 @@ async def test_b_lets_the_model_answer_rows_and_shows_the_baseline_over_its_answ
     app = _app()
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await scored(pilot)
-        await pilot.press("b")
+        await pilot.press("B")
         await _loaded(pilot, lambda: isinstance(app.screen, TextScreen))
         text = shown(app)
         assert "before training" in text

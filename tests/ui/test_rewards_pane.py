@@ -103,7 +103,7 @@ async def test_a_hung_function_is_named_and_the_pane_lives(file: Path) -> None:
         assert screen.scored is not None
         assert screen.scored.rows[0].scores[0] is None
         assert screen.scored.rows[0].scores[1] is not None  # the other one was scored all the same
-        await pilot.press("r")
+        await pilot.press("ctrl+l")
         await until(pilot, lambda: "stops it" in shown(app))
         file.write_text(REWARDS)  # nobody has to end what was mended
         await until(pilot, lambda: "stopped by you" not in shown(app) and "stops it" not in shown(app))
@@ -125,7 +125,7 @@ async def test_a_raising_function_names_the_sample_and_its_line(file: Path, tmp_
         assert "IndexError" in text
         assert "rewards.py:5" in text
         assert "samples.jsonl" in text
-        await pilot.press("space")
+        await pilot.press("K")
         await until(pilot, lambda: "not kept" in shown(app))
 
 
@@ -155,7 +155,7 @@ async def test_weights_move_and_functions_are_muted_without_scoring_again(file: 
         before = totals(screen)
         await pilot.press("o", "right", "right")
         await until(pilot, lambda: totals(screen)[0] == pytest.approx((before[0] or 0.0) + 0.2))
-        await pilot.press("down", "u")
+        await pilot.press("down", "space")
         await until(pilot, lambda: totals(screen)[:2] == pytest.approx([1.2, 0.0]))
         assert "off" in shown(app)
         await pilot.press("h")
@@ -185,14 +185,14 @@ async def test_samples_are_written_changed_copied_sorted_removed_and_kept(file: 
         await until(pilot, lambda: app.screen is not screen)
         await pilot.press("backspace", "3", "enter")
         await until(pilot, lambda: screen.scored is not None and screen.scored.rows[1].text == "it is 43")
-        await pilot.press("space")
+        await pilot.press("K")
         await until(pilot, lambda: (tmp_path / "cases.yaml").exists())
-        await pilot.press("d")
+        await pilot.press("c")
         await until(pilot, lambda: screen.scored is not None and len(screen.scored.rows) == 8)
         await pilot.press("delete")
         await until(pilot, lambda: screen.scored is not None and len(screen.scored.rows) == 7)
         await scored(pilot)
-        await pilot.press("s", "S")
+        await pilot.press("s", "down", "enter", "s", "enter")
         assert "by total, worst first" in shown(app)
     kept = read_cases(tmp_path / "cases.yaml")
     assert kept.rewards == (f"{file}:right", f"{file}:short")
@@ -206,7 +206,7 @@ async def test_probes_show_what_fools_the_rewards(file: Path) -> None:
     app = app_for(file)
     async with app.run_test(size=(120, 40)) as pilot:
         await scored(pilot)
-        await pilot.press("x")
+        await pilot.press("p")
         await until(pilot, lambda: isinstance(app.screen, ProbesScreen))
         await pilot.pause()
         text = shown(app)
@@ -288,7 +288,7 @@ async def test_without_rewards_it_says_how_to_open_some(run: RecordedRun) -> Non
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("3")
         await until(pilot, lambda: "grpo-tui rewards CONFIG.yaml" in shown(app))
-        await pilot.press("enter", "x", "o", "e", "v", "space", "S", "u", "r", "f")
+        await pilot.press("enter", "p", "o", "e", "v", "K", "s", "space", "ctrl+l", "f")
         await until(pilot, lambda: "No rewards are loaded" in shown(app))
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:

@@ -171,7 +171,7 @@ async def test_resuming_asks_once_and_names_what_it_continues(monkeypatch: pytes
     app = app_on(None)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: app.rows_complete and bool(app.rows))
-        await pilot.press("r")
+        await pilot.press("R")
         await until(pilot, lambda: "resume failed-one?" in shown(app))
         assert "Continues from checkpoint-40" in shown(app)
         assert "The next step is 41 of 120" in shown(app)
@@ -179,7 +179,7 @@ async def test_resuming_asks_once_and_names_what_it_continues(monkeypatch: pytes
         for no in ("n", "escape"):
             await pilot.press(no)
             await until(pilot, lambda: "resume failed-one?" not in shown(app))
-            await pilot.press("r")
+            await pilot.press("R")
             await until(pilot, lambda: "resume failed-one?" in shown(app))
         await pilot.press("y")
         await until(pilot, lambda: "was not resumed" in shown(app))
@@ -191,7 +191,7 @@ async def test_a_refused_resume_says_why() -> None:
     app = app_on(None)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: app.rows_complete and bool(app.rows))
-        await pilot.press("r")
+        await pilot.press("R")
         await until(pilot, lambda: "resume failed-one?" in shown(app))
         await pilot.press("y")
         await until(pilot, lambda: "was not resumed" in shown(app))
@@ -212,7 +212,7 @@ async def test_what_cannot_be_resumed_says_why(kind: str, said: str) -> None:
     app = app_on(None)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until(pilot, lambda: app.rows_complete and bool(app.rows))
-        await pilot.press("r")
+        await pilot.press("R")
         await until(pilot, lambda: said in shown(app))
 
 

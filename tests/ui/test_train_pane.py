@@ -11,7 +11,8 @@ from textual.widgets import Input, TextArea
 from grpo_tui.core.commands import Outcome
 from grpo_tui.present.run_state import RunState
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SetDialog
+from grpo_tui.ui.actions import MOVED
+from grpo_tui.ui.screens.dialogs import SampleDialog, SetDialog, StopDialog
 from grpo_tui.ui.screens.reading import SampleResult
 from grpo_tui.ui.screens.train import TrainScreen
 from tests.ui.conftest import app_on, opened, sent, shown, until
@@ -27,7 +28,7 @@ async def test_the_pane_follows_the_run(run: RecordedRun) -> None:
         await until(pilot, lambda: "step 59 / 120" in shown(app))
 
 
-@pytest.mark.parametrize(("key", "kind"), [("p", "pause"), ("c", "checkpoint")])
+@pytest.mark.parametrize(("key", "kind"), [("P", "pause"), ("C", "checkpoint")])
 async def test_a_key_puts_its_command_into_the_mailbox(run: RecordedRun, key: str, kind: str) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -54,41 +55,51 @@ async def test_a_paused_run_says_so_and_resumes(tmp_path: Path) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(
-            pilot, lambda: "⏸ paused at step 57 for 2m10s; memory stays allocated; r resumes" in shown(app)
+            pilot, lambda: "⏸ paused at step 57 for 2m10s; memory stays allocated; P resumes" in shown(app)
         )
-        await pilot.press("p")
-        await pilot.press("r")
+        await pilot.press("P")
         await until(pilot, lambda: bool(sent(run)))
         assert sent(run) == [("resume", {})]
     run.close()
 
 
-@pytest.mark.parametrize(("key", "kind"), [("s", "stop"), ("S", "stop_now")])
-async def test_what_is_dangerous_asks_once(run: RecordedRun, key: str, kind: str) -> None:
+@pytest.mark.parametrize(("answer", "kind"), [("y", "stop"), ("w", "stop_now")])
+async def test_stop_asks_once_whether_to_save(run: RecordedRun, answer: str, kind: str) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        for declined in ("n", "escape", "enter"):  # enter alone keeps training
+            await pilot.press("S", "S")
+            assert isinstance(app.screen, StopDialog)
+            await pilot.press(declined)
+            assert isinstance(app.screen, TrainScreen)
+        assert sent(run) == []
+        await pilot.press("S", answer)
+        await until(pilot, lambda: bool(sent(run)))
+        assert sent(run) == [(kind, {})]
+
+
+@pytest.mark.parametrize("key", [old for old, _, _ in MOVED])
+async def test_an_old_steering_key_names_the_new_one_and_does_nothing(run: RecordedRun, key: str) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         await pilot.press(key)
-        assert isinstance(app.screen, ConfirmDialog)
-        await pilot.press("n")
-        await pilot.press(key)
-        await pilot.press("enter")  # a key pressed too often is no yes
-        assert isinstance(app.screen, ConfirmDialog)
+        verb, new = next((verb, new) for old, verb, new in MOVED if old == key)
+        await until(pilot, lambda: any(n.message == f"{verb} is {new} now." for n in app._notifications))
+        assert isinstance(app.screen, TrainScreen)
         assert sent(run) == []
-        await pilot.press("y")
-        await until(pilot, lambda: bool(sent(run)))
-        assert sent(run) == [(kind, {})]
 
 
 async def test_abort_is_refused_while_no_reward_call_runs(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(100, 30), notifications=True) as pilot:
         await opened(pilot)
-        await pilot.press("a")
+        await pilot.press("A")
         await until(pilot, lambda: "No reward call" in shown(app))
         run.now("reward", reward_function="correctness")
         await until(pilot, lambda: "scoring with correctness" in shown(app))
-        await pilot.press("a")
+        await pilot.press("A")
         await until(pilot, lambda: bool(sent(run)))
         assert sent(run) == [("abort_reward", {})]
 
@@ -131,7 +142,7 @@ async def test_a_refused_command_is_said_aloud_and_safely(run: RecordedRun) -> N
     mailbox = Mailbox(run.folder.commands)
     async with app.run_test(size=(100, 40), notifications=True) as pilot:
         await opened(pilot)
-        await pilot.press("c")
+        await pilot.press("C")
         await until(pilot, lambda: bool(mailbox.pending()))
         mailbox.finish(mailbox.pending()[0], Outcome(False, 58, f"disk full {HOSTILE}"))
         await until(pilot, lambda: "checkpoint rejected: disk full" in shown(app))
@@ -188,14 +199,14 @@ async def test_a_held_view_stands_still_while_training_goes_on(run: RecordedRun)
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: "step 57 ── “" in shown(app))
-        await pilot.press("v")
+        await pilot.press("space")
         run.advance(3)
         run.now("update")
         await until(pilot, lambda: "step 60 / 120" in shown(app))
         assert "view held" in shown(app)
         assert "step 57 ── “" in shown(app)
         assert sent(run) == []
-        await pilot.press("v")
+        await pilot.press("space")
         await until(pilot, lambda: "step 60 ── “" in shown(app))
 
 
@@ -260,7 +271,7 @@ async def test_leaving_a_finished_run_says_nothing(tmp_path: Path) -> None:
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "before and after" in shown(app))
         assert "right, in the answer format: 0 → 4 of 4" in shown(app)
-        await pilot.press("p")
+        await pilot.press("P")
         await until(pilot, lambda: "The run is" in shown(app))
         await pilot.press("l")
         await until(pilot, lambda: "log ── all levels" in shown(app))
@@ -324,22 +335,21 @@ async def test_a_run_whose_folder_is_gone_is_neither_starting_nor_going_on(run: 
         await until(pilot, lambda: "broken" in shown(app))
         assert "no run here" in shown(app)
         assert "loading the model" not in shown(app)
-        await pilot.press("p")
+        await pilot.press("P")
         await until(pilot, lambda: "cannot be read" in shown(app))
         assert not run.folder.root.exists(), "a command made the folder anew"
         await pilot.press("q")
     assert app.return_value == "", "training is said to go on"
 
 
-async def test_a_pause_on_its_way_is_taken_back_and_not_asked_for_twice(run: RecordedRun) -> None:
+async def test_a_pause_on_its_way_is_taken_back_by_the_same_key(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "training" in shown(app))
-        for key in ("p", "p", "r", "r", "p"):
-            await pilot.press(key)
+        await pilot.press("P", "P", "P")
         await until(pilot, lambda: len(sent(run)) == 3)
         assert sorted(kind for kind, _ in sent(run)) == ["pause", "pause", "resume"]
-        assert any("is already requested" in said.message for said in app._notifications)
+        assert any("The pause is canceled" in said.message for said in app._notifications)
         mailbox = Mailbox(run.folder.commands)
         for command in mailbox.pending():
             mailbox.finish(command, Outcome(True, 57, "", {}, NOW))

@@ -33,7 +33,7 @@ async def test_a_trial_asks_to_save_and_says_what_it_took(monkeypatch: pytest.Mo
     async with app.run_test(size=SIZE) as pilot:
         screen = await looked_at(pilot)
         screen.to_form("max_steps")
-        await pilot.press("x", "t")
+        await pilot.press("delete", "T")
         await until_shown(pilot, lambda: "save first?" in shown(app))
         assert not asked
         await pilot.press("w")
@@ -68,7 +68,7 @@ async def test_a_trial_that_fails_says_why_and_one_that_is_ended_is_told_so(
     app = app_with(config_file())
     async with app.run_test(size=SIZE) as pilot:
         await looked_at(pilot)
-        await pilot.press("t")
+        await pilot.press("T")
         await until_shown(
             pilot, lambda: "trial: loading the model" in shown(app) and "esc stops it" in shown(app)
         )

@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 LOOK_S = 0.5
 EMPTY: list[Line] = [
     (),
-    [Span("   n ", "key", "screen.config_new"), Span("begins a config from a preset", "dim")],
-    [Span("   o ", "key", "screen.config_open"), Span("opens a file; or ", "dim"),
+    [Span("   ctrl+n ", "key", "screen.config_new"), Span("begins a config from a preset", "dim")],
+    [Span("   o      ", "key", "screen.config_open"), Span("opens a file; or ", "dim"),
      Span("grpo-tui CONFIG.yaml", "key"), Span(" from the shell", "dim")],
     (),
     [Span("   A config is a TRL YAML file: the one that `trl grpo --config` takes.", "dim")],

@@ -173,7 +173,7 @@ class FindingsScreen(LeftOnce, ModalScreen[tuple[str, Finding]]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *CLOSE,
-        ("F", "close", "close"),
+        ("l", "close", "close"),
         ("f", "fix", "fix"),
         ("ctrl+f", "fix_all", "fix all"),
     ]

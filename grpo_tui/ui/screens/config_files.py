@@ -216,7 +216,7 @@ class ConfigFiles:
         name = one_line(message.file.name, 40)
         if message.gone:
             self.screen.app.notify(
-                f"{name} was deleted on disk. Press w to write it again.", severity="warning"
+                f"{name} was deleted on disk. Press W to write it again.", severity="warning"
             )
         elif draft.edited:
             if self.screen.app.screen is self.screen:

@@ -209,7 +209,7 @@ class ConfigStart:
         told = [f"✗ {_placed(finding)}" for finding in errors[:MOST_TOLD]]
         if len(errors) > MOST_TOLD:
             told.append(f"and {len(errors) - MOST_TOLD} more")
-        choices = [Choice("fix them", "list the errors", "list", "F")]
+        choices = [Choice("fix them", "list the errors", "list", "f")]
         if config is not None:
             choices.append(Choice("start anyway", "the run's record notes the errors", "force", "!"))
         choices.append(Choice("not yet", "back to the config", None, "n"))
@@ -219,7 +219,7 @@ class ConfigStart:
     def _ask_start(self, config: RunConfig, warnings: int) -> None:
         sentences = [
             f"Train {config.model} into {one_line(from_here(self.run_folder_of(config)), 60)}.",
-            *([f"⚠ {plural(warnings, 'warning')}: F lists them."] if warnings else []),
+            *([f"⚠ {plural(warnings, 'warning')}: l lists them."] if warnings else []),
             "Leaving the screen does not stop a run."
             if self._known_whole()
             else "Model, data and rewards are checked first. Leaving the screen does not stop a run.",
@@ -358,12 +358,12 @@ class ConfigStart:
             self.screen.app.notify(word, severity="information" if ended else "error", timeout=30)
 
     def baseline(self) -> None:
-        """To Rewards, on this config, where `b` lets the model answer."""
+        """To Rewards, on this config, where `B` lets the model answer."""
         request = self.screen.files.rewards_request()
         if request is not None:
             self.screen.shell.show_rewards(request)
         elif self.screen.view is not None:
-            self.screen.app.notify("Press w to save it first.")
+            self.screen.app.notify("Press W to save it first.")
 
     def data(self) -> None:
         """The rows that this config trains on, as they are now, saved or not."""
@@ -372,7 +372,7 @@ class ConfigStart:
             return
         config = evaluation.inspected.config
         if config is None:
-            self.screen.app.notify("Fix the config error before opening the data. F lists it.")
+            self.screen.app.notify("Fix the config error before opening the data. l lists it.")
             return
         from grpo_tui.ui.screens.data import DataScreen
 

@@ -1,6 +1,6 @@
 """The data view: a config's rows as training will see them, one by one, or all of them in figures.
 
-`DataScreen(path, overrides)` is pushed over Config (key `d`) or any other pane and leaves by itself; with a
+`DataScreen(path, overrides)` is pushed over Config (key `i`) or any other pane and leaves by itself; with a
 config in hand, as one that is not saved yet, `DataScreen(path, config=config)`. Its keys are in
 `actions`.
 """

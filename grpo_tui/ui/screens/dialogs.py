@@ -24,7 +24,6 @@ from grpo_tui.present.config_yaml import from_edit, to_edit
 from grpo_tui.present.formatting import from_here, plural, setting
 from grpo_tui.present.runs_view import ResumeOffer, resume_command
 from grpo_tui.present.train_view import TrainView
-from grpo_tui.ui.actions import Action
 from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.kit.reading import DialogTitle
 from grpo_tui.ui.paint import Line, LinePane, Span, pad
@@ -144,19 +143,6 @@ class YesNo(Dialog[bool]):
         self.dismiss(True)
 
 
-class ConfirmDialog(YesNo):
-    """Before what can end a run."""
-
-    def __init__(self, asked: Action, view: TrainView) -> None:
-        about: list[Line] = [
-            [Span(f" {asked.help}", "strong")],
-            [Span(f" {view.name}, step {view.step:,}. Continue it later with --resume.", "dim")],
-            (),
-        ]
-        label = asked.label.capitalize()
-        super().__init__(f"{label}?", DialogText(about), label.lower(), "keep training")
-
-
 class SetDialog(Dialog[dict[str, object]]):
     """The settings that can change in mid-run, each with its value now."""
 
@@ -274,6 +260,8 @@ MOST_ABOUT = 6
 """Lines of what is said of a choice."""
 MOST_LISTED = 14
 """Lines of a list of choices; a longer one scrolls."""
+AGAIN = "now; choose again to reverse"
+"""What a list of orders says of the one in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +397,27 @@ class MenuDialog(Dialog[Any]):
         if wanted:
             event.stop()
             self.dismiss(wanted[0].value)
+
+
+class StopDialog(MenuDialog):
+    """Before a run is ended: with a checkpoint, or at once; hands back the command.
+
+    Args:
+        view: the run.
+        saves: whether it can save; not while the model loads.
+    """
+
+    def __init__(self, view: TrainView, *, saves: bool) -> None:
+        choices = [
+            Choice("keep training", "", None, "n"),
+            Choice("stop and save", "after the current step, with a checkpoint", "stop", "y"),
+            Choice("stop without saving", "immediately; steps since the last checkpoint are lost",
+                   "stop_now", "w"),
+        ]  # fmt: skip
+        if not saves:
+            choices = [choices[0], Choice("stop", "immediately; nothing is trained yet", "stop_now", "y")]
+        about = f"{view.name}, step {view.step:,}. Continue it later with --resume."
+        super().__init__("stop?", choices, [about if saves else f"{view.name} is still loading."])
 
 
 class WordsDialog(FieldDialog[str]):

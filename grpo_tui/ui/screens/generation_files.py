@@ -84,7 +84,7 @@ def choose_view(screen: GenerationsScreen) -> None:
         for v in known
     ]
     if screen.line:
-        choices.append(Choice("save this query", one_line(screen.line, 60), KEEP, key="k"))
+        choices.append(Choice("save this query", one_line(screen.line, 60), KEEP, key="w"))
     if not choices:
         word = trouble or "No saved queries yet. Search with /, then press v again to save the query."
         _say(screen, word)

@@ -634,7 +634,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self._show_state()
 
     def action_generations_sort(self) -> None:
-        from grpo_tui.ui.screens.dialogs import Choice, MenuDialog
+        from grpo_tui.ui.screens.dialogs import AGAIN, Choice, MenuDialog
 
         names = self.query_one(CardTable).names
         fields = [
@@ -646,21 +646,18 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
             "-tokens",
             *(f"-{_field(name)}" for name in names),
         ]
-        choices = [Choice(order_words(field), "", field) for field in fields]
+        choices = [Choice(order_words(f), AGAIN if f == self.order else "", f) for f in fields]
 
         def chosen(field: Any) -> None:
             if field is not None:
-                self.order = field
-                self.find()
+                self._sort(field)
 
-        at = fields.index(self.order) if self.order in fields else 0
+        at = next((n for n, field in enumerate(fields) if field in (self.order, _reversed(self.order))), 0)
         self.app.push_screen(MenuDialog("sort by", choices, at=at), chosen)
 
-    def action_generations_turn(self) -> None:
-        line = self.order or "-step"
-        self.order = line[1:] if line.startswith("-") else f"-{line}"
-        if self.order == "-step":
-            self.order = ""
+    def _sort(self, field: str) -> None:
+        """Sort by a field; the same choice again reverses the order."""
+        self.order = _reversed(field) if field == self.order else field
         self.find()
 
     # -- reading the chosen completion -----------------------------------------------------------
@@ -734,7 +731,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         if card is None or row is None:
             return
         self._marked = (f"completion {row.index + 1} of step {card.step:,}", row.text)
-        self.app.notify(f"d compares with {self._marked[0]} first.")
+        self.app.notify(f"Press d to compare with {self._marked[0]}.")
 
     def action_generations_diff(self) -> None:
         """The next thing to compare with; after the last one the text alone."""
@@ -781,6 +778,13 @@ def _answer(found: Found | str, stores: Stores) -> _Answer:
     """In the thread that searches: of 100,000 completions the groups take some milliseconds."""
     groups = () if isinstance(found, str) else tuple(dict.fromkeys(found.group_of))
     return found, groups, total_range(stores.search.run)
+
+
+def _reversed(order: str) -> str:
+    """The opposite order; empty is newest first."""
+    if order in ("", "step"):
+        return "" if order else "step"
+    return order[1:] if order.startswith("-") else f"-{order}"
 
 
 def _field(name: str) -> str:

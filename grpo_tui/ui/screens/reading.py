@@ -135,7 +135,7 @@ class DiffLines(LineScroll):
 class DiffScreen(ReadingScreen):
     """Two configs compared."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("enter", "close", "close"), ("D", "close", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [("enter", "close", "close"), ("d", "close", "close")]
 
     def __init__(self, compared: Compared) -> None:
         super().__init__("differences", DiffLines(compared))
@@ -174,7 +174,7 @@ WORDS = (
 
 
 MOVING = (
-    ("↑ ↓", "Move the cursor, or scroll; pgup and pgdn by a page, home and end to the ends."),
+    ("↑ ↓", "Move the cursor, or scroll; pgup and pgdn by a page, g and G (or home and end) to the ends."),
     ("click", "Click any key or pane name to do the same."),
 )
 """What lists and long texts take everywhere, beside the table of actions."""
@@ -206,9 +206,14 @@ class HelpLines(LineScroll):
 
 def _pane_lines(pane: str, title: str, width: int) -> list[Line]:
     lines: list[Line] = [ruled([[Span(title, "title")]], width)]
-    for action in ACTIONS:
-        if action.pane == pane and action.key:
-            lines += _key_lines(action, max(10, width - 10))
+    listed = [action for action in ACTIONS if action.pane == pane and action.key]
+    groups = dict.fromkeys(action.group for action in listed)
+    for group in groups:
+        if len(groups) > 1:
+            lines.append([Span(f" {group}", "dim")])
+        for action in listed:
+            if action.group == group:
+                lines += _key_lines(action, max(10, width - 10))
     if pane == "all":
         lines += [row for key, does in MOVING for row in _rows(key, does, max(10, width - 10))]
     return [*lines, ()]

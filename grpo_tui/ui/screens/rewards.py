@@ -15,7 +15,7 @@ from textual.screen import Screen
 from grpo_tui.core.text import one_line
 from grpo_tui.present.baseline_text import whole
 from grpo_tui.present.formatting import duration, from_here, plural
-from grpo_tui.present.rewards_view import next_order, sample_detail
+from grpo_tui.present.rewards_view import orders, sample_detail
 from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.cursor_list import CursorList
@@ -58,7 +58,7 @@ YOURS = "yours"
 EMPTY: list[Line] = [
     (),
     [
-        Span("   n                                       ", "key", "screen.rewards_next"),
+        Span("   ctrl+n                                  ", "key", "screen.rewards_next"),
         Span("creates a rewards file", "dim"),
     ],
     [Span("   grpo-tui rewards CONFIG.yaml            ", "key"), Span("the rewards of a config", "dim")],
@@ -301,25 +301,34 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
             self.edit_chosen()
 
     def action_rewards_sort(self) -> None:
-        if self.scored is not None:
-            self._order = next_order(self.scored, self._order)
-            self.goes_to = None
-            self._show()
-            if self._order is not None:
-                self.query_one(SampleTable).action_first()
+        """Ask for an order; the same one again is reversed."""
+        if self.scored is None:
+            return
+        from grpo_tui.ui.screens.dialogs import AGAIN, Choice, MenuDialog
+
+        known = orders(self.scored)
+        choices = [
+            Choice(word, AGAIN if order is not None and order == self._order else "", (order,))
+            for order, word in known.items()
+        ]
+
+        def chosen(picked: tuple[str | int | None] | None) -> None:
+            if picked is not None:
+                self._sort(picked[0])
+
+        at = list(known).index(self._order) if self._order in known else 0
+        self.app.push_screen(MenuDialog("sort by", choices, at=at), chosen)
+
+    def _sort(self, order: str | int | None) -> None:
+        self._low_first = order is not None and order == self._order and not self._low_first
+        self._order, self.goes_to = order, None
+        self._show()
+        self.query_one(SampleTable).action_first()
 
     def show_only(self, words: str) -> None:
         """Show the samples that hold these words; all of them for none."""
         self.words = words
         self._show()
-
-    def action_rewards_turn(self) -> None:
-        if self.scored is not None and self._order is not None:
-            self._low_first = not self._low_first
-            self._show()
-            self.query_one(SampleTable).action_first()
-        else:
-            self.app.notify("s sorts first.")
 
     def action_rewards_score(self) -> None:
         if self.worker is not None:
@@ -692,7 +701,7 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         request = RewardsRequest(path.name, lambda: with_reward(config_of_functions([]), file, stage))
         self.shell.show_rewards(request)
         where = one_line(from_here(path), 60)
-        self.app.notify(f"{where} has one reward. Press e to edit it, n to add the next.")
+        self.app.notify(f"{where} has one reward. Press e to edit it, ctrl+n to add the next.")
 
     def action_rewards_next(self) -> None:
         """Try the rewards, and show which comes next; without any, begin a file."""

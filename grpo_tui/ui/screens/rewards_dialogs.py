@@ -158,7 +158,7 @@ class NewFileDialog(FieldDialog[Path]):
     """The name of a new rewards file."""
 
     def __init__(self) -> None:
-        hint = "It starts with correctness. Press n to add the next rewards one at a time."
+        hint = "It starts with correctness. Press ctrl+n to add the next rewards one at a time."
         super().__init__("a new rewards file", _free_name(), hint, "begin", id="rewards-file")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -205,7 +205,7 @@ class NextLines(LineScroll):
             for number, row in enumerate(wrapped(sentence, max(10, width - 5))):
                 lines.append([Span(" ✗ " if number == 0 else "   ", "bad"), Span(row)])
         if advice.mend:
-            lines += [(), [Span(" Back in the pane x shows the completions, e opens the source.", "dim")]]
+            lines += [(), [Span(" Back in the pane p shows the completions, e opens the source.", "dim")]]
         if advice.stage is not None:
             lines += [(), *([Span(f"   {row}")] for row in advice.stage.source.strip("\n").split("\n"))]
             lines += [(), [Span(" In the config:", "dim")], ()]

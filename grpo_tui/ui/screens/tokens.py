@@ -284,10 +284,10 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
                 row = completion_of(self._root, self._group, index)
                 told = self.Told(scores=self._asker.ask(row, policy, base=base))
             except ConsentError as error:
-                told = self.Told(trouble=f"t asks again. {error}")
+                told = self.Told(trouble=f"p asks again. {error}")
                 self.post_message(ConsentAsked(error.codes, self._start))
             except CancelledError:
-                told = self.Told(trouble="canceled. Press t to ask again")
+                told = self.Told(trouble="canceled. Press p to ask again")
             except (GenerateError, RunDatabaseError, LookupError, OSError) as error:
                 told = self.Told(trouble=str(error))
         if self._left:
@@ -389,7 +389,7 @@ class TokensScreen(LeftOnce, Screen[None], Shell):
         if policy is None or self._waits():
             return
         if policy.kind == "base":
-            self.app.notify("The base model is already shown. Press t to choose another policy.")
+            self.app.notify("The base model is already shown. Press p to choose another policy.")
             return
         if policy.kind == "live":
             self.app.notify(

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import DescendantFocus, Resize
 from textual.screen import ModalScreen, Screen
 
 from grpo_tui.core.commands import Outcome
 from grpo_tui.present.train_view import ChartView, TrainView
-from grpo_tui.ui.actions import Action, action, bindings, refusal
+from grpo_tui.ui.actions import MOVED, Action, action, bindings, refusal
 from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.paint import LineScroll
-from grpo_tui.ui.screens.dialogs import ConfirmDialog, SampleDialog, SetDialog
+from grpo_tui.ui.screens.dialogs import SampleDialog, SetDialog, StopDialog
 from grpo_tui.ui.screens.reading import SampleResult
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
 class TrainScreen(KeepsStyles, Screen[None], Shell):
     """The open run."""
 
-    BINDINGS = bindings("train")
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings("train"),
+        *(Binding(old, f"moved('{verb}', '{new}')", show=False) for old, verb, new in MOVED),
+    ]
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,10 +135,23 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._steer(action("run.abort"), "abort_reward")
 
     def action_run_stop(self) -> None:
-        self._steer(action("run.stop"), "stop")
+        """Ask how to stop; while the model loads there is nothing to save."""
+        view = self.shell.view
+        loading = view is not None and view.live and view.state == "starting"
+        self._stop("stop_now" if loading else "stop")
 
     def action_run_stop_now(self) -> None:
-        self._steer(action("run.stop_now"), "stop_now")
+        self._stop("stop_now")
+
+    def _stop(self, kind: str) -> None:
+        view = self._allowed(action(f"run.{kind}"))
+        if view is not None:
+
+            def chosen(kind: str | None) -> None:
+                if kind is not None:
+                    self.shell.steer(kind)
+
+            self.app.push_screen(StopDialog(view, saves=kind == "stop"), chosen)
 
     def action_run_set(self) -> None:
         view = self._allowed(action("run.set"))
@@ -160,29 +177,26 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     def _show_samples(self, outcome: Outcome) -> None:
         self.app.push_screen(SampleResult(outcome))
 
-    def action_pause_or_go_on(self, kind: str) -> None:
-        """Pause or go on; what is on its way counts, though the run has not come to it yet."""
-        on_its_way = self.shell.turning
-        if on_its_way == kind:
-            self.app.notify(f"The {kind} is already requested and takes effect after the step.")
-        elif on_its_way:
+    def action_pause_or_resume(self) -> None:
+        """Pause, or resume a paused run; what is on its way is taken back."""
+        view, on_its_way = self.shell.view, self.shell.turning
+        paused = on_its_way == "pause" if on_its_way else view is not None and view.state == "paused"
+        kind = "resume" if paused else "pause"
+        if on_its_way:
+            self.app.notify(f"The {on_its_way} is canceled.")
             self.shell.steer(kind)
-        else:
-            self._steer(action(f"run.{kind}"), kind)
+        elif self._allowed(action(f"run.{kind}")) is not None:
+            if kind == "pause":
+                self.app.notify("Pausing after the current step. Press P again to cancel.")
+            self.shell.steer(kind)
+
+    def action_moved(self, verb: str, key: str) -> None:
+        """Name the key that does now what this one did once."""
+        self.app.notify(f"{verb} is {key} now.")
 
     def _steer(self, asked: Action, kind: str) -> None:
-        view = self._allowed(asked)
-        if view is None:
-            return
-        if not asked.dangerous:
+        if self._allowed(asked) is not None:
             self.shell.steer(kind)
-            return
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self.shell.steer(kind)
-
-        self.app.push_screen(ConfirmDialog(asked, view), answered)
 
     def _allowed(self, asked: Action) -> TrainView | None:
         """The view when the action can be done now; says why when it cannot."""

@@ -171,7 +171,7 @@ class WhatIfScreen(FullReadingScreen):
                     tell=lambda name, what: self._tell(attempt, f"{name}: {what}" if name else what),
                 )
         except ConsentError as error:
-            self.post_message(self.Told(attempt, trouble=f"r asks again. {error}"))
+            self.post_message(self.Told(attempt, trouble=f"ctrl+l asks again. {error}"))
             self.post_message(ConsentAsked(error.codes, self.action_what_if_again))
             return
         except (LabError, RunDatabaseError, OSError, ValueError) as error:

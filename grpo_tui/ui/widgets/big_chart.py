@@ -144,7 +144,7 @@ class BigChart(LinePane, can_focus=True):
 
     def _how(self, view: BigChartView, options: ChartOptions, width: int) -> Line:
         if not options.window.following:
-            edge = Span("frozen, end follows", "attention", "screen.zoom_newest")
+            edge = Span("frozen, G follows", "attention", "screen.zoom_newest")
         elif view.live:
             edge = Span("following", "good")
         else:

@@ -33,9 +33,7 @@ class EventTitle(LinePane):
     def lines(self, width: int, height: int) -> list[Line]:
         """How many there are, and how many came meanwhile."""
         new = self.shown.unseen
-        right = (
-            [Span(f"{plural(new, 'new event')}, home shows", "attention", "screen.part_end")] if new else ()
-        )
+        right = [Span(f"{plural(new, 'new event')}, g shows", "attention", "screen.part_end")] if new else ()
         count = [Span(f"{plural(self.shown.count, 'event')}, newest first", "dim")]
         return [ruled([[Span("events", "title")], count], width, right)]
 
@@ -251,8 +249,7 @@ def _title(held: BeforeAfter, width: int) -> Line:
 
 def _next() -> list[Span]:
     return [
-        Span("l", "key", "screen.view_log"), Span(" the log   ", "dim"),
-        Span("g", "key", "screen.view_groups"), Span(" the groups   ", "dim"),
+        Span("l", "key", "screen.view_log"), Span(" the log, then the groups   ", "dim"),
         Span("]", "key", "screen.chart_next"), Span(" other charts   ", "dim"),
         Span("1", "key", "app.pane_runs"), Span(" all runs   ", "dim"),
         Span("q", "key", "app.app_leave"), Span(" leave", "dim"),

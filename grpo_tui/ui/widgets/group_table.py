@@ -46,7 +46,7 @@ class QueryState(LinePane):
         if self.searching and (found.seconds > 0.3 or found.searched < found.of):
             parts.append((1, [Span("◌ searching", "attention")]))
         if self.newer:
-            parts.append((1, [Span("newer ones: home", "attention", "screen.generations_newest")]))
+            parts.append((1, [Span("newer ones: g", "attention", "screen.generations_newest")]))
         if self.line:
             parts.append((0, [Span(f"{found.count:,}", "strong"), Span(f" of {found.of:,}", "dim")]))
             parts.append((2, [Span(f"in {plural(found.groups, 'group')}", "dim")]))

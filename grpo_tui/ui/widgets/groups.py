@@ -177,7 +177,7 @@ class GroupList(LineScroll, Shell):
         Binding("enter", "open", "open", show=False),
         Binding("up,k", "move(-1)", "up", show=False),
         Binding("down,j", "move(1)", "down", show=False),
-        Binding("home", "first", "newest", show=False),
+        Binding("home,g", "first", "first", show=False),
     ]
 
     def __init__(self, *, id: str) -> None:
@@ -392,7 +392,7 @@ class GroupList(LineScroll, Shell):
     def _newer(self) -> Line:
         if not self.unseen:
             return ()
-        return [Span(f"{plural(self.unseen, 'newer group')}, home shows", "attention", "screen.part_end")]
+        return [Span(f"{plural(self.unseen, 'newer group')}, g shows", "attention", "screen.part_end")]
 
     def _lines_each(self, group: GroupView, *, first: bool) -> int:
         if not first:

@@ -268,7 +268,7 @@ class LogTitle(LinePane):
         right: Line = ()
         if not log.follows:
             new = f"{plural(log.unseen, 'new line')}, " if log.unseen else ""
-            right = [Span(f"{new}end follows", "attention" if log.unseen else "dim", "screen.part_end")]
+            right = [Span(f"{new}G follows", "attention" if log.unseen else "dim", "screen.part_end")]
         return [ruled(parts, width, right)]
 
     def _search(self, words: str) -> Line:

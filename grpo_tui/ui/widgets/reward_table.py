@@ -460,10 +460,9 @@ class RewardsSummary(LinePane):
     def _modes(self, view: RewardsView) -> Line:
         scaled = view.aggregation == "sum_then_normalize"
         line = [
-            Span(" g", "key", "screen.rewards_scale"),
+            Span(" b", "key", "screen.rewards_scale"),
             Span(f" scale {view.scale}" + ("" if scaled else " (not used)"), "text" if scaled else "dim"),
-            Span("   c", "key", "screen.rewards_combine"),
-            Span(f" {WORDS.get(view.aggregation, view.aggregation)}"),
+            Span(f"   {WORDS.get(view.aggregation, view.aggregation)}", "text", "screen.rewards_combine"),
         ]
         if not view.own_modes:
             line.append(Span("   differs from the config", "attention"))

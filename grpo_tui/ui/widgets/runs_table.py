@@ -119,7 +119,7 @@ def _way_on(row: RunRow, width: int) -> Line:
         return _labelled("next step", [*line, Span(f"   grpo-tui attach {shell_word(path)}", "dim")])
     from grpo_tui.present.runs_view import resume_command
 
-    line = [Span("r", "key", "screen.runs_resume"), Span(f" resumes from checkpoint-{row.checkpoints[-1]}")]
+    line = [Span("R", "key", "screen.runs_resume"), Span(f" resumes from checkpoint-{row.checkpoints[-1]}")]
     return _labelled("next step", [*line, Span(f"   {resume_command(path)}", "dim")])
 
 

@@ -355,7 +355,7 @@ def _ruled_fits(parts: list[Line], right: Line, width: int) -> bool:
 def paused_words(view: TrainView) -> str:
     """The one sentence a paused run is known by."""
     for_s = f" for {duration(view.phase_s)}" if view.phase_s is not None else ""
-    return f"⏸ paused at step {view.step:,}{for_s}; memory stays allocated; r resumes"
+    return f"⏸ paused at step {view.step:,}{for_s}; memory stays allocated; P resumes"
 
 
 class EventLines(LinePane):
