@@ -218,7 +218,7 @@ def _health_words(state: str, reward: Series) -> str:
 def test_a_stall_names_the_reward_that_runs_and_the_key_within_80_columns() -> None:
     stalled = Status("stalled", reward_func="a_judge_with_quite_a_long_name")
     (text, _), *_ = health_spans(stalled, "/run", Series(), kl_logged=False, beta=0.0)
-    assert text == "⚠ No progress in reward a_judge_with_quite_a_long_name. Press a to abort. "
+    assert text == "⚠ No progress in reward a_judge_with_quite_a_long_name. Press A to abort. "
     assert len(text) <= 78
     assert _health_words("stalled", Series()).startswith("⚠ No progress for many times the usual step time.")
 

@@ -44,14 +44,14 @@ async def test_it_follows_the_end_and_stays_where_one_reads(run: RecordedRun) ->
         await until(pilot, lambda: "the newest" in shown(app))
         await pilot.press("pageup", "pageup")
         assert not log_of(app).follows
-        assert "end follows" in shown(app)
+        assert "G follows" in shown(app)
         before = [line for line in shown(app).splitlines() if " line 2" in line]
         run.write(*[r.LogLine(NOW, f"unread {i}") for i in range(7)])
-        await until(pilot, lambda: "7 new lines, end follows" in shown(app))
+        await until(pilot, lambda: "7 new lines, G follows" in shown(app))
         assert before == [line for line in shown(app).splitlines() if " line 2" in line]
         await pilot.press("end")
         await until(pilot, lambda: "unread 6" in shown(app))
-        assert "end follows" not in shown(app)
+        assert "G follows" not in shown(app)
         run.write(r.LogLine(NOW, "and on"))
         await until(pilot, lambda: "and on" in shown(app))
 

@@ -143,7 +143,7 @@ async def test_a_failed_run_says_what_happened_where_there_is_room(size: tuple[i
         assert ("reward function 'correctness' failed (rewards.py:12)" in text) == (size[1] == 40)
         if size[1] == 40:
             assert "at step 57 of 120" in text
-            assert "r resumes from checkpoint-40" in text
+            assert "R resumes from checkpoint-40" in text
             assert "grpo-tui train runs/failed-one --resume" in text
 
 
