@@ -36,7 +36,7 @@ def test_sigterm_saves_and_two_keys_resume_the_run_and_open_it(
     monkeypatch.chdir(run.parent)
     screen = Screen(columns=120, lines=40)
     screen.until("stopped")
-    screen.type("r")
+    screen.type("R")
     screen.until(f"checkpoint-{stopped}, saved")
     screen.type("y")
     status = at_step(run, stopped + 1)
