@@ -36,8 +36,8 @@ HISTORY = 1500
 """Steps the run has before it is watched: what keeps so much and no more is full then."""
 ESCAPE = "\x1b"
 KEYS = (
-    "l", "l", "]", "]", "[", "v", "v", "?", "?", "=", ESCAPE, "m", ESCAPE, "s", "n", "1", "\x1b[B", "\x1b[A",
-    "4", "e", "e", "x", ESCAPE, "u", ESCAPE, "\t", "\r", ESCAPE, "\x10", ESCAPE, "g", "g", "1", "4",
+    "l", "l", "]", "]", "[", " ", " ", "?", "?", "=", ESCAPE, "m", ESCAPE, "S", "n", "1", "\x1b[B", "\x1b[A",
+    "4", "v", "v", "x", ESCAPE, "u", ESCAPE, "\t", "\r", ESCAPE, "\x10", ESCAPE, "z", "z", "1", "4",
 )  # fmt: skip
 """A person's keys; none of them steers the run: what asks is answered with no."""
 SIZES = ((80, 24), (200, 50), (100, 30), (COLUMNS, LINES))
