@@ -33,4 +33,5 @@ def test_the_help_says_every_sentence_whole_in_a_narrow_dialog() -> None:
     said = " ".join(" ".join(found).split())
     for action in ACTIONS:
         assert not action.key or action.help in said, action.id
-    assert said.count("asks once") >= sum(action.dangerous for action in ACTIONS)
+    asking = [action for action in ACTIONS if action.dangerous and action.key]
+    assert said.count("asks once") >= len(asking)
