@@ -139,7 +139,7 @@ async def test_a_failed_run_says_what_happened_where_there_is_room(size: tuple[i
         await until(pilot, lambda: "failed-one" in shown(app))
         text = shown(app)
         assert "✗ failed" in text
-        assert "r resume" in footer(app)
+        assert "R resume" in footer(app)
         assert ("reward function 'correctness' failed (rewards.py:12)" in text) == (size[1] == 40)
         if size[1] == 40:
             assert "at step 57 of 120" in text
@@ -153,10 +153,10 @@ async def test_the_detail_follows_the_cursor(run: RecordedRun) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: len(app.rows) == 2 and app.rows_complete)
         await until(pilot, lambda: "It is updating the policy now." in shown(app))
-        assert "r resume" not in footer(app)
+        assert "R resume" not in footer(app)
         await pilot.press("j")
         await until(pilot, lambda: "rewards.py:12" in shown(app))
-        assert "r resume" in footer(app)
+        assert "R resume" in footer(app)
 
 
 async def test_resuming_asks_once_and_names_what_it_continues(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,7 +247,7 @@ async def test_the_log_takes_the_place_of_the_groups(run: RecordedRun) -> None:
 async def test_a_click_on_a_key_of_the_footer_presses_it(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: "p pause" in shown(app))
+        await until(pilot, lambda: "P pause" in shown(app))
         await pilot.click("Footer", offset=(4, 0))
         await until(pilot, lambda: bool(sent(run)))
         assert sent(run) == [("pause", {})]
