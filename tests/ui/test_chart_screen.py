@@ -153,7 +153,7 @@ async def test_a_logarithmic_axis_is_refused_in_words_where_values_are_not_posit
     async with app.run_test(size=(120, 40)) as pilot:
         screen = await enlarged(pilot)
         await pilot.press("o")
-        await until(pilot, lambda: "y logarithmic" in shown(app))
+        await until(pilot, lambda: "o logarithmic" in shown(app))
         screen.show_metric("loss")
         await until(pilot, lambda: "linear: not all values are above 0" in shown(app))
 

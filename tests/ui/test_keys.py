@@ -153,6 +153,25 @@ def test_old_steering_keys_mean_nothing_else_in_train() -> None:
     assert {new for _, _, new in MOVED} <= {a.key for a in on_pane("train")}
 
 
+NAMED = re.compile(
+    r'Span\(\s*"\s*(\S+)\s*", "key", "(?:screen|app)\.(\w+)"|_keyed\("(\S+)", .*"screen\.(\w+)"\)'
+)
+
+
+def test_a_key_that_is_named_beside_a_click_is_the_one_of_its_action() -> None:
+    keys = {a.method.partition("(")[0]: {a.key_alone, *a.key.split(",")} for a in ACTIONS}
+    named = [
+        (key, method)
+        for file in Path(grpo_tui.ui.__path__[0]).rglob("*.py")
+        for key, method in (
+            [part for part in found if part] for found in NAMED.findall(file.read_text(encoding="utf-8"))
+        )
+        if method in keys
+    ]
+    assert len(named) > 10
+    assert [(key, method) for key, method in named if key not in keys[method]] == []
+
+
 PANES = sorted({a.pane for a in ACTIONS} - {"all", "zoom"})
 
 

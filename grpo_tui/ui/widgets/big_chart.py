@@ -157,7 +157,7 @@ class BigChart(LinePane, can_focus=True):
             (1, [Span(range_words(view), "dim")]),
             (2, _keyed("f", smoothing_words(view.smoothing_span), "screen.zoom_smooth")),
             (3, _keyed("t", "time" if view.x == "time" else "steps", "screen.zoom_time")),
-            (4, _keyed("y", scale, "screen.zoom_log")),
+            (4, _keyed("o", scale, "screen.zoom_log")),
         ]
         return [Span(" "), *fitting(parts, width - 2)]
 
