@@ -162,16 +162,16 @@ async def test_training_and_evaluation_stand_together(run: RecordedRun) -> None:
     app = app_on(run.folder.root)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await enlarged(pilot)
-        await pilot.press("i")
+        await pilot.press("d")
         await until(pilot, lambda: "No eval_reward is logged" in shown(app))
         for step in range(10, 60, 10):
             run.write(r.MetricRow(1, step, run.at(step), {"eval_reward": 1.5}))
         run.advance(1)
         await until(pilot, lambda: any(c.key == "eval_reward" for c in app.view.charts))
-        await pilot.press("i")
+        await pilot.press("d")
         await until(pilot, lambda: "╍╍ eval 1.50" in shown(app))
         assert "━━ train" in shown(app)
-        await pilot.press("i")
+        await pilot.press("d")
         await until(pilot, lambda: "reward in TRL" in shown(app))
 
 

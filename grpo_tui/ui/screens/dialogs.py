@@ -411,11 +411,10 @@ class StopDialog(MenuDialog):
         choices = [
             Choice("keep training", "", None, "n"),
             Choice("stop and save", "after the current step, with a checkpoint", "stop", "y"),
-            Choice("stop without saving", "immediately; steps since the last checkpoint are lost",
-                   "stop_now", "w"),
-        ]  # fmt: skip
+            Choice("stop without saving", "loses the steps since the last checkpoint", "stop_now", "w"),
+        ]
         if not saves:
-            choices = [choices[0], Choice("stop", "immediately; nothing is trained yet", "stop_now", "y")]
+            choices = [choices[0], Choice("stop", "nothing is trained yet", "stop_now", "y")]
         about = f"{view.name}, step {view.step:,}. Continue it later with --resume."
         super().__init__("stop?", choices, [about if saves else f"{view.name} is still loading."])
 
