@@ -147,7 +147,7 @@ def _open_command(commands: Commands) -> None:
     config = commands.add_parser("open")
     config.add_argument("config", type=path, metavar="CONFIG")
     add_overrides(config)
-    config.add_argument("--run-dir", type=path, help="folder of the run that S starts")
+    config.add_argument("--run-dir", type=path, help="folder of the run that R starts")
     config.add_argument("--launcher", metavar="WORDS", help="as in train")
     add_trust(config)
     config.set_defaults(gpus=None)

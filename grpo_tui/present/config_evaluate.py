@@ -109,7 +109,7 @@ def _beside(found: Finding) -> Finding:
     folder = free_folder((found,))
     if folder is None:
         return found
-    return replace(found, severity="warning", message=f"{found.message}. S starts in {folder.name} beside it")
+    return replace(found, severity="warning", message=f"{found.message}. R starts in {folder.name} beside it")
 
 
 def free_folder(findings: Iterable[Finding]) -> Path | None:

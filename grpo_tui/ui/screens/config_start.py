@@ -372,7 +372,7 @@ class ConfigStart:
             return
         config = evaluation.inspected.config
         if config is None:
-            self.screen.app.notify("Fix the config error before opening the data. l lists it.")
+            self.screen.app.notify("Fix the config error before opening the data. Press l to list it.")
             return
         from grpo_tui.ui.screens.data import DataScreen
 
