@@ -56,6 +56,11 @@ class Sample:
         return self.prompt if isinstance(self.prompt, str) else json.dumps(self.prompt, sort_keys=True)
 
     @property
+    def paired(self) -> bool:
+        """Whether it is a gold answer or the wrong one beside it."""
+        return self.kind in ("gold", "wrong")
+
+    @property
     def text(self) -> str:
         """The completion as one text, with every message of it."""
         return whole_text(self.completion)

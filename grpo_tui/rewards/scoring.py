@@ -26,7 +26,7 @@ from grpo_tui.rewards.checks.function import (
     source_findings,
     value_findings,
 )
-from grpo_tui.rewards.checks.gold import Retyped, gold_findings, reads_column, retypings
+from grpo_tui.rewards.checks.gold import Retyped, gold_findings, retypings
 from grpo_tui.rewards.checks.together import (
     cost_findings,
     count_findings,
@@ -45,6 +45,8 @@ from grpo_tui.rewards.score_report import Aggregate, FunctionScore
 MOST_GOLD_ROWS = 16
 GOLD_LIMIT_S = 10.0
 """A function that would take longer than this for the gold answers is not tried on them."""
+BEYOND = "A model writes such texts too, and one exception ends the run. Return a score or None for each"
+"""Said of a function that scored the samples and failed on an answer that is written in another form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,7 @@ def report(
     findings += cost_findings(results, batch)
     column = gold_column_of(lab.config, data.columns)
     if gold is not None and column is not None:
-        findings = _with_gold(findings, lab, gold, column, options)
+        findings = _with_gold(findings, lab, gold, column, options, all(s.paired for s in samples))
     shares = tuple(shares_of(results, samples, weights, normalized=mode.normalized))
     return Report(scored, aggregate, weights, mode, tuple(errors_first(findings)), shares, batch, gold)
 
@@ -239,7 +241,7 @@ def gold_column_of(config: RunConfig, columns: Sequence[str]) -> str | None:
 def _try_gold(
     lab: Lab, results: Sequence[FunctionScore], data: Dataset, options: ScoreOptions
 ) -> Scored | None:
-    """Score gold and wrong answers of some rows with the functions that read the gold column."""
+    """Score gold and wrong answers of some rows, written in every usual form."""
     assert lab.config is not None
     column = gold_column_of(lab.config, data.columns)
     if column is None:
@@ -249,9 +251,7 @@ def _try_gold(
     asked = [
         r.info.index
         for r in results
-        if r.failure is None
-        and reads_column(r.info, column)
-        and seconds_per_batch(r, len(samples)) <= GOLD_LIMIT_S
+        if r.failure is None and seconds_per_batch(r, len(samples)) <= GOLD_LIMIT_S
     ]
     if not samples or not asked:
         return None
@@ -259,16 +259,28 @@ def _try_gold(
 
 
 def _with_gold(
-    findings: list[Finding], lab: Lab, gold: Scored, column: str, options: ScoreOptions
+    findings: list[Finding], lab: Lab, gold: Scored, column: str, options: ScoreOptions, paired: bool
 ) -> list[Finding]:
-    """Add what the gold answers show; what has one cause is told once, by that cause."""
+    """Add what the gold answers show; what has one cause is told once, by that cause.
+
+    Args:
+        paired: whether what was scored was itself made of gold and wrong answers, written in one form.
+    """
     told = gold_findings(gold.functions, gold.samples, column)
     if any(finding.id == "rewards.gold-not-above-wrong" for finding in told):
         told = gold_findings(gold.functions, gold.samples, column, _retyped(lab, gold, column, options))
     confused = {f.field for f in findings if f.id == "rewards.shape" and f.severity == "error"}
     told = [finding for finding in told if finding.field not in confused]
-    names = {finding.field for finding in told if finding.severity == "error"}
-    return [f for f in findings if not (f.id == "rewards.constant" and f.field in names)] + told
+    told += [
+        replace(f, message=f"{f.message}. {BEYOND}")
+        for result in gold.functions
+        if result.failure is not None and result.failure.kind == "raised"
+        for f in call_findings(result, gold.samples)
+    ]
+    explained = {finding.field for finding in told if finding.severity == "error"}
+    if paired:
+        explained |= {result.info.name for result in gold.functions if len(set(result.scores) - {None}) > 1}
+    return [f for f in findings if not (f.id == "rewards.constant" and f.field in explained)] + told
 
 
 def _retyped(lab: Lab, gold: Scored, column: str, options: ScoreOptions) -> list[Retyped]:

@@ -405,6 +405,29 @@ def test_a_reward_that_gives_all_it_has_is_not_said_to_take_another_form(lab: La
     assert ids == {"rewards.gold-unusable", "rewards.constant"}
 
 
+@pytest.mark.parametrize(
+    ("frame", "body", "ids"),
+    [
+        ("{}", "[float(int(c) == int(a)) for c, a in zip(completions, kw['answer'])]", ["rewards.raises"]),
+        ("{}", "[len(c) / (c.find('<') < 0) for c in completions]", ["rewards.raises"]),
+        ("The answer is {}.", "[float(c == a) for c, a in zip(completions, kw['answer'])]", []),
+        ("The answer is {}.", "[float(c.isdigit()) for c in completions]", []),
+    ],
+)
+def test_what_one_form_of_answers_hides_is_looked_for_in_the_others(
+    frame: str, body: str, ids: list[str], lab: Lab, tmp_path: Path
+) -> None:
+    """A check writes reference answers in one form: a reward may fail on the others, or want another."""
+    samples = [
+        Sample(f"{n} + 1?", frame.format(n + 1 + off), {"answer": str(n + 1)}, kind=kind)
+        for n in (1, 2)
+        for off, kind in ((0, "gold"), (1, "wrong"))
+    ]
+    found = scored(lab, write(tmp_path, f"def f(completions, **kw): return {body}\n"), ["f"], samples)
+    assert [finding.id for finding in found.findings] == ids
+    assert all("one exception ends the run" in finding.message for finding in found.findings)
+
+
 def test_a_confusion_of_types_is_named_with_its_line(lab: Lab, tmp_path: Path) -> None:
     case = CASES["the number of messages for that of characters"]
     (found,) = scored(lab, write(tmp_path, f"\n\n{case.broken}\n"), ["f"], case.samples).findings

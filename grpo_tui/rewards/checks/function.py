@@ -248,7 +248,7 @@ def value_findings(
     if found and all(s is None for s in result.scores):
         return found
     # A gold answer and a wrong one in one form are alike to all but correctness, which is judged elsewhere.
-    paired = all(sample.kind in ("gold", "wrong") for sample in samples)
+    paired = all(sample.paired for sample in samples)
     other = result.other_shape
     if other is None or not other.varies:
         flat = _constant(result, samples) if not paired else _constant_everywhere(result)
