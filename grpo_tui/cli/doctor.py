@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from grpo_tui.cli.errors import FAILED, OK
@@ -16,6 +17,7 @@ from grpo_tui.health.reading import Diagnosis, diagnose
 from grpo_tui.present.formatting import from_here, plural
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import Status, read_status
 
 WIDEST = 110
 
@@ -25,6 +27,7 @@ def doctor(parsed: Any) -> int:
     root = readable_folder(parsed.run)
     with closing(RunReader(RunFolder(root).database)) as reader:
         found = diagnose(reader)
+        found = replace(found, findings=(*_ended_badly(read_status(root, reader)), *found.findings))
     if parsed.json:
         print_json(
             {"findings": [finding.to_alert() for finding in found.findings]}, ascii_only=True, indent=1
@@ -33,6 +36,15 @@ def doctor(parsed: Any) -> int:
         print_text(_lines(found, shell_word(from_here(parsed.run)), min(terminal_width(), WIDEST)))
     gate = SEVERITIES.index(parsed.gate)
     return FAILED if any(SEVERITIES.index(one.severity) <= gate for one in found.findings) else OK
+
+
+def _ended_badly(status: Status) -> Iterator[Finding]:
+    """The end of a run that failed, which comes before all that its figures show."""
+    if status.state in ("failed", "crashed"):
+        error = status.error or {}
+        cause = error.get("cause") or error.get("message") or "its process left no message"
+        message = f"The run {status.state}: {cause}"
+        yield Finding("run.failed", "error", None, None, message, None, status.step, status.step)
 
 
 def _lines(found: Diagnosis, run: str, width: int) -> Iterator[str]:

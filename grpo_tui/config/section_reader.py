@@ -273,7 +273,8 @@ class SectionValues:
         found = self.places.beside_config(name)
         if not os.path.isfile(found):
             names = sorted(os.listdir(found.parent)) if os.path.isdir(found.parent) else []
-            near = difflib.get_close_matches(found.name, names, n=1)
+            alike = [other for other in names if other.endswith(".py") == found.name.endswith(".py")]
+            near = difflib.get_close_matches(found.name, alike, n=1)
             hint = f". Did you mean {near[0]}?" if near else ""
             self.error(
                 "section.missing-file",

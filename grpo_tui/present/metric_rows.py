@@ -102,7 +102,7 @@ class MetricFigures:
 
 def keys_of(reader: RunReader, *, computed: bool) -> list[str]:
     """The metrics of a run: those logged, in the order of first sight, then those computed here."""
-    return metric_keys(reader) + (list(COMPUTED) if computed else [])
+    return list(dict.fromkeys([*metric_keys(reader), *(COMPUTED if computed else ())]))
 
 
 def keys_matching(keys: Iterable[str], patterns: Sequence[str]) -> list[str]:

@@ -317,7 +317,7 @@ def series_window(
         The stretches that hold any row, by step. The first and the last of a very long window may hold a
         few steps of their neighbours: summaries are not cut.
     """
-    if is_computed(key) and key != TOKENS_PER_SECOND:
+    if key in _COLUMNS:
         return _group_window(reader, key, first_step, last_step, buckets)
     first_row = _row_at(reader, first_step, "ASC") if first_step is not None else 1
     last_row = _row_at(reader, last_step, "DESC") if last_step is not None else last_metric_row_id(reader)

@@ -121,6 +121,18 @@ def test_what_is_computed_here_is_exported_when_it_is_named(
     assert rows[1]["grpo_tui/tokens_per_second"] == pytest.approx(100.0)
 
 
+def test_a_step_that_was_skipped_is_a_metric_of_the_runs_that_have_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = make(tmp_path / "one", 4)
+    assert r.SKIPPED not in said(capsys, run)
+    writer = Writer(open_writer(run / "run.db"))
+    writer.write([r.MetricRow(1, 4, 1.0, {"grad_norm": math.nan, r.SKIPPED: 1.0})])
+    writer.close()
+    assert said(capsys, run).count(r.SKIPPED) == 1
+    assert said(capsys, run, "--keys", r.SKIPPED, "--format", "csv").endswith("1.0\n")
+
+
 def test_a_group_at_a_step_that_logged_no_row_has_a_row_of_its_own(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -23,8 +24,9 @@ from grpo_tui.rewards.baseline import BaselineOptions
 from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.rewards.scoring import ScoreOptions
 from grpo_tui.store.saved_views import SavedView, SavedViews
+from grpo_tui.store.status import read_status
 from tests.cli.test_every_option import COMMANDS, PARSER, options, taking
-from tests.ui.recorded_run import RecordedRun
+from tests.ui.recorded_run import RecordedRun, recorded
 
 FILE = "model_name_or_path: gpt2\ndataset_name: d\nreward_funcs: [accuracy_reward]\nlearning_rate: 1.0e-6\n"
 
@@ -143,7 +145,9 @@ def test_an_option_is_seen_in_what_is_printed(row: str, capsys: pytest.CaptureFi
     sign, mark = mark[0], mark[1:].replace("\\n", "\n")
     without, with_it = BARE.get(line) or told(line, capsys), told(f"{line} {option}", capsys)
     BARE[line] = without
-    assert (mark in with_it, mark in without) == (sign == "+", sign == "-"), with_it[:2000]
+    assert (mark in with_it, mark in without) == (sign == "+", sign == "-"), (
+        f"{with_it[:2000]}\n{without[:2000]}"
+    )
     Path("out.py").unlink(missing_ok=True)
 
 
@@ -151,10 +155,23 @@ def test_an_option_is_seen_in_what_is_printed(row: str, capsys: pytest.CaptureFi
 def test_a_finding_at_or_above_the_gate_is_exit_1(severity: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Diagnosis((Finding("a.b", severity, None, None, "odd", first_step=1, last_step=2),), 2, ())
     monkeypatch.setattr(doctor, "diagnose", lambda _: found)
+    monkeypatch.setattr(doctor, "read_status", lambda *_: SimpleNamespace(state="finished"))
     codes = [
         main(["doctor", "runs/first", *gate]) for gate in ([], ["--gate", "error"], ["--gate", "warning"])
     ]
     assert codes == {"error": [1, 1, 1], "warning": [0, 0, 1], "info": [0, 0, 0]}[severity]
+
+
+@pytest.mark.parametrize(("kind", "code"), [("failed", 1), ("finished", 0)])
+def test_a_run_that_failed_is_no_run_without_findings(
+    kind: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(tmp_path, kind).close()
+    assert main(["doctor", str(tmp_path), "--json"]) == code
+    told = json.loads(capsys.readouterr().out)["findings"]
+    assert [one["id"] for one in told if one["severity"] == "error"] == ["run.failed"] * code
+    cause = (read_status(tmp_path).error or {}).get("cause", "")
+    assert all(f"The run failed: {cause}" == one["message"] for one in told if one["id"] == "run.failed")
 
 
 # -- options that are handed on ---------------------------------------------------------------------------

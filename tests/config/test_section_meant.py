@@ -117,6 +117,25 @@ def test_a_data_file_that_is_not_there_is_no_dataset_of_the_hub(
     assert (found.fix.value if found.fix is not None else None) == meant
 
 
+@pytest.mark.parametrize(
+    ("body", "fix"),
+    [
+        ("  dataset: row.json\n" + REWARDS, ("grpo_tui.dataset", "rows.jsonl")),
+        (f"{SECTION[9:]}  rewards: [{{name: right, source: owns.py:right}}]\n",
+         ("grpo_tui.rewards.0.source", "own.py:right")),
+        (f"{SECTION[9:]}  rewards: [{{name: right, source: b_owns.py:right}}]\n",
+         ("grpo_tui.rewards.0.source", "own.py:right")),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_there_is_taken_for_one_of_its_kind(
+    body: str, fix: tuple[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "b_owns.yaml").write_text("a: 1\n")
+    draft = opened(tmp_path, f"{HEAD}grpo_tui:\n{body}")
+    found = next(f for f in draft.findings if f.id == "section.missing-file")
+    assert (found.fix and (found.fix.field, found.fix.value)) == fix
+
+
 def test_an_address_is_no_data_file(tmp_path: Path) -> None:
     draft = opened(tmp_path, f"{HEAD}grpo_tui:\n  dataset: https://a.example/rows.jsonl\n{REWARDS}")
     (found,) = errors_of(draft.findings)

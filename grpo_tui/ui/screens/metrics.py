@@ -165,7 +165,7 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
             except Exception:  # a run that cannot be read has no metrics to offer
                 continue
             try:
-                for key in [*metric_keys(reader), *COMPUTED]:
+                for key in dict.fromkeys([*metric_keys(reader), *COMPUTED]):
                     if self._gone.is_set():
                         return
                     if key in self._rows:
