@@ -5,13 +5,21 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
+from grpo_tui.present.formatting import plural
 from grpo_tui.store.log_lines import LogReader, StoredLine
 
 PAGE = 400
 MOST = 2_400
 """Lines kept at once."""
-LEVELS = ("all", "warning", "error")
-LEVEL_WORDS = {"all": "all levels", "warning": "warnings and errors", "error": "errors"}
+LEVELS = ("folded", "warning", "error", "all")
+LEVEL_WORDS = {
+    "folded": "metrics and progress bars folded",
+    "warning": "warnings and errors",
+    "error": "errors",
+    "all": "all lines",
+}
+FOLD = "fold"
+"""The level of a row that stands for lines which are folded; its number is that of the first of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,8 @@ class LogPage:
     newer: bool
     """True when there are lines after these."""
     unseen: int = 0
+    last: int = 0
+    """Number of the newest line there is, of any level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +68,23 @@ class Hit:
 def load(reader: LogReader, asked: LogQuestion) -> LogPage:
     """Answer a question about lines."""
     level, words = asked.level, asked.words
+    end = reader.newest()
     if asked.where == "count":
-        return LogPage(asked, (), True, True, _unseen(reader, asked))
+        return LogPage(asked, (), True, True, _unseen(reader, asked), end)
     if asked.where == "newer":
         # From the last known line on, not after it: a progress bar changes in place.
         found = reader.page(first=asked.line, level=level, words=words, limit=PAGE)
-        return LogPage(asked, tuple(found), True, len(found) == PAGE, _unseen(reader, asked))
+        return LogPage(asked, tuple(found), True, len(found) == PAGE, _unseen(reader, asked), end)
     if asked.where == "older":
         found = reader.page(last=asked.line - 1, level=level, words=words, newest=True, limit=PAGE)
-        return LogPage(asked, tuple(found), len(found) == PAGE, True)
+        return LogPage(asked, tuple(found), len(found) == PAGE, True, last=end)
     if asked.where == "around":
         before = reader.page(last=asked.line - 1, level=level, words=words, newest=True, limit=PAGE // 2)
         after = reader.page(first=asked.line, level=level, words=words, limit=PAGE // 2)
         more = len(before) == PAGE // 2, len(after) == PAGE // 2
-        return LogPage(asked, (*before, *after), *more, unseen=_unseen(reader, asked))
+        return LogPage(asked, (*before, *after), *more, _unseen(reader, asked), end)
     found = reader.page(level=level, words=words, newest=True, limit=PAGE)
-    return LogPage(asked, tuple(found), len(found) == PAGE, False)
+    return LogPage(asked, tuple(found), len(found) == PAGE, False, last=end)
 
 
 def _unseen(reader: LogReader, asked: LogQuestion) -> int:
@@ -112,9 +123,26 @@ class LogWindow:
     lines: list[StoredLine] = field(default_factory=list)
     older: bool = False
     newer: bool = False
+    last: int = 0
+    rows: list[StoredLine] = field(default_factory=list)
+    """The lines, and one row for each stretch between them that is folded."""
 
     def take(self, page: LogPage) -> None:
         """Take in a page; one that does not join on is passed over."""
+        self.last = page.last
+        self._take(page)
+        self.rows = self._folded() if page.asked.level == "folded" else self.lines
+
+    def _folded(self) -> list[StoredLine]:
+        rows: list[StoredLine] = []
+        before = 0 if not self.older else self.lines[0].id - 1 if self.lines else self.last
+        for line in self.lines:
+            rows += [*_fold(before, line.id, line.at), line]
+            before = line.id
+        end = [] if self.newer else _fold(before, self.last + 1, rows[-1].at if rows else 0.0)
+        return [*rows, *end]
+
+    def _take(self, page: LogPage) -> None:
         if page.asked.where == "newer":
             self._append(page)
         elif page.asked.where == "older":
@@ -130,9 +158,8 @@ class LogWindow:
     def _append(self, page: LogPage) -> None:
         if not self.lines:
             self.lines, self.older = list(page.lines), False
-        elif page.lines and self.lines[-1].id == page.asked.line:
-            if page.lines[0].id == page.asked.line:
-                self.lines.pop()
+        elif self.lines[-1].id == page.asked.line:
+            self.lines.pop()
             self.lines += page.lines
         self.newer = page.newer
         if len(self.lines) > MOST:
@@ -141,4 +168,11 @@ class LogWindow:
 
     def index(self, line: int) -> int:
         """Where a line stands, or the next one after it."""
-        return bisect_left(self.lines, line, key=lambda stored: stored.id)
+        return bisect_left(self.rows, line, key=lambda stored: stored.id)
+
+
+def _fold(before: int, after: int, at: float) -> list[StoredLine]:
+    """Return a row for the lines between two, if there are any."""
+    count = after - before - 1
+    text = f"▸ {plural(count, 'line')} of metrics and progress bars"
+    return [StoredLine(before + 1, at, FOLD, text)] if count > 0 else []

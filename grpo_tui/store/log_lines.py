@@ -140,8 +140,14 @@ PIECE = 1_000
 """Characters of a line that a page holds."""
 BEFORE_HIT = 40
 """Characters of it before the words looked for, where they stand far from the line's start."""
-SHOWN_LEVELS = {"all": (), "warning": ("warning", "error"), "error": ("error",)}
-"""A choice of levels to the levels it shows; empty: all of them."""
+SHOWN = {
+    "all": "",
+    "folded": "NOT (level = 'info' AND length(text) < 4000 AND (text GLOB '{''*'': *}'"
+    " OR text GLOB '[[]*]:* {''*'': *}' OR text GLOB '*[0-9]%|*]'))",
+    "warning": "level IN ('warning', 'error')",
+    "error": "level = 'error'",
+}
+"""A choice of lines to the condition on them; `folded` leaves out logged metrics and progress bars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +186,7 @@ class LogReader(RunFile):
 
         Args:
             first, last: Inclusive bounds on the line's number.
-            level: `all`, `warning` (and errors) or `error`.
+            level: `all`, `folded` (all but metrics and progress bars), `warning` (and errors) or `error`.
             words: Of a long line, the piece that holds these is given; all lines are.
             newest: Take the last lines of what is asked for, not the first ones.
             limit: Size of the page.
@@ -224,6 +230,10 @@ class LogReader(RunFile):
             where, values = f"{_and(where)} instr(lower(text), lower(?)) > 0", [*values, words]
         return int(self.one(f"SELECT count(*) FROM log{where}", *values)[0])
 
+    def newest(self) -> int:
+        """Return the number of the newest line, 0 when there is none."""
+        return int(self.one("SELECT coalesce(max(id), 0) FROM log")[0])
+
     def text(self, line: int) -> str:
         """The whole text of a line, empty when there is none."""
         row = self.one("SELECT text FROM log WHERE id = ?", line)
@@ -254,9 +264,8 @@ def _where(first: int | None, last: int | None, level: str) -> tuple[str, list[A
         if value is not None:
             clauses.append(clause)
             values.append(value)
-    if levels := SHOWN_LEVELS[level]:
-        clauses.append(f"level IN ({','.join('?' * len(levels))})")
-        values += levels
+    if condition := SHOWN[level]:
+        clauses.append(condition)
     return (" WHERE " + " AND ".join(clauses) if clauses else ""), values
 
 

@@ -45,6 +45,28 @@ def test_of_a_long_line_the_piece_with_the_words_is_given(log: LogReader) -> Non
     assert len(log.text(1000)) == 100_008
 
 
+def test_metrics_and_progress_bars_are_left_out_of_what_is_folded(tmp_path: Path) -> None:
+    noise = [
+        "{'loss': 0.01, 'grad_norm': 1.5, 'epoch': 0.02}",
+        "[rank0]: {'reward': '2.5'}",
+        "  3%|▎         | 2/60 [00:01<00:40,  1.43it/s]",
+        "Loading weights: 100%|██████████| 2/2 [00:00<00:00, 9.1it/s]",
+    ]
+    kept = [
+        "saved to runs/demo",
+        "{not metrics}",
+        "50% of the rows, see [1]",
+        "  3%|▎ | 2/60 [00:01<?]KeyError: 'a'",
+    ]
+    writer = Writer(open_writer(tmp_path / "run.db"))
+    writer.write([r.LogLine(0.0, text) for pair in zip(noise, kept, strict=True) for text in pair])
+    writer.write([r.LogLine(0.0, "{'loss': nan} UserWarning: {'a': 1}", "warning")])
+    writer.close()
+    log = LogReader(tmp_path / "run.db")
+    assert [line.text for line in log.page(level="folded")] == [*kept, "{'loss': nan} UserWarning: {'a': 1}"]
+    assert log.newest() == 9
+
+
 def test_the_whole_log_is_searched_in_both_directions(log: LogReader) -> None:
     assert log.find("needle", start=2001, forward=False) == 1000
     assert log.find("needle", start=1000, forward=False) is None

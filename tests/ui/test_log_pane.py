@@ -122,6 +122,34 @@ async def test_levels_keep_a_traceback_whole(run: RecordedRun) -> None:
         await until(pilot, lambda: "line 2999" in shown(app))
 
 
+async def test_metrics_and_progress_bars_are_folded_and_enter_unfolds_them(run: RecordedRun) -> None:
+    fill(run)
+    run.write(*[r.LogLine(NOW, f"{{'loss': {i}}}") for i in range(7)], r.LogLine(NOW, "said between"))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 40)) as pilot:
+        await in_log(pilot, "said between")
+        assert "▸ 7 lines of metrics and progress bars" in shown(app)
+        assert "'loss': 3" not in shown(app)
+        run.write(*[r.LogLine(NOW, f" {i}%|▎  | {i}/60 [00:01<00:40, 1.4it/s]") for i in range(5)])
+        await until(pilot, lambda: "▸ 5 lines of metrics and progress bars" in shown(app))
+        run.write(r.LogLine(NOW, "  5%|▎  | 5/60 [00:01<00:40, 1.4it/s]"), r.LogLine(NOW, "and on"))
+        await until(pilot, lambda: "▸ 6 lines of metrics and progress bars" in shown(app))
+        assert log_of(app).follows
+        await pilot.press("slash", *"'loss': 3", "enter")
+        await until(pilot, lambda: "1 of 1" in shown(app) and "{'loss': 3}" in shown(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "▸ 7 lines of metrics and progress bars" in shown(app))
+        log = log_of(app)
+        log.put(next(at for at, row in enumerate(log.window.rows) if row.text.startswith("▸ 7 ")))
+        await pilot.press("y")
+        assert app.clipboard == ""
+        await pilot.press("enter")
+        await until(pilot, lambda: log.selected is not None and log.selected.text == "{'loss': 0}")
+        assert "{'loss': 3}" in shown(app)
+        assert "all lines" in shown(app)
+        assert "new line" not in shown(app)
+
+
 async def test_a_long_line_is_cut_found_and_opened_whole(run: RecordedRun) -> None:
     fill(run)
     app = app_on(run.folder.root)

@@ -19,7 +19,17 @@ from textual.widgets import Input
 
 from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import clock, date, plural
-from grpo_tui.present.log_window import LEVEL_WORDS, LEVELS, Hit, LogPage, LogQuestion, LogWindow, find, load
+from grpo_tui.present.log_window import (
+    FOLD,
+    LEVEL_WORDS,
+    LEVELS,
+    Hit,
+    LogPage,
+    LogQuestion,
+    LogWindow,
+    find,
+    load,
+)
 from grpo_tui.store.log_lines import StoredLine
 from grpo_tui.ui.cursor_list import CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, Span, ruled
@@ -29,7 +39,7 @@ from grpo_tui.ui.shell import Shell
 if TYPE_CHECKING:
     from grpo_tui.ui.pages import Pages
 
-_ROLES = {"error": "bad", "warning": "attention", "debug": "dim"}
+_ROLES = {"error": "bad", "warning": "attention", "debug": "dim", FOLD: "dim"}
 NEAR = 60
 """So near to an end of the window the next page is asked for."""
 DATE_WIDTH = 96
@@ -49,7 +59,7 @@ class LogList(CursorList):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.window = LogWindow()
-        self.level, self.words = "all", ""
+        self.level, self.words = LEVELS[0], ""
         self.follows = True
         self.unseen = 0
         """Lines that came at the end since a person left it."""
@@ -59,12 +69,17 @@ class LogList(CursorList):
 
     @property
     def count(self) -> int:
-        return len(self.window.lines)
+        return len(self.window.rows)
 
     @property
     def selected(self) -> StoredLine | None:
-        """The line under the cursor."""
-        return self.window.lines[self.cursor] if self.cursor < self.count else None
+        """The line under the cursor, or the row that stands for lines which are folded."""
+        return self.window.rows[self.cursor] if self.cursor < self.count else None
+
+    @property
+    def reach(self) -> str:
+        """The level that lines are read by: words are found in all of them."""
+        return "all" if self.words and self.level == "folded" else self.level
 
     # -- pages -----------------------------------------------------------------------------------
 
@@ -82,11 +97,11 @@ class LogList(CursorList):
 
     def ask(self, where: str, line: int = 0, *, go: bool = False) -> None:
         """Ask for a page; `go` to the line when it has come."""
-        self.post_message(self.Wants(LogQuestion(where, line, self.level, self.words, self._seen, go)))
+        self.post_message(self.Wants(LogQuestion(where, line, self.reach, self.words, self._seen, go)))
 
     def take(self, page: LogPage) -> None:
         """Take in a page; stays at the line that is read, unless another one was to be gone to."""
-        if (page.asked.level, page.asked.words) != (self.level, self.words):
+        if (page.asked.level, page.asked.words) != (self.reach, self.words):
             return  # asked before the choice changed; the answer to the new one is on its way
         if page.asked.where == "count":
             self._count_unseen(page.unseen)
@@ -96,7 +111,7 @@ class LogList(CursorList):
         here = self.selected.id if self.selected is not None else 0
         self.window.take(page)
         if self.follows and not self.window.newer:
-            self._seen = self.window.lines[-1].id if self.window.lines else 0
+            self._seen = max(page.last, self.window.lines[-1].id if self.window.lines else 0)
             self._count_unseen(0)
             self.put(self.count - 1)
             return
@@ -132,11 +147,17 @@ class LogList(CursorList):
         at = self.selected.id if self.selected is not None and not self.follows else 0
         self.ask("around" if at else "end", at)
 
+    def unfold(self, line: int) -> None:
+        """Show all lines, with the cursor on one that was folded."""
+        self.level = "all"
+        self._leave_end()
+        self.ask("around", line, go=True)
+
     def show_line(self, line: int) -> None:
         """Go to a line wherever it is."""
         self._leave_end()
         place = self.window.index(line)
-        if place < self.count and self.window.lines[place].id == line:
+        if place < self.count and self.window.rows[place].id == line:
             self.put(place)
             self.moved()
         else:
@@ -191,7 +212,7 @@ class LogList(CursorList):
             self.ask("newer", self.window.lines[-1].id)
 
     def _line_at(self, place: int) -> int:
-        return self.window.lines[min(place, self.count - 1)].id if self.count else 0
+        return self.window.rows[min(place, self.count - 1)].id if self.count else 0
 
     def _count_unseen(self, unseen: int) -> None:
         if unseen != self.unseen:
@@ -202,16 +223,16 @@ class LogList(CursorList):
 
     def lines(self, width: int) -> LazyLines:
         """A time and a text per line, laid out when it is in sight."""
-        if not self.window.lines:
+        if not self.window.rows:
             word = "Reading the log." if not self._loaded else self._nothing()
             return LazyLines(1, lambda _: [Span(f"  {word}", "dim")])
-        rows, words = tuple(self.window.lines), self.words
+        rows, words = tuple(self.window.rows), self.words
         cursor = self.cursor if self.has_focus else -1
         dated = width >= DATE_WIDTH and not _same_day(rows[0].at, self._now)
         return LazyLines(len(rows), lambda i: row_line(rows[i], width, words, dated=dated, here=i == cursor))
 
     def _nothing(self) -> str:
-        if self.level != "all":
+        if self.level in ("warning", "error"):
             return f"No {'errors' if self.level == 'error' else 'warnings and no errors'}; w shows all lines."
         return "The process has not printed anything yet."
 
@@ -262,7 +283,7 @@ class LogTitle(LinePane):
     def lines(self, width: int, height: int) -> list[Line]:
         log = self.shown
         parts: list[Line] = [[Span("log", "title")]]
-        parts.append([Span(LEVEL_WORDS[log.level], "dim" if log.level == "all" else "attention")])
+        parts.append([Span(LEVEL_WORDS[log.level], "dim" if log.level in ("all", "folded") else "attention")])
         if log.words:
             parts.append(self._search(log.words))
         right: Line = ()
@@ -318,7 +339,9 @@ class LogSection(Vertical, Shell):
     def copy(self) -> None:
         """Copy the whole line under the cursor."""
         line = self.log_list.selected
-        if line is not None:
+        if line is not None and line.level == FOLD:
+            self.app.notify("Enter shows these lines.")
+        elif line is not None:
             self._whole(partial(self.shell.copy, f"log line of {clock(line.at)}"))
 
     # -- questions -------------------------------------------------------------------------------
@@ -395,7 +418,7 @@ class LogSection(Vertical, Shell):
         if pages is None or not log.words:
             return
         start = log.selected.id if log.selected is not None else 0
-        words, level = log.words, log.level
+        words, level = log.words, log.reach
         pages.ask(
             "log find",
             lambda stores: find(stores.log, words, level, start, forward=forward, here=here),
@@ -416,7 +439,10 @@ class LogSection(Vertical, Shell):
     def _open(self, event: CursorList.Selected) -> None:
         event.stop()
         line = self.log_list.selected
-        if line is not None:
+        if line is not None and line.level == FOLD:
+            self.log_list.unfold(line.id)
+            self._title.changed()
+        elif line is not None:
             when = f"log, {clock(line.at)}, {plural(line.length, 'character')}"
             self._whole(lambda text: self.app.push_screen(TextScreen(when, text)))
 
