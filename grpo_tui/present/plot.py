@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -283,11 +283,18 @@ class Sketch:
 
 
 def plot(
-    chart: ChartView, width: int, height: int, *, braille: bool = True, sketch: Sketch | None = None
+    chart: ChartView,
+    width: int,
+    height: int,
+    *,
+    braille: bool = True,
+    logarithmic: bool = False,
+    sketch: Sketch | None = None,
 ) -> list[list[Cell]]:
     """The chart in `height` rows of `width` cells; empty rows when there is no room or nothing to draw.
 
-    `sketch` remembers strokes from one call to the next; the picture is the same without.
+    `sketch` remembers strokes from one call to the next; the picture is the same without. An axis is
+    `logarithmic` only where every value is above zero.
     """
     blank: list[list[Cell]] = [[(" ", "text")] * width for _ in range(height)]
     known = [b for b in chart.buckets if b.smooth is not None]
@@ -295,7 +302,7 @@ def plot(
         return blank
     with_steps = height >= 5
     rows = height - (2 if with_steps else 1)
-    axis = scale_of(chart)
+    axis = log_scale_of(chart) if logarithmic and above_zero(chart) else scale_of(chart)
     gutter = 1 + max(len(label) for label in axis.labels)
     inner = width - gutter - 1
     if inner < 6 or rows < 1:
@@ -307,14 +314,37 @@ def plot(
     grid = (sketch or Sketch()).dots(
         _strokes(chart, frame, blank_grid.columns), axis, (rows, braille, frame), blank_grid
     )
-    bottom, middle, top = axis.labels
-    labels = {rows // 2: middle, 0: top} if rows >= 5 else {0: top}
+    bottom, *between, top = axis.labels
+    labels = {0: top}
+    if axis.logarithmic and rows >= 5:
+        places = zip(axis.ticks[1:-1], between, strict=True)
+        labels = {axis.row(tick, rows): label for tick, label in places} | labels
+    elif rows >= 5:
+        labels[rows // 2] = between[0]
     lines = _rows(grid, labels, gutter)
     marks = [(mark.step, mark.kind) for mark in chart.marks]
     lines.append([*_cells(bottom.rjust(gutter), "tick"), *_bottom(frame, marks)])
     if with_steps:
         lines.append([*_cells(" " * (gutter + 1), "tick"), *_step_labels(inner, first, last)])
     return lines
+
+
+def above_zero(chart: ChartView) -> bool:
+    """Return whether every value can stand on a logarithmic axis."""
+    lows = [b.low for b in chart.buckets if b.low is not None]
+    return bool(lows) and min(lows) > 0
+
+
+def log_scale_of(chart: ChartView) -> ValueAxis:
+    """Return an axis whose ends and ticks are 1, 2 or 5 times a power of ten."""
+    lows = [b.low for b in chart.buckets if b.low is not None]
+    highs = [b.high for b in chart.buckets if b.high is not None]
+    bands = [high for _, high in filter(None, chart.band)]
+    axis = _logarithmic(min(lows), max(highs + bands), 5)
+    if axis.ticks[-1] == axis.high:
+        return axis
+    ticks = (*axis.ticks, axis.high)
+    return replace(axis, ticks=ticks, labels=tuple(map(_power, ticks)))
 
 
 def scale_of(chart: ChartView) -> ValueAxis:

@@ -339,6 +339,13 @@ def _one(folder: Path) -> tuple[list[str], Any]:
         reader.close()
 
 
+def settings_of(config: Any) -> tuple[tuple[str, str], ...]:
+    """Return the settings of a recorded config with their values, those first that are looked at first."""
+    found = _flat(config)
+    names = dict.fromkeys([*(name for name in FIRST if name in found), *found])
+    return tuple((one_line(name, 40), found[name]) for name in names)
+
+
 def _flat(config: Any) -> dict[str, str]:
     """The settings of a recorded config, spelled: TRL's own, the model's, and what the section says."""
     if not isinstance(config, Mapping):

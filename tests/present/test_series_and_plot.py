@@ -9,7 +9,7 @@ import pytest
 
 from grpo_tui.present.charts import axis_end, chart_keys, chart_view
 from grpo_tui.present.glyphs import ascii_locale, spark, to_ascii
-from grpo_tui.present.plot import Sketch, plot, scale_of
+from grpo_tui.present.plot import Sketch, log_scale_of, plot, scale_of
 from grpo_tui.present.series import KEPT_OPENING, MOST_BUCKETS, SPREAD, Series
 from grpo_tui.present.train_view import ChartView, Mark
 from grpo_tui.store.read_series import SeriesBucket
@@ -127,6 +127,21 @@ def test_ticks_are_round_and_zero_is_kept_when_it_is_near() -> None:
     assert scale.high == 3.0
     far = scale_of(chart_of(series_of(101.0, 104.0)))
     assert far.low >= 100.0
+
+
+def test_a_logarithmic_axis_gives_every_power_of_ten_the_same_height() -> None:
+    chart = chart_of(series_of(*[1e-4] * 9, *[1e-2] * 9, *[1.0] * 9))
+    rows = plot(chart, 40, 13, logarithmic=True)
+    labels = {"".join(char for char, _ in row[:6]).strip("│└ "): at for at, row in enumerate(rows[:-1])}
+    assert abs(labels["0.01"] - labels["1"] - (labels["1e-4"] - labels["0.01"])) <= 1
+    for values in ([0.0, 1.0], [-1.0, 5.0]):
+        apart = chart_of(series_of(*values))
+        assert plot(apart, 40, 13, logarithmic=True) == plot(apart, 40, 13)
+    for values in ([3.0, 3.0], [0.26, 0.28], [7e-9, 3e5], [40.0, 60.0]):
+        ends = log_scale_of(chart_of(series_of(*values)))
+        assert ends.low <= min(values)
+        assert ends.high >= max(values)
+        assert (ends.ticks[0], ends.ticks[-1]) == (ends.low, ends.high)
 
 
 def test_a_constant_series_has_a_scale() -> None:

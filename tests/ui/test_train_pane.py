@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input, TextArea
 
+from grpo_tui.core import records as r
 from grpo_tui.core.commands import Outcome
 from grpo_tui.present.run_state import RunState
 from grpo_tui.store.mailbox import Mailbox
@@ -15,6 +16,7 @@ from grpo_tui.ui.actions import MOVED
 from grpo_tui.ui.screens.dialogs import SampleDialog, SetDialog, StopDialog
 from grpo_tui.ui.screens.reading import SampleResult
 from grpo_tui.ui.screens.train import TrainScreen
+from grpo_tui.ui.widgets.chart import Chart
 from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.recorded_run import HOSTILE, NOW, RecordedRun, recorded
 
@@ -26,6 +28,39 @@ async def test_the_pane_follows_the_run(run: RecordedRun) -> None:
         run.advance(2)
         run.now("update")
         await until(pilot, lambda: "step 59 / 120" in shown(app))
+
+
+async def test_a_large_screen_has_a_grid_of_charts_and_their_axes_turn_logarithmic(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(200, 50)) as pilot:
+        await opened(pilot)
+        charts = [chart for chart in app.screen.query(Chart) if chart.size.area]
+        await until(pilot, lambda: None not in {chart.key for chart in charts})
+        assert len({chart.key for chart in charts}) == 8
+        assert min(chart.size.height for chart in charts) >= 7
+        await app.screen.run_action("chart_log")
+        assert "log ─" in shown(app)
+        assert "linear: not all above 0 ─" in shown(app)
+        await app.screen.run_action("chart_log")
+        assert "log ─" not in shown(app)
+        next(chart for chart in charts if chart.key == "entropy").focus()
+        await app.screen.run_action("chart_log")
+        await until(pilot, lambda: shown(app).count("log ─") == 1)
+
+
+async def test_settings_show_beside_the_charts_with_what_changed_since(run: RecordedRun) -> None:
+    run.write(r.SettingChanged(1, 57, run.at(57), "temperature", 0.9, 0.5))
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("i")
+        await until(pilot, lambda: "/models/adder-0.8M" in shown(app) and "now 0.5" in shown(app))
+        assert "2e-4" in shown(app)
+        assert app.screen.query_one("#chart-0").size.width > 30
+        await pilot.press("g", "i")
+        await until(pilot, lambda: "now 0.5" in shown(app))
+        await pilot.press("i")
+        assert "adder-0.8M" not in shown(app)
 
 
 @pytest.mark.parametrize(("key", "kind"), [("P", "pause"), ("C", "checkpoint")])
@@ -274,7 +309,7 @@ async def test_leaving_a_finished_run_says_nothing(tmp_path: Path) -> None:
         await pilot.press("P")
         await until(pilot, lambda: "The run is" in shown(app))
         await pilot.press("l")
-        await until(pilot, lambda: "log ── all levels" in shown(app))
+        await until(pilot, lambda: "log ── metrics and progress bars folded" in shown(app))
         await pilot.press("l")
         await until(pilot, lambda: "newest group" in shown(app))
         await pilot.press("q")

@@ -26,6 +26,7 @@ from grpo_tui.ui.widgets.chart import Chart
 from grpo_tui.ui.widgets.event_list import BeforeAfterList, EventSection
 from grpo_tui.ui.widgets.groups import GroupList
 from grpo_tui.ui.widgets.log_list import LogSection
+from grpo_tui.ui.widgets.run_settings import RunSettings
 from grpo_tui.ui.widgets.summary import EventLines, FunctionTable, HealthLine, NowLine, RewardLine
 
 if TYPE_CHECKING:
@@ -44,8 +45,13 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         super().__init__()
         self._held: TrainView | None = None
         self._offset = 0
+        self._logarithmic: frozenset[str] = frozenset()
+        """Metrics whose charts have a logarithmic axis."""
         self._part_wanted = ""
         self._large = False
+        self._with_settings = False
+        self._recorded: tuple[tuple[str, str], ...] | None = None
+        """The settings that the run recorded; None until they are read."""
         self._pages: Pages | None = None
         self._pages_of: RunFolder | None = None
 
@@ -56,13 +62,17 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         with Horizontal(id="charts"):
             with Vertical(id="column-0"):
                 yield Chart(id="chart-0")
+                yield Chart(id="chart-7")
                 yield FunctionTable(id="functions")
             with Vertical(id="column-1"):
                 yield Chart(id="chart-1")
                 yield Chart(id="chart-2")
+                yield Chart(id="chart-5")
             with Vertical(id="column-2"):
                 yield Chart(id="chart-3")
                 yield Chart(id="chart-4")
+                yield Chart(id="chart-6")
+            yield RunSettings(id="settings")
         yield GroupList(id="groups")
         yield LogSection(id="log")
         yield EventSection(id="event-list")
@@ -226,14 +236,10 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         fixed = 1 if len(visible) > 1 else 0
         turning = charts[fixed:]
         for place, widget in enumerate(visible):
-            if place < fixed:
-                widget.show(charts[0])
-            elif turning:
-                at = self._offset + place - fixed
-                fits = place - fixed < len(turning)
-                widget.show(turning[at % len(turning)] if fits else None)
-            else:
-                widget.show(None)
+            shown = charts[0] if place < fixed else None
+            if place >= fixed and place - fixed < len(turning):
+                shown = turning[(self._offset + place - fixed) % len(turning)]
+            widget.show(shown, logarithmic=shown is not None and shown.key in self._logarithmic)
 
     def _visible_charts(self) -> list[Chart]:
         """The charts for which this size has room."""
@@ -286,6 +292,17 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         if folder is not None:
             self.app.push_screen(ChartScreen(folder.root, key))
 
+    def action_chart_log(self) -> None:
+        """Turn the axis of the focused chart, or of all charts in sight, logarithmic or linear."""
+        view, chart = self.charts_shown(), self._focused_chart()
+        keys = {
+            c.key for c in ([chart] if chart is not None else self._visible_charts()) if c.key is not None
+        }
+        if view is not None and keys:
+            on = keys <= self._logarithmic
+            self._logarithmic = self._logarithmic - keys if on else self._logarithmic | keys
+            self.show_charts(view, "")
+
     def action_chart_pick(self) -> None:
         """Choose a metric: into the focused chart, or to look at over the whole screen."""
         from grpo_tui.ui.screens.metrics import MetricPicker
@@ -325,6 +342,29 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self.app.push_screen(MeaningScreen(chart.key))
         return True
 
+    def action_view_settings(self) -> None:
+        """Toggle the settings beside the charts."""
+        self._with_settings = not self._with_settings or self._large
+        view = self.charts_shown()
+        self._turn_to(self._part_wanted, large=False)
+        if view is not None:
+            self._show(view)
+            self._ask_settings()
+
+    def _ask_settings(self) -> None:
+        from grpo_tui.present.window_load import settings_of
+
+        pages = self._pages
+
+        def take(recorded: tuple[tuple[str, str], ...]) -> None:
+            view = self.charts_shown()
+            if pages is self._pages and view is not None:
+                self._recorded = recorded
+                self.query_one(RunSettings).show(recorded, view.settings)
+
+        if pages is not None and self._with_settings:
+            pages.ask("settings", lambda stores: settings_of(stores.run.fact("config")), take)
+
     # -- the lower parts -------------------------------------------------------------------------
 
     @property
@@ -335,6 +375,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     def show_parts(self, view: TrainView) -> None:
         """Show this view in the part that is on the screen."""
         self._open_pages()
+        self.query_one(RunSettings).show(self._recorded, view.settings)
         self.query_one(GroupList).show(view, view.no_groups)
         self.query_one(BeforeAfterList).show(view.before_after)
         self.query_one(LogSection).look(view.now)
@@ -346,7 +387,12 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         wanted = self._part_wanted or ("before-after" if ready else "groups")
         if wanted == "before-after" and not ready:
             wanted = "groups"
-        self.set_state({"-after": wanted == "before-after", "-large": self._large}, SIZED)
+        states = {
+            "-after": wanted == "before-after",
+            "-large": self._large,
+            "-settings": self._with_settings,
+        }
+        self.set_state(states, SIZED)
         focused = isinstance(self.focused, LineScroll) or self.focused is None
         turned = not self.query_one(f"#{wanted}").display
         for name in PARTS:
@@ -385,6 +431,8 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.query_one(GroupList),
         ):
             part.follow(self._pages)
+        self._recorded = None
+        self._ask_settings()
 
     def close_pages(self) -> None:
         """Read no more."""
@@ -479,7 +527,7 @@ def _waits_for_steps(view: TrainView) -> str:
     return "Charts appear after the first step."
 
 
-CHARTS = 5
+CHARTS = 8
 """Most charts that any size shows; the stylesheet hides those without room."""
 FIRST_KEYS = ("reward", "completions/mean_length", "entropy")
 """Charts that every run will have, before its first step."""
@@ -503,5 +551,5 @@ def chosen_charts(shown: Sequence[str], place: int, key: str, before: Sequence[s
 
 
 PARTS = ("groups", "log", "event-list", "before-after")
-SIZED = "#charts, #health-line, #functions, #events, #now"
+SIZED = "#charts, #settings, #health-line, #functions, #events, #now"
 """What gives way to the answers before and after, and to a part over the whole pane."""

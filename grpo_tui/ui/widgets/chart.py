@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from grpo_tui.present.plot import Cell, Sketch, plot
+from grpo_tui.present.plot import Cell, Sketch, above_zero, plot
 from grpo_tui.present.train_view import ChartView
 from grpo_tui.ui.paint import Line, LinePane, Span, ruled
 
@@ -35,12 +35,16 @@ class Chart(LinePane, can_focus=True):
         super().__init__(id=id)
         self._chart: ChartView | None = None
         self._title, self._waits = "", ""
+        self._logarithmic = False
         self._sketch = Sketch()
 
-    def show(self, chart: ChartView | None, *, title: str = "", waits: str = "") -> None:
+    def show(
+        self, chart: ChartView | None, *, logarithmic: bool = False, title: str = "", waits: str = ""
+    ) -> None:
         """Show a metric; without one, the title it will have and what is waited for."""
-        if (chart, title, waits) != (self._chart, self._title, self._waits):
-            self._chart, self._title, self._waits = chart, title, waits
+        shown = (self._chart, self._logarithmic, self._title, self._waits)
+        if (chart, logarithmic, title, waits) != shown:
+            self._chart, self._logarithmic, self._title, self._waits = chart, logarithmic, title, waits
             self.changed()
 
     @property
@@ -72,7 +76,9 @@ class Chart(LinePane, can_focus=True):
             good = "good" if chart.change > 0 else "bad"
             told = chart.key == "reward" and chart.moves
             right.append(Span(f" {sign} {chart.change_text}", good if told else "dim"))
-        if chart.note:
+        if self._logarithmic:
+            right.append(Span("   log" if above_zero(chart) else "   linear: not all above 0", "dim"))
+        elif chart.note:
             note = chart.note if len(chart.title) + len(chart.note) + 20 < width else chart.note_short
             right.append(Span(f"   {note}", "dim"))
         place = (self.id or "").rpartition("-")[2]
@@ -86,4 +92,12 @@ class Chart(LinePane, can_focus=True):
         if not any(bucket.smooth is not None for bucket in chart.buckets):
             return [[Span("  only missing values so far", "dim")]]
         braille = not getattr(self.app, "ascii_only", False)
-        return plot_lines(plot(chart, width - EDGE, height, braille=braille, sketch=self._sketch))
+        rows = plot(
+            chart,
+            width - EDGE,
+            height,
+            braille=braille,
+            logarithmic=self._logarithmic,
+            sketch=self._sketch,
+        )
+        return plot_lines(rows)
