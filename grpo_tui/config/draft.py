@@ -166,6 +166,9 @@ MOVING = frozenset(
 )
 """Rules whose fix names the right place for a wrong key; the wrong one must not stay."""
 
+GUESSED = ("config.missing-model",)
+"""Rules whose fix is only an example; which value is meant, the user alone knows."""
+
 NOT_OF_THE_TEXT = ("config.not-installed", "folder.", "hardware.", "launch.", "packages.", "plan.")
 """Rules about this machine; another one may suit the text as it is."""
 
@@ -174,8 +177,10 @@ _ABSENT = object()
 
 def mendable(finding: Finding) -> bool:
     """Whether it is a mistake in the text whose fix can be made along with all others."""
-    if finding.fix is None or finding.id.startswith(NOT_OF_THE_TEXT):
+    if finding.fix is None or finding.id.startswith((*GUESSED, *NOT_OF_THE_TEXT)):
         return False
+    if finding.id == "config.coerced":
+        return True
     return finding.severity == "error" or (finding.severity == "warning" and finding.id in MOVING)
 
 

@@ -173,9 +173,10 @@ class SectionValues:
         """Add an error about the kind of a value, in a sentence that begins with its key."""
         self.error("section.type", path, f"{dotted(path)} {what}", fix)
 
-    def info(self, path: KeyPath, message: str) -> None:
+    def info(self, path: KeyPath, message: str, read: Any) -> None:
         """Say that a value was read otherwise than it was written."""
-        self.findings.append(Finding("config.coerced", "info", dotted(path), self.line(path), message))
+        fix = Fix(dotted(path), read)
+        self.findings.append(Finding("config.coerced", "info", dotted(path), self.line(path), message, fix))
 
     def refuse_unknown(
         self,
@@ -220,7 +221,7 @@ class SectionValues:
         if value is None or isinstance(value, str):
             return value
         if isinstance(value, (bool, int, float)):
-            self.info(path, f"{dotted(path)} was {value!r}; read as the text '{value}'")
+            self.info(path, f"{dotted(path)} was {value!r}; read as the text '{value}'", str(value))
             return str(value)
         self.wrong(path, f"must be text; it is a {kind_of(value)}")
         return None
@@ -237,7 +238,7 @@ class SectionValues:
             return None
         number = numbers_in_text(value)
         if number is not None and number.is_integer():
-            self.info(path, f"{dotted(path)} was the text '{value}'; read as {int(number)}")
+            self.info(path, f"{dotted(path)} was the text '{value}'; read as {int(number)}", int(number))
             value = int(number)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
@@ -250,7 +251,7 @@ class SectionValues:
             return value
         if isinstance(value, str) and value.lower() in ("true", "yes", "on", "false", "no", "off"):
             read = value.lower() in ("true", "yes", "on")
-            self.info(path, f"{dotted(path)} was the text '{value}'; read as {str(read).lower()}")
+            self.info(path, f"{dotted(path)} was the text '{value}'; read as {str(read).lower()}", read)
             return read
         self.wrong(path, f"must be true or false; it is {value!r}")
         return None
@@ -261,7 +262,7 @@ class SectionValues:
             return None
         number = numbers_in_text(value)
         if number is not None:
-            self.info(path, f"{dotted(path)} was the text '{value}'; read as {number!r}")
+            self.info(path, f"{dotted(path)} was the text '{value}'; read as {number!r}", number)
             return number
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
@@ -384,7 +385,7 @@ def _numbers(values: SectionValues, path: KeyPath, params: dict[str, Any]) -> di
         where = (*path, "params", key)
         number = numbers_in_text(value)
         if number is not None and (ROOT, *where) in values.document.plain:
-            values.info(where, f"{dotted(where)} was the text '{value}'; read as {number!r}")
+            values.info(where, f"{dotted(where)} was the text '{value}'; read as {number!r}", number)
             params[key] = read[key] = number
     return read
 

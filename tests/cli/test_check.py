@@ -151,6 +151,20 @@ def test_fix_mends_the_file_shows_the_diff_and_leaves_the_machine_s_errors(
     assert "+++" not in capsys.readouterr().out
 
 
+def test_fix_names_no_model_and_leaves_no_number_written_as_text(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "new.yaml"
+    kept = "use_cpu: true\nbf16: false\n"
+    file.write_text(f"{kept}learning_rate: 1e-5\nreward_weights: [1e-1]\ngrpo_tui:\n  holdout: '4'\n")
+    main(["check", str(file), "--quick", "--fix"])
+    said = capsys.readouterr().out
+    fixed = f"{kept}learning_rate: 1.0e-5\nreward_weights: [0.1]\ngrpo_tui:\n  holdout: 4\n"
+    assert file.read_text() == fixed
+    assert "was the text" not in said
+    assert "fix: model_name_or_path: " in said
+
+
 def test_a_failure_is_told_once_and_the_list_points_to_it() -> None:
     wrong = Finding("data.no-room", "warning", "max_completion_length", 2, "no prompt has room")
     item = ChecklistItem("Calculate the longest prompt", "no", f"longest 19 tokens: {wrong.message}")
