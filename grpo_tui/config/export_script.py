@@ -180,7 +180,7 @@ def add_data(script: Script, config: RunConfig) -> None:
             lines.append(f"    return rows, {other} if test is None else {prepared.format('test')}")
         else:
             lines.append(f"    return rows, {other}")
-    doc = '    """The rows to train on, and those to evaluate on, None without evaluation."""\n'
+    doc = '    """Return the training rows and the evaluation rows, None without evaluation."""\n'
     script.function("def prompts():\n" + doc + "\n".join(lines))
 
 
@@ -253,7 +253,7 @@ def _add_prepare(script: Script, config: RunConfig) -> bool:
         return False
     body = "\n".join([*lines, "    return rows"])
     script.function(
-        f'def prepare(rows):\n    """Make prompts of rows, and columns for the rewards."""\n{body}'
+        f'def prepare(rows):\n    """Add the prompts, and the columns that the rewards need."""\n{body}'
     )
     return True
 
@@ -307,7 +307,7 @@ def _add_messages(script: Script, section: Section) -> None:
         )
     script.function(
         "def to_messages(row):\n"
-        '    """A prompt as messages, with what stands before it."""\n'
+        '    """Return a prompt as messages, after the messages that precede it."""\n'
         '    prompt = row["prompt"]\n'
         '    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)\n'
         + made
@@ -351,7 +351,7 @@ def add_rewards(script: Script, config: RunConfig) -> None:
         lines.append(_reward(script, entry.name, entry.source, entry.params, config.cwd))
     script.function(
         "def rewards():\n"
-        '    """The reward functions, in TRL\'s order."""\n'
+        '    """Return the reward functions in TRL\'s order."""\n'
         "    return [\n" + "".join(f"        {line},\n" for line in lines) + "    ]"
     )
 
@@ -502,16 +502,16 @@ def _docstring(
     launcher = shlex.join(script.path(word) if Path(word).is_file() else word for word in words)
     written = ", ".join(f"{package} {version}" for package, version in versions.items())
     lines = [
-        f"Train {config.model} with GRPO, as {name} says.",
+        f"Train {config.model} with GRPO as configured in {name}.",
         "",
         f"Start it:  {gpus}{launcher} {target}",
         "",
-        f"Written by grpo-tui{f' for {written}' if written else ''}. It needs TRL and what the rewards need.",
+        f"Written by grpo-tui{f' for {written}' if written else ''}. Needs TRL and what the rewards import.",
     ]
     if config.grpo.get("use_vllm") and config.grpo.get("vllm_mode") == "server":
-        lines.append(f"The server comes first: {server_command(Settings.of_config(config))}")
+        lines.append(f"Start the vLLM server first: {server_command(Settings.of_config(config))}")
     if secret:
-        lines.append(f"Left out, for they are keys: {', '.join(secret)}.")
+        lines.append(f"Left out because they are secrets: {', '.join(secret)}.")
     safe = (one_line(line, 300).replace("\\", "/").replace('"""', "'''") for line in lines)
     return "\n".join(safe) + "\n"
 
@@ -528,7 +528,7 @@ def _main(script: Script, config: RunConfig) -> str:
     settings["model_init_kwargs"] = {**_model_kwargs(config), **(settings.get("model_init_kwargs") or {})}
     lines = [
         "def main():",
-        '    """Train, and save the model."""',
+        '    """Train and save the model."""',
         "    train_dataset, eval_dataset = prompts()",
         f"    args = GRPOConfig(\n{arguments(settings, 8)}    )",
     ]

@@ -146,7 +146,7 @@ def load_dotted(source: str, folder: str | None = None) -> Any:
     """
     module_name, _, name = source.partition(":") if ":" in source else source.rpartition(".")
     if not module_name or not name:
-        raise UserCodeError(f"'{source}' is no path to a function; write it as package.module.function")
+        raise UserCodeError(f"'{source}' does not name a function. Write it as package.module.function")
     if folder and folder not in sys.path:
         sys.path.insert(0, folder)
     import_newest_from(folder or Path.cwd())

@@ -290,8 +290,8 @@ def _counts(facts: DataFacts, s: Settings) -> Iterator[Finding]:
     if facts.overlap:
         key = "grpo_tui.eval_dataset" if s.section.eval_dataset else "dataset_test_split"
         message = (
-            f"{facts.overlap:,} of {facts.eval_rows:,} rows to evaluate on are trained on too: "
-            f"{first_rows(facts.overlap_rows, facts.overlap)}; the evaluation would flatter"
+            f"{facts.overlap:,} of {facts.eval_rows:,} evaluation rows are also in the training data: "
+            f"{first_rows(facts.overlap_rows, facts.overlap)}. The evaluation would be too optimistic"
         )
         yield s.finding("data.overlap", "warning", key, message)
     where = facts.where

@@ -232,7 +232,7 @@ def test_keys_are_left_out_and_named(tmp_path: Path) -> None:
     text = write_script(config, tmp_path / "train.py")
     assert "hf_abc" not in text
     assert "k123" not in text
-    assert "Left out, for they are keys: WANDB_API_KEY, hub_token." in text
+    assert "Left out because they are secrets: WANDB_API_KEY, hub_token." in text
     assert text.index('os.environ.update({"LEVEL": "3"})') < text.index("from trl")
 
 
@@ -253,7 +253,7 @@ def test_what_this_machine_lacks_is_no_obstacle_to_a_script(capsys: pytest.Captu
     preset = next(each for each in presets() if each.name == "vllm_server")
     assert main(["export", str(preset.path), "--format", "script"]) == 0
     printed = capsys.readouterr().out
-    assert "The server comes first: trl vllm-serve --model Qwen/Qwen2.5-1.5B-Instruct --host" in printed
+    assert "Start the vLLM server first: trl vllm-serve --model Qwen/Qwen2.5-1.5B-Instruct --host" in printed
     assert main(["export", str(preset.path), "--format", "script", "--set", "learning_rate=fast"]) == 2
     assert "learning_rate must be a number" in capsys.readouterr().err
 

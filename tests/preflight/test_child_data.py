@@ -349,7 +349,7 @@ def test_rows_to_evaluate_on_that_are_trained_on_too(tmp_path: Path) -> None:
     base = "eval_strategy: steps\neval_steps: 10\nper_device_eval_batch_size: 4\n"
     session = session_of(tmp_path, SUMS, f"{GSM}\neval_dataset: test.jsonl", base)
     found = only(judged(session), "data.overlap")
-    assert "2 of 4 rows to evaluate on are trained on too: rows 1 and 2" in found.message
+    assert "2 of 4 evaluation rows are also in the training data: rows 1 and 2" in found.message
     assert found.field == "grpo_tui.eval_dataset"
 
 

@@ -92,17 +92,17 @@ def test_the_form_shows_the_few_that_matter_what_is_set_and_what_was_found() -> 
     names = [one.name for one in few if isinstance(one, FieldRow)]
     assert "warmup_steps" in names
     assert "adam_beta1" not in names
-    everything = form_rows(fields, {"Optimisation"})
+    everything = form_rows(fields, {"Optimization"})
     assert "adam_beta1" in [one.name for one in everything if isinstance(one, FieldRow)]
     titles = {one.title: one for one in everything if isinstance(one, GroupRow)}
-    assert titles["Optimisation"].shown == titles["Optimisation"].all
+    assert titles["Optimization"].shown == titles["Optimization"].all
     assert titles["GRPO"].shown < titles["GRPO"].all
 
 
 def test_a_search_shows_what_it_found_and_no_other_group() -> None:
     rows = form_rows(look(TEXT).view.fields, (), {"adam_beta1", "beta"})
     assert [one.name if isinstance(one, FieldRow) else one.title for one in rows] == [
-        "Optimisation", "adam_beta1", "GRPO", "beta",
+        "Optimization", "adam_beta1", "GRPO", "beta",
     ]  # fmt: skip
 
 
