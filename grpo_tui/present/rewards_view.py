@@ -42,7 +42,7 @@ class FunctionColumn:
         digits: decimals of its column.
         failure: why it gave nothing, empty when it did.
         coverage: share of the samples it scored.
-        seconds: how long its call took.
+        seconds: how long its call took; None when it was not called.
         share: its share of the total's variance within groups.
         low, high, mean: of its scores, None without any.
         histogram: counts of its scores from `low` to `high`, as blocks.
@@ -58,7 +58,7 @@ class FunctionColumn:
     digits: int = 2
     failure: str = ""
     coverage: float = 0.0
-    seconds: float = 0.0
+    seconds: float | None = None
     share: float | None = None
     low: float | None = None
     high: float | None = None
@@ -238,7 +238,7 @@ def _columns(
                 digits=digits,
                 failure="" if result.failure is None else one_line(result.failure.text, 500),
                 coverage=result.coverage,
-                seconds=result.seconds,
+                seconds=result.seconds or None,
                 share=report.shares[k],
                 low=min(known, default=None),
                 high=max(known, default=None),

@@ -141,6 +141,14 @@ async def test_a_fix_is_applied_by_one_key_and_findings_are_gone_to() -> None:
         assert screen.chosen_name() == "grpo_tui.holdot"
 
 
+async def test_a_finding_stands_behind_a_line_that_a_tab_indents() -> None:
+    app = app_with(config_file(CONFIG.replace("  holdout", "\tholdout")))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "✗ the line is indented" in shown(app))
+        assert "    holdout: 4  ✗ the line is indented" in shown(app)
+        assert pilot.app.screen.query_one(YamlArea).indent_width == 4
+
+
 async def test_one_key_fixes_every_mistake_and_one_more_takes_it_back() -> None:
     old = CONFIG.replace(
         "max_steps", "max_prompt_length: 512\nno_cuda: true\nevaluation_strategy: 'no'\nmax_steps"

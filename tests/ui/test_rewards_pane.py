@@ -238,6 +238,7 @@ async def test_what_the_run_recorded_shows_at_once_and_is_scored_when_the_lab_is
         assert isinstance(screen, RewardsScreen)
         assert screen.scored is not None
         recorded = screen.scored
+        assert {column.seconds for column in recorded.columns} == {None}, "nothing was called"
         assert not recorded.whole, "nothing is said to be right before it was looked at"
         assert len(recorded.columns) > 1
         assert {row.total for row in recorded.rows} != {None}

@@ -13,6 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.binding import Binding, BindingType
+from textual.expand_tabs import expand_tabs_inline
 from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import TextArea
@@ -168,7 +169,8 @@ class YamlArea(TextArea):
         if row >= self.document.line_count:
             return strip
         width = self.scrollable_content_region.width
-        used = cell_len(self.document.get_line(row)) - self.scroll_offset.x + self.gutter_width
+        line = expand_tabs_inline(self.document.get_line(row), self.indent_width)
+        used = cell_len(line) - self.scroll_offset.x + self.gutter_width
         if row == self.cursor_location[0]:
             strip = _behind(strip, self._role("selected"), self.rich_style)
         note = self._notes.get(row + 1)
