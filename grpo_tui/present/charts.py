@@ -14,7 +14,7 @@ from pathlib import Path
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.metrics import EVAL, GROUPS, METRICS, describe, is_computed
 from grpo_tui.core.text import one_line, shell_word
-from grpo_tui.present.formatting import compact, digits_for, fixed, from_here, percent, plural
+from grpo_tui.present.formatting import compact, digits_for, figure, fixed, from_here, percent, plural
 from grpo_tui.present.series import FLAT, FLAT_BOTTOM, FLAT_TOP, SPREAD, Recent, Series, band_around
 from grpo_tui.present.series import MASKED as MASKED_SHARE
 from grpo_tui.present.train_view import ChartView, Mark, Span
@@ -121,7 +121,7 @@ def _reward_words(state: str, reward: Series) -> list[Span]:
         return [(f"● {plural(reward.count, 'step')} so far: too early to see a trend. ", "dim")]
     if moves == "flat":
         newest = [r.value for r in reward.recent][-WINDOW:]
-        around = f" at about {fixed(_mean(newest))} over the last {plural(len(newest), 'step')}. "
+        around = f" at about {figure(_mean(newest))} over the last {plural(len(newest), 'step')}. "
         return [("● Reward is level", "attention"), (around, "dim")]
     sign, role = ("▲", "good") if moves == "rises" else ("▼", "bad")
     return [(f"{sign} Reward {moves}", role), (f" since step {_turned(reward, moves):,}. ", "text")]

@@ -83,6 +83,11 @@ def compact(value: float | None) -> str:
     return fixed(value, digits_for([value]))
 
 
+def figure(value: float | None) -> str:
+    """Return a number with two decimals, or as many as three figures of a small one need."""
+    return fixed(value, max(2, digits_for([value])))
+
+
 def told_apart(values: Sequence[float]) -> tuple[str, ...]:
     """Very small or large values as exponents, with the fewest decimals by which they differ; 0 is `0`."""
     texts: tuple[str, ...] = ()

@@ -322,7 +322,7 @@ class GrpoApp(TunedApp):
     def action_pane_train(self) -> None:
         if self._poller is None and self._first_run is None:
             self._to_pane("runs")
-            self.notify("No run is open: enter opens the one under the cursor.")
+            self.notify("No run is open. Start one, or choose one here and press enter.")
         else:
             self._to_pane("train")
 

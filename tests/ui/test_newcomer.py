@@ -18,12 +18,12 @@ from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.kit.reading import DialogTitle
-from grpo_tui.ui.paint import Line, width_of
+from grpo_tui.ui.paint import Line, Span, width_of
 from grpo_tui.ui.screens.reading import HelpLines
 from grpo_tui.ui.widgets.bars import PANES, Footer, Header
 from grpo_tui.ui.widgets.card_table import CardHeading, CardTable, card_layout
 from grpo_tui.ui.widgets.group_table import GroupTable
-from grpo_tui.ui.widgets.summary import HealthLine, RewardLine
+from grpo_tui.ui.widgets.summary import HealthLine, RewardLine, _wrapped
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import RecordedRun, recorded
 
@@ -111,12 +111,30 @@ def test_the_reward_line_keeps_its_figures_when_the_steps_get_a_digit_more() -> 
         assert "zero-std groups 0 %" in words(line.lines(80, 1)[0])
 
 
+def test_small_rewards_keep_their_figures() -> None:
+    line = RewardLine()
+    line._view = view(step=30, reward=0.0351, reward_change=0.0024, spread=0.00061)
+    told = words(line.lines(120, 1)[0])
+    assert "reward 0.035 ▲ 0.002" in told
+    assert "group std 0.0006" in told
+    line._view = view(step=30, reward=1.5, reward_change=0.0024, spread=0.7)
+    assert "reward 1.50 → 0.00" in words(line.lines(120, 1)[0])
+
+
+def test_a_sentence_that_ends_at_the_edge_of_the_screen_is_read_whole() -> None:
+    told = "Reward rises since step 3. KL is not computed because beta is 0. "
+    for width in range(30, 70):
+        lines = _wrapped([Span(told)], width)
+        assert all(width_of(line) <= width for line in lines)
+        assert " ".join(words(line).strip() for line in lines) == told.strip()
+
+
 def test_what_has_no_column_stands_below_and_that_is_said() -> None:
     names = tuple(f"reward_function_{n}" for n in range(20))
     for width in (62, 80, 120):
         laid = card_layout(names, [1.0] * 20, width)
         heading = CardHeading()
-        heading.names, heading.weights = names, (1.0,) * 20
+        heading.names, heading.weights, heading.empty = names, (1.0,) * 20, False
         assert laid.hidden
         assert f"+{laid.hidden} below" in words(heading.lines(width, 1)[0])
     assert not card_layout(names[:2], [1.0] * 2, 80).hidden
@@ -155,7 +173,7 @@ async def test_train_without_a_run_leads_to_the_list() -> None:
         await until(pilot, lambda: "No config is open." in shown(app))
         await pilot.press("4")
         await until(pilot, lambda: app.current_mode == "runs")
-        assert any("No run is open: enter opens" in told.message for told in app._notifications)
+        assert any("No run is open. Start one" in told.message for told in app._notifications)
 
 
 async def test_config_shows_the_file_of_the_open_run(run: RecordedRun) -> None:

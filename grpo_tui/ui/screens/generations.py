@@ -677,6 +677,9 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         shared = self.query_one(GroupTable).shared
         heading.short = shared.left_out(card.prompt.strip()) if card is not None else ""
         heading.changed()
+        columns = self.query_one(CardHeading)
+        columns.empty = card is None
+        columns.changed()
         table.show(card, index, hits)
         if not same:
             self.visits = ()

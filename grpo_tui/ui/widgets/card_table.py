@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from textual.binding import BindingType
 
 from grpo_tui.core.text import one_line, told_apart
-from grpo_tui.present.formatting import MISSING, digits_apart, fixed, percent, within
+from grpo_tui.present.formatting import MISSING, digits_apart, figure, fixed, percent, within
 from grpo_tui.present.group_card import KINDS, CardRow, GroupCard
 from grpo_tui.ui.cursor_list import MOVES, CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled, width_of
@@ -77,8 +77,8 @@ class GroupTitle(LinePane):
             parts.append([Span("gold ", "dim"), Span(one_line(card.gold, 24), "good")])
         parts.append([Span(word, role)])
         if width >= 96:
-            parts.append([Span("mean ", "dim"), Span(fixed(card.mean))])
-            parts.append([Span("group std ", "dim"), Span(fixed(card.spread))])
+            parts.append([Span("mean ", "dim"), Span(figure(card.mean))])
+            parts.append([Span("group std ", "dim"), Span(figure(card.spread))])
         if card.distinct < 1:
             parts.append([Span("distinct ", "dim"), Span(percent(card.distinct))])
         if card.truncated:
@@ -96,10 +96,14 @@ class GroupTitle(LinePane):
 class CardHeading(LinePane):
     """The words over the columns of a group's completions."""
 
+    empty = True
+    """Whether no group is shown, so that there are no columns either."""
     names: tuple[str, ...] = ()
     weights: tuple[float, ...] = ()
 
     def lines(self, width: int, height: int) -> list[Line]:
+        if self.empty:
+            return []
         laid = card_layout(self.names, self.weights, width)
         at = 1 + NUMBER_W
         words = [(at - 1, "#", "dim")]

@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import fixed, plural, within
+from grpo_tui.present.formatting import digits_for, fixed, plural, within
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.group_card import KINDS, MOST_BARS, GroupCard, SharedBeginning, bars
 from grpo_tui.store.rollouts import Rollout
@@ -245,8 +245,8 @@ def group_spans(
     room = width - STEP_W - 2 * NUMBER_W - KIND_W
     bar = bars(card, totals, next((n for n in (MOST_BARS, 8, 4) if room - n > LEAST_PROMPT), 1))
     right = [
-        Span(pad(within(card.mean, NUMBER_W - 1), NUMBER_W, right=True), "strong" + tail),
-        Span(pad(within(card.spread, NUMBER_W - 1), NUMBER_W, right=True), "text" + tail),
+        Span(_number(card.mean), "strong" + tail),
+        Span(_number(card.spread), "text" + tail),
         Span(pad("  " + word, KIND_W), role + tail),
     ]
     bar_w = len(bar) if room - len(bar) > LEAST_PROMPT else 0
@@ -257,6 +257,10 @@ def group_spans(
     prompt = Span(pad(told, room), ("text" if whole else "dim") + tail)
     middle = [Span(pad(bar, bar_w) + " ", "accent" + tail)] if bar_w else []
     return [step, prompt, *middle, *right]
+
+
+def _number(value: float | None) -> str:
+    return pad(within(value, NUMBER_W - 1, max(2, digits_for([value]))), NUMBER_W, right=True)
 
 
 def completion_spans(row: Rollout, width: int, tail: str) -> list[Span]:
@@ -270,7 +274,7 @@ def completion_spans(row: Rollout, width: int, tail: str) -> list[Span]:
         Span(pad(f"{row.step:,}", STEP_W - 1, right=True) + " ", "dim" + tail),
         Span(pad(text, room), ("text" if written else "dim") + tail),
         Span(masked, "attention" + tail),
-        Span(pad(within(row.reward, NUMBER_W - 1), NUMBER_W, right=True), "strong" + tail),
+        Span(_number(row.reward), "strong" + tail),
         Span(pad(f"{sign}{fixed(abs(row.advantage))}", ADVANTAGE_W, right=True), role + tail),
         Span(pad(counted(row.tokens), TOKENS_W, right=True), "dim" + tail),
         Span(" ✂" if row.truncated else "  ", "attention" + tail),

@@ -15,7 +15,7 @@ from textual.message import Message
 
 from grpo_tui.core.text import one_line
 from grpo_tui.core.text import wrapped as words_wrapped
-from grpo_tui.present.formatting import clock, compact, duration, fixed, percent, plural
+from grpo_tui.present.formatting import clock, compact, duration, figure, fixed, percent, plural
 from grpo_tui.present.rewards_view import ADVANTAGE, TOTAL, cell, fitted, ordered
 from grpo_tui.ui.cursor_list import MOVES, CursorList, LazyLines
 from grpo_tui.ui.paint import (
@@ -250,9 +250,9 @@ def group_line(view: RewardsView, number: int, width: int) -> Line:
     """The heading of a group: prompt, gold answer, mean and spread."""
     group = view.groups[number]
     gold = f"   gold {one_line(group.gold, 24)}" if group.gold else ""
-    right = [Span(f"mean {fixed(group.mean)}  ", "dim"), Span(f"group std {fixed(group.std)} ", "dim")]
+    right = [Span(f"mean {figure(group.mean)}  ", "dim"), Span(f"group std {figure(group.std)} ", "dim")]
     if group.flat:
-        right = [Span(f"mean {fixed(group.mean)}  ", "dim"), Span("zero std: teaches nothing ", "attention")]
+        right = [Span(f"mean {figure(group.mean)}  ", "dim"), Span("zero std: teaches nothing ", "attention")]
     room = max(8, width - cell_len(gold) - 36)
     return spread([Span(f" {one_line(group.prompt, room)}", "strong"), Span(gold, "dim")], right, width)
 
@@ -378,7 +378,9 @@ def _range(column: FunctionColumn) -> str:
     return f"{compact(column.low)} {column.histogram} {compact(column.high)}"
 
 
-def _time(seconds: float) -> str:
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
@@ -446,7 +448,8 @@ class RewardsSummary(LinePane):
             return ()
         if self.weighing:
             return self._modes(view)
-        left = [Span(f" scored at {clock(view.scored_at)} in {_took(view.took_s)}", "dim")]
+        scored = f" scored at {clock(view.scored_at)} in {_took(view.took_s)}"
+        left = [Span(scored if view.took_s else " not scored here", "dim")]
         if not view.own_modes:
             left.append(Span(f"   {modes_words(view)}, unlike the config", "attention"))
         if view.reason:

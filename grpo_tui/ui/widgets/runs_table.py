@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from textual.binding import BindingType
 
 from grpo_tui.core.text import one_line, shell_word, wrapped
-from grpo_tui.present.formatting import DOING, fixed, from_here, moment
+from grpo_tui.present.formatting import DOING, figure, from_here, moment
 from grpo_tui.present.glyphs import spark, state_sign
 from grpo_tui.ui.cursor_list import MOVES, CursorList
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, headed, pad, ruled
@@ -86,7 +86,7 @@ def _story(row: RunRow, width: int) -> list[Line]:
 
 def _course(row: RunRow, width: int) -> Line:
     known = [value for value in row.curve if value is not None]
-    line = [Span(f"{fixed(known[0])} → " if known else "", "dim"), Span(fixed(row.reward), "strong")]
+    line = [Span(f"{figure(known[0])} → " if known else "", "dim"), Span(figure(row.reward), "strong")]
     line.append(Span("   " + spark(row.curve, min(DETAIL_CURVE_W, max(0, width - 40))), "line"))
     return _labelled("reward", line)
 
@@ -223,7 +223,7 @@ class RunsTable(CursorList, inherit_bindings=False):
             "name": (row.name, "strong" if row.live or here else "text", False),
             "model": (row.trouble or row.model, "bad" if row.trouble else "dim", False),
             "step": (step, "text", True),
-            "reward": (fixed(row.reward) if row.reward is not None else "", "strong", True),
+            "reward": (figure(row.reward) if row.reward is not None else "", "strong", True),
             "curve": ("  " + spark(row.curve, CURVE_W - 4), "line", False),
             "seen": (f"  {seen}", "dim", False),
             "config": (row.config, "dim", False),

@@ -14,6 +14,7 @@ from grpo_tui.present.formatting import (
     DOING,
     digits_for,
     duration,
+    figure,
     fixed,
     from_here,
     moment,
@@ -53,11 +54,11 @@ class RewardLine(RunLine):
         view = self._view
         if view is None:
             return [[Span(" Opening the run …", "dim")]]
-        reward = [Span(" reward ", "dim"), Span(fixed(view.reward), "strong")]
+        reward = [Span(" reward ", "dim"), Span(figure(view.reward), "strong")]
         reward += _change(view) if width >= 34 else []
         parts: list[tuple[int, Line]] = []
         if view.spread is not None:
-            parts.append((3, [Span("group std ", "dim"), Span(fixed(view.spread))]))
+            parts.append((3, [Span("group std ", "dim"), Span(figure(view.spread))]))
         if view.flat_share is not None:
             role = "attention" if view.flat_share >= 0.5 else "text"
             parts.append((4, [Span("zero-std groups ", "dim"), Span(percent(view.flat_share), role)]))
@@ -83,12 +84,13 @@ def _change(view: TrainView) -> list[Span]:
     change = view.reward_change
     if change is None:
         return []
-    if abs(change) < 0.005:
-        return [Span(" → 0.00", "dim")]
+    digits = max(2, digits_for([view.reward]))
+    if not fixed(change, digits).strip("-0."):
+        return [Span(f" → {fixed(0.0, digits)}", "dim")]
     sign, role = ("▲", "good") if change > 0 else ("▼", "bad")
     if not view.reward_moves:
         role = "dim"
-    return [Span(f" {sign} {fixed(abs(change))}", role)]
+    return [Span(f" {sign} {fixed(abs(change), digits)}", role)]
 
 
 def _over(view: TrainView) -> list[Span]:
@@ -179,8 +181,8 @@ def _cause_and_way(spans: list[Span], width: int) -> list[Line]:
 
 
 def _fits(lines: list[Line], most: int, width: int) -> bool:
-    """True when so many lines show every word; the blank behind the last one needs no room."""
-    return len(lines) <= most and all(width_of(line) <= width + 1 for line in lines)
+    """True when so many lines show every word."""
+    return len(lines) <= most and all(width_of(line) <= width for line in lines)
 
 
 def _pieces(text: str, room: int) -> Iterator[tuple[str, bool]]:
@@ -201,7 +203,8 @@ def _wrapped(spans: list[Span], width: int) -> list[Line]:
                 lines.append([Span("   ")])
                 word = word.lstrip()
             lines[-1].append(Span(word, span.role))
-    return list(lines)
+    # A blank behind a line's last word would be too much where the word ends at the very edge.
+    return [[*line[:-1], Span(line[-1].text.rstrip(), line[-1].role)] for line in lines]
 
 
 CURVE = 10
