@@ -203,8 +203,10 @@ def _wrapped(spans: list[Span], width: int) -> list[Line]:
                 lines.append([Span("   ")])
                 word = word.lstrip()
             lines[-1].append(Span(word, span.role))
-    # A blank behind a line's last word would be too much where the word ends at the very edge.
-    return [[*line[:-1], Span(line[-1].text.rstrip(), line[-1].role)] for line in lines]
+    for line in lines:
+        if width_of(line) > width:  # the blank behind a word that ends at the very edge
+            line[-1] = Span(line[-1].text.rstrip(), line[-1].role)
+    return list(lines)
 
 
 CURVE = 10
