@@ -173,7 +173,7 @@ TRAIN: tuple[Action, ...] = (
     Action("chart.log", "", "log scale", "Toggle the log scale",
            "Toggle a logarithmic y axis for the focused chart, or for all charts.", "train", "charts",
            needs="open"),
-    Action("view.settings", "i", "settings", "Toggle the settings",
+    Action("view.settings", "t", "settings", "Toggle the settings",
            "Toggle the run's settings beside the charts.", "train", "charts", needs="open"),
     Action("log.search", "slash", "search", "Search the log", "Search the whole log.", "train", "find",
            needs="open", footer=1, part="log", shown="/"),

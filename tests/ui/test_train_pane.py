@@ -53,13 +53,13 @@ async def test_settings_show_beside_the_charts_with_what_changed_since(run: Reco
     app = app_on(run.folder.root)
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
-        await pilot.press("i")
+        await pilot.press("t")
         await until(pilot, lambda: "/models/adder-0.8M" in shown(app) and "now 0.5" in shown(app))
         assert "2e-4" in shown(app)
         assert app.screen.query_one("#chart-0").size.width > 30
-        await pilot.press("g", "i")
+        await pilot.press("g", "t")
         await until(pilot, lambda: "now 0.5" in shown(app))
-        await pilot.press("i")
+        await pilot.press("t")
         assert "adder-0.8M" not in shown(app)
 
 
