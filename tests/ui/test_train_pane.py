@@ -43,7 +43,9 @@ async def test_a_large_screen_has_a_grid_of_charts_and_their_axes_turn_logarithm
         assert "linear: not all above 0 ─" in shown(app)
         await app.screen.run_action("chart_log")
         assert "log ─" not in shown(app)
-        next(chart for chart in charts if chart.key == "entropy").focus()
+        entropy = next(chart for chart in charts if chart.key == "entropy")
+        entropy.focus()
+        await until(pilot, lambda: app.screen.focused is entropy)
         await app.screen.run_action("chart_log")
         await until(pilot, lambda: shown(app).count("log ─") == 1)
 
