@@ -172,7 +172,7 @@ async def test_what_lies_behind_a_dialog_is_tinted_as_by_textual(
         app = app_on(run.folder.root)
         async with app.run_test(size=(120, 40)) as pilot:
             await opened(pilot)
-            await visited(pilot, "s")
+            await visited(pilot, "S")
             strips = app.screen._compositor.render_strips()
             found.append([[(s.text, s.style) for s in strip.simplify()] for strip in strips])
             assert any("correctness" in strip.text for strip in strips)
