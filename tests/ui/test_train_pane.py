@@ -59,7 +59,7 @@ async def test_settings_show_beside_the_charts_with_what_changed_since(run: Reco
         await until(pilot, lambda: "/models/adder-0.8M" in shown(app) and "now 0.5" in shown(app))
         assert "2e-4" in shown(app)
         assert app.screen.query_one("#chart-0").size.width > 30
-        await pilot.press("g", "t")
+        await pilot.press("z", "t")
         await until(pilot, lambda: "now 0.5" in shown(app))
         await pilot.press("t")
         assert "adder-0.8M" not in shown(app)
