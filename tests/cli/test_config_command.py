@@ -135,7 +135,7 @@ def test_fields_lists_searches_and_explains(
     monkeypatch.setenv("COLUMNS", "80")
     assert run("fields") == 0
     listed = capsys.readouterr().out
-    assert "Optimisation" in listed
+    assert "Optimization" in listed
     assert "adam_epsilon" not in listed
     assert max(map(len, listed.splitlines())) < 80
     assert run("fields", "--all") == 0

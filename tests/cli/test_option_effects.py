@@ -67,7 +67,7 @@ config diff my.yaml | other.yaml | +beta
 config diff my.yaml other.yaml | --text | +-beta: 0.1
 config diff my.yaml other.yaml | --json | +"rows"
 config fields | --all | +adam_epsilon
-config fields | clip | -Optimisation
+config fields | clip | -Optimization
 config fields | --json | +"origin"
 config fields | --markdown | +\n##
 config fields learning_rate | --config my.yaml | +line 4
