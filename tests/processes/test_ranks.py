@@ -86,6 +86,8 @@ PLAIN = """\
     trainer.train()
     if trainer.accelerator.is_main_process:
         json.dump(rows, open(sys.argv[1], "w"))
+    trainer.accelerator.wait_for_everyone()  # gloo aborts a rank whose other one has gone
+    trainer.accelerator.end_training()
     """
 
 
