@@ -44,6 +44,7 @@ def loaded_by(module: str) -> set[str]:
         "grpo_tui.store",
         "grpo_tui.config",
         "grpo_tui.rewards",
+        "grpo_tui.ship.policies",
         "grpo_tui.health.reading",
         "grpo_tui.core",
     ],
@@ -65,6 +66,7 @@ def test_the_ml_stack_stays_out_of(module: str) -> None:
         "grpo_tui.rewards",
         "grpo_tui.data",
         "grpo_tui.train",
+        "grpo_tui.ship.policies",
     ],
 )
 def test_the_screen_stays_out_of(module: str) -> None:

@@ -19,6 +19,8 @@ MARKER = "grpo_tui.json"
 """Written last into a checkpoint; lists the files and their sizes."""
 TRAINER_STATE = "trainer_state.json"
 WEIGHTS_INDEX = "model.safetensors.index.json"
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "adapter_model.bin")
+"""What holds the weights of a model or an adapter."""
 STATE_FILE = "grpo_tui_state_{rank}.pt"
 """What TRL's own files lack for an exact resume, of each rank."""
 HEADER_BYTES = 100_000_000
@@ -55,17 +57,8 @@ def judge(path: Path) -> Verdict:
                 shown = f"{size:,}" if isinstance(size, int) else size
                 return Verdict(path, step, False, f"{name} holds {found:,} of {shown} bytes")
         return Verdict(path, step, True)
-    index = read_object(path / WEIGHTS_INDEX, below=path.parent)
-    named = index.get("weight_map") if index is not None else None
-    for name in sorted({str(file) for file in named.values()}) if isinstance(named, dict) else ():
-        if _size(path / Path(name).name) is None:
-            return Verdict(path, step, False, f"{name} is missing")
-    weights = [*path.glob("*.safetensors"), *path.glob("pytorch_model*.bin")]
-    if not weights:
-        return Verdict(path, step, False, "it contains no weights")
-    for file in weights:
-        if file.suffix == ".safetensors" and not whole_safetensors(file):
-            return Verdict(path, step, False, f"{file.name} is incomplete")
+    if fault := weights_fault(path):
+        return Verdict(path, step, False, fault)
     for file in sorted(path.iterdir()):
         if file.suffix in PICKLED and not _whole_archive(file):
             return Verdict(path, step, False, f"{file.name} is incomplete")
@@ -76,6 +69,30 @@ def judge(path: Path) -> Verdict:
     return Verdict(
         path, step, True, "saved without grpo-tui: an unfinished generation batch is generated again"
     )
+
+
+def weights_fault(path: Path, *, links: bool = False) -> str:
+    """Return why the weights in a folder, a model's or an adapter's, cannot be whole; empty when they can.
+
+    Args:
+        links: whether files may be links, as they are in the cache of the Hub.
+    """
+
+    def there(name: str) -> Path:
+        return (path / name).resolve() if links else path / name
+
+    index = read_object(there(WEIGHTS_INDEX))
+    named = index.get("weight_map") if index is not None else None
+    for name in sorted({str(file) for file in named.values()}) if isinstance(named, dict) else ():
+        if _size(there(Path(name).name)) is None:
+            return f"{name} is missing"
+    weights = [file for pattern in WEIGHTS for file in path.glob(pattern)]
+    if not weights:
+        return "it contains no weights"
+    for file in weights:
+        if file.suffix == ".safetensors" and not whole_safetensors(there(file.name)):
+            return f"{file.name} is incomplete"
+    return ""
 
 
 ADAMW = ("adamw_torch", "adamw_torch_fused")

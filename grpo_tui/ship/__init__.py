@@ -1,0 +1,3 @@
+"""After training: which model a word names, comparing models, merging adapters."""
+
+from __future__ import annotations
