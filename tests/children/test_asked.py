@@ -43,7 +43,7 @@ class Child:
         stand_back()
         return {"asked": self.asked, "words": words, "folder": os.getcwd(), "path": sys.path[0],
                 "mark": os.environ.get("MARK", ""), "session": os.getsid(0), "pid": os.getpid(),
-                "nice": os.getpriority(os.PRIO_PROCESS, 0)}
+                "nice": os.getpriority(os.PRIO_PROCESS, 0), "input": os.readlink("/proc/self/fd/0")}
 
     def tell(self, count):
         for number in range(count):
@@ -95,8 +95,19 @@ def child() -> Iterator[AskedChild]:
         yield asked
 
 
+@pytest.fixture
+def typed() -> Iterator[None]:
+    """A standard input from which something can be read."""
+    before, (reading, writing) = os.dup(0), os.pipe()
+    os.dup2(reading, 0)
+    yield
+    os.dup2(before, 0)
+    for descriptor in (before, reading, writing):
+        os.close(descriptor)
+
+
 @pytest.fixture(params=["afresh", "forked"])
-def pipe(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ChildPipe]:
+def pipe(request: pytest.FixtureRequest, tmp_path: Path, typed: None) -> Iterator[ChildPipe]:
     """A child of either kind."""
     forker = Forker.acquire("forker_that_forks", 60) if request.param == "forked" else None
     starter: Starter = forker or ModuleStarter("child_that_answers")
@@ -137,6 +148,7 @@ def test_a_child_has_its_folder_its_environment_and_a_session_of_its_own(
     reply = called(pipe, "look", words="日本")["reply"]
     assert (reply["asked"], reply["words"], reply["mark"]) == (1, "日本", "given")
     assert reply["folder"] == reply["path"] == str(tmp_path)
+    assert reply["input"] == "/dev/null", "it takes no key from whoever types here"
     assert reply["session"] == reply["pid"] == pipe.pid != os.getsid(0)
     assert reply["nice"] == max(serving.NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
     assert called(pipe, "look")["reply"]["asked"] == 2, "it is the same child"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from grpo_tui.ui.messages import ConfigEvaluated, DiskChanged, StartEnded
 from grpo_tui.ui.requests import ConfigRequest, RewardsRequest
 from grpo_tui.ui.screens.config import ConfigScreen
 from grpo_tui.ui.screens.config_dialogs import CheckScreen, FindingsScreen, ValueDialog
+from grpo_tui.ui.screens.data import DataScreen
 from grpo_tui.ui.screens.dialogs import MenuDialog, PathDialog
-from grpo_tui.ui.screens.reading import DiffScreen
+from grpo_tui.ui.screens.reading import DiffScreen, TextScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
-from grpo_tui.ui.widgets.config_form import ConfigForm
+from grpo_tui.ui.widgets.config_form import ConfigForm, FormField
 from grpo_tui.ui.widgets.yaml_area import YamlArea
+from tests.ui.acts import Acts
 from tests.ui.conftest import shown, until
 from tests.ui.open_configs import (
     CONFIG,
@@ -709,3 +712,70 @@ async def test_while_letters_are_text_the_footer_names_no_letter() -> None:
             assert "esc" in shown(app).splitlines()[-1]
             await pilot.press("escape")
             await until(pilot, lambda: "q leave" in shown(app))
+
+
+async def test_every_action_of_the_pane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grpo_tui.preflight.run.check", lambda *words, **more: Preflight(None, ()))
+    path = config_file(
+        CONFIG.replace("max_steps", "evaluation_strategy: 'no'\nmax_steps") + "loss_type: grpoo\n"
+    )
+    app = app_with(path)
+    async with app.run_test(size=SIZE) as pilot:
+        act, screen = Acts(pilot), await looked_at(pilot)
+        form, area, draft = screen.query_one(ConfigForm), screen.query_one(YamlArea), screen.draft
+        assert draft is not None
+
+        async def dialog(name: str, kind: type) -> None:
+            """Do an action that asks or shows something, and leave it."""
+            await act(name, lambda: isinstance(app.screen, kind))
+            await pilot.press("escape")
+            await until(pilot, lambda: app.screen is screen)
+
+        async def changes(name: str, seen: Callable[[], bool]) -> None:
+            """Do an action that changes the text, and let it be looked at."""
+            await act(name, seen)
+            await looked_at(pilot)
+
+        await dialog("config.findings", FindingsScreen)
+        await act("config.next_finding", lambda: screen.chosen_name() == "loss_type")
+        await act("config.previous_finding", lambda: screen.chosen_name() == "evaluation_strategy")
+        await act("config.next_finding", lambda: screen.chosen_name() == "loss_type")
+        await changes("config.fix", lambda: draft.get("loss_type") == "grpo")
+        await changes("config.fix_all", lambda: "eval_strategy: 'no'" in draft.text)
+        await on_field(pilot, "learning_rate")
+        await changes("config.unset", lambda: "learning_rate" not in draft.text)
+        await changes("config.undo", lambda: "learning_rate" in draft.text)
+        await changes("config.redo", lambda: "learning_rate" not in draft.text)
+        await changes("config.undo", lambda: "learning_rate" in draft.text)
+        await act.copied("config.copy", lambda text: text == "learning_rate: 1.0e-6")
+        await dialog("config.whole", TextScreen)
+        await act("config.edit", lambda: screen.query_one(FormField).name_edited == "learning_rate")
+        await pilot.press("escape")
+        await dialog("config.start", MenuDialog)
+        await changes("config.save", lambda: path.read_text() == draft.text)
+        await dialog("config.start", MenuDialog)
+        started: list[Any] = []
+        monkeypatch.setattr(screen.start, "_asks_consent", lambda again: started.append(again) is None)
+        await act("config.trial", lambda: bool(started))
+        for name in ("diff", "gpu", "open", "new"):
+            await dialog(f"config.{name}", MenuDialog)
+        for name in ("export", "save_as"):
+            await dialog(f"config.{name}", PathDialog)
+        await dialog("config.check", CheckScreen)
+        await dialog("config.data", DataScreen)
+        monkeypatch.setattr(app, "show_rewards", started.append)
+        await act("config.baseline", lambda: isinstance(started[-1], RewardsRequest))
+
+        rows = form.count
+        await act("config.all", lambda: form.count > rows)
+        await act("config.all", lambda: form.count == rows)
+        await act("config.search", lambda: screen.query_one("#config-search", Input).has_focus)
+        await pilot.press(*"beta")
+        await until(pilot, lambda: form.count < rows)
+        await act("config.end_search", lambda: form.count >= rows and form.has_focus)
+        await act("config.other", lambda: area.has_focus)
+        await pilot.press("end", "0")
+        await until(pilot, lambda: "● unsaved" in shown(app))
+        await changes("config.save_text", lambda: path.read_text() == draft.text)
+        await act("config.back", lambda: form.has_focus)
+        assert not act.missed("config")

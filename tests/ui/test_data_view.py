@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from grpo_tui.config.resolve import load_config
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.preflight import checker as checker_module
-from grpo_tui.preflight.checker import Checked, CheckerError
+from grpo_tui.preflight.checker import CheckCancelledError, Checked, CheckerError
 from grpo_tui.preflight.facts import (
     ColumnFacts,
     DataFacts,
@@ -28,6 +30,7 @@ from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.requests import ConfigRequest
 from grpo_tui.ui.screens.data import DataScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
+from tests.ui.acts import Acts
 from tests.ui.conftest import app_on, shown, until
 from tests.ui.recorded_run import NOW
 
@@ -65,12 +68,15 @@ class Answering:
 
     gate = threading.Event()
     asked: list[tuple[str, Any]] = []  # noqa: RUF012
+    hangs = ""
+    """What ends only when it is cancelled: `row` or `check`."""
 
     def __init__(self, progress: Any = None, cancel: threading.Event | None = None) -> None:
         self._progress, self._cancel = progress, cancel
 
     def row(self, config: Any, number: int, *, rendered: bool = True) -> RowView:
         self.asked.append(("row", number))
+        self._hang("row")
         if number == 13:
             raise CheckerError(f"the checker ended: {EVIL}")
         number = max(1, min(number, TOTAL))
@@ -95,10 +101,17 @@ class Answering:
 
     def check(self, config: Any, *, settings: Any, tell: Any) -> Checked:
         self._progress("loading the tokenizer")
+        self._hang("check")
         self.gate.wait(20)
         checked = Checked(Facts(data=FACTS, tokenizer=TokenizerFacts("T")), (FOUND,), True)
         tell(checked)
         return checked
+
+    def _hang(self, what: str) -> None:
+        if self.hangs == what:
+            assert self._cancel is not None
+            assert self._cancel.wait(20)
+            raise CheckCancelledError("cancelled")
 
     def close(self) -> None:
         """Nothing runs."""
@@ -229,6 +242,40 @@ async def test_a_search_goes_from_match_to_match() -> None:
         await until(pilot, lambda: "✗ no row contains “pears”" in shown(app))
 
 
+async def test_every_action_of_the_view() -> None:
+    async with app_on(None).run_test(size=(120, 40)) as pilot:
+        app = await opened_view(pilot)
+        act, screen = Acts(pilot), app.screen
+        assert isinstance(screen, DataScreen)
+        lines = screen.query_one("#data-lines")
+
+        def row(number: int) -> Callable[[], bool]:
+            return lambda: f"row {number} of 30" in shown(app)
+
+        await act("data.next", row(2))
+        await act("data.previous", row(1))
+        await act("data.random", row(17))
+        await act("data.go", lambda: isinstance(app.focused, Input))
+        await pilot.press("2", "9", "enter")
+        await until(pilot, row(29))
+        await act("data.search", lambda: isinstance(app.focused, Input))
+        await pilot.press(*"apples", "enter")
+        await until(pilot, row(4))
+        await act("data.next_match", row(9))
+        await act("data.previous_match", row(4))
+        await act.copied("data.copy", lambda text: json.loads(text)["row"] == 4)
+        await act("data.figures", lambda: "30 rows checked" in shown(app))
+        await pilot.resize_terminal(80, 8)
+        await act("data.down", lambda: lines.scroll_offset.y == 1)
+        await act("data.up", lambda: lines.scroll_offset.y == 0)
+        await pilot.resize_terminal(120, 40)
+        await act("data.figures", row(4))
+        await act("data.back", lambda: "match" not in shown(app))
+        await act("data.again", row(1))
+        await act("data.back", lambda: not isinstance(app.screen, DataScreen))
+        assert not act.missed("data")
+
+
 async def test_all_rows_in_figures_and_back() -> None:
     async with app_on(None).run_test(size=(120, 40)) as pilot:
         app = await opened_view(pilot)
@@ -261,13 +308,17 @@ async def test_a_config_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         await until(pilot, lambda: "✗ bad.yaml:" in shown(pilot.app))  # type: ignore[arg-type]
 
 
-async def test_leaving_ends_the_threads(answering: type[Answering]) -> None:
-    answering.gate.clear()
+@pytest.mark.parametrize("hangs", ["row", "check"])
+async def test_leaving_ends_the_threads_and_what_they_wait_for(
+    hangs: str, answering: type[Answering], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "hangs", hangs)
     async with app_on(None).run_test(size=(120, 40)) as pilot:
-        app = await opened_view(pilot)
+        app: GrpoApp = pilot.app  # type: ignore[assignment]
+        await app.push_screen(DataScreen(DEMO, config=load_config(DEMO)))
+        await until(pilot, lambda: ("row", 1) in answering.asked)
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, DataScreen))
-        answering.gate.set()
         await until(
             pilot, lambda: not [w for w in app.workers if w.group.startswith("data") and w.is_running]
         )

@@ -30,6 +30,7 @@ from grpo_tui.ui.screens import tokens
 from grpo_tui.ui.screens.dialogs import MenuDialog
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.tokens import TokenList, TokensHeat, TokensScreen
+from tests.ui.acts import Acts
 from tests.ui.conftest import app_on, opened, sent, shown, until
 from tests.ui.recorded_run import HOSTILE, RecordedRun
 
@@ -201,6 +202,34 @@ async def test_escape_ends_the_asking_and_then_leaves(run: RecordedRun) -> None:
         await until(pilot, lambda: "canceled" in shown(app))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, GenerationsScreen))
+
+
+async def test_every_action_of_the_screen(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        act, box = Acts(pilot), await asked(pilot, run)
+
+        def indexes() -> list[int]:
+            return [args["index"] for _, args in sent(run)]
+
+        async def answered() -> None:
+            decide(box, Outcome(True, 57, "", ODD.to_wire()))
+            await until(pilot, lambda: not app.screen._busy)  # type: ignore[attr-defined]
+
+        await answered()
+        await act.copied("tokens.copy", lambda text: text == ODD.table())
+        await act("tokens.prompt", lambda: ODD.prompt in shown(app))
+        await act.copied("tokens.copy", lambda text: text == ODD.prompt)
+        await act("tokens.prompt", lambda: ODD.prompt not in shown(app))
+        await act.said("tokens.base", "The live policy is compared with the reference")
+        await act("tokens.right", lambda: indexes() == [0, 1])
+        await answered()
+        await act("tokens.left", lambda: indexes() == [0, 1, 0])
+        await answered()
+        await act("tokens.policy", lambda: indexes() == [0, 1, 0, 0])
+        await act("tokens.back", lambda: "canceled" in shown(app))
+        await act("tokens.back", lambda: isinstance(app.screen, GenerationsScreen))
+        assert not act.missed("tokens")
 
 
 async def test_several_policies_are_chosen_from_a_menu(run: RecordedRun) -> None:

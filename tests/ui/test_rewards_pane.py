@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,20 @@ from grpo_tui.rewards.scoring import config_of_functions
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.requests import RewardsRequest
+from grpo_tui.ui.screens import rewards as rewards_screen
+from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
 from grpo_tui.ui.screens.probes import ProbesScreen
+from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
+from grpo_tui.ui.screens.rewards_dialogs import (
+    CompletionDialog,
+    NewFileDialog,
+    NextRewardScreen,
+    SourceDialog,
+    WeightDialog,
+)
+from grpo_tui.ui.widgets.reward_table import FunctionRows, SampleTable
+from tests.ui.acts import Acts
 from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import NOW, RecordedRun
 
@@ -199,6 +212,104 @@ async def test_samples_are_written_changed_copied_sorted_removed_and_kept(file: 
     assert kept.cases[0].sample.completion == "it is 43"
     assert kept.cases[0].expect["right"].low == 0.0
     assert "total" in kept.cases[0].expect
+
+
+async def test_every_action_of_the_pane(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rewards = REWARDS.replace("c.split()[-1]", "(c.split() or [''])[-1]")
+    file.write_text(rewards)
+    app = app_for(file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen, act = await scored(pilot), Acts(pilot)
+        rows, table = screen.query_one(FunctionRows), screen.query_one(SampleTable)
+
+        async def dialog(name: str, kind: type, *keys: str) -> None:
+            """Do an action that asks something, and answer."""
+            await act(name, lambda: isinstance(app.screen, kind))
+            await pilot.press(*(keys or ("escape",)))
+            await until(pilot, lambda: app.screen is screen)
+
+        def many(count: int) -> Callable[[], bool]:
+            return lambda: screen.scored is not None and len(screen.scored.rows) == count
+
+        await act("rewards.right", lambda: rows.chosen == 1)
+        await act("rewards.left", lambda: rows.chosen == 0)
+        edited: list[tuple[Path, int | None]] = []
+        monkeypatch.setattr(
+            rewards_screen, "editor_command", lambda env, path, line: edited.append((path, line))
+        )
+        await act.said("rewards.source", "No editor is set")
+        assert edited == [
+            (
+                file,
+                REWARDS.splitlines().index("def right(completions, answer, log_extra=None, **kwargs):") + 1,
+            )
+        ]
+        await act.copied("rewards.copy", lambda text: "42" in text)
+        await dialog("rewards.whole", TextScreen)
+        await dialog("rewards.add", CompletionDialog)
+        await dialog("rewards.edit", CompletionDialog)
+        await dialog("rewards.write", PathDialog)
+        await dialog("rewards.samples", SourceDialog)
+        await dialog("rewards.new", NewFileDialog)
+        await dialog("rewards.tags", WordsDialog, *"hard", "enter")
+        assert screen.samples[0].tags == ("hard",)
+        await dialog("rewards.filter", WordsDialog, *"#hard", "enter")
+        await until(pilot, lambda: table.shown == 1)
+        await act("rewards.back", lambda: screen.words == "")
+        await act("rewards.duplicate", many(7))
+        await scored(pilot)
+        await act("rewards.remove", many(6))
+        await scored(pilot)
+        await act("rewards.keep", (tmp_path / "cases.yaml").exists)
+        await act("rewards.sort", lambda: "by total" in shown(app))
+        await act("rewards.turn", lambda: "worst first" in shown(app))
+        await act("rewards.back", lambda: "by total" not in shown(app))
+
+        before = totals(screen)
+        await act("rewards.weights", lambda: rows.has_focus)
+        await act("rewards.right", lambda: totals(screen)[0] == pytest.approx((before[0] or 0.0) + 0.1))
+        await act("rewards.left", lambda: totals(screen) == pytest.approx(before))
+        await act("rewards.mute", lambda: totals(screen)[0] == pytest.approx((before[0] or 0.0) - 1.0))
+        await act("rewards.mute", lambda: totals(screen) == pytest.approx(before))
+        await act("rewards.alone", lambda: totals(screen)[:2] == pytest.approx([1.0, 0.0]))
+        await act("rewards.reset", lambda: totals(screen) == pytest.approx(before))
+        modes = screen.report.aggregation if screen.report is not None else None
+        assert modes is not None
+        for name, field in (("scale", "scale_rewards"), ("combine", "multi_objective_aggregation")):
+            was = getattr(modes, field)
+            await act(
+                f"rewards.{name}",
+                lambda field=field, was=was: (
+                    screen.report is not None  # type: ignore[misc]
+                    and getattr(screen.report.aggregation, field) != was
+                ),
+            )
+        await dialog("rewards.edit", WeightDialog)
+        await act("rewards.back", lambda: table.has_focus)
+
+        asked: list[Any] = []
+        worker = screen.worker
+        monkeypatch.setattr(worker, "baseline", lambda: asked.append("baseline"))
+        monkeypatch.setattr(worker, "generate", asked.append)
+        await act("rewards.baseline", lambda: asked == ["baseline"])
+        table.put(2)
+        await act("rewards.model", lambda: asked == ["baseline", table.selected])
+        await act.said("rewards.data", "No rows: these are only functions")
+        kept = screen.scored
+        await act("rewards.score", lambda: screen.scored is not kept)
+        await scored(pilot)
+        await act("rewards.probe", lambda: isinstance(app.screen, ProbesScreen))
+        lines = app.screen.query_one("#probe-lines")
+        await pilot.resize_terminal(80, 6)
+        await until(pilot, lambda: lines.max_scroll_y > 0)
+        await act("probes.down", lambda: lines.scroll_offset.y == 1)
+        await act("probes.up", lambda: lines.scroll_offset.y == 0)
+        await act("probes.whole", lambda: lines.whole)  # type: ignore[attr-defined]
+        await act("probes.back", lambda: app.screen is screen)
+        await pilot.resize_terminal(120, 40)
+        await scored(pilot)
+        await dialog("rewards.next", NextRewardScreen)
+        assert not act.missed("rewards", "probes")
 
 
 async def test_probes_show_what_fools_the_rewards(file: Path) -> None:
