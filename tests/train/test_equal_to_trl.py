@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 
 from grpo_tui.demo.rewards import correctness, format_reward
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_rank
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader, StoredGroup
 from grpo_tui.train.session import Session
@@ -29,7 +33,24 @@ def half_abstains(completions: Any, **kwargs: Any) -> list[float | None]:
     return [None if i % 2 else 0.5 for i in range(len(completions))]
 
 
-Seen = list[tuple[str, str, list[float], float]]
+@dataclass(frozen=True)
+class Own:
+    """What TRL itself holds of one completion."""
+
+    mode: str
+    text: str
+    rewards: list[float]
+    advantage: float
+    total: float | None
+    tokens: int
+    ends: bool
+    prompt: list[dict[str, str]]
+    answer: str
+    batch: int
+    step: int
+
+
+Seen = list[Own]
 
 COMBINATIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -56,16 +77,37 @@ def _watch(seen: Seen) -> Any:
     """Collect what TRL itself holds of every batch, below our hooks."""
 
     def before_train(session: Session, trainer: Any) -> None:
-        outer = trainer._generate_and_score_completions
+        outer, batches = trainer._generate_and_score_completions, list[int]()
 
         def watched(inputs: Any) -> Any:
+            batches.append(0)
+            trains = trainer.model.training
+            step = trainer.state.global_step + trains
             output = outer(inputs)
-            mode = "train" if trainer.model.training else "eval"
             n = len(inputs)
             texts = [c[0]["content"] for c in list(trainer._logs["completion"])[-n:]]
             rewards = np.array([list(trainer._logs["rewards"][f])[-n:] for f in trainer.reward_func_names]).T
-            for text, row, advantage in zip(texts, rewards, output["advantages"].tolist(), strict=True):
-                seen.append((mode, text, row.tolist(), advantage))
+            lengths = output["completion_mask"].sum(1).tolist()
+            ids = output["completion_ids"].tolist()
+            for i, (text, row, advantage) in enumerate(
+                zip(texts, rewards, output["advantages"].tolist(), strict=True)
+            ):
+                known = row[~np.isnan(row)]
+                seen.append(
+                    Own(
+                        "train" if trains else "eval",
+                        text,
+                        row.tolist(),
+                        advantage,
+                        float(known.sum()) if len(known) else None,
+                        lengths[i],
+                        ids[i][lengths[i] - 1] == trainer.processing_class.eos_token_id,
+                        inputs[i]["prompt"],
+                        inputs[i]["answer"],
+                        len(batches) - 1,
+                        step,
+                    )
+                )
             return output
 
         trainer._generate_and_score_completions = watched
@@ -84,6 +126,7 @@ class Ran:
     weights: str
     seen: Seen
     reader: RunReader
+    folder: RunFolder
 
 
 @pytest.fixture(scope="module", params=COMBINATIONS)
@@ -92,8 +135,9 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     plain_rows, plain_weights = run_plain(folder / "plain", **arguments)
     seen: Seen = []
     rows, weights, _ = run_recorded(folder / "recorded", before_train=_watch(seen), **arguments)
-    reader = RunReader(RunFolder(folder / "recorded").database)
-    return Ran(arguments, plain_rows, plain_weights, rows, weights, seen, reader)
+    recorded = RunFolder(folder / "recorded")
+    reader = RunReader(recorded.database)
+    return Ran(arguments, plain_rows, plain_weights, rows, weights, seen, reader, recorded)
 
 
 def test_rows_and_final_weights_equal_plain_trl(ran: Ran) -> None:
@@ -106,14 +150,48 @@ def test_rows_and_final_weights_equal_plain_trl(ran: Ran) -> None:
 def test_every_completion_is_stored_once_with_its_rewards_and_advantage(ran: Ran) -> None:
     groups = list(ran.reader.iter_groups())
     assert ran.reader.completion_count() == len(ran.seen) > 0
-    stored = [(g.mode, c) for g in groups for c in g.completions]
-    assert len(stored) == len(ran.seen)
-    for (mode, completion), (seen_mode, text, rewards, advantage) in zip(stored, ran.seen, strict=True):
-        assert (mode, completion.text) == (seen_mode, text)
-        assert completion.advantage == advantage
-        for ours, theirs in zip(completion.rewards, rewards, strict=True):
+    stored = [(g, c) for g in groups for c in g.completions]
+    for (group, completion), own in zip(stored, ran.seen, strict=True):
+        assert (group.mode, group.batch, group.step) == (own.mode, own.batch, own.step)
+        assert (group.prompt, group.columns["answer"]) == (own.prompt, own.answer)
+        assert (group.attempt, group.rank) == (1, 0)
+        assert (completion.text, completion.tokens) == (own.text, own.tokens)
+        assert (completion.truncated, completion.masked) == (not own.ends, False)
+        assert completion.advantage == own.advantage
+        assert completion.total == (None if own.total is None else pytest.approx(own.total, rel=1e-5))
+        for ours, theirs in zip(completion.rewards, own.rewards, strict=True):
             assert np.isnan(theirs) if ours is None else np.float32(ours) == np.float32(theirs)
     _check_shape(groups, ran.arguments)
+
+
+def test_calls_phases_and_the_attempt_are_those_of_the_run(ran: Ran) -> None:
+    rewards = ran.arguments.get("rewards", [correctness, format_reward])
+    database = sqlite3.connect(ran.folder.database)
+    batches = {own.batch for own in ran.seen}
+    calls = database.execute("SELECT batch, function, outcome, error, attempt, rank FROM reward_call")
+    assert sorted(calls) == sorted(
+        (batch, function, "ok", "", 1, 0) for batch in batches for function in range(len(rewards))
+    )
+    names = [(f.index, f.name, f.weight) for f in ran.reader.reward_functions()]
+    assert names == [(index, function.__name__, 1.0) for index, function in enumerate(rewards)]
+    columns = "phase, step, started_at, duration_s"
+    spans = database.execute(f"SELECT {columns} FROM phase ORDER BY started_at").fetchall()
+    database.close()
+    steps = ran.arguments.get("max_steps", 6)
+    trained = {own.step for own in ran.seen if own.mode == "train"}
+    for phase, before in (("generate", 1), ("reward", 1), ("update", 0)):  # the steps that had ended by then
+        assert {step + before for name, step, *_ in spans if name == phase} >= trained
+    assert spans[0][0] == "load"
+    for (_, _, begun, lasted), (_, _, next_begun, _) in itertools.pairwise(spans):
+        assert begun + lasted == pytest.approx(next_begun, abs=1e-3), "no moment is without a phase"
+    (attempt,) = ran.reader.attempts()
+    assert (attempt.attempt, attempt.pid, attempt.state, attempt.step) == (1, os.getpid(), "finished", steps)
+    assert (attempt.total_steps, attempt.resumed_from, attempt.error) == (steps, None, None)
+    assert ran.reader.dropped() == {}
+    rank = read_rank(ran.folder.rank(0))
+    assert rank is not None
+    assert (rank.step, rank.attempt, rank.ended, rank.closed) == (steps, 1, "finished", True)
+    assert rank.reward_call is None
 
 
 def _sorted(rows: list[tuple[int, dict[str, Any]]]) -> str:

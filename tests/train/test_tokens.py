@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.rollouts import Rollout, rollouts_of
 from grpo_tui.store.search import Search
 from grpo_tui.store.spec import RunSpec
-from grpo_tui.train.tokens import figures, live_tokens, token_texts, tokenized
+from grpo_tui.train.tokens import TokensError, figures, live_tokens, refuse_images, token_texts, tokenized
 from tests.train.tiny import run_recorded
 
 pytestmark = pytest.mark.slow
@@ -233,6 +234,21 @@ def test_what_cannot_be_looked_at_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(GenerateError, match=why):
         asker.ask(replace(ran.row, **changes), ran.checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("content", "refused"),
+    [
+        ("an image", False),
+        ([{"type": "text", "text": "type: image"}], False),
+        (["image", {"type": "text", "text": "x"}], False),
+        ([{"type": "text", "text": "x"}, {"type": "image"}], True),
+    ],
+)
+def test_a_prompt_is_refused_for_an_image_alone(content: Any, refused: bool) -> None:
+    with pytest.raises(TokensError) if refused else contextlib.nullcontext():
+        refuse_images([{"role": "system", "content": "x"}, {"role": "user", "content": content}])
+    refuse_images(content)
 
 
 def test_cancelling_ends_the_child(ran: Ran) -> None:
