@@ -243,6 +243,22 @@ def test_what_is_said_of_the_rows(number: int) -> None:
     assert told(found) == expected
 
 
+def test_the_rows_that_have_no_room_are_named_and_one_that_just_fits_is_not() -> None:
+    three = replace(
+        LENGTHS, longest=((3, 100), (4, 60), (5, 59)), by_length=((40, 97), (59, 1), (60, 1), (100, 1))
+    )
+
+    def said(longest: int) -> str:
+        facts = replace(CLEAN, prompt_tokens=three)
+        (found,) = data_findings(facts, MODEL, judged({}, {"max_completion_length": longest}))
+        return found.message
+
+    assert "one prompt has more than the 60 tokens" in said(1024 - 60)
+    assert said(1024 - 60).endswith("of the context of 1,024: row 3, the longest 100")
+    assert "2 of 100 prompts have more than the 59 tokens" in said(1024 - 59)
+    assert said(1024 - 59).endswith("rows 3 and 4, the longest 100")
+
+
 PICTURE = ColumnFacts("images", "images", (KindCount("list", 100, (1,)),))
 
 

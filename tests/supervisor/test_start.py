@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -21,6 +22,7 @@ from grpo_tui.store.layout import RunFolder, is_known, remember
 from grpo_tui.store.live import process_started, read_heartbeat
 from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.store.writer import Writer
+from grpo_tui.supervisor import __main__ as program
 from grpo_tui.supervisor import start
 from grpo_tui.supervisor.start import RunFolderBusy, adopt, launch, start_sidecar, take_lock
 
@@ -163,3 +165,36 @@ def test_a_run_whose_supervisor_is_gone_gets_another_when_it_is_ours_and_not_at_
         assert started.given["pass_fds"] == ()
     else:
         assert started.words == []
+
+
+def test_the_process_takes_its_words_and_leaves_the_run_to_one_that_watches_already(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.root.mkdir()
+    made: list[tuple[Path, dict[str, Any]]] = []
+    handled: dict[int, Any] = {}
+
+    class Watching:
+        def __init__(self, watched: RunFolder, **words: Any) -> None:
+            made.append((watched.root, words))
+
+        def stop_gently(self) -> None:
+            """What SIGTERM asks for."""
+
+        def run(self) -> int:
+            return 7
+
+    words = ["supervisor", str(folder.root), "--lock", "5", "--watch", "9", "--started", "1.5"]
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.setattr(program, "Supervisor", Watching)
+    monkeypatch.setattr(program.signal, "signal", handled.__setitem__)
+    before = os.umask(0o002)
+    try:
+        assert program.main() == 7
+        assert os.umask(0o002) == 0o022, "nobody else writes what the run writes"
+        assert program.main() == 0
+    finally:
+        os.umask(before)
+    assert made == [(folder.root, {"lock": 5, "trainer": 9, "started": 1.5})]
+    assert handled[signal.SIGHUP] == handled[signal.SIGINT] == signal.SIG_IGN
+    assert handled[signal.SIGTERM].__name__ == "stop_gently"

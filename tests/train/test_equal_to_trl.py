@@ -178,12 +178,12 @@ def test_calls_phases_and_the_attempt_are_those_of_the_run(ran: Ran) -> None:
     spans = database.execute(f"SELECT {columns} FROM phase ORDER BY started_at").fetchall()
     database.close()
     steps = ran.arguments.get("max_steps", 6)
-    trained = {own.step for own in ran.seen if own.mode == "train"}
-    for phase, before in (("generate", 1), ("reward", 1), ("update", 0)):  # the steps that had ended by then
-        assert {step + before for name, step, *_ in spans if name == phase} >= trained
+    begun = {own.step - 1 for own in ran.seen if own.mode == "train"}  # the steps that had ended by then
+    for phase, during in (("generate", begun), ("reward", begun), ("update", {*begun, steps} - {0})):
+        assert {step for name, step, *_ in spans if name == phase} >= during
     assert spans[0][0] == "load"
-    for (_, _, begun, lasted), (_, _, next_begun, _) in itertools.pairwise(spans):
-        assert begun + lasted == pytest.approx(next_begun, abs=1e-3), "no moment is without a phase"
+    for (_, _, at, lasted), (_, _, next_at, _) in itertools.pairwise(spans):
+        assert at + lasted == pytest.approx(next_at, abs=1e-3), "no moment is without a phase"
     (attempt,) = ran.reader.attempts()
     assert (attempt.attempt, attempt.pid, attempt.state, attempt.step) == (1, os.getpid(), "finished", steps)
     assert (attempt.total_steps, attempt.resumed_from, attempt.error) == (steps, None, None)
