@@ -70,6 +70,7 @@ class Answering:
     asked: list[tuple[str, Any]] = []  # noqa: RUF012
     hangs = ""
     """What ends only when it is cancelled: `row` or `check`."""
+    ended: list[str] = []  # noqa: RUF012
 
     def __init__(self, progress: Any = None, cancel: threading.Event | None = None) -> None:
         self._progress, self._cancel = progress, cancel
@@ -111,6 +112,7 @@ class Answering:
         if self.hangs == what:
             assert self._cancel is not None
             assert self._cancel.wait(20)
+            self.ended.append(what)
             raise CheckCancelledError("cancelled")
 
     def close(self) -> None:
@@ -150,7 +152,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answering]]:
     monkeypatch.setattr(gold_rewards, "gold_rewards", scored)
     Answering.gate = threading.Event()
     Answering.gate.set()
-    Answering.asked = []
+    Answering.asked, Answering.ended = [], []
     yield Answering
     Answering.gate.set()
 
@@ -319,6 +321,7 @@ async def test_leaving_ends_the_threads_and_what_they_wait_for(
         await until(pilot, lambda: ("row", 1) in answering.asked)
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, DataScreen))
+        await until(pilot, lambda: answering.ended == [hangs])
         await until(
             pilot, lambda: not [w for w in app.workers if w.group.startswith("data") and w.is_running]
         )
