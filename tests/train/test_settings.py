@@ -23,6 +23,17 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return made
 
 
+def test_a_function_whose_name_has_points_is_weighed_by_its_name(
+    trainer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer, "reward_func_names", ["correctness", "judge-1.5.b"])
+    settings = LiveSettings(trainer, list[Record]().append, 1)
+    before = settings.value("reward_weights")
+    settings.apply({"reward_weights.judge-1.5.b": 3})
+    assert settings.value("reward_weights") == [before[0], 3.0]
+    settings.apply({"reward_weights": before})
+
+
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [

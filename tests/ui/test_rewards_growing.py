@@ -76,7 +76,10 @@ async def test_a_file_is_begun_and_the_next_reward_added_until_one_is_fooled(
         await until(pilot, lambda: isinstance(app.screen, NewFileDialog) and "rewards_2.py" in shown(app))
 
 
-async def test_the_next_reward_is_put_into_the_open_config(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spoilt", [False, True])
+async def test_the_next_reward_is_put_into_the_open_config_or_said_not_to_be(
+    spoilt: bool, tmp_path: Path
+) -> None:
     start_file(tmp_path / "r.py", Task())
     (tmp_path / "rows.jsonl").write_text(
         '{"prompt": "2+2?", "answer": "4"}\n{"prompt": "3+3?", "answer": "6"}\n'
@@ -94,9 +97,14 @@ async def test_the_next_reward_is_put_into_the_open_config(tmp_path: Path) -> No
         await pilot.press("ctrl+n")
         await until(pilot, lambda: isinstance(app.screen, NextRewardScreen))
         await until(pilot, lambda: "enter add to r.py and my.yaml" in shown(app))
+        if spoilt:
+            path.write_text("grpo_tui: [")
         await pilot.press("enter")
         await until(pilot, lambda: names(screen) == ["correctness", "strict_format"])
         await scored(pilot)
+        if spoilt:
+            await until(pilot, lambda: "strict_format is in r.py, but not in my.yaml" in shown(app))
+            return
     assert "# mine" in path.read_text()
     entries = yaml.safe_load(path.read_text())["grpo_tui"]["rewards"]
     assert entries[1] == {"name": "strict_format", "source": "r.py:strict_format", "weight": 0.5}
