@@ -11,16 +11,16 @@ from textual.widgets import Input
 
 from grpo_tui.core import records as r
 from grpo_tui.core.text import safe
-from grpo_tui.ui.actions import ACTIONS, on_pane
+from grpo_tui.ui.actions import ACTIONS, action, on_pane
 from grpo_tui.ui.requests import rewards_of_run
 from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import (
-    ConfirmDialog,
     MenuDialog,
     PathDialog,
     SampleDialog,
     SetDialog,
+    StopDialog,
     WordsDialog,
 )
 from grpo_tui.ui.screens.generations import GenerationsScreen
@@ -75,13 +75,10 @@ async def test_of_train(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> No
         await act("run.pause", lambda: "pause" in commands())
         app.turning = ""
         await act("run.checkpoint", lambda: "checkpoint" in commands())
-        for name, dialog, kind in (
-            ("run.stop", ConfirmDialog, "stop"),
-            ("run.stop_now", ConfirmDialog, "stop_now"),
-        ):
-            await act(name, on_top(app, dialog))
+        for name, key, kind in (("run.stop", "y", "stop"), ("run.stop_now", "w", "stop_now")):
+            await act(name, on_top(app, StopDialog))
             assert kind not in commands()
-            await pilot.press("y")
+            await pilot.press(key)
             await until(pilot, lambda kind=kind: kind in commands())  # type: ignore[misc]
         await act("run.set", on_top(app, SetDialog))
         await closed(pilot, screen)
@@ -263,7 +260,10 @@ async def test_of_generations(run: RecordedRun, monkeypatch: pytest.MonkeyPatch)
         table.put(2)
         await act("generations.newest", lambda: table.cursor == 0)
         await until(pilot, lambda: 3 in totals())
-        await act("generations.turn", lambda: screen.order == "reward")
+        await app.run_action(action("generations.sort").target)
+        await until(pilot, on_top(app, MenuDialog))
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.order == "reward")
         table.put(2)
         await act("generations.newest", lambda: table.cursor == 0)
         await until(pilot, lambda: min(totals(), default=1) < 0.3)
@@ -415,11 +415,11 @@ async def test_without_a_run_an_action_says_why_it_does_nothing() -> None:
             app.switch_mode(pane)
             await pilot.pause()
             screen = app.screen
-            for action in on_pane(pane):
-                if action.id in WITHOUT_A_RUN:
-                    await act.said(action.id, WITHOUT_A_RUN[action.id])
-                elif action.pane == pane:
-                    await app.run_action(action.target)
+            for one in on_pane(pane):
+                if one.id in WITHOUT_A_RUN:
+                    await act.said(one.id, WITHOUT_A_RUN[one.id])
+                elif one.pane == pane:
+                    await app.run_action(one.target)
                     await pilot.pause()
                 if app.screen is not screen:
                     await closed(pilot, screen)

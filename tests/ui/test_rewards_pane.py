@@ -20,7 +20,7 @@ from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.requests import RewardsRequest
 from grpo_tui.ui.screens import rewards as rewards_screen
-from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
+from grpo_tui.ui.screens.dialogs import MenuDialog, PathDialog, WordsDialog
 from grpo_tui.ui.screens.probes import ProbesScreen
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
@@ -261,8 +261,10 @@ async def test_every_action_of_the_pane(file: Path, tmp_path: Path, monkeypatch:
         await act("rewards.remove", many(6))
         await scored(pilot)
         await act("rewards.keep", (tmp_path / "cases.yaml").exists)
-        await act("rewards.sort", lambda: "by total" in shown(app))
-        await act("rewards.turn", lambda: "worst first" in shown(app))
+        await dialog("rewards.sort", MenuDialog, "down", "enter")
+        await until(pilot, lambda: "by total" in shown(app))
+        await dialog("rewards.sort", MenuDialog, "enter")
+        await until(pilot, lambda: "worst first" in shown(app))
         await act("rewards.back", lambda: "by total" not in shown(app))
 
         before = totals(screen)
