@@ -7,7 +7,9 @@ import math
 import pytest
 
 from grpo_tui.core.statistics import (
+    column_covariances,
     distinct_share,
+    group_covariances,
     is_flat,
     is_number,
     kind_of_group,
@@ -126,3 +128,8 @@ def test_the_share_of_runs_of_four_words_that_come_again(text: str, share: float
 def test_repetition_in_runs_of_other_lengths_and_different_texts() -> None:
     assert repeated_share("a b a b", 2) == pytest.approx(1 / 3)
     assert [distinct_share(texts) for texts in ((), ("a",), ("a", "b", "a", "a"))] == [1.0, 1.0, 0.5]
+
+
+def test_without_functions_or_without_a_second_completion_nothing_varies() -> None:
+    assert group_covariances([], [1.0]) == group_covariances([(0.5,)], [1.0]) == [0.0, 0.0]
+    assert column_covariances([], []) == [0.0]

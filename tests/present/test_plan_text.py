@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,10 @@ def test_rates_come_from_runs_of_the_model_on_this_machine(tmp_path: Path) -> No
     assert (found["a"].step_s, found["a"].completions, found["a"].device) == (2.5, 64, "cpu")
     assert (found["b"].completions, found["b"].world_size, found["b"].device) == (128, 2, "cuda")
     assert rates.known_rates([tmp_path / "none"], "another model") == ()
+
+
+@pytest.mark.parametrize(("held_by", "said"), [("", False), ("ana's python", True)])
+def test_who_holds_the_card_is_said_where_somebody_does(held_by: str, said: bool) -> None:
+    device = replace(CARD, held_by=held_by)
+    around = Surroundings(model=read_shape(MODEL), device=device)
+    assert ("in use by" in lines(around=around)) is said

@@ -17,7 +17,7 @@ from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import Heartbeat, RankFile, RankState, process_started, write_heartbeat
 from grpo_tui.store.reader import Attempt
-from grpo_tui.store.status import CheckpointNow, RankNow, Status, read_status
+from grpo_tui.store.status import CheckpointNow, RankNow, Status, is_live, read_status
 from grpo_tui.store.writer import Writer
 
 NOW = 5_000.0
@@ -181,3 +181,10 @@ def test_the_json_has_findings_among_the_alerts_and_nothing_that_is_not_document
     assert not {"phase_since", "reward_since"} & set(body["ranks"][0])
     states = ("training", "paused", "finished", "crashed", "empty", "broken")
     assert [state for state in states if Status(state).live] == ["training", "paused"]
+
+
+def test_only_a_run_whose_process_exists_is_live(folder: RunFolder) -> None:
+    assert not is_live(folder.root / "none")
+    assert not is_live(folder.root)
+    write_heartbeat(folder.heartbeat, PID, PID)
+    assert is_live(folder.root)
