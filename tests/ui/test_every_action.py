@@ -88,6 +88,9 @@ async def test_of_train(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> No
         turned = screen.query_one("#chart-1").key  # type: ignore[attr-defined]
         await act("chart.next", lambda: screen.query_one("#chart-1").key != turned)  # type: ignore[attr-defined]
         await act("chart.previous", lambda: screen.query_one("#chart-1").key == turned)  # type: ignore[attr-defined]
+        await act("chart.log", lambda: "log ─" in shown(app))
+        await act("view.settings", lambda: "/models/adder-0.8M" in shown(app))
+        await act("view.settings", lambda: "/models/adder-0.8M" not in shown(app))
         await act("chart.open", on_top(app, ChartScreen))
         await closed(pilot, screen)
         await act("chart.pick", on_top(app, MetricPicker))
@@ -117,7 +120,8 @@ async def test_of_train(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> No
         line = log.selected
         assert line is not None
         await act.copied("part.copy", lambda text: text == safe(line.text))
-        await act("log.level", lambda: log.level != "all")
+        level = log.level
+        await act("log.level", lambda: log.level != level)
         await act("log.search", lambda: isinstance(app.focused, Input))
         await pilot.press(*"something", "enter")
         await until(pilot, lambda: "“something” 1 of 1" in shown(app))
@@ -409,7 +413,7 @@ async def test_without_a_run_an_action_says_why_it_does_nothing() -> None:
     async with app.run_test(size=SIZE) as pilot:
         act = Acts(pilot)
         await until(pilot, lambda: app.rows_complete)
-        await act.said("pane.train", "No run is open: enter opens the one under the cursor.")
+        await act.said("pane.train", "No run is open. Start one, or choose one here and press enter.")
         assert app.current_mode == "runs"
         for pane in ("runs", "generations"):
             app.switch_mode(pane)

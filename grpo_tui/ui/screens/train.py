@@ -161,7 +161,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
                 if kind is not None:
                     self.shell.steer(kind)
 
-            self.app.push_screen(StopDialog(view, saves=kind == "stop"), chosen)
+            self.app.push_screen(StopDialog(view, saves=view.state != "starting"), chosen)
 
     def action_run_set(self) -> None:
         view = self._allowed(action("run.set"))
