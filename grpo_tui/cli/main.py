@@ -104,6 +104,7 @@ COMMANDS = (
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
+    "merge",
 )  # fmt: skip
 
 
@@ -165,6 +166,7 @@ SERVED: dict[str, str] = {
     "new": "new:new",
     "config": "config:config",
     "export": "export:export",
+    "merge": "merge:merge",
     "log": "log:log",
 }
 """Which function of which module beside this one serves a command; each module is imported only then."""

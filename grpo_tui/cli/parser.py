@@ -20,6 +20,7 @@ from grpo_tui.cli.parser_config import (
     add_start_check,
 )
 from grpo_tui.cli.parser_rewards import add_reward_commands
+from grpo_tui.cli.parser_ship import add_merge_command
 from grpo_tui.cli.words import add_overrides, add_trust, path, positive, seconds, steps
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def build_parser(
         ("new",): add_new_command,
         ("config",): add_config_command,
         ("export",): add_export_command,
+        ("merge",): add_merge_command,
     }
     if with_open:
         families[("open",)] = _open_command
@@ -428,6 +430,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "new": ("grpo-tui new --list", "grpo-tui new rewards rewards.py"),
     "config": ("grpo-tui config fields loss_type", "grpo-tui config set my.yaml learning_rate=5e-6"),
+    "merge": ("grpo-tui merge runs/first merged", "grpo-tui merge runs/first@200 merged --dtype bfloat16"),
 }
 """By command."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.trl_fields import load_fields
+from grpo_tui.core.text import shell_word
 
 _SAME = {
     "r": "lora_r",
@@ -81,13 +82,9 @@ def adapter_as_model(folder: str) -> str | None:
 
 def merge_first(adapter: str, base: str) -> str:
     """Return what is wrong with an adapter as a run's model, and the command that merges it."""
-    merge = (
-        "from peft import AutoPeftModelForCausalLM as A; "
-        f"A.from_pretrained('{adapter}').merge_and_unload().save_pretrained('merged')"
-    )
     return (
-        f"{adapter} is a LoRA adapter of {base}, but TRL loads only whole models. Merge it "
-        f'and use the result: python -c "{merge}", then copy the tokenizer files next to it'
+        f"{adapter} is a LoRA adapter of {base}, but TRL loads only whole models. Merge it first: "
+        f"`grpo-tui merge {shell_word(adapter)} merged`, then use model_name_or_path: merged"
     )
 
 

@@ -93,6 +93,7 @@ ELSEWHERE = {
     "check": ("test_check.py", "--fix"),
     "doctor": ("test_option_effects.py", "--gate"),
     "config set": ("test_config_command.py", "--dry-run"),
+    "merge": ("../ship/test_merge.py", "--dtype --json"),
     "new rewards": ("../rewards/test_templates.py", "--config --write --next"),
 }
 """Options whose effect other tests see, and the file of these tests."""

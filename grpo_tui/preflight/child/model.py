@@ -82,7 +82,7 @@ def _described(config: RunConfig, facts: ModelFacts, arguments: Mapping[str, Any
     heads, hidden = number("num_attention_heads", "n_head"), number("hidden_size", "n_embd", "d_model")
     experts = number("num_local_experts", "num_experts", "n_routed_experts") or 0
     per_token = (number("num_experts_per_tok", "moe_k") or 0) if experts else 0
-    model, problem = _on_meta(found, bool(arguments.get("trust_remote_code")))
+    model, problem = on_meta(found, bool(arguments.get("trust_remote_code")))
     linears = _linears(model) if model is not None else ()
     return ModelFacts(
         where=facts.where,
@@ -109,7 +109,7 @@ def _described(config: RunConfig, facts: ModelFacts, arguments: Mapping[str, Any
     )
 
 
-def _on_meta(found: Any, trusted: bool) -> tuple[Any, str]:
+def on_meta(found: Any, trusted: bool) -> tuple[Any, str]:
     """The model without memory, or why there is none."""
     import torch
     import transformers

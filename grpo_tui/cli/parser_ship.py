@@ -1,0 +1,33 @@
+"""The words of the commands for after training: merge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grpo_tui.cli.words import add_trust, path
+
+if TYPE_CHECKING:
+    from grpo_tui.cli.words import Commands
+
+
+def add_merge_command(commands: Commands) -> None:
+    """Add `merge`."""
+    command = commands.add_parser(
+        "merge",
+        help="merge a LoRA adapter into its base model, and check the result",
+        epilog=(
+            "Exit codes: 0 merged, 1 the merged model answers differently and was not kept, 2 usage error. "
+            "See docs/after-training.md."
+        ),
+    )
+    command.add_argument(
+        "policy", metavar="RUN[@STEP]|ADAPTER", help="a run, one of its checkpoints, or an adapter's folder"
+    )
+    command.add_argument("destination", type=path, metavar="DEST", help="a new or empty folder")
+    command.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "float16"),
+        help="of the merged weights (default: as the base is stored)",
+    )
+    add_trust(command)
+    command.add_argument("--json", action="store_true", help="the documented JSON object")

@@ -1,0 +1,236 @@
+"""Merge a LoRA adapter into its base and put the whole model into a folder: the parent's side.
+
+A child loads, merges, writes and checks; nothing of torch is imported here. The model is written beside its
+folder and renamed when it has passed the check, so that a merge that was killed leaves the folder as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.children.asking import AskedChild, EndedError, RefusedError
+from grpo_tui.children.pipe import ChildGoneError, ChildHungError, StartError
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.rewards.consent import required
+from grpo_tui.ship.policies import Policy, PolicyError, config_of
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.reader import RunReader
+
+DTYPES = ("float32", "bfloat16", "float16")
+MOST_TEXTS = 4
+"""Recorded completions on which the merged model is checked."""
+MOST_CHARACTERS = 4000
+BESIDE = ".{name}.merging"
+"""The folder that is written, beside the one it becomes."""
+
+
+class MergeError(RuntimeError):
+    """Nothing was merged; the message is for the user."""
+
+
+class DifferentError(MergeError):
+    """What was written is not the same policy."""
+
+
+class MergeCancelledError(MergeError):
+    """The user cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A merged model and what the check of it found.
+
+    Attributes:
+        dtype: of its weights.
+        size_bytes: of all its files.
+        tokens: on how many tokens it was compared with the adapter on its base in float32.
+        max_difference: largest difference of a logit.
+        kl: mean KL divergence per token, in nats, from the adapter on its base in float32.
+        base_kl: the same of the base itself in this dtype, from the base in float32.
+        top1: share of tokens at which both give the same token the highest probability.
+        rounded_away: share of the weights changed by the adapter that have the base's value again after
+            rounding to the dtype; None for float32.
+        quantized: whether the adapter was trained on a quantized base.
+    """
+
+    path: str
+    adapter: str
+    base: str
+    step: int | None
+    dtype: str
+    size_bytes: int
+    tokens: int
+    max_difference: float
+    kl: float
+    base_kl: float
+    top1: float
+    rounded_away: float | None
+    quantized: bool
+
+
+def merge(
+    policy: Policy,
+    destination: Path,
+    dtype: str = "",
+    tell: Callable[[str], None] | None = None,
+    cancel: threading.Event | None = None,
+) -> Merged:
+    """Merge a policy's adapter into its base.
+
+    Args:
+        destination: a folder that does not exist, or is empty.
+        dtype: one of `DTYPES`; the one that the base is stored in when it is empty.
+        cancel: when set, nothing is left running and `MergeCancelledError` is raised.
+
+    Raises:
+        MergeError: it cannot be merged; nothing is left then. `DifferentError` when the merged model is not
+            the same policy.
+        ConsentError: it would run code that is not the user's own.
+    """
+    if policy.adapter is None:
+        raise MergeError(f"{policy.name} is not an adapter. Its model is already whole, in {policy.model}")
+    config = _config(policy)
+    if config is not None:
+        required(config, "model")
+    request = {
+        "do": "merge",
+        "base": policy.model,
+        "adapter": policy.adapter,
+        "tokenizer": policy.tokenizer,
+        "dtype": dtype,
+        "texts": _texts(policy),
+        "config": config.to_json() if config is not None else None,
+    }
+    with _beside(destination) as beside:
+        reply = _asked({**request, "folder": str(beside)}, tell, cancel or threading.Event())
+        _put(beside, destination)
+    quantized = config is not None and any(config.model_args.get(f"load_in_{bits}bit") for bits in (4, 8))
+    return Merged(
+        path=str(destination.absolute()),
+        adapter=policy.adapter,
+        base=policy.model,
+        step=policy.step,
+        quantized=quantized,
+        **reply,
+    )
+
+
+def refuse_no_room(parameters: int, dtype: str, memory_bytes: int, disk_bytes: int) -> None:
+    """Refuse a merge that this machine has too little memory or disk space for.
+
+    Args:
+        parameters: of the base, shared ones counted once.
+        memory_bytes: that are available.
+        disk_bytes: that are free where the model is written.
+
+    Raises:
+        MergeError: one of them does not suffice.
+    """
+    memory = parameters * 4 * 1.2 + 5e8
+    disk = parameters * (4 if dtype == "float32" else 2) * 1.05 + 5e7
+    for needed, there, what in ((memory, memory_bytes, "memory"), (disk, disk_bytes, "disk space")):
+        if needed > there:
+            raise MergeError(
+                f"not enough {what}: merging {parameters / 1e9:.3g}B parameters needs about "
+                f"{needed / 1e9:.1f} GB, and {there / 1e9:.1f} GB are free"
+            )
+
+
+def _config(policy: Policy) -> RunConfig | None:
+    """The config of the adapter's run, None when it has none that can be read."""
+    try:
+        return config_of(policy.run) if policy.run is not None else None
+    except PolicyError:
+        return None
+
+
+def _texts(policy: Policy) -> list[str]:
+    """Prompts with completions of the policy's run, from the newest on."""
+    if policy.run is None:
+        return []
+    texts = []
+    with contextlib.suppress(RunDatabaseError):
+        reader = RunReader(RunFolder(policy.run).database)
+        with contextlib.closing(reader):
+            for group in reader.groups(newest_first=True, limit=MOST_TEXTS):
+                answer = group.completions[0].text if group.completions else ""
+                texts.append(f"{_plain(group.prompt)}{answer}"[:MOST_CHARACTERS])
+    return texts
+
+
+def _plain(prompt: Any) -> str:
+    """The words of a prompt, which is a text or a list of messages."""
+    if not isinstance(prompt, list):
+        return str(prompt)
+    return "".join(f"{message.get('content')}\n" for message in prompt if isinstance(message, Mapping))
+
+
+@contextlib.contextmanager
+def _beside(destination: Path) -> Iterator[Path]:
+    """An empty folder beside another one, which is removed when it is still there at the end.
+
+    Raises:
+        MergeError: the other one is in the way, or is being written, or there can be no folder.
+    """
+    _refuse_taken(destination)
+    beside = destination.absolute().with_name(BESIDE.format(name=destination.name))
+    try:
+        beside.mkdir(parents=True, exist_ok=True)
+        held = os.open(beside, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise MergeError(f"{beside} cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for left in beside.iterdir():  # of a merge that was killed
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+        try:
+            yield beside
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    except BlockingIOError as error:
+        raise MergeError(f"another merge is writing {destination}") from error
+    finally:
+        os.close(held)
+
+
+def _refuse_taken(destination: Path) -> None:
+    if destination.is_symlink() or (destination.exists() and not destination.is_dir()):
+        raise MergeError(f"{destination} exists and is not a folder. Name another one")
+    if destination.is_dir() and any(destination.iterdir()):
+        raise MergeError(f"{destination} exists and is not empty. Name another folder, or empty it first")
+
+
+def _put(beside: Path, destination: Path) -> None:
+    """Give the written folder its name; an empty one is replaced."""
+    try:
+        os.rename(beside, destination)
+    except OSError as error:
+        raise MergeError(f"{destination} cannot be written: {error.strerror}") from error
+
+
+def _asked(
+    request: Mapping[str, Any], tell: Callable[[str], None] | None, cancel: threading.Event
+) -> dict[str, Any]:
+    def told(event: Mapping[str, Any]) -> None:
+        if tell is not None:
+            tell(str(event["what"]))
+
+    with AskedChild("grpo_tui.ship.merge_child") as child:
+        try:
+            return child.ask(request, told, cancel=cancel)
+        except RefusedError as error:
+            kind = DifferentError if error.type == DifferentError.__name__ else MergeError
+            raise kind(str(error)) from error
+        except EndedError as error:
+            raise MergeCancelledError(str(error)) from error
+        except (StartError, ChildGoneError, ChildHungError) as error:
+            raise MergeError(f"the process that merges ended: {error}") from error

@@ -1,0 +1,265 @@
+"""An adapter and its base become one model that answers as they do, or nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+
+from grpo_tui.cli import main
+from grpo_tui.config.resolve import load_config
+from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.rewards.consent import ConsentError
+from grpo_tui.ship.merge_child import Child, Difference, refuse_different
+from grpo_tui.ship.merging import DifferentError, MergeError, merge, refuse_no_room
+from grpo_tui.ship.policies import resolve
+from grpo_tui.store.spec import RunSpec
+from tests.ship.adapters import make_adapter
+from tests.ui.recorded_run import RecordedRun
+
+TEXT = "What is 12 + 30? <answer>42</answer>"
+
+
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_adapter(tmp_path_factory.mktemp("adapters") / "lora")
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the child's own setting, when it runs in this process
+
+
+def merged_here(
+    adapter: Path, folder: Path, dtype: str = "float32", base: Path = DEMO_MODEL
+) -> dict[str, Any]:
+    folder.mkdir()
+    child = Child(lambda event: None)
+    return child.merge(str(base), str(adapter), str(base), dtype, [TEXT], None, str(folder))
+
+
+def logits(model: Any) -> torch.Tensor:
+    ids = AutoTokenizer.from_pretrained(DEMO_MODEL)(TEXT, return_tensors="pt").input_ids
+    with torch.inference_mode():
+        return model.eval()(input_ids=ids).logits
+
+
+def with_adapter(folder: Path) -> torch.Tensor:
+    base = AutoModelForCausalLM.from_pretrained(DEMO_MODEL, dtype=torch.float32)
+    return logits(PeftModel.from_pretrained(base, folder))
+
+
+def test_the_merged_model_is_whole_and_answers_as_the_adapter(
+    adapter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    destination = tmp_path / "new" / "merged"
+    assert main(["merge", str(adapter), str(destination), "--dtype", "float32", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["dtype"] == "float32"
+    assert told["max_difference"] < 1e-3
+    assert told["rounded_away"] is None
+    assert (told["base"], told["adapter"], told["path"]) == (str(DEMO_MODEL), str(adapter), str(destination))
+    assert sorted(path.name for path in destination.iterdir()) == sorted(
+        path.name for path in DEMO_MODEL.iterdir()
+    ), "with its tokenizer, chat template and generation config"
+    model = AutoModelForCausalLM.from_pretrained(destination)
+    assert model.dtype == torch.float32
+    assert model.config.tie_word_embeddings
+    difference = (logits(model) - with_adapter(adapter)).abs().max()
+    assert (
+        difference
+        < 1e-3
+        < (logits(model) - logits(AutoModelForCausalLM.from_pretrained(DEMO_MODEL))).abs().max()
+    )
+    asked = [{"role": "user", "content": "What is 3 + 4?"}]
+    answer = pipeline("text-generation", model=str(destination))(asked, max_new_tokens=5)
+    assert answer[0]["generated_text"][1]["role"] == "assistant"
+    assert [path.name for path in destination.parent.iterdir()] == ["merged"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "tied"),
+    [
+        ({"target_modules": ["q_proj", "lm_head"]}, False),
+        ({"target_modules": ["q_proj", "embed_tokens"]}, False),
+        ({"target_modules": ["q_proj"], "modules_to_save": ["lm_head"]}, False),
+        ({"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"]}, False),
+        ({"use_dora": True}, True),
+    ],
+)
+def test_embeddings_that_no_longer_agree_are_not_tied(settings: Any, tied: bool, tmp_path: Path) -> None:
+    adapter = make_adapter(tmp_path / "lora", **settings)
+    assert merged_here(adapter, tmp_path / "merged")["max_difference"] < 1e-3
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
+    assert model.config.tie_word_embeddings is tied
+    assert (model.get_input_embeddings().weight is model.get_output_embeddings().weight) is tied
+    assert (logits(model) - with_adapter(adapter)).abs().max() < 1e-3
+
+
+def test_a_rounded_model_is_as_near_as_the_rounded_base_and_a_small_adapter_is_warned_of(
+    adapter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = merged_here(adapter, tmp_path / "large", "bfloat16")
+    assert 0 < found["kl"] <= 3 * found["base_kl"]
+    assert found["rounded_away"] < 0.1
+    assert found["top1"] > 0.9
+    assert found["size_bytes"] == sum(file.stat().st_size for file in (tmp_path / "large").iterdir())
+    small = make_adapter(tmp_path / "lora", 1e-5)
+    assert main(["merge", str(small), str(tmp_path / "small")]) == 0
+    told = capsys.readouterr().out
+    assert ", bfloat16\n" in told, "as the base is stored"
+    assert "warning: rounding to bfloat16 undoes 99 % of the adapter's changes to the weights." in told
+    assert told.splitlines()[-1] == f"serve   vllm serve {tmp_path / 'small'}"
+
+
+def test_what_rounding_does_not_explain_is_not_kept() -> None:
+    refuse_different(Difference(9, 1e-3, 0.0, 1.0), 0.0, "float32")
+    refuse_different(Difference(9, 5.0, 3e-4, 0.5), 1e-4, "bfloat16")
+    for found, base, dtype in (
+        (Difference(9, 1.1e-3, 0.0, 1.0), 0.0, "float32"),
+        (Difference(9, float("nan"), 0.0, 1.0), 0.0, "float32"),
+        (Difference(9, 0.0, 3.1e-4, 1.0), 1e-4, "bfloat16"),
+        (Difference(9, 0.0, float("nan"), 1.0), 1e-4, "float16"),
+    ):
+        with pytest.raises(DifferentError, match="was not kept"):
+            refuse_different(found, base, dtype)
+
+
+def test_generation_settings_that_transformers_does_not_save_do_not_stop_a_merge(
+    adapter: Path, tmp_path: Path
+) -> None:
+    base = Path(shutil.copytree(DEMO_MODEL, tmp_path / "base"))
+    (base / "generation_config.json").write_text(
+        '{"do_sample": false, "temperature": 0.5, "eos_token_id": 2}'
+    )
+    merged_here(adapter, tmp_path / "merged", base=base)
+    written = json.loads((tmp_path / "merged" / "generation_config.json").read_text())
+    assert (written["temperature"], written["eos_token_id"]) == (0.5, 2)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[RecordedRun]:
+    made = RecordedRun(tmp_path / "run")
+    made.advance(1)
+    yield made
+    made.close()
+
+
+def trained(run: RecordedRun, adapter: Path, **settings: Any) -> str:
+    """Let a run have a checkpoint with an adapter; returns the checkpoint as a word."""
+    saved = load_config(DEMO_CONFIG).to_json()
+    saved["model_args"] |= {"use_peft": True, **settings}
+    saved["grpo"] |= {"trust_remote_code": bool(settings.get("trust_remote_code"))}
+    RunSpec(saved).write(run.folder.spec)
+    checkpoint = shutil.copytree(adapter, run.folder.root / "checkpoint-2")
+    (checkpoint / "trainer_state.json").write_text("{}")
+    return f"{run.folder.root}@2"
+
+
+def test_a_checkpoint_of_a_run_with_a_quantized_base_goes_into_the_whole_base(
+    run: RecordedRun, adapter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    word = trained(run, adapter, load_in_4bit=True)
+    assert main(["merge", word, str(tmp_path / "merged"), "--dtype", "float32"]) == 0
+    told = capsys.readouterr().out
+    assert (
+        "note: the adapter was trained on a quantized base and is merged into the full-precision one" in told
+    )
+    assert "checkpoint-2 (step 2) into" in told
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
+    assert (logits(merged) - with_adapter(adapter)).abs().max() < 1e-3
+
+
+@pytest.mark.usefixtures("no_yes")
+def test_code_of_a_foreign_runs_model_is_asked_about_first(
+    run: RecordedRun, adapter: Path, tmp_path: Path
+) -> None:
+    word = trained(run, adapter, trust_remote_code=True)
+    with pytest.raises(ConsentError, match="trust_remote_code"):
+        merge(resolve(word), tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    assert main(["merge", *map(str, words)]) == 2
+    return capsys.readouterr().err
+
+
+def test_refusals_say_why_and_leave_everything_as_it_was(
+    adapter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "mine").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    assert "exists and is not empty" in refused(capsys, adapter, taken)
+    assert "exists and is not a folder" in refused(capsys, adapter, taken / "mine")
+    assert "exists and is not a folder" in refused(capsys, adapter, tmp_path / "link")
+    whole = refused(capsys, DEMO_MODEL, tmp_path / "x")
+    assert (
+        f"is not an adapter: its model is already whole, in {DEMO_MODEL}. Serve it with `vllm serve" in whole
+    )
+    assert "no such run, model folder or adapter folder" in refused(capsys, tmp_path / "none", tmp_path / "x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "taken"]
+    assert [path.name for path in taken.iterdir()] == ["mine"]
+
+
+def test_an_adapter_or_a_base_that_cannot_be_merged_exactly_is_refused(adapter: Path, tmp_path: Path) -> None:
+    base = Path(shutil.copytree(DEMO_MODEL, tmp_path / "base"))
+    config = json.loads((base / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    (base / "config.json").write_text(json.dumps(config))
+    with pytest.raises(MergeError, match="is stored quantized"):
+        merged_here(adapter, tmp_path / "a", base=base)
+    other = Path(shutil.copytree(adapter, tmp_path / "other"))
+    (other / "adapter_config.json").write_text(json.dumps({"peft_type": "IA3", "target_modules": ["q_proj"]}))
+    with pytest.raises(MergeError, match=r"only LoRA adapters can be merged, and .* is of the kind IA3"):
+        merged_here(other, tmp_path / "b")
+
+
+def test_memory_and_disk_are_looked_at_before() -> None:
+    refuse_no_room(10**9, "float32", 6 * 10**9, 5 * 10**9)
+    with pytest.raises(
+        MergeError, match=r"not enough memory: merging 1B parameters needs about 5\.3 GB, and 5\.0"
+    ):
+        refuse_no_room(10**9, "bfloat16", 5 * 10**9, 5 * 10**9)
+    with pytest.raises(MergeError, match=r"not enough disk space: .* 4\.2 GB, and 4\.0 GB are free"):
+        refuse_no_room(10**9, "float32", 6 * 10**9, 4 * 10**9)
+    refuse_no_room(10**9, "bfloat16", 6 * 10**9, 4 * 10**9)
+
+
+def test_a_killed_merge_leaves_no_folder_and_the_next_one_clears_up(adapter: Path, tmp_path: Path) -> None:
+    destination, beside = tmp_path / "merged", tmp_path / ".merged.merging"
+    words = [sys.executable, "-m", "grpo_tui", "merge", str(adapter), str(destination)]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not beside.exists() or not (children := psutil.Process(process.pid).children()):
+            assert process.poll() is None
+            time.sleep(0.01)
+        with pytest.raises(MergeError, match="another merge is writing"):
+            merge(resolve(str(adapter)), destination)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    psutil.wait_procs(children)
+    assert not destination.exists()
+    (beside / "half").mkdir(exist_ok=True)
+    (beside / "half" / "model.safetensors").write_text("cut off")
+    destination.mkdir()
+    merge(resolve(str(adapter)), destination)
+    assert (destination / "model.safetensors").exists()
+    assert not (destination / "half").exists()
+    assert not beside.exists()
