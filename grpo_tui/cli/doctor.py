@@ -16,6 +16,7 @@ from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.health.reading import Diagnosis, diagnose
 from grpo_tui.present.formatting import from_here, plural
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_health import with_checkpoint
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import Status, read_status
 
@@ -26,8 +27,10 @@ def doctor(parsed: Any) -> int:
     """`grpo-tui doctor RUN [--json] [--gate error|warning]`; 1 when a finding reaches the gate."""
     root = readable_folder(parsed.run)
     with closing(RunReader(RunFolder(root).database)) as reader:
-        found = diagnose(reader)
-        found = replace(found, findings=(*_ended_badly(read_status(root, reader)), *found.findings))
+        found, look = diagnose(reader), read_status(root, reader)
+        complete = [one.step for one in look.checkpoints if one.complete]
+        told = (with_checkpoint(reader, one, complete) for one in found.findings)
+        found = replace(found, findings=(*_ended_badly(look), *told))
     if parsed.json:
         print_json(
             {"findings": [finding.to_alert() for finding in found.findings]}, ascii_only=True, indent=1

@@ -12,6 +12,8 @@ EARLY = 5
 """Values that stand for the start."""
 RECENT = 50
 """Values that are kept one by one."""
+AFTER = 3
+"""Values that stand for where a metric is now, when the step is looked for at which it changed."""
 LEVEL = 10
 """Values of the mean whose best is remembered."""
 _NORMAL = 0.954
@@ -28,7 +30,8 @@ class Course:
     """
 
     __slots__ = (
-        "_differences", "_early", "_last", "_missing", "_noise", "best", "best_step", "count", "high", "low",
+        "_differences", "_early", "_ends", "_last", "_missing", "_noise", "best", "best_step", "count",
+        "high", "low",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -37,6 +40,8 @@ class Course:
         self.best, self.best_step = -math.inf, 0
         self._early: list[float] = []
         self._last: deque[float] = deque(maxlen=RECENT)
+        self._ends: deque[int] = deque(maxlen=RECENT)
+        """The step of each of `_last`."""
         self._differences: deque[float] = deque(maxlen=RECENT)
         self._missing: deque[bool] = deque(maxlen=RECENT)
         self._noise: float | None = None
@@ -54,6 +59,7 @@ class Course:
             self._early.append(value)
         self.count += 1
         self._last.append(value)
+        self._ends.append(step)
         self.low, self.high = min(self.low, value), max(self.high, value)
         if self.count >= LEVEL and (level := self.level(LEVEL)) > self.best:
             self.best, self.best_step = level, step
@@ -102,6 +108,34 @@ class Course:
         """Median of the newest values; NaN without any."""
         kept = self.newest(values)
         return median(kept) if kept else math.nan
+
+    def turned(self, before: float | None = None, part: float = 0.5) -> int | None:
+        """Return the step from which on the values left a level for where the newest ones are.
+
+        It is where Page's cumulative sum about a level between both is highest, over the values that are
+        kept. None when all of them lie beyond the change.
+
+        Args:
+            before: The level they left; their start when not given.
+            part: How far between both levels; less finds the beginning of a gradual change.
+        """
+        old, new = self.start if before is None else before, self.level(AFTER)
+        between, total, highest, found = old + part * (new - old), 0.0, 0.0, None
+        for end, value in zip(self._ends, self._last, strict=True):
+            total += (value - between) if old > new else (between - value)
+            if total > highest:
+                highest, found = total, end + 1
+        return found
+
+    def window(self, values: float) -> int | None:
+        """Return the first step of so many of the newest values, None when these are all that are kept."""
+        place = len(self._ends) - int(values)
+        return self._ends[place - 1] + 1 if place > 0 else None
+
+    def above(self, limit: float, values: float) -> int | None:
+        """Return the step of the first of so many of the newest values that is above a limit."""
+        first = max(0, len(self._last) - int(values))
+        return next((self._ends[n] for n in range(first, len(self._last)) if self._last[n] > limit), None)
 
     def missing(self, values: float) -> int:
         """How many of the newest steps logged NaN or an infinity."""

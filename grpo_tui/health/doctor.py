@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from grpo_tui.core.diagnosis import RULES
 from grpo_tui.core.findings import Finding, Remedy, errors_first
+from grpo_tui.core.records import SettingChanged
+from grpo_tui.core.statistics import is_number
 from grpo_tui.health import machine_rules, policy_rules, signal_rules
 from grpo_tui.health.facts import Observation, Settings, Visits
 from grpo_tui.health.state import Found, Limits, RunState
@@ -18,6 +20,8 @@ WHOLE_RUN = frozenset({"signal.prompts-unsolved", "signal.prompts-solved"})
 """Rules that look at every prompt of the run: applied when the findings are asked for, not at each step."""
 CLEAR = 10
 """Steps in a row that it must not hold before the finding has ended."""
+NEAR = 10
+"""Steps after a changed setting within which what begins is put down to it."""
 IMPLIED: Mapping[str, tuple[str, ...]] = {
     "policy.broke": (
         "policy.reward-fell", "policy.collapse", "policy.truncation", "policy.length-runaway",
@@ -74,6 +78,8 @@ class Doctor:
             if changed.get(name, {}) is not None
         }
         self._at_each = {name: limits for name, limits in self._limits.items() if name not in WHOLE_RUN}
+        self.changes: list[SettingChanged] = []
+        """Settings that were changed while the run trained, oldest first."""
         self._open: dict[str, _Episode] = {}
         self._ended: dict[str, _Episode] = {}
 
@@ -84,10 +90,12 @@ class Doctor:
             found = CHECKS[name](self.state, limits)
             episode = self._open.get(name)
             if found is not None:
+                steps = limits.get("steps", 1)
                 if episode is None:
-                    since = found.since or self.state.window_start(limits.get("steps", 1))
-                    self._open[name] = _Episode(since, step.step, found)
+                    self._open[name] = _Episode(self.state.began(found, steps), step.step, found)
                 else:
+                    if not self._reported(name, episode):  # by now more is seen of the level it went to
+                        episode.first_step = self.state.turned(found) or episode.first_step
                     episode.last_step, episode.found, episode.missed = step.step, found, 0
                     episode.held += 1
             elif episode is not None:
@@ -101,20 +109,20 @@ class Doctor:
         """Return what is wrong now, worst first, then what has ended, as info."""
         shown, implied = self._shown()
         past = [
-            _finding(name, one, ended=True)
+            self._finding(name, one, ended=True)
             for name, one in self._ended.items()
             if name not in shown and name not in implied
         ]
         now = self.open_findings()
         for name in sorted(WHOLE_RUN & set(self._limits)):
             found = CHECKS[name](self.state, self._limits[name])
-            now += [_finding(name, _Episode(1, self.state.step, found), ended=False)] if found else []
+            now += [self._finding(name, _Episode(1, self.state.step, found), ended=False)] if found else []
         return [*errors_first(sorted(now, key=_first)), *sorted(past, key=_first)]
 
     def open_findings(self) -> list[Finding]:
         """Return what is wrong now, worst first, without the rules that look at every prompt of the run."""
         shown, implied = self._shown()
-        now = [_finding(name, one, ended=False) for name, one in shown.items() if name not in implied]
+        now = [self._finding(name, one, ended=False) for name, one in shown.items() if name not in implied]
         return errors_first(sorted(now, key=_first))
 
     def _shown(self) -> tuple[dict[str, _Episode], set[str]]:
@@ -126,24 +134,57 @@ class Doctor:
     def _reported(name: str, episode: _Episode) -> bool:
         return name in AT_ONCE or episode.held >= HOLD
 
+    def _finding(self, name: str, episode: _Episode, *, ended: bool) -> Finding:
+        rule, found = RULES[name], episode.found
+        cause = self._cause(name, episode.first_step)
+        evidence = {key: value for key, value in found.evidence.items() if value is not None}
+        steps = f"step {episode.first_step}..{episode.last_step}"
+        evidence["completions"] = f"{steps} and {found.query}" if found.query else steps
+        last = f" It ended at step {episode.last_step}." if ended else ""
+        severity = "info" if ended else found.severity or rule.severity
+        why, remedies = "", (Remedy(rule.remedy), *found.remedies)
+        if cause is not None:
+            old, new = _value(cause.old), _value(cause.new)
+            why = f" Likely cause: {cause.name} was changed from {old} to {new} at step {cause.step}."
+            evidence["cause"] = {
+                "setting": cause.name, "from": cause.old, "to": cause.new, "step": cause.step,
+            }  # fmt: skip
+            remedies = tuple(one for one in remedies if one.field != cause.name)
+            if not self._is_back(cause):
+                back = Remedy(f"Set {cause.name} back to {old}", cause.name, cause.old, live=True)
+                remedies = (back, *remedies)
+        finding = Finding(name, severity, None, None, f"{rule.title}.{why} {found.message}{last}")
+        return replace(
+            finding,
+            first_step=episode.first_step,
+            last_step=episode.last_step,
+            evidence=evidence,
+            remedies=remedies,
+        )
+
+    def _cause(self, name: str, first_step: int) -> SettingChanged | None:
+        """The newest change of a setting shortly before the finding, if it can be what caused it."""
+        if name.startswith("machine."):
+            return None
+        near = (one for one in reversed(self.changes) if 0 < first_step - one.step <= NEAR)
+        return next((one for one in near if _can_harm(one)), None)
+
+    def _is_back(self, cause: SettingChanged) -> bool:
+        """True when the setting has the value again that it had before."""
+        newest = [one.new for one in self.changes if one.name == cause.name]
+        return newest[-1] == cause.old
+
+
+def _can_harm(change: SettingChanged) -> bool:
+    """False for a learning rate that was lowered: it is a remedy, and not what harmed the policy."""
+    if change.name != "learning_rate":
+        return True
+    return is_number(change.old) and is_number(change.new) and change.new > change.old
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
 
 def _first(finding: Finding) -> int:
     return finding.first_step or 0
-
-
-def _finding(name: str, episode: _Episode, *, ended: bool) -> Finding:
-    rule, found = RULES[name], episode.found
-    evidence = {key: value for key, value in found.evidence.items() if value is not None}
-    steps = f"step {episode.first_step}..{episode.last_step}"
-    evidence["completions"] = f"{steps} and {found.query}" if found.query else steps
-    last = f" It ended at step {episode.last_step}." if ended else ""
-    severity = "info" if ended else found.severity or rule.severity
-    remedies = (Remedy(rule.remedy), *found.remedies)
-    finding = Finding(name, severity, None, None, f"{rule.title}. {found.message}{last}")
-    return replace(
-        finding,
-        first_step=episode.first_step,
-        last_step=episode.last_step,
-        evidence=evidence,
-        remedies=remedies,
-    )

@@ -28,7 +28,7 @@ def _slow_step(state: RunState, limits: Limits) -> Found | None:
         )
     said = f"A step takes {number(now)} s, {number(time.start)} s at the start.{where}"
     evidence = {"step_time": now, "step_time_start": time.start, **phases}
-    return Found(said, evidence, severity=None if alone else "info")
+    return Found(said, evidence, severity=None if alone else "info", changed=time)
 
 
 def _slow_reward(state: RunState, limits: Limits) -> Found | None:
@@ -39,7 +39,7 @@ def _slow_reward(state: RunState, limits: Limits) -> Found | None:
     if seconds < limits["seconds"] or seconds < limits["share"] * whole:
         return None
     said = f"Rewards take {number(seconds)} s of a step of {number(whole)} s ({percent(seconds / whole)})."
-    return Found(said, {"reward_s": seconds, "step_time": whole})
+    return Found(said, {"reward_s": seconds, "step_time": whole}, changed=reward)
 
 
 def _reward_fails(state: RunState, limits: Limits) -> Found | None:
@@ -48,7 +48,8 @@ def _reward_fails(state: RunState, limits: Limits) -> Found | None:
         index, count = failed.most_common(1)[0]
         name = state.settings.names[index] if index < len(state.settings.names) else f"function {index}"
         said = f"{count} calls of {name} failed or were aborted in the last {limits['steps']:g} steps."
-        return Found(said, {"function": name, "calls": count})
+        since = state.first_failed(limits["steps"])
+        return Found(said, {"function": name, "calls": count}, since=since)
     for name, function in zip(state.settings.names, state.functions, strict=True):
         if function.abstained.high < limits["share"]:
             continue
@@ -60,7 +61,8 @@ def _reward_fails(state: RunState, limits: Limits) -> Found | None:
         ):
             told = f"{percent(share)} of the completions, {percent(start)} at the start"
             said = f"{name} returned None for {told}."
-            return Found(said, {"function": name, "none": share, "none_start": start})
+            evidence = {"function": name, "none": share, "none_start": start}
+            return Found(said, evidence, changed=function.abstained)
     return None
 
 

@@ -45,9 +45,8 @@ def _broke(state: RunState, limits: Limits) -> Found | None:
     if not told:
         return None
     said = f"The reward went from {number(reward.first)} to {number(level)}, {' and '.join(told)}."
-    return Found(
-        said, {"reward_start": reward.first, REWARD: level, **signs}, remedies=_lower_rate(state, by=10)
-    )
+    evidence = {"reward_start": reward.first, REWARD: level, **signs}
+    return Found(said, evidence, remedies=_lower_rate(state, by=10), changed=reward, before=reward.first)
 
 
 def _lower_rate(state: RunState, by: float = 3) -> tuple[Remedy, ...]:
@@ -76,9 +75,9 @@ def _reward_fell(state: RunState, limits: Limits) -> Found | None:
     best, level = fallen
     step = state.course(REWARD).best_step
     said = f"The reward fell from {number(best)} around step {step} to {number(level)}."
-    return Found(
-        said, {"best": best, "best_step": step, REWARD: level}, remedies=_lower_rate(state), since=step
-    )
+    since = max(step + 1, state.course(REWARD).turned(best, 0.25) or 0)
+    evidence = {"best": best, "best_step": step, REWARD: level}
+    return Found(said, evidence, remedies=_lower_rate(state), since=since)
 
 
 def _collapse(state: RunState, limits: Limits) -> Found | None:
@@ -98,7 +97,7 @@ def _collapse(state: RunState, limits: Limits) -> Found | None:
     )
     evidence = {"entropy_start": entropy.start, ENTROPY: level, "reward_start": reward.start,
                 REWARD: reward.level(steps)}  # fmt: skip
-    return Found(said, evidence, remedies=_lower_rate(state))
+    return Found(said, evidence, remedies=_lower_rate(state), changed=entropy)
 
 
 def _truncation(state: RunState, limits: Limits) -> Found | None:
@@ -110,7 +109,8 @@ def _truncation(state: RunState, limits: Limits) -> Found | None:
     at = f" at {limit} tokens" if limit else ""
     said = f"{percent(level)} of the completions of the last {limits['steps']:g} steps are truncated{at}."
     fix = (Remedy(f"max_completion_length {2 * limit}", "max_completion_length", 2 * limit),) if limit else ()
-    return Found(said, {"truncated": level, "max_completion_length": limit}, "truncated", fix)
+    evidence = {"truncated": level, "max_completion_length": limit}
+    return Found(said, evidence, "truncated", fix, changed=course)
 
 
 def _length_runaway(state: RunState, limits: Limits) -> Found | None:
@@ -131,7 +131,7 @@ def _length_runaway(state: RunState, limits: Limits) -> Found | None:
     )
     evidence = {"length_start": length.start, "length": level, "reward_start": reward.start,
                 REWARD: reward.level(steps)}  # fmt: skip
-    return Found(said, evidence)
+    return Found(said, evidence, changed=length)
 
 
 def _repetition(state: RunState, limits: Limits) -> Found | None:
@@ -144,7 +144,8 @@ def _repetition(state: RunState, limits: Limits) -> Found | None:
     said = (
         f"The share of repeated runs of four words went from {percent(course.opening)} to {percent(level)}."
     )
-    return Found(said, {"repeated_start": course.opening, "repeated": level})
+    evidence = {"repeated_start": course.opening, "repeated": level}
+    return Found(said, evidence, changed=course, before=course.opening)
 
 
 def _no_end_token(state: RunState, limits: Limits) -> Found | None:
@@ -160,7 +161,8 @@ def _no_end_token(state: RunState, limits: Limits) -> Found | None:
         f"{percent(truncated)} of the completions are truncated, and "
         f"{percent(answered)} of these hold a final answer in their first half."
     )
-    return Found(said, {"truncated": truncated, "answered": answered}, "truncated")
+    evidence = {"truncated": truncated, "answered": answered}
+    return Found(said, evidence, "truncated", changed=state.course(TRUNCATED))
 
 
 def _kl(state: RunState, limits: Limits) -> Found | None:
@@ -179,7 +181,7 @@ def _kl(state: RunState, limits: Limits) -> Found | None:
         f"and its best was {number(best)}."
     )
     evidence = {"kl_start": kl.start, KL: level, REWARD: now, "best": best}
-    return Found(said, evidence, remedies=_lower_rate(state))
+    return Found(said, evidence, remedies=_lower_rate(state), changed=kl)
 
 
 def _gradient_nan(state: RunState, limits: Limits) -> Found | None:
@@ -212,6 +214,7 @@ def _gradient_spikes(state: RunState, limits: Limits) -> Found | None:
         said,
         {"spikes": len(high), "highest": max(high), "median": usual},
         remedies=(fix, *_lower_rate(state)),
+        since=state.course(GRADIENT).above(max(limits["level"], limits["ratio"] * usual), limits["steps"]),
     )
 
 
@@ -224,7 +227,7 @@ def _gradient_zero(state: RunState, limits: Limits) -> Found | None:
         return None
     last = f"No gradient in the last {limits['steps']:g} steps"
     said = f"{last}, while {percent(share)} of the groups have a signal."
-    return Found(said, {"signal_share": share})
+    return Found(said, {"signal_share": share}, changed=state.course(GRADIENT))
 
 
 def _rate_ended(state: RunState, limits: Limits) -> Found | None:
@@ -281,7 +284,7 @@ def _held_out(state: RunState, limits: Limits) -> Found | None:
         f"reward rose from {number(then)} to {number(level)}."
     )
     evidence = {"eval_best": best[1], "best_step": best[0], "eval_reward": now, REWARD: level}
-    return Found(said, evidence, since=best[0])
+    return Found(said, evidence, since=best[0] + 1)
 
 
 RULES = {

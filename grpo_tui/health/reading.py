@@ -15,7 +15,7 @@ from typing import Any
 
 from grpo_tui.core.diagnosis import RULES
 from grpo_tui.core.findings import Finding
-from grpo_tui.core.records import SKIPPED
+from grpo_tui.core.records import SKIPPED, SettingChanged
 from grpo_tui.core.statistics import is_number
 from grpo_tui.health.doctor import Doctor
 from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits, facts_of
@@ -61,6 +61,7 @@ def diagnose(reader: RunReader) -> Diagnosis:
     prompts = {key: Visits(count, low, high, group) for key, count, low, high, group in prompt_ranges(reader)}
     limits = limits_of(reader)
     doctor = Doctor(settings, limits, prompts or None)
+    doctor.changes += _changes(reader)
     for observation in _observations(reader, settings, groups, [key for key in KEYS if key in logged]):
         doctor.see(observation)
     known = doctor.state.courses
@@ -78,9 +79,24 @@ def doctor_before(reader: RunReader, step: int) -> Doctor:
     logged = metric_keys(reader)
     groups = [one for one in training_groups(reader) if one[0] < step]
     doctor = Doctor(settings, limits_of(reader), prompts={})
+    doctor.changes += _changes(reader)
     for observation in _observations(reader, settings, groups, [key for key in KEYS if key in logged], step):
         doctor.see(observation)
     return doctor
+
+
+def _changes(reader: RunReader) -> list[SettingChanged]:
+    """Return the changed settings, without those that a resume from an earlier step has undone."""
+    attempts = reader.attempts()
+    return [
+        change
+        for change in reader.settings()
+        if all(
+            one.resumed_from is None or one.resumed_from >= change.step
+            for one in attempts
+            if one.attempt > change.attempt
+        )
+    ]
 
 
 def settings_of(reader: RunReader, *, logged: bool) -> Settings:

@@ -8,7 +8,7 @@ from functools import partial
 
 from grpo_tui.core.findings import Severity
 from grpo_tui.core.statistics import SAME
-from grpo_tui.health.state import Found, FunctionState, Limits, RunState, number, percent
+from grpo_tui.health.state import NO_SIGNAL, Found, FunctionState, Limits, RunState, number, percent
 
 _EQUAL = ("equal", "all-correct", "all-wrong")
 """Causes of groups whose totals are equal."""
@@ -45,7 +45,8 @@ def _no_signal(cause: str, state: RunState, limits: Limits) -> Found | None:
     evidence: dict[str, object] = {"groups": total, "no_signal": none / total, cause: explained / total}
     solved = cause == "all-correct" and state.had_signal
     query = _QUERIES.get(cause, "zero_std")
-    return Found(f"{told}.", evidence, query, severity="info" if solved else None)
+    severity: Severity | None = "info" if solved else None
+    return Found(f"{told}.", evidence, query, severity=severity, changed=state.course(NO_SIGNAL))
 
 
 def _not_finite(state: RunState, limits: Limits) -> Found | None:
@@ -57,7 +58,8 @@ def _not_finite(state: RunState, limits: Limits) -> Found | None:
     said = (
         f"They leave {percent(share)} of the groups of the last {limits['steps']:g} steps without a signal."
     )
-    return Found(said, {"groups": counts.total(), "not-finite": share}, "zero_std")
+    since = state.first_with("not-finite", limits["steps"])
+    return Found(said, {"groups": counts.total(), "not-finite": share}, "zero_std", since=since)
 
 
 def _main_cause(state: RunState, counts: dict[str, int]) -> str:

@@ -16,6 +16,8 @@ from grpo_tui.health.facts import GroupFacts, Observation, Settings, Visits
 
 Limits = Mapping[str, float]
 T = TypeVar("T")
+NO_SIGNAL = "no signal"
+"""The share of a step's groups that have no signal, as a course."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,9 @@ class Found:
         query: finds the completions concerned, without its steps; empty for none.
         remedies: those that are a setting; the rule's own words come first.
         severity: when it is another than the rule's.
-        since: the step it began at, when the rule knows better than the window it looks at.
+        since: the step it began at, when the rule knows it.
+        changed: the metric whose change it is, to look for the step when `since` is not given.
+        before: the level of that metric before the change; its start when not given.
     """
 
     message: str
@@ -37,6 +41,8 @@ class Found:
     remedies: tuple[Remedy, ...] = ()
     severity: Severity | None = None
     since: int | None = None
+    changed: Course | None = None
+    before: float | None = None
 
 
 def number(value: float) -> str:
@@ -107,7 +113,8 @@ class RunState:
 
     Attributes:
         settings: of the run.
-        courses: by TRL's key; `phase/NAME` for the seconds of a phase.
+        courses: by TRL's key; `phase/NAME` for the seconds of a phase, `NO_SIGNAL`.
+        first_step, step: the first and the newest step that were seen.
         low, high: lowest and highest total of the run.
         prompts: by key.
         texts_differed: groups with different texts and no signal.
@@ -118,6 +125,7 @@ class RunState:
         self.courses: dict[str, Course] = {}
         self.functions = [FunctionState() for _ in settings.weights]
         self.observations = 0
+        self.first_step: int | None = None
         self.step = 0
         self.low, self.high = math.inf, -math.inf
         self.prompts: dict[str, Visits] = dict(prompts or {})
@@ -165,6 +173,27 @@ class RunState:
         """Return the first step of the newest observations."""
         return next(iter(_newest(self._starts, steps)), self.step)
 
+    def began(self, found: Found, steps: float) -> int:
+        """Return the step a finding began at: where its metric changed, else the first step of its window."""
+        if found.changed is None:
+            return found.since or self.window_start(steps)
+        since = self.turned(found) or found.changed.window(steps)
+        return since or self.first_step or self.step
+
+    def turned(self, found: Found) -> int | None:
+        """Return the step a finding began at when it is known better than by the window of its rule."""
+        return found.since if found.changed is None else found.changed.turned(found.before)
+
+    def first_with(self, cause: str, steps: float) -> int | None:
+        """Return the first of the newest observations that has a group without signal for a cause."""
+        newest = zip(_newest(self._starts, steps), _newest(self._causes, steps), strict=True)
+        return next((start for start, causes in newest if causes[cause]), None)
+
+    def first_failed(self, steps: float) -> int | None:
+        """Return the first of the newest observations in which a reward call failed."""
+        newest = zip(_newest(self._starts, steps), _newest(self._failed, steps), strict=True)
+        return next((start for start, failed in newest if failed), None)
+
     def signal_share(self, steps: float) -> float:
         """Return the share of groups that have a signal; NaN without groups."""
         causes = self.causes(steps)
@@ -184,6 +213,7 @@ class RunState:
     def see(self, step: Observation) -> None:
         """Take the next step."""
         self.observations += 1
+        self.first_step = step.first_step if self.first_step is None else self.first_step
         self.step = step.step
         self._starts.append(step.first_step)
         self._failed.append(step.failed)
@@ -195,6 +225,9 @@ class RunState:
             if len(self._causes) >= width:
                 counted.subtract(self._causes[-width])
         self._causes.append(causes)
+        if causes:
+            lost = 1 - causes["some"] / causes.total()
+            self.courses.setdefault(NO_SIGNAL, Course()).add(step.step, lost)
         self.had_signal = self.had_signal or self._causes[-1]["some"] > 0
         for key, value in self._values(step).items():
             self.courses.setdefault(key, Course()).add(step.step, value, missing=key in step.missing)

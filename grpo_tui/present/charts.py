@@ -18,12 +18,15 @@ from grpo_tui.present.formatting import compact, digits_for, figure, fixed, from
 from grpo_tui.present.series import FLAT, FLAT_BOTTOM, FLAT_TOP, SPREAD, Recent, Series, band_around
 from grpo_tui.present.series import MASKED as MASKED_SHARE
 from grpo_tui.present.train_view import ChartView, Mark, Span
+from grpo_tui.store.read_health import resume_options
 from grpo_tui.store.read_series import TOKENS_PER_SECOND
 from grpo_tui.store.status import ENDED, MASKED, Status
 
 WINDOW = 20
 """Rows that are compared with as many before them."""
 FEWEST = 8
+LOST = 3
+"""Steps in a row without any signal that are told of while it is too early for a trend."""
 CERTAIN = 2.0
 """How many standard errors apart two means must be to be called different."""
 
@@ -46,7 +49,13 @@ def trend(recent: Sequence[Recent]) -> str | None:
 
 
 def health_spans(
-    status: Status, folder: str, reward: Series, *, kl_logged: bool, beta: float | None
+    status: Status,
+    folder: str,
+    reward: Series,
+    *,
+    kl_logged: bool,
+    beta: float | None,
+    no_signal: Series | None = None,
 ) -> tuple[Span, ...]:
     """The health line: what matters most first, for what does not fit is left out from the end."""
     state = status.state
@@ -68,7 +77,7 @@ def health_spans(
         worst = _worst_words(status.findings)
         if worst:
             return (*spans, *worst)
-        spans += _reward_words(state, reward)
+        spans += _reward_words(state, reward, no_signal or Series())
     if reward.rows and not kl_logged:
         because = "because beta is 0" if not beta else "yet"
         spans.append((f"KL is not computed {because}.", "dim"))
@@ -86,12 +95,16 @@ def _broken(status: Status, folder: str) -> tuple[Span, ...]:
 def way_on(status: Status, folder: str) -> str:
     """What starts an ended run again, in a sentence, as one would type it here."""
     run = shell_word(from_here(Path(folder)))
+    anew = f"`grpo-tui train {run} --run-dir NEW` starts a new run."
     if any(checkpoint.complete for checkpoint in status.checkpoints):
+        for first, options in ((one.first_step, resume_options(one)) for one in status.findings):
+            if options:
+                return f"`grpo-tui train {run} {options}` continues from before step {first:,}."
+            if options is not None:
+                return f"No checkpoint is from before step {first:,}; {anew}"
         return f"`grpo-tui train {run} --resume` continues from the newest checkpoint."
     if status.step:
-        return (
-            f"There is no checkpoint to resume from; `grpo-tui train {run} --run-dir NEW` starts a new run."
-        )
+        return f"There is no checkpoint to resume from; {anew}"
     fixed = "Fix the cause first, then " if status.state in ("failed", "crashed") else ""
     return f"It completed no step. {fixed}`grpo-tui train {run}` starts it again."
 
@@ -106,7 +119,7 @@ def _worst_words(findings: Sequence[Finding]) -> list[Span]:
     return [(f"{sign} {title} (since step {worst.first_step:,}). ", role), (f"{rest} ", "text")]
 
 
-def _reward_words(state: str, reward: Series) -> list[Span]:
+def _reward_words(state: str, reward: Series, no_signal: Series) -> list[Span]:
     if not reward.rows:
         if state == "starting":
             return [("◌ Loading the model; the first step will show here. ", "dim")]
@@ -117,6 +130,9 @@ def _reward_words(state: str, reward: Series) -> list[Span]:
         why = "so nothing is learned" if reward.infinite else "every completion got None or NaN"
         return [(f"⚠ The reward {what} in {steps}: {why}. ", "attention")]
     moves = trend(reward.recent)
+    lost = [recent.value for recent in no_signal.recent][-LOST:]
+    if moves is None and len(lost) == LOST and min(lost) == 1:
+        return [(f"⚠ No group of the newest {LOST} steps has a signal. ", "attention")]
     if moves is None:
         return [(f"● {plural(reward.count, 'step')} so far: too early to see a trend. ", "dim")]
     if moves == "flat":

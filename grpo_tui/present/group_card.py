@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_tui.core.statistics import (
+    SAME,
     GroupKind,
     distinct_share,
     group_covariances,
@@ -26,6 +27,8 @@ from grpo_tui.present.train_view import CompletionRow, GroupView
 from grpo_tui.store.reader import StoredGroup
 
 KEPT_GROUPS = 64
+LATELY, FEWEST_GROUPS = 3, 8
+"""Steps, and at least so many groups, in which a function must differ to have a contribution."""
 SHOWN_GROUPS = 12
 MOST_TEXT = 6_000
 """Characters of a completion that are shown in a group."""
@@ -76,7 +79,10 @@ class GroupFold:
         return [mean(row[k] for row in rows if k < len(row)) for k in range(count)]
 
     def shares(self, weights: list[float], *, normalized: bool = False) -> list[float | None]:
-        """Per reward function, its share of the within-group variance over the newest groups."""
+        """Per reward function, its share of the within-group variance over the newest groups.
+
+        It is None for a function that has told no completions of a group apart lately.
+        """
         width = len(weights)
         # Another start of the run may have had fewer functions than this one.
         blank = (None,) * width
@@ -90,7 +96,16 @@ class GroupFold:
             )
             for group in self._newest
         }
-        return shares_of(list(self._covariances.values()), width)
+        shares = shares_of(list(self._covariances.values()), width)
+        varied = self._varied(width)
+        return [share if varies else None for share, varies in zip(shares, varied, strict=True)]
+
+    def _varied(self, width: int) -> list[bool]:
+        """Per reward function, whether it differs within a group of the newest steps."""
+        steps = sorted({group.step for group in self._newest})[-LATELY:]
+        late = [group for group in self._newest if steps and group.step >= steps[0]]
+        late = late if len(late) >= FEWEST_GROUPS else list(self._newest)[-FEWEST_GROUPS:]
+        return [any(_varies(group, k) for group in late) for k in range(width)]
 
     def views(self) -> tuple[GroupView, ...]:
         """The newest groups, newest first; those of one step in the order of its batch."""
@@ -98,6 +113,11 @@ class GroupFold:
         known, shown = self._views, ordered[:SHOWN_GROUPS]
         self._views = {group.id: known.get(group.id) or group_view(group) for group in shown}
         return tuple(self._views.values())
+
+
+def _varies(group: StoredGroup, function: int) -> bool:
+    given = scored([c.rewards[function] for c in group.completions if function < len(c.rewards)])
+    return bool(given) and max(given) - min(given) >= SAME
 
 
 def gold_of(columns: Mapping[str, Any]) -> str | None:

@@ -29,7 +29,7 @@ from grpo_tui.present.charts import (
 from grpo_tui.present.events import alert_rows, event_rows
 from grpo_tui.present.group_card import GroupFold
 from grpo_tui.present.hardware_view import hardware_view, rank_rows
-from grpo_tui.present.series import FLAT_BOTTOM, FLAT_TOP, Series, StepFold
+from grpo_tui.present.series import FLAT, FLAT_BOTTOM, FLAT_TOP, Series, StepFold
 from grpo_tui.present.train_view import (
     AnswerPair,
     BeforeAfter,
@@ -422,7 +422,8 @@ class RunState:
 
     def _health(self, status: Status, reward: Series) -> tuple[Span, ...]:
         kl_logged, beta = "kl" in self._series, _number(self._config().get("beta"))
-        return health_spans(status, self.folder, reward, kl_logged=kl_logged, beta=beta)
+        lost = self._series.get(FLAT)
+        return health_spans(status, self.folder, reward, kl_logged=kl_logged, beta=beta, no_signal=lost)
 
     def _events(
         self, status: Status, waiting: Iterable[tuple[Command, Outcome | None]]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.statistics import is_number
 from grpo_tui.core.text import one_line, shell_word
-from grpo_tui.present.formatting import moment
+from grpo_tui.present.formatting import from_here, moment
 from grpo_tui.store.checkpoints import newest_usable
 from grpo_tui.store.connection import DamagedError, RunDatabaseError
 from grpo_tui.store.layout import RunFolder, last_written_at
+from grpo_tui.store.read_health import resume_options
 from grpo_tui.store.read_series import sample_series
 from grpo_tui.store.reader import RunReader, wrong_types
 from grpo_tui.store.status import ENDED, Status, read_status
@@ -218,8 +219,25 @@ def read_offer(row: RunRow) -> ResumeOffer:
         )
     if best.reason:
         lines.append(f"Not exact: {best.reason}.")
+    lines += _passed_by(row.path, best.step)
     lines += [f"Skipped: {v.path.name}, {v.reason}." for v in passed[:2]]
     return ResumeOffer(row.path, row.name, best.path.name, tuple(one_line(line, 200) for line in lines))
+
+
+def _passed_by(path: Path, step: int) -> Iterator[str]:
+    """Yield that the checkpoint is from after a finding about the policy, and what resumes from before."""
+    try:
+        findings = read_status(path).findings
+    except RunDatabaseError:
+        return
+    for finding in findings:
+        options, first = resume_options(finding), finding.first_step or 0
+        if options is not None and step >= first - 1:
+            title = finding.message.partition(". ")[0]
+            yield f"{title} at step {first:,}, before this checkpoint was saved."
+            back = f"grpo-tui train {shell_word(from_here(path))} {options}"
+            yield f"To go back: {back}" if options else "No checkpoint is from before. Start a new run."
+            return
 
 
 def _written_at(path: Path) -> float | None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Iterable
+from dataclasses import replace
 
 from grpo_tui.core.exchange import rebuilt
 from grpo_tui.core.findings import SEVERITIES, Finding, Remedy, errors_first
+from grpo_tui.core.text import shell_word
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.values import from_json, object_from
 
 MOST_FINDINGS = 64
+DAMAGED = frozenset({"policy.broke", "policy.collapse", "policy.reward-fell"})
+"""Findings about weights that are worse than before, so that an earlier checkpoint helps."""
+RESUME = "resume_from_checkpoint"
+"""The setting of the remedy that names this checkpoint."""
 
 
 def training_groups(reader: RunReader) -> list[tuple[int, int]]:
@@ -55,6 +63,57 @@ def failed_calls(reader: RunReader) -> list[tuple[int, int, int]]:
         " FROM reward_call c WHERE outcome != 'ok' GROUP BY 1, 2"
     )
     return [(row[0], row[1], row[2]) for row in rows if row[0] is not None]
+
+
+def with_checkpoint(reader: RunReader, finding: Finding, complete: Iterable[int]) -> Finding:
+    """Return a finding about a damaged policy with the checkpoint to go back to, others as they are.
+
+    A checkpoint counts when completions of its policy, or of a later one, were still as before.
+
+    Args:
+        reader: Of the run.
+        finding: One that a rule has opened.
+        complete: Steps of the checkpoints that are complete.
+    """
+    first = finding.first_step
+    if finding.id not in DAMAGED or finding.severity == "info" or first is None:
+        return finding
+    rows = reader.all(
+        "SELECT max(step) FROM generation_group WHERE mode = 'train' AND superseded = 0 AND step < ?", first
+    )
+    sound = first - 1 if rows[0][0] is None else rows[0][0]
+    step = max((one for one in complete if one < sound), default=None)
+    if step is None:
+        remedy = Remedy(f"Start again: no complete checkpoint is from before step {first:,}", RESUME)
+    else:
+        name = f"checkpoint-{step}"
+        options = f"--resume {step}{_set_back(reader, finding)}"
+        told = f"Resume from {name}, the newest one from before the change: `{options}`"
+        remedy = Remedy(told, RESUME, name)
+    return replace(finding, remedies=(*finding.remedies, remedy))
+
+
+def resume_options(finding: Finding) -> str | None:
+    """Return what `train RUN` takes to go back to a checkpoint from before a finding.
+
+    It is empty when no checkpoint is from before, and None when the finding asks for none.
+    """
+    back = next((one for one in finding.remedies if one.field == RESUME), None)
+    return None if back is None else back.text.split("`")[1] if back.value else ""
+
+
+def _set_back(reader: RunReader, finding: Finding) -> str:
+    """The option that takes back the setting that caused a finding, for a resume keeps what was set."""
+    cause, live = finding.evidence.get("cause"), [one for one in finding.remedies if one.live]
+    if not isinstance(cause, dict) or not any(one.field == cause["setting"] for one in live):
+        return ""
+    name, value = cause["setting"], cause["from"]
+    earlier = [one for one in reader.settings() if one.name == name and one.step < cause["step"]]
+    if name == "learning_rate" and not earlier:
+        config = reader.fact("config")
+        grpo = config.get("grpo") if isinstance(config, dict) else None
+        value = grpo.get(name, value) if isinstance(grpo, dict) else value  # the schedule may have moved it
+    return f" --set {shell_word(f'{name}={json.dumps(value)}')}"
 
 
 def open_findings(reader: RunReader) -> tuple[Finding, ...]:

@@ -25,7 +25,7 @@ from grpo_tui.store.live import (
     read_heartbeat,
     read_rank,
 )
-from grpo_tui.store.read_health import open_findings
+from grpo_tui.store.read_health import open_findings, with_checkpoint
 from grpo_tui.store.read_series import last_training_row, newest_signals
 from grpo_tui.store.reader import Attempt, RunReader
 
@@ -219,6 +219,8 @@ def _from_database(
     # Of several ranks the first may be through with its reward and wait for one that hangs elsewhere.
     running = next((one.reward_func for one in ranks if one.reward_func), None)
     masked, computed = _signals(reader)
+    checkpoints = _checkpoints(folder, reader)
+    complete = [one.step for one in checkpoints if one.complete]
     return Status(
         state=state,
         step=step,
@@ -235,10 +237,10 @@ def _from_database(
         attempt=attempt.attempt if attempt else 0,
         metrics={**newest[1], **computed} if newest else {},
         dropped=sum(reader.dropped().values()) + (sum(rank.lost.values()) if rank and _open(attempt) else 0),
-        checkpoints=_checkpoints(folder, reader),
+        checkpoints=checkpoints,
         error=_error(attempt, state, folder),
         alerts=(*_alerts(shown_rank, step), *_record_alerts(reader, attempt, step), *masked),
-        findings=open_findings(reader),
+        findings=tuple(with_checkpoint(reader, one, complete) for one in open_findings(reader)),
         progress_at=rank.progress_at if rank and rank.progress_at else None,
         started_at=attempt.started_at if attempt else None,
         supervised=supervisor_alive or state in ENDED,

@@ -122,7 +122,7 @@ TOLD: dict[str, tuple[str, str]] = {
         "Scores differ and totals do not in 100 % of the groups of the last 10 steps.",
     ),
     "signal.identical": (
-        "error: step 2..20 and zero_std",
+        "error: step 3..20 and zero_std",
         "All completions are the same text in 100 % of the groups of the last 10 steps.",
     ),
     "signal.constant": (
@@ -134,7 +134,7 @@ TOLD: dict[str, tuple[str, str]] = {
         "Completions of one prompt always get the same score, although their texts differ.",
     ),
     "signal.all-wrong": (
-        "error: step 2..20 and all_wrong",
+        "error: step 3..20 and all_wrong",
         "All completions got the lowest total of the run, 0, in 100 % of the groups of the last 10 steps.",
     ),
     "signal.all-correct": (
@@ -142,7 +142,7 @@ TOLD: dict[str, tuple[str, str]] = {
         "All completions got the highest total of the run, 1, in 88.9 % of the groups of the last 9 steps.",
     ),
     "signal.equal": (
-        "warning: step 2..20 and zero_std",
+        "warning: step 3..20 and zero_std",
         "Totals are equal in 100 % of the groups of the last 10 steps, so these have no signal.",
     ),
     "signal.reward-stuck": (
@@ -170,18 +170,18 @@ TOLD: dict[str, tuple[str, str]] = {
         "3 of 4 prompts visited at least 4 times got the highest total in every completion.",
     ),
     "policy.broke": (
-        "error: step 2..12; learning_rate=1e-06",
+        "error: step 3..12; learning_rate=1e-06",
         (
             "The reward went from 0.6 to 0.02, truncated from 0 % to 100 % and length from 90 to 400 "
             "and entropy from 0.3 to 0.01."
         ),
     ),
     "policy.reward-fell": (
-        "warning: step 64..120; learning_rate=3.3e-06",
+        "warning: step 74..120; learning_rate=3.3e-06",
         "The reward fell from 1.94 around step 64 to 0.588.",
     ),
     "policy.collapse": (
-        "error: step 20..60; learning_rate=3.3e-06",
+        "error: step 12..60; learning_rate=3.3e-06",
         "Entropy fell from 0.409 to 0.0126, while the reward went from 0.443 to 0.5.",
     ),
     "policy.truncation": (
@@ -189,11 +189,11 @@ TOLD: dict[str, tuple[str, str]] = {
         "70 % of the completions of the last 10 steps are truncated.",
     ),
     "policy.length-runaway": (
-        "warning: step 21..80",
+        "warning: step 22..80",
         "Mean length grew from 109 to 312 tokens, while the reward went from 0.385 to 0.538.",
     ),
     "policy.repetition": (
-        "warning: step 5..30",
+        "warning: step 9..30",
         "The share of repeated runs of four words went from 0 % to 94.8 %.",
     ),
     "policy.no-end-token": (
@@ -201,7 +201,7 @@ TOLD: dict[str, tuple[str, str]] = {
         "100 % of the completions are truncated, and 100 % of these hold a final answer in their first half.",
     ),
     "policy.kl": (
-        "warning: step 37..60; learning_rate=3.3e-06",
+        "warning: step 40..60; learning_rate=3.3e-06",
         "kl went from 0.0133 to 1.99, while the reward is 0.5 and its best was 0.529.",
     ),
     "policy.gradient-nan": (
@@ -209,7 +209,7 @@ TOLD: dict[str, tuple[str, str]] = {
         "grad_norm was NaN or infinite in 2 of the last 10 steps.",
     ),
     "policy.gradient-spikes": (
-        "warning: step 1..60; max_grad_norm=0.2, learning_rate=3.3e-06",
+        "warning: step 15..60; max_grad_norm=0.2, learning_rate=3.3e-06",
         "grad_norm was above 3 in 4 of the last 50 steps. The highest is 40, the median 0.3.",
     ),
     "policy.gradient-zero": (
@@ -225,11 +225,11 @@ TOLD: dict[str, tuple[str, str]] = {
         "After 200 steps the reward is 0.482, 0.385 at the start. Entropy is 0.5, 0.5 at the start.",
     ),
     "policy.held-out": (
-        "warning: step 60..120",
+        "warning: step 61..120",
         "eval_reward fell from 0.8 at step 60 to 0.275, while the training reward rose from 0.925 to 1.91.",
     ),
     "machine.slow-step": (
-        "warning: step 41..80",
+        "warning: step 40..80",
         "A step takes 5 s, 2 s at the start. Most of it is reward: 0.5 to 3.5 s.",
     ),
     "machine.slow-reward": (
@@ -237,7 +237,7 @@ TOLD: dict[str, tuple[str, str]] = {
         "Rewards take 3 s of a step of 5 s (60 %).",
     ),
     "machine.reward-fails": (
-        "warning: step 24..60",
+        "warning: step 30..60",
         "correct returned None for 75 % of the completions, 0 % at the start.",
     ),
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -264,6 +266,35 @@ def test_the_worst_open_finding_takes_the_place_of_what_the_reward_does() -> Non
     assert words(warning, state="finished").startswith("⚠ Something warning (since step 3). ")
     assert "Reward rises" in words(info)
     assert "Something" not in words(error, state="crashed")
+
+
+def test_an_open_error_stands_alone_and_no_trend_is_told_of_a_policy_without_signal() -> None:
+    reward, lost = Series(), Series()
+    for step in range(1, 7):
+        reward.append(step, 0.5)
+        lost.append(step, float(step > 3))
+
+    def words(look: Status) -> str:
+        spans = health_spans(look, "/run", reward, kl_logged=True, beta=0.0, no_signal=lost)
+        return "".join(text for text, _ in spans)
+
+    assert words(Status("training")) == "⚠ No group of the newest 3 steps has a signal. "
+    broke = Finding("policy.broke", "error", None, None, "The policy broke. It fell.", None, 4, 6)
+    assert words(Status("training", findings=(broke,))) == "✗ The policy broke (since step 4). It fell. "
+    reward.append(7, 0.5)
+    lost.append(7, 0.5)
+    assert "7 steps so far: too early to see a trend" in words(Status("training"))
+
+
+def test_a_reward_that_no_longer_varies_contributes_nothing(run: RecordedRun) -> None:
+    run.advance(10)
+    assert all(f.share is not None for f in Watcher(run.folder.root).look().functions)
+    with closing(sqlite3.connect(run.folder.database)) as database, database:
+        database.execute(
+            "UPDATE reward SET value = 0 WHERE completion_id IN (SELECT c.id FROM completion c"
+            " JOIN generation_group g ON g.id = c.group_id WHERE g.step > 7)"
+        )
+    assert [f.share for f in Watcher(run.folder.root).look().functions] == [None] * 3
 
 
 def test_a_process_that_is_gone_is_a_crash(tmp_path: Path) -> None:
