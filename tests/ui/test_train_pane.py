@@ -158,6 +158,23 @@ async def test_set_sends_only_what_was_changed(run: RecordedRun) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rate", "word"), [("1", "5,000 times the rate now"), ("1e-5", "20 times below the rate now")]
+)
+async def test_a_rate_far_from_the_one_now_is_asked_about_once(
+    run: RecordedRun, rate: str, word: str
+) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("equals_sign", *rate, "enter")
+        await until(pilot, lambda: word in shown(app))
+        assert sent(run) == []
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(sent(run)))
+        assert sent(run) == [("set", {"learning_rate": float(rate)})]
+
+
+@pytest.mark.parametrize(
     ("name", "text", "word"),
     [("learning_rate", "fast", "is not a number"), ("reward_weights", "1 2", "give 3 numbers")],
 )

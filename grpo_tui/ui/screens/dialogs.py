@@ -154,6 +154,8 @@ class SetDialog(Dialog[dict[str, object]]):
         self._now = {
             name: setting(view.settings[name]) if name in view.settings else "" for name in self.NAMES
         }
+        self._rate = view.settings.get("learning_rate")
+        self._asked: object = None
 
     def parts(self) -> ComposeResult:
         for name in self.NAMES:
@@ -180,10 +182,28 @@ class SetDialog(Dialog[dict[str, object]]):
                 self.query_one("#set-word", DialogText).tell([[Span(f" ✗ {one_line(str(error))}", "bad")]])
                 self.query_one(f"#set-{name}", Input).focus()
                 return
-        if changed:
-            self.dismiss(changed)
-        else:
+        rate = changed.get("learning_rate")
+        if not changed:
             self.query_one("#set-word", DialogText).tell([[Span(" Nothing is changed yet.", "attention")]])
+        elif rate != self._asked and (far := far_from(rate, self._rate)):
+            self._asked = rate
+            words = f" ⚠ learning_rate would be {far}. Press enter again to apply it."
+            self.query_one("#set-word", DialogText).tell([[Span(words, "attention")]])
+        else:
+            self.dismiss(changed)
+
+
+FAR = 10
+"""A learning rate this many times the one now, or less than its share, is asked about once."""
+
+
+def far_from(rate: object, now: object) -> str:
+    """How many times the rate now a new one is, in words; empty when it is near."""
+    if not isinstance(rate, float) or not isinstance(now, int | float) or min(rate, now) <= 0:
+        return ""
+    if rate >= FAR * now:
+        return f"{rate / now:,.0f} times the rate now"
+    return f"{now / rate:,.0f} times below the rate now" if now >= FAR * rate else ""
 
 
 def read_setting(name: str, text: str, functions: int) -> float | list[float]:
