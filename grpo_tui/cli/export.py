@@ -1,4 +1,4 @@
-"""`grpo-tui export CONFIG --format script`: a config as a stand-alone train.py."""
+"""`grpo-tui export CONFIG`: a config as a stand-alone train.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from grpo_tui.core.text import shell_word
 
 
 def export(parsed: Any) -> int:
-    """`grpo-tui export CONFIG --format script [-o FILE]`."""
+    """`grpo-tui export CONFIG [-o FILE]`."""
     config = _config(parsed.config, parsed.overrides)
     target: Path = parsed.output or Path("train.py")
     if parsed.output is not None and target.exists():

@@ -209,6 +209,12 @@ def new_config(parsed: Any) -> int:
     if target.suffix not in (".yaml", ".yml"):
         raise CommandError(f"{target}: a config is YAML. Name it {target.with_suffix('.yaml')}")
     known = {preset.name: preset for preset in presets()}
+    if parsed.preset is None:
+        names = ", ".join(known)
+        raise CommandError(
+            f"say which preset to copy: --preset {next(iter(known))}. There are {names}.\n"
+            "`grpo-tui new --list` says what each trains and on which GPU"
+        )
     preset = known.get(parsed.preset)
     if preset is None:
         near = nearest(parsed.preset, known)
@@ -219,7 +225,9 @@ def new_config(parsed: Any) -> int:
             written = copy_preset(preset, target)
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from error
-    print(f"{written[0]}: a copy of {preset.name}" + "".join(f"\n{place}" for place in written[1:]))
+    print(f"{written[0]}: a copy of {preset.name}")
+    for place in dict.fromkeys(f"{p.parent}/" if p.parent != target.parent else p for p in written[1:]):
+        print(place)
     for label, text in (("Needs", preset.needs), ("Hardware", preset.gpu), ("Expect", preset.expects)):
         print(f"\n{label:10}" + _folded(text, 10))
     print(f"\nCheck it:  grpo-tui check {shell_word(target)}")

@@ -252,7 +252,7 @@ def _new_config(kinds: Commands) -> None:
         ),
     )
     config.add_argument("file", type=path, metavar="FILE.yaml", help="the config to write; never overwritten")
-    config.add_argument("--preset", metavar="NAME", required=True, help="see `grpo-tui new --list`")
+    config.add_argument("--preset", metavar="NAME", help="see `grpo-tui new --list`")
 
 
 def _new_rewards(kinds: Commands) -> None:
@@ -292,13 +292,13 @@ def add_export_command(commands: Commands) -> None:
         help="a config as a train.py that needs only TRL",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=(
-            "examples:\n  grpo-tui export my.yaml --format script                    print it\n  grpo-tui "
-            "export my.yaml --format script -o train.py        write it; nothing is overwritten\n  grpo-tui "
-            "export runs/first --format script -o train.py     what a run was started with\nRewards and "
+            "examples:\n  grpo-tui export my.yaml                    print it\n  grpo-tui export my.yaml -o "
+            "train.py        write it; nothing is overwritten\n  grpo-tui export runs/first -o train.py     what "
+            "a run was started with\nRewards and "
             "data stay where they are; the script refers to them by relative paths. See docs/config.md."
         ),
     )
     export.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
-    export.add_argument("--format", choices=("script",), required=True, help="script: a train.py")
+    export.add_argument("--format", choices=("script",), default="script", help="script: a train.py")
     export.add_argument("-o", "--output", type=path, metavar="FILE", help="default: the terminal")
     add_overrides(export)

@@ -130,7 +130,8 @@ def companions(preset: Preset) -> list[Path]:
     """Return the files that a preset names and that stand beside it."""
     home = preset.path.parent
     section, _ = read_section(read_document(preset.path), Places(home, home))
-    return list(dict.fromkeys(word for word in _words(section) if word.is_file() and home in word.parents))
+    named = dict.fromkeys(word for word in _words(section) if word.is_file() and home in word.parents)
+    return [*named, *sorted((home / "model").glob("*"))]  # only the demonstration brings its model
 
 
 def _words(section: Section) -> list[Path]:
@@ -143,9 +144,6 @@ def _adjusted(preset: Preset, target: Path) -> str:
     """The preset's text as it stands at its new place: its own name in commands, its own run folder."""
     text = _renamed(preset.path.read_text(encoding="utf-8"), preset, target)
     text = re.sub(r"(?m)^(output_dir: )runs/\S+", lambda found: f"{found[1]}runs/{target.stem}", text)
-    model = preset.path.parent / "model"
-    if model.is_dir():  # the demonstration's, which stays where it is
-        text = re.sub(r"(?m)^model_name_or_path: model\b", lambda _: f"model_name_or_path: {model}", text)
     return f"# preset: {preset.name}\n{text}"
 
 

@@ -134,6 +134,8 @@ def test_a_copy_is_whole_and_says_where_it_comes_from(name: str, tmp_path: Path)
     assert preset_of(text) == name
     assert f"configs/{name}" not in text
     assert name == "demo" or "output_dir: runs/trial" in text
+    assert name != "demo" or (target.parent / "model" / "model.safetensors").is_file()
+    assert str(ROOT) not in text
     inspected = inspect_config(target, world_size=ranks(name))
     assert [f for f in errors_of(inspected.findings) if f.id not in LACKING] == []
     section = inspected.section
@@ -194,6 +196,7 @@ def test_the_command_lists_copies_and_refuses(tmp_path: Path, capsys: pytest.Cap
     assert load_config(file).section.dataset == str(tmp_path / "data" / "orders.jsonl")
     for words, said in (
         ([str(file), "--preset", "json_task"], "already exists"),
+        ([str(tmp_path / "x.yaml")], "--preset demo"),
         ([str(tmp_path / "x.yaml"), "--preset", "json_tsak"], "did you mean json_task?"),
         ([str(tmp_path / "x.txt"), "--preset", "json_task"], "x.yaml"),
     ):
