@@ -22,8 +22,8 @@ from grpo_tui.preflight.static import Launch, Source
 from grpo_tui.present.formatting import plural, size
 from grpo_tui.rewards.consent import NOT_RUN
 
-_MARKS = {"yes": "✓", "no": "✗", "idle": "·"}
-_PLAIN_MARKS = {"yes": "+", "no": "x", "idle": "-"}
+_MARKS = {"yes": "✓", "warning": "⚠", "no": "✗", "idle": "·"}
+_PLAIN_MARKS = {"yes": "+", "warning": "!", "no": "x", "idle": "-"}
 WIDEST = 110
 
 

@@ -14,7 +14,7 @@ from grpo_tui.config.rules import Settings, row_findings
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.statistics import is_number
 from grpo_tui.preflight.facts import DataFacts, Facts
-from grpo_tui.preflight.report import ChecklistItem
+from grpo_tui.preflight.report import ChecklistItem, Mark
 from grpo_tui.present.formatting import plural, size
 
 if TYPE_CHECKING:
@@ -113,10 +113,13 @@ def _format(findings: Sequence[Finding], facts: Facts) -> ChecklistItem:
         return ChecklistItem(FORMAT, "yes", f"{rows}, all prompts are messages")
     quoted = next((f for f in findings if f.id == "data.quoted-messages"), None)
     if quoted is not None:
-        return ChecklistItem(FORMAT, "no", quoted.message)
-    if any(f.id == "tokenizer.string-prompts" for f in findings):
+        return ChecklistItem(FORMAT, _mark(quoted), quoted.message)
+    unformatted = next((f for f in findings if f.id == "tokenizer.string-prompts"), None)
+    if unformatted is not None:
         return ChecklistItem(
-            FORMAT, "no", f"{rows}, all prompts are plain text, and the model has a chat template"
+            FORMAT,
+            _mark(unformatted),
+            f"{rows}, all prompts are plain text, and the model has a chat template",
         )
     if facts.tokenizer is not None and facts.tokenizer.has_template:
         return ChecklistItem(
@@ -125,6 +128,10 @@ def _format(findings: Sequence[Finding], facts: Facts) -> ChecklistItem:
     return ChecklistItem(
         FORMAT, "yes", f"{rows}, all prompts are plain text, which fits a model without a chat template"
     )
+
+
+def _mark(wrong: Finding) -> Mark:
+    return "no" if wrong.severity == "error" else "warning"
 
 
 def _rewards(findings: Sequence[Finding], rewards: RewardLook | None) -> ChecklistItem:
@@ -148,7 +155,7 @@ def _lengths(settings: Settings, findings: Sequence[Finding], data: DataFacts | 
     said = f"p50 {lengths.p50:,}, p99 {lengths.p99:,}, longest {lengths.most:,} tokens"
     wrong = [f for f in findings if f.id in ("data.too-long", "data.no-room")]
     if wrong:
-        return ChecklistItem(LENGTHS, "no", f"{said}: {wrong[0].message}")
+        return ChecklistItem(LENGTHS, _mark(wrong[0]), f"{said}: {wrong[0].message}")
     return ChecklistItem(
         LENGTHS, "yes", f"{said}, beside max_completion_length {settings.get('max_completion_length')}"
     )

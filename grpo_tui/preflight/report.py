@@ -18,8 +18,8 @@ Part = Literal["static", "model", "data", "rewards", "plan"]
 PARTS: tuple[Part, ...] = ("static", "model", "data", "rewards", "plan")
 """In the order they are looked at: what costs nothing first."""
 
-Mark = Literal["yes", "no", "idle"]
-"""Whether an item of the checklist holds; `idle` when it does not apply or was not looked at."""
+Mark = Literal["yes", "warning", "no", "idle"]
+"""Whether an item of the checklist holds: `no` stops a start, `idle` was not looked at or does not apply."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from grpo_tui.config.rules import Settings
 from grpo_tui.core.findings import Finding, Fix
 from grpo_tui.data.load import load_prompts
 from grpo_tui.data.sources import Rows
+from grpo_tui.preflight.advice import checklist
 from grpo_tui.preflight.checker import judge
 from grpo_tui.preflight.child import table
 from grpo_tui.preflight.child.hub import Hub
@@ -501,6 +502,8 @@ def test_prompts_and_completions_share_the_context(
     found = only(judged(session, tokens=True), rule)
     assert found.severity == severity
     assert (found.fix is not None and (found.fix.field, found.fix.value)) == (fix or False)
+    item = checklist({}, [found], Facts(data=session.facts_of_data), None, None)[2]
+    assert item.mark == {"warning": "warning", "error": "no"}[severity]
 
 
 def test_long_gold_solutions_ask_for_longer_completions(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ async def test_it_stays_where_one_reads_and_says_how_many_are_new(run: RecordedR
         run.advance(2)
         await until(pilot, lambda: groups_of(app).unseen == 2 * GROUPS)
         assert shown(app).splitlines()[3:-1] == body
-        await until(pilot, lambda: f"{2 * GROUPS} newer groups, g shows" in shown(app))
+        await until(pilot, lambda: f"{2 * GROUPS} newer groups: g jumps there" in shown(app))
         await pilot.press("home")
         await until(pilot, lambda: "newest group ── step 59" in shown(app))
         assert groups_of(app).follows
@@ -171,10 +171,10 @@ async def test_a_new_event_comes_in_at_the_top_and_moves_nothing_below(run: Reco
         await pilot.press("pagedown", "pagedown")
         body = [line[:60] for line in shown(app).splitlines()[3:-1]]
         run.write(r.CheckpointSaved(1, 57, "checkpoint-57", run.at(70), True, True, 1))
-        await until(pilot, lambda: "1 new event, g shows" in shown(app))
+        await until(pilot, lambda: "1 new event: g jumps there" in shown(app))
         assert body == [line[:60] for line in shown(app).splitlines()[3:-1]]
         await pilot.press("home")
-        await until(pilot, lambda: "checkpoint-57 saved" in shown(app) and "g shows" not in shown(app))
+        await until(pilot, lambda: "checkpoint-57 saved" in shown(app) and "g jumps" not in shown(app))
 
 
 @pytest.mark.parametrize("width", [60, 120, 200])

@@ -143,7 +143,7 @@ def finding_rows(finding: Finding, width: int, *, here: bool) -> list[Line]:
     return rows
 
 
-MARKS = {"yes": ("✓", "good"), "no": ("✗", "bad"), "idle": ("·", "dim")}
+MARKS = {"yes": ("✓", "good"), "warning": ("⚠", "attention"), "no": ("✗", "bad"), "idle": ("·", "dim")}
 
 
 def check_rows(found: Preflight, width: int) -> list[Line]:

@@ -355,7 +355,12 @@ class ConfigFiles:
 
         known = presets()
         choices = [
-            Choice(preset.name, preset.gpu, preset, about=f"Trains {preset.title} What to expect: {preset.expects}")
+            Choice(
+                preset.name,
+                preset.gpu,
+                preset,
+                about=f"Trains {preset.title} What to expect: {preset.expects}",
+            )
             for preset in known
         ]
         self.screen.app.push_screen(MenuDialog("new from a preset", choices), self._chosen_preset)

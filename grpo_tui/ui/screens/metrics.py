@@ -153,11 +153,18 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
 
     def _read(self) -> None:
         """Find the metrics that have no chart in Train, with values and curves."""
+        page: list[MetricListRow] = []
+        try:
+            self._read_folders(page)
+        finally:
+            if not self._gone.is_set():
+                self.app.call_from_thread(self._end_reading, page)
+
+    def _read_folders(self, page: list[MetricListRow]) -> None:
         from grpo_tui.store.layout import RunFolder
         from grpo_tui.store.read_series import metric_keys, newest_value, series_window
         from grpo_tui.store.reader import RunReader
 
-        page: list[MetricListRow] = []
         shown_at = time.monotonic()
         for folder in self._folders:
             try:
@@ -176,11 +183,11 @@ class MetricPicker(LeftOnce, ModalScreen[str | None], Shell):
                         continue
                     page.append(metric_row(key, newest_value(reader, key)[0], means))
                     if time.monotonic() - shown_at > PAGE_S:
-                        self.app.call_from_thread(self._take, page)
-                        page, shown_at = [], time.monotonic()
+                        self.app.call_from_thread(self._take, tuple(page))
+                        page.clear()
+                        shown_at = time.monotonic()
             finally:
                 reader.close()
-        self.app.call_from_thread(self._end_reading, page)
 
     def _end_reading(self, page: Sequence[MetricListRow] = ()) -> None:
         for words in self.query(MetricWords):

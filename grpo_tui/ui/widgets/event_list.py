@@ -33,7 +33,11 @@ class EventTitle(LinePane):
     def lines(self, width: int, height: int) -> list[Line]:
         """How many there are, and how many came meanwhile."""
         new = self.shown.unseen
-        right = [Span(f"{plural(new, 'new event')}, g shows", "attention", "screen.part_end")] if new else ()
+        right = (
+            [Span(f"{plural(new, 'new event')}: g jumps there", "attention", "screen.part_end")]
+            if new
+            else ()
+        )
         count = [Span(f"{plural(self.shown.count, 'event')}, newest first", "dim")]
         return [ruled([[Span("events", "title")], count], width, right)]
 

@@ -392,7 +392,7 @@ class GroupList(LineScroll, Shell):
     def _newer(self) -> Line:
         if not self.unseen:
             return ()
-        return [Span(f"{plural(self.unseen, 'newer group')}, g shows", "attention", "screen.part_end")]
+        return [Span(f"{plural(self.unseen, 'newer group')}: g jumps there", "attention", "screen.part_end")]
 
     def _lines_each(self, group: GroupView, *, first: bool) -> int:
         if not first:

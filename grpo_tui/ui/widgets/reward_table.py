@@ -512,7 +512,7 @@ class FindingLines(LineScroll):
         if not found and not self._whole:
             lines.append([Span("  Checking the functions …", "dim")])
         elif not found:
-            lines.append([Span("  No problems found with these functions on these samples.", "dim")])
+            lines.append([Span("  No problems found on these samples.", "dim")])
         for (sign, role), message in found:
             for number, row in enumerate(words_wrapped(one_line(message), max(10, width - 4))):
                 lines.append([Span(f" {sign} " if number == 0 else "   ", role), Span(row)])
