@@ -294,7 +294,8 @@ def add_export_command(commands: Commands) -> None:
         epilog=(
             "examples:\n  grpo-tui export my.yaml                    print it\n  grpo-tui export my.yaml -o "
             "train.py        write it; nothing is overwritten\n  grpo-tui export runs/first -o train.py     "
-            "what a run was started with\nRewards and data stay where they are; the script refers to them by relative paths. See docs/config.md."
+            "what a run was started with\nRewards and data stay where they are; the script refers to them by "
+            "relative paths. See docs/config.md."
         ),
     )
     export.add_argument("config", type=path, metavar="CONFIG", help="TRL YAML config, or a run folder")
