@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import yaml
@@ -151,7 +152,10 @@ def _number(value: float) -> str:
         return ".nan"
     if math.isinf(value):
         return ".inf" if value > 0 else "-.inf"
-    mantissa, e, exponent = repr(value).partition("e")
+    text = repr(value)
+    if 0 < abs(value) < 0.001:  # a learning rate: 2.0e-4 rather than 0.0002
+        text = f"{Decimal(text):e}"
+    mantissa, e, exponent = text.partition("e")
     if not e:
         return mantissa
     sign = "-" if exponent.startswith("-") else "+"

@@ -35,6 +35,8 @@ SET = {
     "a text that would be a number is quoted": ("a: x\n", "a", "1e-5", "a: '1e-5'\n"),
     "a text that would be nothing is quoted": ("a: x\n", "a", "null", "a: 'null'\n"),
     "a small number has its dot": ("a: 1\n", "a", 1e-6, "a: 1.0e-6\n"),
+    "a rate is written as one": ("a: 1\n", "a", 0.0002, "a: 2.0e-4\n"),
+    "with all its digits": ("a: 1\n", "a", 0.00012345678, "a: 1.2345678e-4\n"),
     "a number loses the quotes of a text": ('a: "8"\n', "a", 8, "a: 8\n"),
     "an empty value": ("a:\nb: 1\n", "a", 2, "a: 2\nb: 1\n"),
     "an empty value with a comment": ("a:   # none yet\n", "a", 2, "a: 2  # none yet\n"),

@@ -94,6 +94,21 @@ async def test_a_field_is_changed_in_its_own_way_and_its_line_alone(
         assert screen.draft.text != CONFIG
 
 
+async def test_while_a_value_is_typed_the_footer_names_the_keys_of_its_field() -> None:
+    app = app_with(config_file())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await on_field(pilot, "max_steps")
+        await pilot.press("enter", "1")
+        await until(pilot, lambda: shown(app).splitlines()[-1].split() == "enter apply esc form".split())
+        screen.action_config_back()
+        await until(pilot, lambda: "enter edit" in shown(app).splitlines()[-1])
+        assert screen.draft is not None
+        assert screen.draft.text == CONFIG
+        await pilot.press("enter", "1")
+        await screen.action_config_apply()
+        await until(pilot, lambda: screen.draft is not None and screen.draft.text != CONFIG)
+
+
 async def test_what_does_not_fit_is_refused_while_it_is_typed() -> None:
     app = app_with(config_file())
     async with app.run_test(size=SIZE) as pilot:

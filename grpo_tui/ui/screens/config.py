@@ -223,6 +223,8 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
             parts = ["text", "typing"]
         elif self.query_one("#config-search", Input).has_focus:
             parts = ["search", "typing"]
+        elif self.query_one(FormField).has_focus:
+            parts = ["field", "typing"]
         elif view is None:
             parts = ["empty"] if self.draft is None else []
         elif not view.fields:
@@ -290,8 +292,10 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         self.call_after_refresh(self.show)
 
     def action_config_back(self) -> None:
-        """From the text to the form, at the same field; else end the search."""
-        if self.query_one(YamlArea).has_focus:
+        """From the value or the text to the form, at the same field; else end the search."""
+        if self.query_one(FormField).name_edited:
+            self.close_field()
+        elif self.query_one(YamlArea).has_focus:
             self.to_form(self.chosen_name())
         elif self.start.end_work():
             return
@@ -685,6 +689,7 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         room = place.width - form.name_w - ORIGIN_W - 4
         width = max(LEAST_FIELD, min(WIDEST_VALUE, room))
         field.open(row.name, text, Region(left, y, width, 1))
+        self.call_after_refresh(self.tell_keys)
 
     def close_field(self) -> None:
         """Leave the value as it was."""
@@ -692,6 +697,10 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         if field.name_edited:
             field.close()
             self.query_one(ConfigForm).focus()
+            self.call_after_refresh(self.tell_keys)
+
+    async def action_config_apply(self) -> None:
+        await self.query_one(FormField).action_submit()
 
     def on_form_field_tried(self, event: FormField.Tried) -> None:
         self.show_chosen(self._refusal())
