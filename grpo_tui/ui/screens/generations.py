@@ -51,7 +51,7 @@ NO_RUN: list[Line] = [
     [Span("   grpo-tui attach RUN", "key"), Span("   opens one directly", "dim")],
     [Span("   grpo-tui completions RUN", "key"), Span("   prints them", "dim")],
 ]  # fmt: skip
-PLACEHOLDER = '/ to search, for example: reward<0.2 and tokens>400, truncated, zero_std, text ~ "wait", step 40..60'
+PLACEHOLDER = "/ to search, e.g. reward<0.2"
 AGAIN_S = 1.0
 REST = 25
 """A list that follows a live run rests so many times as long as the last search took."""
