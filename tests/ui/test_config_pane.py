@@ -99,7 +99,7 @@ async def test_while_a_value_is_typed_the_footer_names_the_keys_of_its_field() -
     async with app.run_test(size=SIZE) as pilot:
         screen = await on_field(pilot, "max_steps")
         await pilot.press("enter", "1")
-        await until(pilot, lambda: shown(app).splitlines()[-1].split() == "enter apply esc form".split())
+        await until(pilot, lambda: shown(app).splitlines()[-1].split() == ["enter", "apply", "esc", "form"])
         screen.action_config_back()
         await until(pilot, lambda: "enter edit" in shown(app).splitlines()[-1])
         assert screen.draft is not None
