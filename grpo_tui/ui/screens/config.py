@@ -703,12 +703,11 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
         await self.query_one(FormField).action_submit()
 
     def on_form_field_tried(self, event: FormField.Tried) -> None:
-        self.show_chosen(self._refusal())
+        self.show_chosen(self.query_one(FormField).refusal)
 
     def on_form_field_given(self, event: FormField.Given) -> None:
         field = self.query_one(FormField)
-        refusal = self._refusal()
-        if refusal:
+        if refusal := field.refusal:
             self.show_chosen(refusal)
             return
         name, text = field.name_edited, field.text
@@ -719,12 +718,6 @@ class ConfigScreen(KeepsStyles, Screen[None], Shell):
     def on_form_field_left(self, event: FormField.Left) -> None:
         self.close_field()
         self.show_chosen()
-
-    def _refusal(self) -> str:
-        from grpo_tui.present.config_evaluate import refusal
-
-        field = self.query_one(FormField)
-        return refusal(field.name_edited, field.text) if field.name_edited else ""
 
     # -- what its files and its start do ---------------------------------------------------------
 

@@ -182,6 +182,13 @@ class FormField(Input):
         """What stands in it, as it would stand in the file."""
         return from_edit(self.value)
 
+    @property
+    def refusal(self) -> str:
+        """Why the text will not do; empty when it will."""
+        from grpo_tui.present.config_evaluate import refusal
+
+        return refusal(self.name_edited, self.text) if self.name_edited else ""
+
     def open(self, name: str, text: str, region: Region) -> None:
         """Stand over a region of the screen, with this text."""
         self.name_edited = name
