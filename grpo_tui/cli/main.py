@@ -104,7 +104,7 @@ COMMANDS = (
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
-    "merge",
+    "checkpoints", "merge",
 )  # fmt: skip
 
 
@@ -166,6 +166,7 @@ SERVED: dict[str, str] = {
     "new": "new:new",
     "config": "config:config",
     "export": "export:export",
+    "checkpoints": "checkpoints:checkpoints",
     "merge": "merge:merge",
     "log": "log:log",
 }

@@ -20,7 +20,7 @@ from grpo_tui.cli.parser_config import (
     add_start_check,
 )
 from grpo_tui.cli.parser_rewards import add_reward_commands
-from grpo_tui.cli.parser_ship import add_merge_command
+from grpo_tui.cli.parser_ship import add_checkpoints_command, add_merge_command
 from grpo_tui.cli.words import add_overrides, add_trust, path, positive, seconds, steps
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def build_parser(
         ("new",): add_new_command,
         ("config",): add_config_command,
         ("export",): add_export_command,
+        ("checkpoints",): add_checkpoints_command,
         ("merge",): add_merge_command,
     }
     if with_open:
@@ -430,6 +431,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "new": ("grpo-tui new --list", "grpo-tui new rewards rewards.py"),
     "config": ("grpo-tui config fields loss_type", "grpo-tui config set my.yaml learning_rate=5e-6"),
+    "checkpoints": ("grpo-tui checkpoints runs/first", "grpo-tui checkpoints runs/first --delete 20 40"),
     "merge": ("grpo-tui merge runs/first merged", "grpo-tui merge runs/first@200 merged --dtype bfloat16"),
 }
 """By command."""

@@ -17,11 +17,10 @@ from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.store.checkpoints import Verdict, judge, newest_usable, weights_fault
-from grpo_tui.store.connection import RunDatabaseError
 from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import read_spec
-from grpo_tui.store.status import read_status
+from grpo_tui.store.status import final_step
 
 BASE = "base"
 """The word for the model that a run started from."""
@@ -153,20 +152,6 @@ def _of_run(word: str, root: Path) -> Policy:
         f"{_shown(word)} has neither a final model nor a complete checkpoint{why}. For the model it started "
         "from, use base"
     )
-
-
-def final_step(root: Path) -> int | None:
-    """Return the step of a finished run's final model; None when it has no whole one.
-
-    A model that an earlier start of the run left there does not count.
-    """
-    if weights_fault(root):
-        return None
-    try:
-        status = read_status(root)
-    except RunDatabaseError:
-        return None
-    return status.step if status.state == "finished" else None
 
 
 def _of_step(word: str, run: str, root: Path, step: int) -> Policy:

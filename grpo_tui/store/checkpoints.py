@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import struct
 import zipfile
@@ -148,6 +149,16 @@ def newest_usable(folder: RunFolder, before: int | None = None) -> tuple[Verdict
             return verdict, passed
         passed.append(verdict)
     return None, passed
+
+
+def remove(checkpoint: Path) -> None:
+    """Delete a checkpoint's folder. When that is cut short, what is left is seen to be incomplete.
+
+    Raises:
+        OSError: It cannot be deleted.
+    """
+    (checkpoint / TRAINER_STATE).unlink(missing_ok=True)
+    shutil.rmtree(checkpoint)
 
 
 def _size(path: Path) -> int | None:

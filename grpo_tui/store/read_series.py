@@ -266,12 +266,14 @@ def metric_row(reader: RunReader, row: int) -> dict[str, Any]:
     return {r["key"]: from_column(r["value"]) for r in found}
 
 
-def last_training_row(reader: RunReader) -> tuple[int, dict[str, Any]] | None:
-    """Step and values of the newest row that holds a training reward."""
+def last_training_row(reader: RunReader, last_step: int | None = None) -> tuple[int, dict[str, Any]] | None:
+    """Step and values of the newest row that holds a training reward, up to a step."""
     row = reader.one(
         "SELECT r.id, r.step FROM metric m CROSS JOIN metric_row r ON r.id = m.row"
         " WHERE m.key = (SELECT id FROM metric_key WHERE key = 'reward') AND r.superseded = 0"
-        " ORDER BY m.row DESC LIMIT 1"
+        " AND (? IS NULL OR r.step <= ?) ORDER BY m.row DESC LIMIT 1",
+        last_step,
+        last_step,
     )
     return None if row is None else (row["step"], metric_row(reader, row["id"]))
 

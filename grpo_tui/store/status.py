@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.core.findings import Finding
-from grpo_tui.store.checkpoints import judge
+from grpo_tui.store.checkpoints import judge, weights_fault
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import (
@@ -152,6 +152,23 @@ def is_live(root: Path) -> bool:
         return read_status(root).live
     except RunDatabaseError:
         return False
+
+
+def final_step(root: Path, status: Status | None = None) -> int | None:
+    """Return the step of a finished run's final model; None when it has no whole one.
+
+    A model that an earlier start of the run left there does not count.
+
+    Args:
+        status: The run's, to save reading it again.
+    """
+    if weights_fault(root):
+        return None
+    try:
+        status = status or read_status(root)
+    except RunDatabaseError:
+        return None
+    return status.step if status.state == "finished" else None
 
 
 def _before_database(

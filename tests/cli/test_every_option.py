@@ -53,7 +53,7 @@ def taking(destination: str) -> list[tuple[str, ...]]:
 
 # -- what an option takes ------------------------------------------------------------------------------
 
-NUMBERS = {"N", "S", "G", "I", "GROUP"}
+NUMBERS = {"N", "S", "G", "I", "GROUP", "STEP"}
 NAMES = {"RUN", "CONFIG", "CONFIG_OR_RUN", "FILE", "FILE.py", "FILE.yaml", "ROOT"}
 UNNAMED = {"steps": "N", "seed": "N", "count": "N", "temperature": "N", "run_dir": "FILE"}
 """What the options without a placeholder in their help take."""

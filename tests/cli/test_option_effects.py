@@ -93,6 +93,7 @@ ELSEWHERE = {
     "check": ("test_check.py", "--fix"),
     "doctor": ("test_option_effects.py", "--gate"),
     "config set": ("test_config_command.py", "--dry-run"),
+    "checkpoints": ("test_checkpoints.py", "--delete --yes --json"),
     "merge": ("../ship/test_merge.py", "--dtype --json"),
     "new config": ("../config/test_presets.py", "--preset"),
     "new rewards": ("../rewards/test_templates.py", "--config --write --next"),

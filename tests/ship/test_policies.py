@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,38 +15,8 @@ from grpo_tui.ship.policies import Policy, PolicyError, resolve
 from grpo_tui.store.checkpoints import MARKER
 from grpo_tui.store.json_file import write_json
 from grpo_tui.store.spec import RunSpec
+from tests.ship.folders import BASE, adapter, checkpoint, model, weights
 from tests.ui.recorded_run import RecordedRun
-
-BASE = load_config(DEMO_CONFIG).model
-
-
-def weights(folder: Path, *, name: str = "model.safetensors", whole: bool = True) -> Path:
-    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_bytes(struct.pack("<Q", len(header)) + header + b"\0" * (4 if whole else 3))
-    return folder
-
-
-def model(folder: Path, *, whole: bool = True) -> Path:
-    weights(folder, whole=whole)
-    write_json(folder / "config.json", {"model_type": "llama"})
-    write_json(folder / "tokenizer_config.json", {})
-    return folder
-
-
-def adapter(folder: Path, base: str = BASE, *, whole: bool = True) -> Path:
-    weights(folder, name="adapter_model.safetensors", whole=whole)
-    write_json(folder / "adapter_config.json", {"r": 4, "base_model_name_or_path": base})
-    return folder
-
-
-def checkpoint(root: Path, step: int, *, lora: bool = False, whole: bool = True) -> Path:
-    folder = (adapter if lora else model)(root / f"checkpoint-{step}")
-    write_json(folder / "trainer_state.json", {"global_step": step})
-    size = (folder / ("adapter_model.safetensors" if lora else "model.safetensors")).stat().st_size
-    name = "adapter_model.safetensors" if lora else "model.safetensors"
-    write_json(folder / MARKER, {"step": step, "files": {name: size if whole else size + 1}})
-    return folder
 
 
 @pytest.fixture
@@ -75,7 +43,7 @@ def test_a_run_is_its_final_model_else_its_newest_complete_checkpoint(run: Recor
     checkpoint(root, 3, whole=False)
     assert resolve(word) == Policy(word, str(newest), run=root, step=2, tokenizer=str(newest))
     model(root)
-    assert resolve(word).model == str(newest), "the run goes on: an earlier start left this model"
+    assert resolve(word).model == str(newest), "it has not finished: an earlier start left this model"
     run.end("finished")
     assert resolve(word) == Policy(word, str(root), run=root, step=3, tokenizer=str(root))
     assert resolve(f"{word}@3") == Policy(f"{word}@3", str(root), run=root, step=3, tokenizer=str(root))

@@ -1,0 +1,191 @@
+"""The checkpoints of a run as a list: size, reward at their step, and which can be used or deleted."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.present.formatting import fixed, plural, size
+from grpo_tui.store.checkpoints import MARKER, WEIGHTS, judge
+from grpo_tui.store.connection import RunDatabaseError
+from grpo_tui.store.json_file import read_object
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import last_training_row
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import final_step, read_status
+
+UNFINISHED = "it is being written, or its save did not finish"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedCheckpoint:
+    """One checkpoint folder.
+
+    Attributes:
+        reason: why it is not complete; empty when it is.
+        requested: whether a user asked for it, so that rotation keeps it.
+        metrics: the training metrics of its step, or of the last logged step before it.
+        metrics_step: that step, None without metrics.
+        newest: whether it is the newest complete one.
+        best: whether its reward is the highest of the complete ones.
+    """
+
+    step: int
+    path: str
+    size_bytes: int
+    complete: bool
+    reason: str
+    requested: bool
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    metrics_step: int | None = None
+    newest: bool = False
+    best: bool = False
+
+    @property
+    def reward(self) -> float | None:
+        """Mean reward of the step, None when it is not known."""
+        return _number(self.metrics.get("reward"))
+
+
+@dataclass(frozen=True, slots=True)
+class FinalModel:
+    """The model that a finished run left in its folder; `size_bytes` of its weights."""
+
+    step: int
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointList:
+    """The checkpoints of a run by step.
+
+    Attributes:
+        live: whether the run is still training.
+        starting: whether it may be loading one of them.
+        free_bytes: on the disk they are on.
+    """
+
+    run: str
+    checkpoints: tuple[ListedCheckpoint, ...]
+    final: FinalModel | None
+    live: bool
+    starting: bool
+    free_bytes: int
+
+    @property
+    def disk_bytes(self) -> int:
+        """What the checkpoints and the final model take."""
+        return sum(c.size_bytes for c in self.checkpoints) + (self.final.size_bytes if self.final else 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON shape."""
+        listed = [{**asdict(one), "reward": one.reward} for one in self.checkpoints]
+        final = asdict(self.final) if self.final is not None else None
+        return {
+            "run": self.run,
+            "checkpoints": listed,
+            "final": final,
+            "disk_bytes": self.disk_bytes,
+            "free_bytes": self.free_bytes,
+        }
+
+    def kept_from_deletion(self, steps: Iterable[int]) -> str:
+        """Return why checkpoints of these steps cannot be deleted; empty when they can."""
+        known = {one.step: one for one in self.checkpoints}
+        if missing := [str(step) for step in steps if step not in known]:
+            there = ", ".join(map(str, known)) or "none"
+            return f"there is no checkpoint of step {', '.join(missing)}. Steps with a checkpoint: {there}"
+        if self.starting:
+            return "the run is starting and may be loading a checkpoint. Wait until it trains"
+        for one in [known[step] for step in steps] if self.live else ():
+            if one.newest:
+                return f"step {one.step} is the newest checkpoint of a live run, which would resume from it"
+            if not one.complete:
+                return f"step {one.step} may be being written: the run is live"
+        return ""
+
+
+def list_checkpoints(root: Path) -> CheckpointList:
+    """Look at a run's folder.
+
+    Raises:
+        RunDatabaseError: the folder holds no run.
+    """
+    status = read_status(root)
+    found = [_listed(path, live=status.live) for path in RunFolder(root).checkpoints()]
+    final = final_step(root, status)
+    return CheckpointList(
+        run=str(root),
+        checkpoints=_marked(_with_metrics(root, found)),
+        final=None if final is None else FinalModel(final, str(root), _weights_bytes(root)),
+        live=status.live,
+        starting=status.state == "starting",
+        free_bytes=shutil.disk_usage(root).free,
+    )
+
+
+def lines(found: CheckpointList) -> Iterator[str]:
+    """Return the list as a table with a sum below."""
+    rewards = [fixed(one.reward) for one in found.checkpoints]
+    width = max([len("reward"), *map(len, rewards)])
+    yield f"{'step':>8}  {'size':>9}  {'reward':>{width}}"
+    for one, reward in zip(found.checkpoints, rewards, strict=True):
+        yield f"{one.step:>8}  {size(one.size_bytes):>9}  {reward:>{width}}  {_marks(one)}".rstrip()
+    if found.final is not None:
+        yield f"{found.final.step:>8}  {size(found.final.size_bytes):>9}  {'':>{width}}  final model"
+    also = " and the final model" if found.final is not None else ""
+    count = plural(len(found.checkpoints), "checkpoint")
+    yield f"{count}{also}: {size(found.disk_bytes)}; {size(found.free_bytes)} free"
+
+
+def _marks(one: ListedCheckpoint) -> str:
+    if not one.complete:
+        return f"incomplete: {one.reason}"
+    marks = {"newest": one.newest, "best": one.best, "requested": one.requested}
+    return ", ".join(name for name, holds in marks.items() if holds)
+
+
+def _listed(path: Path, *, live: bool) -> ListedCheckpoint:
+    verdict = judge(path)
+    marker = read_object(path / MARKER)
+    complete = verdict.usable and not (live and marker is None)
+    reason = "" if complete else UNFINISHED if verdict.usable else verdict.reason
+    size_bytes = sum(file.lstat().st_size for file in path.rglob("*") if file.is_file())
+    requested = bool((marker or {}).get("requested"))
+    return ListedCheckpoint(verdict.step, str(path), size_bytes, complete, reason, requested)
+
+
+def _with_metrics(root: Path, found: Sequence[ListedCheckpoint]) -> list[ListedCheckpoint]:
+    try:
+        reader = RunReader(RunFolder(root).database)
+    except RunDatabaseError:
+        return list(found)
+    with closing(reader):
+        rows = [last_training_row(reader, one.step) for one in found]
+    return [
+        replace(one, metrics_step=row[0], metrics=row[1]) if row is not None else one
+        for one, row in zip(found, rows, strict=True)
+    ]
+
+
+def _marked(found: Sequence[ListedCheckpoint]) -> tuple[ListedCheckpoint, ...]:
+    complete = [one for one in found if one.complete]
+    newest = complete[-1].step if complete else None
+    rewards = [(one.reward, one.step) for one in complete if one.reward is not None]
+    best = max(rewards)[1] if rewards else None
+    return tuple(replace(one, newest=one.step == newest, best=one.step == best) for one in found)
+
+
+def _number(value: Any) -> float | None:
+    known = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if known else None
+
+
+def _weights_bytes(root: Path) -> int:
+    return sum(file.lstat().st_size for pattern in WEIGHTS for file in root.glob(pattern))
