@@ -1,0 +1,118 @@
+"""Judge by how much one policy differs from another that answered the same prompts.
+
+Each prompt counts once: its completions become one mean, the two policies are paired by prompt, and the
+interval is Student's over the prompts. On 100 prompts of very unequal difficulty it holds the truth in 95 % of
+the simulations, as the percentile bootstrap does; it needs no random numbers and says the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb, sqrt
+from typing import Literal
+
+Word = Literal["better", "not shown", "worse"]
+FEWEST = 30
+"""Prompts; fewer show nothing, whatever their interval."""
+TIE = 1e-9
+"""Means of one prompt that differ by no more are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much a policy's mean lies above the other's.
+
+    Attributes:
+        mean: over the prompts.
+        low: lower end of the 95 % interval, None with fewer than two prompts; `high` is the upper one.
+        prompts: how many there were.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+    prompts: int
+
+    @property
+    def word(self) -> Word:
+        """What it shows; an interval without a width shows nothing, since no prompt differs from another."""
+        if self.prompts < FEWEST or self.low is None or self.high is None or self.high - self.low <= TIE:
+            return "not shown"
+        return "better" if self.low > 0 else "worse" if self.high < 0 else "not shown"
+
+
+@dataclass(frozen=True, slots=True)
+class Wins:
+    """On how many prompts a policy did better than the other, the same, and worse."""
+
+    win: int
+    tie: int
+    loss: int
+
+
+def difference(base: Sequence[float | None], policy: Sequence[float | None]) -> Difference | None:
+    """Compare two policies by their means for the same prompts.
+
+    Args:
+        base: one mean per prompt; a prompt without a score on either side is left out.
+        policy: the same for the policy that is judged.
+
+    Returns:
+        None when no prompt has both.
+    """
+    gains = _gains(base, policy)
+    count = len(gains)
+    if count == 0:
+        return None
+    middle = sum(gains) / count
+    if count == 1:
+        return Difference(middle, None, None, 1)
+    error = sqrt(sum((gain - middle) ** 2 for gain in gains) / (count - 1) / count)
+    reach = t_quantile(count - 1) * error
+    return Difference(middle, middle - reach, middle + reach, count)
+
+
+def wins(base: Sequence[float | None], policy: Sequence[float | None]) -> Wins:
+    """Count the prompts by which of the two did better."""
+    gains = _gains(base, policy)
+    win, loss = sum(gain > TIE for gain in gains), sum(gain < -TIE for gain in gains)
+    return Wins(win, len(gains) - win - loss, loss)
+
+
+def _gains(base: Sequence[float | None], policy: Sequence[float | None]) -> list[float]:
+    pairs = zip(base, policy, strict=True)
+    return [theirs - ours for ours, theirs in pairs if ours is not None and theirs is not None]
+
+
+def t_quantile(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t.
+
+    Cornish and Fisher's expansion (Abramowitz and Stegun 1964, 26.7.5): right to three digits from five degrees
+    of freedom on, too small below three.
+    """
+    z, nu = 1.959963984540054, float(freedom)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / nu**power for power, term in enumerate(terms, 1))
+
+
+def pass_at(k: int, right: int, of: int) -> float:
+    """Return the chance that at least one of `k` completions is right, estimated without bias.
+
+    1 - C(n-c,k)/C(n,k) for c of n right (Chen et al. 2021, https://arxiv.org/abs/2107.03374).
+
+    Args:
+        k: at most `of`.
+    """
+    return 1 - comb(of - right, k) / comb(of, k)
+
+
+def sizes_of(samples: int) -> tuple[int, ...]:
+    """Return the k of pass@k that are worth a line: 1, 2, 4, 8, … and the number of samples itself."""
+    powers = {1 << power for power in range(samples.bit_length())}
+    return tuple(sorted(powers | {samples}))
