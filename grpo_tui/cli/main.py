@@ -104,7 +104,7 @@ COMMANDS = (
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
-    "checkpoints", "merge",
+    "compare", "checkpoints", "merge",
 )  # fmt: skip
 
 
@@ -161,6 +161,7 @@ SERVED: dict[str, str] = {
     "score": "score:score",
     "baseline": "baseline:baseline",
     "rewards": "rewards:rewards",
+    "compare": "compare:compare",
     "probe": "probe:probe_rewards",
     "cases": "cases:run_cases",
     "new": "new:new",

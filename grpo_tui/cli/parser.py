@@ -20,7 +20,7 @@ from grpo_tui.cli.parser_config import (
     add_start_check,
 )
 from grpo_tui.cli.parser_rewards import add_reward_commands
-from grpo_tui.cli.parser_ship import add_checkpoints_command, add_merge_command
+from grpo_tui.cli.parser_ship import add_checkpoints_command, add_compare_command, add_merge_command
 from grpo_tui.cli.words import add_overrides, add_trust, path, positive, seconds, steps
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def build_parser(
         ("plan", "gpus"): add_plan_commands,
         ("data",): add_data_command,
         ("score", "baseline", "probe", "cases", "rewards", "whatif"): add_reward_commands,
+        ("compare",): add_compare_command,
         ("new",): add_new_command,
         ("config",): add_config_command,
         ("export",): add_export_command,
@@ -421,6 +422,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui score my.yaml --run runs/first --where 'reward<1 and truncated'",
     ),
     "baseline": ("grpo-tui baseline my.yaml --rows 32",),
+    "compare": (
+        "grpo-tui compare runs/first",
+        "grpo-tui compare base runs/first@200 runs/first --rows 200 --samples 8",
+        "grpo-tui compare merged --config my.yaml --held --json",
+    ),
     "probe": ("grpo-tui probe rewards.py:correct --show", "grpo-tui probe my.yaml"),
     "cases": ("grpo-tui cases run my.cases.yaml",),
     "rewards": ("grpo-tui rewards my.yaml", "grpo-tui rewards rewards.py:correct --samples samples.jsonl"),

@@ -1,13 +1,61 @@
-"""The words of the commands for after training: checkpoints, merge."""
+"""The words of the commands for after training: compare, checkpoints, merge."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from grpo_tui.cli.words import add_trust, path, positive
+from grpo_tui.cli.words import add_overrides, add_time_limit, add_trust, path, positive
 
 if TYPE_CHECKING:
     from grpo_tui.cli.words import Commands
+
+
+def add_compare_command(commands: Commands) -> None:
+    """Add `compare`."""
+    compare = commands.add_parser(
+        "compare",
+        help="is the trained model better than the base model, by how much, and on what",
+        epilog=(
+            "Exit codes: 0 better or not shown, 1 worse, 2 usage error or failure, 3 code to confirm first, "
+            "130 interrupted. See docs/after-training.md."
+        ),
+    )
+    compare.add_argument(
+        "policies",
+        nargs="+",
+        metavar="POLICY",
+        help="base, RUN, RUN@STEP, a model folder or an adapter folder; the first is what the others are "
+        "compared with, and one alone is compared with base",
+    )
+    compare.add_argument(
+        "--config",
+        type=path,
+        metavar="CONFIG_OR_RUN",
+        help="where data, rewards and sampling settings come from (default: the first run named)",
+    )
+    compare.add_argument("--rows", type=positive, default=100, metavar="N", help="prompts (default 100)")
+    compare.add_argument(
+        "--samples", type=positive, default=4, metavar="N", help="completions of each prompt (default 4)"
+    )
+    rows = compare.add_mutually_exclusive_group()
+    rows.add_argument(
+        "--held", action="store_true", help="refuse to take training rows where the config holds none out"
+    )
+    rows.add_argument(
+        "--prompts", type=path, metavar="FILE", help="rows of another file, mapped as the config's dataset"
+    )
+    compare.add_argument(
+        "--correct",
+        metavar="NAME[>=X]",
+        help="the reward that decides what is right, and its lowest passing score",
+    )
+    compare.add_argument(
+        "--seed", type=int, metavar="S", help="seed of rows and sampling (default: the config's)"
+    )
+    add_time_limit(compare)
+    add_overrides(compare)
+    add_trust(compare)
+    compare.add_argument("--json", action="store_true", help="the documented JSON object")
 
 
 def add_merge_command(commands: Commands) -> None:

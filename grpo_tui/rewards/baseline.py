@@ -529,13 +529,14 @@ def ask_baseline(
     seed = options.seed if options.seed is not None else int(config.setting("seed"))
     count = options.group or group_size(config)
     with Generator(config, tell, cancel) as generator:
-        rows, notes = generator.rows(options.rows, seed, held=options.held)
-        generated = generator.answers(rows, count, seed)
+        chosen = generator.rows(options.rows, seed, held=options.held)
+        generated = generator.answers(chosen.rows, count, seed)
     if tell is not None:
         tell(Progress(SCORING, len(generated.samples), len(generated.samples)))
     if cancel is not None and cancel.is_set():
         raise CancelledError("cancelled")
-    return score_baseline(lab, config, options, rows, generated, seed, _notes(config, options, rows, notes))
+    notes = [*chosen.notes, *_notes(config, options, chosen.rows, generated)]
+    return score_baseline(lab, config, options, chosen.rows, generated, seed, notes)
 
 
 def score_baseline(
@@ -584,12 +585,12 @@ def _quick(scored: Scored) -> list[int]:
 
 
 def _notes(
-    config: RunConfig, options: BaselineOptions, rows: Sequence[DatasetRow], data: Sequence[str]
+    config: RunConfig, options: BaselineOptions, rows: Sequence[DatasetRow], generated: Generated
 ) -> list[str]:
-    notes = list(data)
+    notes = []
     if len(rows) < options.rows:
         notes.append(f"the dataset has only {len(rows)} rows")
-    if config.grpo.get("use_vllm"):
+    if config.grpo.get("use_vllm") and generated.engine != "vllm":
         notes.append("use_vllm is set, but transformers generated these completions, with the same settings")
     if config.model_args.get("use_peft"):
         notes.append("the adapter was left out: a new LoRA adapter changes nothing before the first step")

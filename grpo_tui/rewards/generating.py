@@ -142,6 +142,7 @@ class Generated:
         count: completions per row.
         seconds: how long generating took, without loading.
         device: where it ran, as torch names it.
+        engine: what generated, `transformers` or `vllm`.
     """
 
     samples: tuple[Sample, ...]
@@ -152,24 +153,52 @@ class Generated:
     device: str
     temperature: float
     max_tokens: int
+    engine: str = "transformers"
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRows:
+    """Rows of a dataset.
+
+    Attributes:
+        held: whether they are held out, so that the config never trains on them.
+        notes: on the data, for the user.
+    """
+
+    rows: tuple[DatasetRow, ...]
+    held: bool
+    notes: tuple[str, ...]
 
 
 class Generator(ModelChild):
-    """Owns the child; a context manager. The model is loaded by the first answers and kept until the end."""
+    """Owns the child; a context manager. The model is loaded by the first answers and kept until the end.
+
+    Args:
+        adapter: the folder of a LoRA adapter that is put on the config's model, empty for none.
+        tokenizer: the folder or id of the tokenizer, empty for the model's own.
+    """
 
     module = "grpo_tui.rewards.generate_child"
     what = "generates"
 
-    def rows(
-        self, count: int, seed: int, *, held: bool = False
-    ) -> tuple[tuple[DatasetRow, ...], tuple[str, ...]]:
+    def __init__(
+        self,
+        config: RunConfig,
+        tell: Tell | None = None,
+        cancel: threading.Event | None = None,
+        *,
+        adapter: str = "",
+        tokenizer: str = "",
+    ) -> None:
+        super().__init__(config, tell, cancel)
+        self._weights = {"adapter": adapter, "tokenizer": tokenizer}
+
+    def rows(self, count: int, seed: int, *, held: bool | None = False) -> ChosenRows:
         """Choose rows of the config's dataset by a seed, in the dataset's order.
 
         Args:
-            held: rows of the hold-out, which are never trained on, instead of training rows.
-
-        Returns:
-            The rows, and notes on the data for the user.
+            held: held-out rows, which are never trained on, instead of training rows; None for held-out ones
+                where the config has some.
 
         Raises:
             GenerateError: the data cannot be used.
@@ -179,7 +208,7 @@ class Generator(ModelChild):
         rows = tuple(DatasetRow(row["number"], row["prompt"], row["columns"]) for row in reply["rows"])
         if not rows:
             raise GenerateError("the dataset has no rows")
-        return rows, tuple(reply["notes"])
+        return ChosenRows(rows, bool(reply["held"]), tuple(reply["notes"]))
 
     def answers(self, rows: Sequence[DatasetRow], count: int, seed: int | None = None) -> Generated:
         """Generate `count` completions of each row with the config's settings.
@@ -206,7 +235,7 @@ class Generator(ModelChild):
             self.tell(Progress("generating", len(samples), len(rows) * count, sum(tokens), seconds))
 
         prompts = [row.prompt for row in rows]
-        request = {"do": "answers", "prompts": prompts, "count": count, "seed": seed}
+        request = {"do": "answers", "prompts": prompts, "count": count, "seed": seed, **self._weights}
         reply = self.ask(request, take)
         return Generated(tuple(samples), tuple(tokens), count, seconds, **reply)
 

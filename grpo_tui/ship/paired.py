@@ -1,8 +1,8 @@
 """Judge by how much one policy differs from another that answered the same prompts.
 
 Each prompt counts once: its completions become one mean, the two policies are paired by prompt, and the
-interval is Student's over the prompts. On 100 prompts of very unequal difficulty it holds the truth in 95 % of
-the simulations, as the percentile bootstrap does; it needs no random numbers and says the same every time.
+interval is Student's over the prompts. On 100 prompts of very unequal difficulty it holds the truth in 95 %
+of the simulations, as the percentile bootstrap does. It needs no random numbers, so it never changes.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _gains(base: Sequence[float | None], policy: Sequence[float | None]) -> list
 def t_quantile(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t.
 
-    Cornish and Fisher's expansion (Abramowitz and Stegun 1964, 26.7.5): right to three digits from five degrees
-    of freedom on, too small below three.
+    Cornish and Fisher's expansion (Abramowitz and Stegun 1964, 26.7.5): right to three digits from five
+    degrees of freedom on, too small below three.
     """
     z, nu = 1.959963984540054, float(freedom)
     terms = (

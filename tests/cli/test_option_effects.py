@@ -17,12 +17,13 @@ from grpo_tui.cli import doctor, main
 from grpo_tui.cli.parser import joined
 from grpo_tui.core import records as r
 from grpo_tui.core.findings import Finding
-from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.health.reading import Diagnosis
 from grpo_tui.rewards import consent
 from grpo_tui.rewards.baseline import BaselineOptions
 from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.rewards.scoring import ScoreOptions
+from grpo_tui.ship.compare import CompareOptions
 from grpo_tui.store.saved_views import SavedView, SavedViews
 from grpo_tui.store.status import read_status
 from tests.cli.test_every_option import COMMANDS, PARSER, options, taking
@@ -129,7 +130,7 @@ def _here(place: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def words_of(line: str) -> list[str]:
-    names = {"RUN": "runs/first", "EMPTY": "empty", "DEMO": str(DEMO_CONFIG)}
+    names = {"RUN": "runs/first", "EMPTY": "empty", "DEMO": str(DEMO_CONFIG), "MODEL": str(DEMO_MODEL)}
     return [names.get(word, word) for word in shlex.split(line)]
 
 
@@ -219,7 +220,7 @@ class Shown(SimpleNamespace):
 
 
 FOUND = Shown()
-LABS = ("baseline", "score", "probe", "cases", "what_if", "data", "new")
+LABS = ("baseline", "score", "probe", "cases", "what_if", "data", "new", "compare")
 ROW = SimpleNamespace(group=1, index=0, step=1)
 OUTCOME = SimpleNamespace(applied=True, step=1, reason="", result={})
 STEERED = "steer.Mailbox.submit"
@@ -238,6 +239,18 @@ HANDED: tuple[tuple[str, str, Callable[[Taken], Any], Any], ...] = (
      lambda t: (t.args[0].limit_s, t.args[0].config.grpo["seed"], t.args[1].grpo["seed"]), (7.0, 9, 9)),
     ("baseline DEMO --save x.jsonl", "baseline.save_jsonl", lambda t: t.args, ((), Path("x.jsonl"))),
     ("baseline DEMO --json", "baseline.print_json", lambda t: t.args, ({"notes": []},)),
+    ("compare MODEL --config DEMO --rows 3 --samples 2 --held --seed 5 --correct x>=1",
+     "compare.ship.compare",
+     lambda t: t.args[3], CompareOptions(3, 2, 5, True, "x>=1")),
+    ("compare MODEL --config DEMO", "compare.ship.compare",
+     lambda t: (t.args[0].limit_s, [p.name for p in t.args[2]], t.args[3], t.args[4]),
+     (60.0, ["base", str(DEMO_MODEL)], CompareOptions(100, 4), None)),
+    ("compare MODEL base --config DEMO --timeout 7 --set seed=9", "compare.ship.compare",
+     lambda t: (t.args[0].limit_s, t.args[1].grpo["seed"], t.args[2][1].name), (7.0, 9, "base")),
+    ("compare MODEL --config DEMO --prompts samples.jsonl", "compare.ship.compare",
+     lambda t: (t.args[3].prompts, Path(t.args[1].section.dataset).name, t.args[1].section.holdout),
+     ("samples.jsonl", "samples.jsonl", 0)),
+    ("compare MODEL --config DEMO --json", "compare.print_json", lambda t: t.args, ({"verdict": []},)),
     ("score DEMO --timeout 7 --set seed=9", "score.dataset_rows",
      lambda t: (t.args[0].limit_s, t.args[1].grpo["seed"], t.args[2]), (7.0, 9, 0)),
     ("score DEMO --rows 3", "score.dataset_rows", lambda t: t.args[2], 3),
@@ -333,6 +346,7 @@ def _nothing_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
     stands: dict[str, Any] = {
         **{f"{name}.Lab": NoLab for name in LABS},
         "baseline.ask_baseline": (FOUND, FOUND),
+        "compare.ship.compare": {"verdict": []},
         "baseline.heading": [], "baseline.lines": [], "score.report_lines": [],
         "score.dataset_rows": None, "score.samples_from": [sample, SimpleNamespace(tags=("bad",))],
         "score.report": FOUND,

@@ -48,9 +48,7 @@ def test_pass_at_k_counts_the_draws_that_hold_a_right_one(right: int, k: int) ->
     assert pass_at(k, right, 5) == pytest.approx(sum(map(any, draws)) / len(draws))
 
 
-@pytest.mark.parametrize(
-    ("samples", "sizes"), [(1, (1,)), (2, (1, 2)), (5, (1, 2, 4, 5)), (8, (1, 2, 4, 8))]
-)
+@pytest.mark.parametrize(("samples", "sizes"), [(1, (1,)), (2, (1, 2)), (5, (1, 2, 4, 5)), (8, (1, 2, 4, 8))])
 def test_the_sizes_end_with_the_samples(samples: int, sizes: tuple[int, ...]) -> None:
     assert sizes_of(samples) == sizes
 

@@ -1,8 +1,8 @@
 """The child that generates: `python -m grpo_tui.rewards.generate_child FOLDER REQUESTS ANSWERS`.
 
 Reads requests, answers with events and a reply, a JSON object a line. It is killed when its parent has had
-enough, and ends when the parent is gone. vLLM is not used, even when the config trains with it: the model and
-the settings are the same, the engine is transformers'. It keeps the model that it loaded, and no completion.
+enough, and ends when the parent is gone. It generates with transformers, or with vLLM where the config trains
+with it and it can run here. It keeps the model that it loaded, and no completion.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from grpo_tui.children.serving import Send, serve_alone
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.rewards.generate_child import engine
 from grpo_tui.rewards.generate_child.policy import (
     Policy,
     answered,
@@ -32,20 +33,25 @@ class Child:
         self._send = send
         self._policy: Policy | None = None
 
-    def rows(self, config: Mapping[str, Any], count: int, seed: int, held: bool) -> dict[str, Any]:
+    def rows(self, config: Mapping[str, Any], count: int, seed: int, held: bool | None) -> dict[str, Any]:
         """Choose rows of the config's dataset by a seed.
 
+        Args:
+            held: rows that are never trained on; None for those where the config has some.
+
         Returns:
-            `{"rows": [{"number", "prompt", "columns"}], "total", "notes"}`; numbers count from 1.
+            `{"rows": [{"number", "prompt", "columns"}], "total", "notes", "held"}`; numbers count from 1.
         """
         from grpo_tui.data.load import DataError, load_prompts
 
         known = self._config(config)
         self._send({"event": "at", "what": "reading the dataset"})
         prompts = load_prompts(known)
-        data = prompts.holdout if held else prompts.train
-        if data is None:
+        aside = prompts.holdout if prompts.holdout is not None else prompts.eval
+        if held and aside is None:
             raise DataError("the config has no held-out rows. Set grpo_tui.holdout")
+        held = aside is not None if held is None else held
+        data: Any = aside if held else prompts.train
         if not hasattr(data, "select"):
             chosen = list(enumerate(data.take(count)))  # streamed: how many there are is not known
         else:
@@ -60,23 +66,34 @@ class Child:
             for place, row in chosen
         ]
         total = len(data) if hasattr(data, "select") else None
-        return {"rows": rows, "total": total, "notes": list(prompts.notes)}
+        return {"rows": rows, "total": total, "notes": list(prompts.notes), "held": held}
 
     def answers(
-        self, config: Mapping[str, Any], prompts: list[Any], count: int, seed: int | None
+        self,
+        config: Mapping[str, Any],
+        prompts: list[Any],
+        count: int,
+        seed: int | None,
+        adapter: str = "",
+        tokenizer: str = "",
     ) -> dict[str, Any]:
         """Generate; completions go out as events, a batch at a time.
 
         A text becomes messages where the config makes messages of texts, as it does for the dataset.
 
+        Args:
+            adapter: the folder of a LoRA adapter on the model, empty for none.
+            tokenizer: the folder or id of the tokenizer, empty for the model's own.
+
         Returns:
-            `{"load_s", "device", "temperature", "max_tokens"}`.
+            `{"load_s", "device", "temperature", "max_tokens", "engine"}`.
         """
         known = self._config(config)
         start = time.monotonic()
         if self._policy is None:
-            self._send({"event": "at", "what": f"loading {_short(known.model)}"})
-            self._policy = load_policy(known)
+            self._send({"event": "at", "what": f"loading {_short(adapter or known.model)}"})
+            load = engine.load_policy if engine.wanted(known) else load_policy
+            self._policy = load(known, adapter, tokenizer)
         policy, setting = self._policy, known.setting
         load_s = time.monotonic() - start
         from transformers import set_seed
@@ -85,11 +102,12 @@ class Child:
 
         if known.section.wants_chat:
             prompts = [as_messages(p, known.section) if isinstance(p, str) else p for p in prompts]
-        set_seed(int(setting("seed")) if seed is None else seed)
+        seed = int(setting("seed")) if seed is None else seed
+        set_seed(seed)
         settings = generation_settings(known, policy)
         template = setting("chat_template_kwargs") or {}
         self._send({"event": "at", "what": "generating"})
-        for batch in answered(policy, prompts, count, settings, template, at_once(known)):
+        for batch in answered(policy, prompts, count, settings, template, at_once(known), seed):
             answers = [asdict(answer) for answer in batch.answers]
             self._send({"event": "generated", "answers": answers, "seconds": batch.seconds})
         return {
@@ -97,6 +115,7 @@ class Child:
             "device": policy.device,
             "temperature": settings["temperature"],
             "max_tokens": settings["max_new_tokens"],
+            "engine": policy.engine,
         }
 
     def _config(self, config: Mapping[str, Any]) -> RunConfig:

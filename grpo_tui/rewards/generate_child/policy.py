@@ -1,9 +1,10 @@
 """Load the model of a config as training would, and let it answer prompts, a batch at a time.
 
 As `GRPOTrainer` of TRL 1.16 does it without vLLM: dtype (float32 unless the config says otherwise),
-attention, quantization, device map, padding, end tokens, mixed precision. A LoRA adapter is left out: at the
-start of training its second matrix is zero, so that it changes nothing. Chat prompts go through the chat
-template, texts as they are, and a completion ends with the first end token.
+attention, quantization, device map, padding, end tokens, mixed precision. An adapter is put on where its
+folder is given. The new adapter of a config is left out: its second matrix is zero before the first step, so
+it changes nothing. Chat prompts go through the chat template, texts as they are, and a completion ends with
+the first end token.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from grpo_tui.rewards.lab_child.models import init_arguments
 
 MOST_AT_ONCE = 64
 """Completions generated together, unless `per_device_train_batch_size` is larger."""
+MOST_FOR_VLLM = 256
+"""Completions that vLLM is asked for at a time."""
 
 
 class PolicyError(RuntimeError):
@@ -36,6 +39,8 @@ class Policy:
         ends: ids of the tokens that end a completion.
         device: where it is, as torch names it.
         mixed: `bfloat16` or `float16` when training runs in mixed precision, else empty.
+        engine: what generates, `transformers` or `vllm`.
+        lora: vLLM's request for the adapter; transformers has it in the model.
     """
 
     model: Any
@@ -44,10 +49,16 @@ class Policy:
     ends: tuple[int, ...]
     device: str
     mixed: str
+    engine: str = "transformers"
+    lora: Any = None
 
 
-def load_policy(config: RunConfig) -> Policy:
+def load_policy(config: RunConfig, adapter: str = "", tokenizer: str = "") -> Policy:
     """Load model and tokenizer, on the first GPU that is visible, or the CPU when there is none.
+
+    Args:
+        adapter: the folder of a LoRA adapter that is put on the model, empty for none.
+        tokenizer: the folder or id of the tokenizer, empty for the model's own.
 
     Raises:
         PolicyError: they cannot be loaded.
@@ -58,29 +69,42 @@ def load_policy(config: RunConfig) -> Policy:
     on_gpu = torch.cuda.is_available() and not setting("use_cpu")
     try:
         model = _model(config, on_gpu)
-        processor = _processor(config, model)
+        processor = processor_of(config, tokenizer or model.config._name_or_path)
         device = "cuda:0" if on_gpu else "cpu"
+        if adapter:
+            from peft import PeftModel
+
+            model = PeftModel.from_pretrained(model, adapter)
         if not hasattr(model, "hf_device_map"):
             model = model.to(device)
     except Exception as error:
-        raise PolicyError(f"the model {config.model} cannot be loaded: {_sentence(error)}") from error
-    tokenizer = getattr(processor, "tokenizer", processor)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    model.config.get_text_config().pad_token_id = tokenizer.pad_token_id
-    model.generation_config.pad_token_id = tokenizer.pad_token_id
-    mixed = ""
-    if setting("fp16"):
-        mixed = "float16"
-    elif setting("bf16") or setting("bf16") is None:  # TRL's own default
-        mixed = "bfloat16"
-    return Policy(model.eval(), processor, tokenizer, _ends(model, tokenizer), device, mixed)
+        raise PolicyError(
+            f"the model {adapter or config.model} cannot be loaded: {sentence(error)}"
+        ) from error
+    known = getattr(processor, "tokenizer", processor)
+    if known.pad_token is None:
+        known.pad_token = known.eos_token
+    model.config.get_text_config().pad_token_id = known.pad_token_id
+    model.generation_config.pad_token_id = known.pad_token_id
+    ends = ends_of(model.generation_config.eos_token_id, known)
+    return Policy(model.eval(), processor, known, ends, device, mixed_of(config))
+
+
+def mixed_of(config: RunConfig) -> str:
+    """Return `bfloat16` or `float16` when training runs in mixed precision, else an empty text."""
+    if config.setting("fp16"):
+        return "float16"
+    half = config.setting("bf16")
+    return "bfloat16" if half or half is None else ""  # None: TRL's own default
 
 
 def generation_settings(config: RunConfig, policy: Policy) -> dict[str, Any]:
-    """Return what `GRPOTrainer` generates with: the keyword arguments of its GenerationConfig."""
+    """Return what `GRPOTrainer` generates with: the keyword arguments of its GenerationConfig.
+
+    With vLLM `generation_kwargs`, which are its own then, stay apart.
+    """
     setting = config.setting
-    values = {
+    values: dict[str, Any] = {
         "max_new_tokens": setting("max_completion_length"),
         "do_sample": True,
         "pad_token_id": policy.tokenizer.pad_token_id,
@@ -89,10 +113,12 @@ def generation_settings(config: RunConfig, policy: Policy) -> dict[str, Any]:
     }
     for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "cache_implementation"):
         values[name] = setting(name)
+    own = setting("generation_kwargs") or {}
+    if policy.engine == "vllm":
+        return {**values, "generation_kwargs": own}
     if policy.processor is not policy.tokenizer and hasattr(policy.model.config, "image_token_id"):
         values["suppress_tokens"] = [policy.model.config.image_token_id]
-    values.update(setting("generation_kwargs") or {})
-    return values
+    return {**values, **own}
 
 
 def at_once(config: RunConfig) -> int:
@@ -133,12 +159,13 @@ def _quantization(model_args: Mapping[str, Any]) -> Any:
     return get_quantization_config(ModelConfig(**model_args))
 
 
-def _processor(config: RunConfig, model: Any) -> Any:
+def processor_of(config: RunConfig, name: str) -> Any:
+    """Return what renders prompts, from a folder or an id."""
     from transformers import AutoProcessor
 
     arguments = init_arguments(config)
     return AutoProcessor.from_pretrained(
-        model.config._name_or_path,
+        name,
         revision=arguments.get("revision"),
         truncation_side="left",
         padding_side="left",
@@ -146,17 +173,16 @@ def _processor(config: RunConfig, model: Any) -> Any:
     )
 
 
-def _ends(model: Any, tokenizer: Any) -> tuple[int, ...]:
-    """Every id that the model declares, and the tokenizer's own, as TRL takes them."""
-    declared = model.generation_config.eos_token_id
+def ends_of(declared: int | Sequence[int] | None, tokenizer: Any) -> tuple[int, ...]:
+    """Return every end token that the model declares, and the tokenizer's own, as TRL takes them."""
     ends = [] if declared is None else [declared] if isinstance(declared, int) else list(declared)
     if tokenizer.eos_token_id is not None and tokenizer.eos_token_id not in ends:
         ends.insert(0, tokenizer.eos_token_id)
     return tuple(ends)
 
 
-def _sentence(error: Exception) -> str:
-    """The first paragraph of what an exception says, on one line."""
+def sentence(error: Exception) -> str:
+    """Return the first paragraph of what an exception says, on one line."""
     first = str(error).strip().split("\n\n")[0]
     return one_line(" ".join(first.split()) or type(error).__name__, 400)
 
@@ -193,6 +219,7 @@ def answered(
     settings: Mapping[str, Any],
     template: Mapping[str, Any],
     size: int,
+    seed: int,
 ) -> Iterator[GeneratedBatch]:
     """Generate `count` completions of each prompt, all of one prompt after each other.
 
@@ -200,19 +227,20 @@ def answered(
 
     Args:
         prompts: texts, or lists of messages.
-        size: completions generated together.
+        size: completions generated together; vLLM makes batches of its own.
+        seed: for vLLM, which gives each completion its own; transformers has been seeded before.
     """
     import torch
-    from transformers import GenerationConfig
 
     rendered = [prompt_ids(policy, prompt, template) for prompt in prompts]
     asked = [row for row in range(len(prompts)) for _ in range(count)]
-    config = GenerationConfig(**settings, disable_compile=True)
+    if policy.engine == "vllm":
+        size = MOST_FOR_VLLM
     while asked:
         rows = asked[:size]
         start = time.monotonic()
         try:
-            ids = _generate(policy, [rendered[row] for row in rows], config)
+            ids = _generate(policy, [rendered[row] for row in rows], settings, seed)
         except torch.cuda.OutOfMemoryError:
             if size == 1:
                 raise
@@ -221,6 +249,7 @@ def answered(
             continue
         seconds = time.monotonic() - start
         asked = asked[size:]
+        seed += len(rows)
         yield GeneratedBatch(
             tuple(_answer(policy, prompts, rendered, r, i) for r, i in zip(rows, ids, strict=True)), seconds
         )
@@ -240,16 +269,25 @@ def prompt_ids(policy: Policy, prompt: Any, template: Mapping[str, Any]) -> list
     return list(tokenized["input_ids"][0])
 
 
-def _generate(policy: Policy, prompts: Sequence[list[int]], config: Any) -> list[list[int]]:
+def _generate(
+    policy: Policy, prompts: Sequence[list[int]], settings: Mapping[str, Any], seed: int
+) -> list[list[int]]:
     """The completions' ids, each up to its first end token."""
-    import torch
+    if policy.engine == "vllm":
+        from grpo_tui.rewards.generate_child.engine import generate
 
+        ids = generate(policy, prompts, settings, range(seed, seed + len(prompts)))
+        return [until_end(row, policy.ends) for row in ids]
+    import torch
+    from transformers import GenerationConfig
+
+    config = GenerationConfig(**settings, disable_compile=True)
     width = max(map(len, prompts))
     padding = policy.tokenizer.pad_token_id
-    ids = torch.tensor([[padding] * (width - len(p)) + p for p in prompts], device=policy.device)
+    inputs = torch.tensor([[padding] * (width - len(p)) + p for p in prompts], device=policy.device)
     mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=policy.device)
     with torch.no_grad(), mixed_precision(policy):
-        whole = policy.model.generate(input_ids=ids, attention_mask=mask, generation_config=config)
+        whole = policy.model.generate(input_ids=inputs, attention_mask=mask, generation_config=config)
     return [until_end(row, policy.ends) for row in whole[:, width:].tolist()]
 
 

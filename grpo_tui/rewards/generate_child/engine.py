@@ -1,0 +1,114 @@
+"""Let vLLM answer in transformers' place, where the config trains with it and it is installed beside a GPU.
+
+The engine lives in this process (no worker of its own), takes the adapter as it is, and gets a seed with each
+completion, so that what one prompt gets does not depend on what is asked beside it. Quantized models are left
+to transformers, which quantizes as training does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.rewards.generate_child.policy import (
+    Policy,
+    PolicyError,
+    ends_of,
+    mixed_of,
+    processor_of,
+    sentence,
+)
+from grpo_tui.rewards.lab_child.models import init_arguments
+from grpo_tui.store.json_file import read_object
+
+RANKS = (8, 16, 32, 64, 128, 256, 512)
+"""Largest ranks of an adapter that vLLM can be told of."""
+OF_FREE = 0.9
+"""Share of the free memory of the GPU that the engine may take: a training run may hold the rest."""
+
+
+def wanted(config: RunConfig) -> bool:
+    """Return whether vLLM generates: the config wants it, and it can run here."""
+    quantized = config.model_args.get("load_in_4bit") or config.model_args.get("load_in_8bit")
+    if not config.setting("use_vllm") or config.setting("use_cpu") or quantized or find_spec("vllm") is None:
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def load_policy(config: RunConfig, adapter: str = "", tokenizer: str = "") -> Policy:
+    """Load a model into vLLM; the arguments are those of `policy.load_policy`.
+
+    Raises:
+        PolicyError: it cannot be loaded.
+    """
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    import torch
+    from transformers import GenerationConfig
+    from vllm import LLM
+    from vllm.lora.request import LoRARequest
+
+    given = init_arguments(config)
+    free, total = torch.cuda.mem_get_info()
+    lora = {"enable_lora": True, "max_lora_rank": _rank(adapter)} if adapter else {}
+    try:
+        processor = processor_of(config, tokenizer or config.model)
+        model = LLM(
+            model=config.model,
+            tokenizer=tokenizer or config.model,
+            revision=given.get("revision"),
+            dtype=mixed_of(config) or str(given["dtype"]).removeprefix("torch."),
+            max_model_len=config.setting("vllm_max_model_length"),
+            gpu_memory_utilization=OF_FREE * free / total,
+            trust_remote_code=bool(given.get("trust_remote_code")),
+            seed=0,
+            **lora,
+        )
+        try:
+            declared = GenerationConfig.from_pretrained(config.model).eos_token_id
+        except OSError:  # a model without such a file
+            declared = None
+    except Exception as error:
+        raise PolicyError(
+            f"the model {config.model} cannot be loaded into vLLM: {sentence(error)}. To generate with "
+            "transformers: --set use_vllm=false"
+        ) from error
+    known = getattr(processor, "tokenizer", processor)
+    ends = ends_of(declared, known)
+    request = LoRARequest("policy", 1, adapter) if adapter else None
+    return Policy(model, processor, known, ends, "cuda:0", "", "vllm", request)
+
+
+def _rank(adapter: str) -> int:
+    told = read_object(Path(adapter, "adapter_config.json")) or {}
+    patterns = told.get("rank_pattern") or {}
+    rank = max([int(told.get("r") or 0), *map(int, patterns.values())])
+    return next((known for known in RANKS if known >= rank), rank)
+
+
+def generate(
+    policy: Policy, prompts: Sequence[list[int]], settings: Mapping[str, Any], seeds: Sequence[int]
+) -> list[list[int]]:
+    """Return a completion's ids for each prompt, the end token among them.
+
+    Args:
+        settings: as `generation_settings` returns them for transformers.
+        seeds: one per prompt.
+    """
+    from vllm import SamplingParams
+
+    ours = {name: settings[name] for name in ("temperature", "top_p", "top_k", "repetition_penalty")}
+    ours |= {"min_p": settings["min_p"] or 0.0, "max_tokens": settings["max_new_tokens"]}
+    ours |= settings["generation_kwargs"]
+    asked = [
+        SamplingParams(**ours, stop_token_ids=list(policy.ends), seed=seed, detokenize=False)
+        for seed in seeds
+    ]
+    given = [{"prompt_token_ids": ids} for ids in prompts]
+    found = policy.model.generate(given, asked, lora_request=policy.lora, use_tqdm=False)
+    return [list(output.outputs[0].token_ids) for output in found]

@@ -1,0 +1,275 @@
+"""Let policies answer the same prompts under the same seeds, score the answers, and keep them as they come.
+
+`compare` blocks. What it made is kept block by block, so that it continues where it was interrupted. The seed
+of a block depends only on its place: an interrupted comparison says the same as one that ran through.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.run_config import RunConfig, stamp, stamps_of
+from grpo_tui.rewards.consent import required
+from grpo_tui.rewards.generate_child.policy import MOST_FOR_VLLM, at_once
+from grpo_tui.rewards.generating import ChosenRows, Generated, GenerateError, Generator, Progress
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.rewards.right_answers import find_forms, find_judge, measured
+from grpo_tui.rewards.score_report import FunctionScore
+from grpo_tui.rewards.scoring import gold_column_of
+from grpo_tui.ship.comparison import Answers, Asked, compared
+from grpo_tui.ship.kept import KeptComparison
+from grpo_tui.ship.policies import ADAPTER_CONFIG, MODEL_CONFIG, TOKENIZER_FILES, Policy
+from grpo_tui.store.checkpoints import WEIGHTS
+from grpo_tui.store.layout import state_folder
+
+ROWS, SAMPLES = 100, 4
+FOLDER = "compare"
+"""Of a run folder, with a file for each comparison."""
+VERSION = 1
+Tell = Callable[[str, Progress], None]
+"""Called with the policy's name and what goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareOptions:
+    """What the user wants of a comparison.
+
+    Attributes:
+        rows: rows of the dataset.
+        samples: completions of each by each policy.
+        seed: of the choice of rows and of the sampling; the config's when None.
+        held: held-out rows only; without it they are taken where the config has some.
+        correct: `NAME` or `NAME>=SCORE` of the reward that says what is right; found when None.
+        prompts: the file that the config was told to take its rows from, None for its own dataset.
+    """
+
+    rows: int = ROWS
+    samples: int = SAMPLES
+    seed: int | None = None
+    held: bool = False
+    correct: str | None = None
+    prompts: str | None = None
+
+
+def compare(
+    lab: Lab,
+    config: RunConfig,
+    policies: Sequence[Policy],
+    options: CompareOptions,
+    run: Path | None,
+    tell: Tell = lambda name, now: None,
+) -> dict[str, Any]:
+    """Compare policies with the first of them; see docs/after-training.md for the shape of the result.
+
+    Args:
+        config: has the data, the rewards and the sampling settings for all of them.
+        run: the folder of the run that keeps the comparison; without one it goes to the state folder.
+
+    Raises:
+        GenerateError: a model cannot be loaded, the data not be used, or a reward gives no scores.
+        LabError: the rewards cannot be called at all.
+        JudgeError: no reward has the name in `options.correct`.
+        KeptError: the comparison cannot be kept.
+        ConsentError: something of it is not the user's own code.
+    """
+    for policy in policies:
+        required(replace(config, model=policy.model))
+    header = _header(config, policies, options)
+    with KeptComparison(file_of(run, header), header) as kept:
+        judge = options.correct or ""
+        if judge not in kept.results:
+            _load(lab, config)
+            chosen = _answer_all(lab, config, policies, options, kept, tell)
+            kept.finish(judge, _result(lab, config, policies, options, kept, chosen))
+        return {**kept.results[judge], "file": str(kept.path)}
+
+
+def _load(lab: Lab, config: RunConfig) -> None:
+    for function in lab.load(config):
+        if function.failure is not None:
+            raise GenerateError(f"the reward {function.name} cannot be loaded: {function.failure.text}")
+
+
+def _answer_all(
+    lab: Lab,
+    config: RunConfig,
+    policies: Sequence[Policy],
+    options: CompareOptions,
+    kept: KeptComparison,
+    tell: Tell,
+) -> ChosenRows:
+    """Generate and score what is not kept yet, one policy after the other."""
+    seed = _seed(config, options)
+    chosen = kept.rows
+    for number, policy in enumerate(policies):
+
+        def told(now: Progress, name: str = policy.name) -> None:
+            tell(name, now)
+
+        with Generator(
+            replace(config, model=policy.model),
+            told,
+            adapter=policy.adapter or "",
+            tokenizer=policy.tokenizer,
+        ) as generator:
+            if chosen is None:
+                chosen = _choose(config, policy, generator, options, seed)
+                kept.choose(chosen)
+            _answer(lab, generator, number, chosen, options, seed, kept, _block(config, options), told)
+    assert chosen is not None
+    return chosen
+
+
+def _choose(
+    config: RunConfig, first: Policy, generator: Generator, options: CompareOptions, seed: int
+) -> ChosenRows:
+    """Choose rows as training splits them: where prompts are filtered by length, with its own tokenizer."""
+    held = True if options.held else None
+    if first.model == config.model:
+        return generator.rows(options.rows, seed, held=held)
+    with Generator(config, generator.tell) as own:
+        return own.rows(options.rows, seed, held=held)
+
+
+def _answer(
+    lab: Lab,
+    generator: Generator,
+    policy: int,
+    chosen: ChosenRows,
+    options: CompareOptions,
+    seed: int,
+    kept: KeptComparison,
+    block: int,
+    tell: Callable[[Progress], None],
+) -> None:
+    """Let one policy answer every block of rows that it has not answered."""
+    whole = len(chosen.rows) * options.samples
+    for start in range(0, len(chosen.rows), block):
+        places = range(start, min(start + block, len(chosen.rows)))
+        if all((policy, place) in kept.answers for place in places):
+            continue
+        before = start * options.samples
+
+        def told(now: Progress, before: int = before) -> None:
+            tell(replace(now, done=before + now.done, of=whole) if now.of else now)
+
+        generator.tell = told
+        rows = [chosen.rows[place] for place in places]
+        generated = generator.answers(rows, options.samples, seed + before)
+        found = _scored(lab, generated)
+        about = {name: getattr(generated, name) for name in ("engine", "device", "temperature", "max_tokens")}
+        kept.add(policy, dict(zip(places, found, strict=True)), about)
+
+
+def _scored(lab: Lab, generated: Generated) -> list[Answers]:
+    """Score a block of completions, and return them by row."""
+    functions = lab.score(generated.samples, repeat_limit_s=0.0).functions
+    for function in functions:
+        if function.failure is not None:
+            raise GenerateError(f"the reward {function.info.name} gave no scores: {function.failure.text}")
+    scores = [tuple(map(_finite, one)) for one in zip(*(f.scores for f in functions), strict=True)]
+    groups = range(0, len(generated.samples), generated.count)
+    parts = [slice(start, start + generated.count) for start in groups]
+    return [
+        Answers(
+            tuple(sample.text for sample in generated.samples[part]),
+            generated.tokens[part],
+            tuple(sample.truncated for sample in generated.samples[part]),
+            tuple(scores[part]),
+        )
+        for part in parts
+    ]
+
+
+def _finite(score: float | None) -> float | None:
+    return score if score is not None and math.isfinite(score) else None
+
+
+def _result(
+    lab: Lab,
+    config: RunConfig,
+    policies: Sequence[Policy],
+    options: CompareOptions,
+    kept: KeptComparison,
+    chosen: ChosenRows,
+) -> dict[str, Any]:
+    rows = chosen.rows
+    answers = [[kept.answers[number, at] for at in range(len(rows))] for number in range(len(policies))]
+    every = [scores for policy in answers for one in policy for scores in one.scores]
+    column = gold_column_of(config, list(rows[0].columns))
+    functions = [FunctionScore(f, tuple(scores[f.index] for scores in every)) for f in lab.functions]
+    measures = measured(lab, config, rows, column, [f.index for f in lab.functions])
+    judge = find_judge(measures, functions, options.correct)
+    names, weights = [f.name for f in lab.functions], [f.weight for f in lab.functions]
+    asked = Asked(
+        [policy.name for policy in policies], rows, answers, names, weights, judge, find_forms(measures)
+    )
+    listed = [{"name": p.name, "path": p.adapter or p.model, "step": p.step} for p in policies]
+    return {
+        "rows": len(rows),
+        "samples": options.samples,
+        "seed": _seed(config, options),
+        "held": chosen.held,
+        "prompts": options.prompts,
+        "policies": listed,
+        **compared(asked),
+        "sampling": kept.about,
+        "notes": list(chosen.notes),
+    }
+
+
+def _seed(config: RunConfig, options: CompareOptions) -> int:
+    return options.seed if options.seed is not None else int(config.setting("seed"))
+
+
+def _block(config: RunConfig, options: CompareOptions) -> int:
+    """Rows that are asked and kept together."""
+    together = max(at_once(config), MOST_FOR_VLLM) if config.setting("use_vllm") else at_once(config)
+    return max(1, together // options.samples)
+
+
+# -- where it is kept --------------------------------------------------------------------------------
+
+
+def file_of(run: Path | None, header: dict[str, Any]) -> Path:
+    """Return the file of a comparison: in the run's folder, else in the state folder."""
+    name = f"{header['key'][:16]}.jsonl"
+    if run is not None:
+        folder = run / FOLDER
+        try:
+            folder.mkdir(exist_ok=True)
+            (folder / name).touch()
+            if not folder.is_symlink():
+                return folder / name
+        except OSError:
+            pass  # another user's run, or a disk that is read-only
+    folder = state_folder() / FOLDER
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder / name
+
+
+def _header(config: RunConfig, policies: Sequence[Policy], options: CompareOptions) -> dict[str, Any]:
+    """Say what is compared; the key stands for everything that changes what comes out."""
+    body = {
+        "version": VERSION,
+        "config": {**config.to_record(), "findings": []},
+        "files": stamps_of(config),
+        "policies": [[p.model, p.adapter, p.tokenizer, _files(p)] for p in policies],
+        "options": [options.rows, options.samples, _seed(config, options), options.held],
+    }
+    key = hashlib.sha256(json.dumps(body, sort_keys=True, default=str).encode()).hexdigest()
+    return {"comparison": VERSION, "key": key, "policies": [policy.name for policy in policies]}
+
+
+def _files(policy: Policy) -> list[Any]:
+    """Name and stamp of the files that a policy is loaded from."""
+    names = (*WEIGHTS, MODEL_CONFIG, ADAPTER_CONFIG, *TOKENIZER_FILES, "generation_config.json", "*.jinja")
+    folders = [Path(folder) for folder in (policy.model, policy.adapter, policy.tokenizer) if folder]
+    found = {file for folder in folders for name in names for file in folder.glob(name)}
+    return [(str(file), stamp(file)) for file in sorted(found)]

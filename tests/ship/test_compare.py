@@ -1,0 +1,235 @@
+"""`grpo-tui compare` on the shipped model: a short real run against its base, interrupted, and refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_tui.cli import compare as command
+from grpo_tui.cli.main import main
+from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.rewards.generating import DatasetRow, Generator
+from grpo_tui.rewards.lab import Lab
+from grpo_tui.ship.kept import KeptComparison, KeptError
+from tests.foreign import foreign_run
+from tests.processes.runs import grpo_tui, until
+
+ROWS, SAMPLES, BLOCK = 40, 2, 32
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """While it lives, the commands' own labs start at once."""
+    with Lab(limit_s=60) as warm:
+        warm.start()
+        yield warm
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "short"
+    grpo_tui("demo", "--headless", "--steps", "30", "--run-dir", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def compared(run: Path, lab: Lab) -> dict[str, Any]:
+    """What a comparison of the run with its base prints as JSON."""
+    done = grpo_tui("compare", run, "--rows", ROWS, "--samples", SAMPLES, "--json")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def _answers(file: Path) -> dict[tuple[int, int], dict[str, Any]]:
+    return {(line["policy"], line["row"]): line for line in _lines(file) if "texts" in line}
+
+
+def _is_right(text: str, answer: str) -> bool:
+    found = re.findall(r"<answer>\s*(-?\d+)\s*</answer>", text)
+    return len(found) == 1 and int(found[0]) == int(answer)
+
+
+@pytest.mark.slow
+def test_a_short_run_is_better_than_its_base(run: Path, compared: dict[str, Any]) -> None:
+    assert compared["verdict"] == [{"policy": str(run), "word": "better"}]
+    assert (compared["rows"], compared["samples"], compared["held"]) == (ROWS, SAMPLES, True)
+    assert compared["policies"] == [
+        {"name": "base", "path": str(DEMO_MODEL), "step": None},
+        {"name": str(run), "path": str(run), "step": 30},
+    ]
+    file = Path(compared["file"])
+    assert file.parent == run / "compare"
+    rows = next(line["rows"] for line in _lines(file) if "rows" in line)
+    answers = _answers(file)
+    rates = [
+        [
+            sum(_is_right(text, row["columns"]["answer"]) for text in answers[policy, at]["texts"]) / SAMPLES
+            for at, row in enumerate(rows)
+        ]
+        for policy in range(2)
+    ]
+    first = compared["measures"][0]
+    assert (first["name"], first["kind"], first["k"]) == ("pass@1", "pass@1", 1)
+    assert first["values"] == pytest.approx([sum(rate) / ROWS for rate in rates])
+    gains = [after - before for before, after in zip(*rates, strict=True)]
+    assert first["differences"][0]["mean"] == pytest.approx(sum(gains) / ROWS)
+    counts = {"win": sum(g > 0 for g in gains), "tie": gains.count(0), "loss": sum(g < 0 for g in gains)}
+    assert compared["wins"] == [{"policy": str(run), **counts}]
+
+
+@pytest.mark.slow
+def test_a_finished_comparison_is_shown_again_and_generates_nothing(
+    run: Path,
+    compared: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a model was asked")
+
+    monkeypatch.setattr(Generator, "ask", refuse)
+    monkeypatch.setattr(Lab, "load", refuse)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["compare", str(run), "--rows", str(ROWS), "--samples", str(SAMPLES)]) == 0
+    shown = capsys.readouterr().out
+    gain = compared["measures"][0]["differences"][0]
+    said = (
+        f"better than the base: pass@1 {gain['mean']:+.3f} (95 %: {gain['low']:+.3f} to {gain['high']:+.3f}) "
+        f"on {ROWS} held-out prompts"
+    )
+    assert " ".join(shown.partition("\n\n")[0].split()) == said
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.slow
+def test_an_interrupted_comparison_continues_and_says_the_same(
+    run: Path,
+    compared: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Killed with the first policy half asked, interrupted with the second, and the base judged last."""
+    words = ["compare", str(run), "base", "--rows", str(ROWS), "--samples", str(SAMPLES), "--json"]
+    before = set((run / "compare").iterdir())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grpo_tui", *words], stdout=subprocess.DEVNULL, start_new_session=True
+    )
+
+    def new() -> Path | None:
+        return next(iter({*(run / "compare").iterdir()} - before), None)
+
+    until(lambda: (found := new()) and _answers(found), "the first block")
+    process.kill()
+    process.wait()
+    file = new()
+    assert file is not None
+    assert len(_answers(file)) <= BLOCK + ROWS
+    assert not any("result" in line for line in _lines(file))
+    with file.open("a") as torn:
+        torn.write('{"policy": 0, "ro')
+
+    def interrupt(text: str) -> None:
+        if text.startswith("base (2 of 2): generating"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "show_progress", interrupt)
+        assert main(words) == 130
+    assert "the same command continues" in capsys.readouterr().err
+    half = _answers(file)
+    assert {policy for policy, _ in half} == {0}
+    assert not any("result" in line for line in _lines(file))
+
+    assert main(words) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["verdict"] == [{"policy": "base", "word": "worse"}]
+    for ours, theirs in zip(found["measures"], compared["measures"], strict=True):
+        assert ours["values"] == theirs["values"][::-1]
+    whole = _answers(file)
+    assert {key: whole[key] for key in half} == half
+
+
+def test_only_one_process_has_a_comparison(tmp_path: Path) -> None:
+    header = {"comparison": 1, "key": "a"}
+    with KeptComparison(tmp_path / "a.jsonl", header), pytest.raises(KeptError, match="running already"):
+        KeptComparison(tmp_path / "a.jsonl", header)
+    KeptComparison(tmp_path / "a.jsonl", header).close()
+
+
+@pytest.mark.parametrize("torn", ['{"compa', '{"comparison": 2, "key": "a"}\n', "[]\n", "\x00\n"])
+def test_a_file_that_is_no_such_comparison_is_begun_again(torn: str, tmp_path: Path) -> None:
+    file, header = tmp_path / "a.jsonl", {"comparison": 1, "key": "a"}
+    file.write_text(torn)
+    KeptComparison(file, header).close()
+    assert _lines(file) == [header]
+
+
+def test_an_adapter_answers_as_peft_lets_it(tmp_path: Path) -> None:
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
+
+    from grpo_tui.config import load_config
+
+    base = AutoModelForCausalLM.from_pretrained(DEMO_MODEL, dtype=torch.float32)
+    model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", r=4, target_modules="all-linear"))
+    torch.manual_seed(1)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
+    model.save_pretrained(tmp_path)
+    prompt = [{"role": "user", "content": "What is 2 + 2?"}]
+    with Generator(load_config(DEMO_CONFIG), adapter=str(tmp_path)) as generator:
+        found = generator.answers([DatasetRow(1, prompt, {})], 8, 3)
+
+    tokenizer = AutoTokenizer.from_pretrained(DEMO_MODEL)
+    rendered = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+    asked = tokenizer([rendered] * 8, return_tensors="pt", add_special_tokens=False)
+    set_seed(3)
+    settings = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 40}
+    with torch.no_grad():
+        ids = model.eval().generate(asked["input_ids"], attention_mask=asked["attention_mask"], **settings)
+    texts = tokenizer.batch_decode(ids[:, asked["input_ids"].shape[1] :], skip_special_tokens=True)
+    assert [sample.text for sample in found.samples] == texts
+
+
+def test_a_run_of_somebody_else_is_refused(
+    tmp_path: Path, no_yes: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign = foreign_run(tmp_path / "run", tmp_path / "marks")
+    for file in DEMO_MODEL.iterdir():
+        (foreign.root / "checkpoint-3" / file.name).write_bytes(file.read_bytes())
+    assert main(["compare", str(foreign.root)]) == 3
+    assert "--trust" in capsys.readouterr().err
+    assert foreign.ran() == set()
+    assert not (foreign.root / "compare").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["base"], "--config"),
+        (["base", "--config", str(DEMO_CONFIG)], "compare base with what?"),
+        (["base", "base", "--config", str(DEMO_CONFIG)], "named twice"),
+        (["no/such/run", "--config", str(DEMO_CONFIG)], "no such run"),
+        ([str(DEMO_MODEL), "--config", str(DEMO_CONFIG), "--prompts", "no.jsonl"], "no such file"),
+    ],
+)
+def test_words_that_name_nothing_are_told(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *words]) == 2
+    assert said in capsys.readouterr().err

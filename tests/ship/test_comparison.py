@@ -1,0 +1,102 @@
+"""What a comparison says is computed from the answers alone, and each verdict has its words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grpo_tui.cli.compare import report, sentence
+from grpo_tui.rewards.generating import DatasetRow
+from grpo_tui.rewards.right_answers import Judge
+from grpo_tui.ship.comparison import Answers, Asked, compared
+
+JUDGE = Judge(0, "correct", 1.0, "as given")
+
+
+def _answers(*scores: tuple[float | None, ...]) -> Answers:
+    texts = tuple(f"text {number}: {one}" for number, one in enumerate(scores))
+    return Answers(texts, (3,) * len(scores), (False,) * len(scores), scores)
+
+
+def _asked(*policies: list[Answers], judge: Judge | None = JUDGE) -> Asked:
+    rows = [DatasetRow(number, f"prompt {number}", {}) for number in range(1, len(policies[0]) + 1)]
+    names = ["base", "first", "second"][: len(policies)]
+    return Asked(names, rows, policies, ["correct", "tidy"], [2.0, 0.5], judge, [])
+
+
+def _body(asked: Asked, **more: Any) -> dict[str, Any]:
+    return {
+        "rows": len(asked.rows),
+        "samples": 2,
+        "seed": 1,
+        "held": True,
+        "prompts": None,
+        "policies": [{"name": name, "path": name, "step": None} for name in asked.names],
+        "sampling": {"engine": "transformers", "device": "cpu", "temperature": 1.0, "max_tokens": 9},
+        "notes": [],
+        **compared(asked),
+        **more,
+    }
+
+
+def test_the_measures_of_two_policies() -> None:
+    base = [_answers((1.0, None), (0.0, 1.0)), _answers((0.0, 0.0), (0.0, 0.0))]
+    other = [_answers((0.0, 1.0), (0.0, 1.0)), _answers((1.0, 1.0), (1.0, 0.0))]
+    found = compared(_asked(base, other))
+    values = {one["name"]: one["values"] for one in found["measures"]}
+    assert values == {
+        "pass@1": [0.25, 0.5],
+        "pass@2": [0.5, 0.5],
+        "total": [pytest.approx(0.625), pytest.approx(1.375)],
+        "correct": [0.25, 0.5],
+        "tidy": [0.5, 0.75],
+        "length": [3, 3],
+        "truncated": [0, 0],
+    }
+    assert found["wins"] == [{"policy": "first", "win": 1, "tie": 0, "loss": 1}]
+    assert found["deciding"] == "pass@1"
+    (worst,) = found["worst"]
+    assert (worst["row"], worst["values"], worst["base"]) == (1, [0.5, 0.0], "text 0: (1.0, None)")
+
+
+def test_without_a_judge_the_total_decides() -> None:
+    found = compared(_asked([_answers((1.0, 0.0))], [_answers((1.0, 1.0))], judge=None))
+    assert found["deciding"] == "total"
+    assert found["judge"] is None
+    assert found["wins"] == [{"policy": "first", "win": 1, "tie": 0, "loss": 0}]
+
+
+RIGHT, WRONG = _answers((1.0, 0.0), (1.0, 0.0)), _answers((0.0, 0.0), (0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "said"),
+    [
+        ([WRONG] * 40, [RIGHT, WRONG] * 20, "better than the base: pass@1 +0.500 (95 %: +0.338 to +0.662)"),
+        ([RIGHT] * 40, [RIGHT, WRONG] * 20, "worse than the base: pass@1 -0.500 (95 %: -0.662 to -0.338)"),
+        ([WRONG, RIGHT] * 20, [RIGHT, WRONG] * 20, "not shown: pass@1 +0.000 (95 %: -0.324 to +0.324)"),
+        ([WRONG] * 10, [RIGHT, WRONG] * 5, "not shown: at least 30 prompts are needed. pass@1 +0.500"),
+        ([WRONG] * 40, [RIGHT] * 40, "not shown: the difference is the same on every prompt. pass@1 +1.00"),
+        ([_answers((None, None))], [_answers((None, None))], "not shown: at least 30 prompts"),
+    ],
+)
+def test_a_verdict_in_words(base: list[Answers], other: list[Answers], said: str) -> None:
+    body = _body(_asked(base, other))
+    assert sentence(body, body["verdict"][0]).startswith(said)
+    assert f"on {len(base)} held-out prompt" in sentence(body, body["verdict"][0])
+
+
+def test_nothing_that_was_scored_on_both_sides_shows_nothing() -> None:
+    nothing = [_answers((None, None))]
+    body = _body(_asked(nothing, nothing, judge=None))
+    assert sentence(body, body["verdict"][0]) == "not shown: no prompt was scored for both"
+    assert any(line.startswith("total") and line.endswith("–") for line in report(body, 80))
+
+
+def test_each_of_several_policies_has_its_verdict_and_its_table() -> None:
+    lines = list(report(_body(_asked([WRONG] * 40, [RIGHT, WRONG] * 20, [WRONG] * 40)), 80))
+    assert lines[0].startswith("first: better than the base: ")
+    assert any(line.startswith("second: not shown: the difference is the same") for line in lines)
+    assert sum("95 % interval" in line for line in lines) == 2
+    assert max(map(len, lines)) <= 80
