@@ -130,6 +130,17 @@ def open_findings(reader: RunReader) -> tuple[Finding, ...]:
     return tuple(errors_first(finding for finding in found if finding is not None))
 
 
+def closed_findings(reader: RunReader) -> tuple[Finding, ...]:
+    """Return the findings that have ended, the newest first."""
+    if not reader.has("finding", "rule"):
+        return ()
+    rows = reader.all(
+        "SELECT * FROM finding WHERE closed_at IS NOT NULL ORDER BY first_step DESC, rule LIMIT ?",
+        MOST_FINDINGS,
+    )
+    return tuple(finding for finding in map(_finding, rows) if finding is not None)
+
+
 def _finding(row: sqlite3.Row) -> Finding | None:
     severity = next((one for one in SEVERITIES if one == row["severity"]), None)
     steps = (row["first_step"], row["last_step"])

@@ -308,13 +308,16 @@ class ChartScreen(ZoomScreen):
     Args:
         folder: The run.
         key: TRL's key of the metric.
+        span: The first and the last step to begin with; the whole run when not given.
     """
 
     BINDINGS = bindings("chart")
     PANE = "chart"
 
-    def __init__(self, folder: Path, key: str) -> None:
+    def __init__(self, folder: Path, key: str, span: tuple[float, float] | None = None) -> None:
         super().__init__([RunSource(folder)], key)
+        if span is not None:
+            self.options = replace(self.options, window=Window(span=span, following=False))
 
     def compose(self) -> ComposeResult:
         yield Header("train")

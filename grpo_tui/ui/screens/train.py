@@ -12,6 +12,8 @@ from textual.events import DescendantFocus, Resize
 from textual.screen import ModalScreen, Screen
 
 from grpo_tui.core.commands import Outcome
+from grpo_tui.core.text import shell_word
+from grpo_tui.present.formatting import from_here
 from grpo_tui.present.train_view import ChartView, TrainView
 from grpo_tui.ui.actions import MOVED, Action, action, bindings, refusal
 from grpo_tui.ui.cursor_list import CursorList
@@ -30,6 +32,7 @@ from grpo_tui.ui.widgets.run_settings import RunSettings
 from grpo_tui.ui.widgets.summary import EventLines, FunctionTable, HealthLine, NowLine, RewardLine
 
 if TYPE_CHECKING:
+    from grpo_tui.present.run_findings import RunFinding
     from grpo_tui.store.layout import RunFolder
 
 
@@ -399,7 +402,8 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
             self.query_one(f"#{name}").display = name == wanted
         if focused and turned:
             self._focus_part(wanted)
-        self.query_one(Footer).parts = (wanted, "large") if self._large else (wanted,)
+        found = ("findings",) if view is not None and view.findings else ()
+        self.query_one(Footer).parts = (wanted, *(("large",) if self._large else ()), *found)
 
     def _focus_part(self, name: str) -> None:
         part = self.query_one(f"#{name}")
@@ -456,6 +460,49 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
     def action_view_events(self) -> None:
         shown = self.part == "event-list"
         self._turn_to("" if shown else "event-list", large=not shown)
+
+    def action_view_findings(self) -> None:
+        """List what was found wrong."""
+        from grpo_tui.present.run_findings import read_findings
+
+        folder, pages = self.shell.run_folder, self._pages
+        if folder is not None and pages is not None:
+            pages.ask(
+                "findings",
+                lambda stores: read_findings(folder.root, stores.run),
+                lambda found: self._list_findings(folder, found),
+                lambda why: self.app.notify(why, severity="warning"),
+            )
+
+    def _list_findings(self, folder: RunFolder, found: tuple[RunFinding, ...]) -> None:
+        from grpo_tui.ui.screens.run_findings import RunFindingsScreen
+
+        def chosen(answer: tuple[str, RunFinding] | None) -> None:
+            if answer is not None:
+                self._follow_finding(folder, *answer)
+
+        if not found:
+            self.app.notify("Nothing was found wrong with this run.")
+        elif self.app.screen is self:
+            live = self.shell.view is not None and self.shell.view.live
+            run = shell_word(from_here(folder.root))
+            self.app.push_screen(RunFindingsScreen(found, run, live=live), chosen)
+
+    def _follow_finding(self, folder: RunFolder, what: str, one: RunFinding) -> None:
+        """Show a finding's chart or completions, or apply its remedy."""
+        change, view = one.change, self.shell.view
+        if what == "completions":
+            self.shell.show_generations(one.query)
+        elif what == "set" and change is not None and change.field is not None:
+            if self._allowed(action("run.set")) is not None:
+                self.shell.steer("set", {change.field: change.value})
+        elif what == "chart":
+            from grpo_tui.ui.screens.chart import ChartScreen
+
+            ends = {chart.key: chart.end for chart in view.charts} if view is not None else {}
+            key = one.chart if one.chart in ends else "reward"
+            first, last = one.span
+            self.app.push_screen(ChartScreen(folder.root, key, (first, min(last, ends.get(key, last)))))
 
     def action_view_large(self) -> None:
         self._turn_to(self._part_wanted, large=not self._large)

@@ -1,0 +1,95 @@
+"""What was found wrong while a run trained, as it is listed and read: open first, then what has ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from grpo_tui.core.diagnosis import RULES
+from grpo_tui.core.findings import Finding, Remedy
+from grpo_tui.present.series import FLAT
+from grpo_tui.store.read_health import closed_findings, resume_options
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import read_status
+
+PAGE = "docs/diagnosis.md"
+_CHARTS = {
+    "policy.collapse": "entropy",
+    "policy.truncation": "completions/clipped_ratio",
+    "policy.no-end-token": "completions/clipped_ratio",
+    "policy.length-runaway": "completions/mean_length",
+    "policy.kl": "kl",
+    "policy.gradient-nan": "grad_norm",
+    "policy.gradient-spikes": "grad_norm",
+    "policy.gradient-zero": "grad_norm",
+    "policy.learning-rate-ended": "learning_rate",
+    "policy.held-out": "eval_reward",
+    "machine.slow-step": "step_time",
+    "machine.slow-reward": "step_time",
+}
+"""The metric that shows a finding, by rule; of other rules about the signal `FLAT`, else the reward."""
+_AROUND = 5
+"""Steps before and after a finding that its chart shows at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinding:
+    """One finding, and whether it is open."""
+
+    finding: Finding
+    open: bool
+
+    @property
+    def steps(self) -> str:
+        """Since when, and until when."""
+        first, last = self.finding.first_step or 0, self.finding.last_step or 0
+        if self.open:
+            return f"since step {first:,}"
+        return f"step {first:,}" if first == last else f"steps {first:,} to {last:,}"
+
+    @property
+    def chart(self) -> str:
+        """TRL's key of the metric that shows it."""
+        rule = self.finding.id
+        return _CHARTS.get(rule, FLAT if rule.startswith("signal.") else "reward")
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """First and last step of its chart."""
+        first, last = self.finding.first_step or 0, self.finding.last_step or 0
+        around = max(_AROUND, (last - first) // 4)
+        return max(0, first - around), last + around
+
+    @property
+    def query(self) -> str:
+        """Finds its completions."""
+        return str(self.finding.evidence.get("completions", ""))
+
+    @property
+    def change(self) -> Remedy | None:
+        """The first remedy that `set` can apply while the run trains."""
+        return next((one for one in self.finding.remedies if one.live and one.field), None)
+
+    @property
+    def meaning(self) -> str:
+        """What the rule is about; empty for a rule of a later version."""
+        rule = RULES.get(self.finding.id)
+        return rule.meaning if rule is not None else ""
+
+
+def read_findings(root: Path, reader: RunReader) -> tuple[RunFinding, ...]:
+    """Return the findings of a run, those that are open first, worst first, then the newest that ended."""
+    now = [RunFinding(one, open=True) for one in read_status(root, reader).findings]
+    return (*now, *(RunFinding(one, open=False) for one in closed_findings(reader)))
+
+
+def to_write(finding: Finding) -> Iterable[tuple[str, str]]:
+    """Yield what to write for the next run: a line of the config, or what `train RUN` takes, and which."""
+    for remedy in finding.remedies:
+        if remedy.field and remedy.value is not None and remedy.field != "resume_from_checkpoint":
+            yield "config", f"{remedy.field}: {json.dumps(remedy.value)}"
+    options = resume_options(finding)
+    if options:
+        yield "resume", options

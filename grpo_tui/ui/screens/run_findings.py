@@ -1,0 +1,176 @@
+"""What was found wrong with the open run: the list, and one finding with what helps.
+
+Each hands back what was asked for, `chart`, `completions` or `set`, and does nothing itself.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+
+from grpo_tui.core.text import one_line
+from grpo_tui.core.text import wrapped as words_wrapped
+from grpo_tui.present.formatting import plural, setting
+from grpo_tui.present.run_findings import PAGE, RunFinding, to_write
+from grpo_tui.ui.cursor_list import CursorList
+from grpo_tui.ui.kit.reading import DialogTitle, ReadingScreen
+from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
+from grpo_tui.ui.screens.dialogs import CLOSE, DialogText, YesNo
+from grpo_tui.ui.textual_private import LeftOnce
+
+SIGNS = {"error": ("✗", "bad"), "warning": ("⚠", "attention"), "info": ("●", "dim")}
+STEPS_W = 22
+
+
+class RunFindingList(CursorList):
+    """A finding on each line: its sign, its steps, and its sentence as far as it fits."""
+
+    def __init__(self, found: tuple[RunFinding, ...]) -> None:
+        super().__init__()
+        self.found = found
+
+    @property
+    def count(self) -> int:
+        return len(self.found)
+
+    def lines(self, width: int) -> list[Line]:
+        return [self._row(place, one, width) for place, one in enumerate(self.found)]
+
+    def _row(self, place: int, one: RunFinding, width: int) -> Line:
+        here = place == self.cursor and self.has_focus
+        tail = " selected" if here else ""
+        sign, role = SIGNS[one.finding.severity] if one.open else ("✓", "dim")
+        text = pad(one_line(one.finding.message), max(10, width - STEPS_W - 5))
+        return [
+            Span("❙" if here else " ", "accent" + tail),
+            Span(f"{sign} ", role + tail),
+            Span(pad(one.steps, STEPS_W), "dim" + tail),
+            Span(text + " ", ("text" if one.open else "dim") + tail),
+        ]
+
+
+class RunFindingsScreen(LeftOnce, ModalScreen[tuple[str, RunFinding]]):
+    """The findings of a run: those that are open, then those that have ended."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*CLOSE, ("f", "close", "close")]
+
+    def __init__(self, found: tuple[RunFinding, ...], run: str, *, live: bool) -> None:
+        super().__init__()
+        self._found, self._run, self._live = found, run, live
+
+    def compose(self) -> ComposeResult:
+        ended = sum(not one.open for one in self._found)
+        title = f"{plural(len(self._found) - ended, 'finding')} now" + (f", {ended} ended" if ended else "")
+        with Vertical(classes="dialog -large"):
+            yield DialogTitle(title, "enter open   esc back")
+            yield RunFindingList(self._found)
+
+    def on_mount(self) -> None:
+        self.query_one(RunFindingList).focus()
+
+    def on_cursor_list_selected(self, event: CursorList.Selected) -> None:
+        one = self._found[event.place]
+
+        def chosen(what: str | None) -> None:
+            if what is not None:
+                self.dismiss((what, one))
+
+        self.app.push_screen(RunFindingScreen(one, self._run, live=self._live), chosen)
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+class RunFindingLines(LineScroll):
+    """The sentence, what helps, what to write, what the rule means."""
+
+    def __init__(self, one: RunFinding, run: str, *, live: bool) -> None:
+        super().__init__()
+        self._one, self._run, self._live = one, run, live
+
+    def lines(self, width: int) -> list[Line]:
+        """Wrapped at the width."""
+        one, room = self._one, max(10, width - 5)
+        sign, role = SIGNS[one.finding.severity] if one.open else ("✓", "dim")
+        lines: list[Line] = [[Span(f" {sign} ", role), Span(one.steps, "strong")]]
+        lines += _paragraph(one.finding.message, room)
+        lines.append(ruled([[Span("what to do", "title")]], width))
+        for remedy in one.finding.remedies:
+            applies = self._live and remedy is one.change
+            head = Span(" = ", "key", "screen.set") if applies else Span(" ▸ ", "accent")
+            rows = words_wrapped(one_line(remedy.text), room)
+            lines += [[head if n == 0 else Span("   "), Span(row)] for n, row in enumerate(rows)]
+        lines += self._next_run(width)
+        if one.meaning:
+            lines.append(ruled([[Span("what it means", "title")]], width))
+            lines += _paragraph(one.meaning, room)
+        return [*lines, [Span(f"   {PAGE}, {one.finding.id}", "dim")]]
+
+    def _next_run(self, width: int) -> list[Line]:
+        """The lines for the config of the next run, and what a resume takes."""
+        lines: list[Line] = []
+        for title, wanted in (("in the config of the next run", "config"), ("to resume", "resume")):
+            written = [text for where, text in to_write(self._one.finding) if where == wanted]
+            if written:
+                lines.append(ruled([[Span(title, "title")]], width))
+            run = f"grpo-tui train {self._run} " if wanted == "resume" else ""
+            lines += [[Span(f"   {run}{one_line(text)}", "strong")] for text in written]
+        return lines
+
+
+def _paragraph(text: str, room: int) -> list[Line]:
+    return [[Span("   "), Span(row)] for row in words_wrapped(one_line(text), room)]
+
+
+class RunFindingScreen(ReadingScreen):
+    """One finding; hands back `chart`, `completions` or `set`.
+
+    Args:
+        one: The finding.
+        run: The run, as one would type it.
+        live: Whether it takes commands.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("enter", "choose('chart')", "open the chart"),
+        ("o", "choose('completions')", "open its completions"),
+        ("equals_sign", "set", "Change a setting"),
+        ("y", "copy", "copy"),
+    ]
+
+    def __init__(self, one: RunFinding, run: str, *, live: bool) -> None:
+        applies = live and one.change is not None
+        keys = f"enter chart   o completions{'   = apply' if applies else ''}   esc back"
+        super().__init__(one.finding.id, RunFindingLines(one, run, live=live), keys)
+        self._one, self._live = one, live
+
+    def action_choose(self, what: str) -> None:
+        self.dismiss(what)
+
+    def action_set(self) -> None:
+        """Ask before the setting is changed; say why when it cannot be."""
+        change = self._one.change
+        if change is None or not self._live:
+            why = "No remedy of this finding can be applied" if change is None else "The run has ended"
+            self.app.notify(f"{why}. What helps the next run is listed here.", severity="warning")
+            return
+        view, name = self.shell.view, str(change.field)
+        now = view.settings.get(name) if view is not None else None
+        before = f"{setting(now)} → " if now is not None else ""
+        told: list[Line] = [
+            [Span(f" {name} ", "strong"), Span(f"{before}{setting(change.value)}")],
+            [Span(" Applied at the next safe point.", "dim")],
+        ]
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.dismiss("set")
+
+        self.app.push_screen(YesNo(f"change {name}?", DialogText(told), "change it", "leave it"), answered)
+
+    def action_copy(self) -> None:
+        self.shell.copy("finding", self._one.finding.message)

@@ -1,0 +1,133 @@
+"""What was found wrong with the open run: listed, read, followed to its steps, and put right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from grpo_tui.core import records as r
+from grpo_tui.core.findings import Finding, Remedy
+from grpo_tui.ui.screens.chart import ChartScreen
+from grpo_tui.ui.screens.dialogs import YesNo
+from grpo_tui.ui.screens.generations import GenerationsScreen
+from grpo_tui.ui.screens.run_findings import RunFindingScreen, RunFindingsScreen
+from grpo_tui.ui.screens.train import TrainScreen
+from tests.ui.conftest import app_on, opened, sent, shown, until
+from tests.ui.recorded_run import NOW, RecordedRun, recorded
+
+BROKE = Finding(
+    "policy.broke", "error", None, None, "The policy broke. The reward went from 0.5 to 0.", None, 40, 56,
+    {"completions": "step 40..56"},
+    (Remedy("Set learning_rate back to 1e-05", "learning_rate", 1e-5, live=True),
+     Remedy("Lower `learning_rate` and return to a checkpoint from before this step, or start again."),
+     Remedy("max_completion_length 512", "max_completion_length", 512)),
+)  # fmt: skip
+TRUNCATED = Finding(
+    "policy.truncation", "warning", None, None, "Most completions are truncated. It was 70 %.", None, 9, 20,
+    {"completions": "step 9..20 and truncated"},
+)  # fmt: skip
+
+
+@pytest.fixture
+def judged(run: RecordedRun) -> RecordedRun:
+    """A run with an open finding and one that has ended."""
+    run.write(r.OpenFindings(NOW - 60, (TRUNCATED,)))
+    run.write(r.OpenFindings(NOW - 30, (BROKE,)))
+    return run
+
+
+async def test_findings_are_listed_open_ones_first_and_one_is_read(judged: RecordedRun) -> None:
+    app = app_on(judged.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        assert " f findings" in shown(app)
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, RunFindingsScreen))
+        await until(pilot, lambda: "1 finding now, 1 ended" in shown(app))
+        text = shown(app)
+        assert 0 < text.index("✗ since step 40") < text.index("✓ steps 9 to 20")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunFindingScreen))
+        for told in (
+            "= Set learning_rate back to 1e-05", "▸ Lower `learning_rate`", "max_completion_length: 512",
+            "docs/diagnosis.md, policy.broke", "Updates that are too large",
+        ):  # fmt: skip
+            await until(pilot, lambda told=told: told in shown(app))  # type: ignore[misc]
+        await pilot.press("escape")
+        assert isinstance(app.screen, RunFindingsScreen)
+        await pilot.press("f")
+        assert isinstance(app.screen, TrainScreen)
+
+
+async def test_enter_zooms_the_chart_to_the_steps_of_a_finding(judged: RecordedRun) -> None:
+    app = app_on(judged.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, RunFindingsScreen))
+        await pilot.press("j", "enter")
+        await until(pilot, lambda: isinstance(app.screen, RunFindingScreen))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ChartScreen))
+        options = app.screen.options  # type: ignore[attr-defined]
+        assert (options.key, options.window.span) == ("completions/clipped_ratio", (4, 25))
+        await until(pilot, lambda: app.screen._view is not None)  # type: ignore[attr-defined]
+        view = app.screen._view  # type: ignore[attr-defined]
+        assert (view.first, view.last) == (4, 25)
+
+
+async def test_its_completions_open_in_generations_by_its_query(judged: RecordedRun) -> None:
+    app = app_on(judged.folder.root)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, RunFindingsScreen))
+        await pilot.press("enter", "o")
+        await until(pilot, lambda: isinstance(app.screen, GenerationsScreen))
+        await until(pilot, lambda: "step 40..56" in shown(app))
+        await pilot.press("4")
+        await until(pilot, lambda: isinstance(app.screen, TrainScreen))
+
+
+async def test_a_remedy_is_applied_after_a_yes(judged: RecordedRun) -> None:
+    app = app_on(judged.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, RunFindingsScreen))
+        await pilot.press("enter", "equals_sign")
+        await until(pilot, lambda: isinstance(app.screen, YesNo))
+        assert "learning_rate 2e-4 → 1e-5" in shown(app)
+        await pilot.press("n")
+        assert isinstance(app.screen, RunFindingScreen)
+        assert sent(judged) == []
+        await pilot.press("equals_sign", "y")
+        await until(pilot, lambda: bool(sent(judged)))
+        assert sent(judged) == [("set", {"learning_rate": 1e-5})]
+        assert isinstance(app.screen, TrainScreen)
+
+
+async def test_of_an_ended_run_nothing_is_applied() -> None:
+    ended = recorded(Path("runs") / "ended", "finished")
+    ended.write(r.OpenFindings(NOW - 30, (BROKE,)))
+    ended.close()
+    app = app_on(ended.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, RunFindingsScreen))
+        await pilot.press("enter", "equals_sign")
+        await until(pilot, lambda: any("The run has ended." in note.message for note in app._notifications))
+        assert isinstance(app.screen, RunFindingScreen)
+        assert "learning_rate: 1e-05" in shown(app)
+
+
+async def test_a_run_without_findings_says_so(run: RecordedRun) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("f")
+        said = "Nothing was found wrong with this run."
+        await until(pilot, lambda: said in [note.message for note in app._notifications])
+        assert isinstance(app.screen, TrainScreen)
