@@ -9,6 +9,7 @@ import pytest
 from textual.widgets import Input
 
 from grpo_tui.core import records as r
+from grpo_tui.present.glyphs import BLOCKS
 from grpo_tui.present.runs_view import RunRow, read_run_row
 from grpo_tui.ui import runs_watch
 from grpo_tui.ui.app import GrpoApp
@@ -145,6 +146,18 @@ async def test_a_failed_run_says_what_happened_where_there_is_room(size: tuple[i
             assert "at step 57 of 120" in text
             assert "R resumes from checkpoint-40" in text
             assert "grpo-tui train runs/failed-one --resume" in text
+
+
+async def test_a_column_stands_under_its_name_at_every_width(run: RecordedRun) -> None:
+    app = app_on(None)
+    async with app.run_test(size=(70, 24)) as pilot:
+        await until(pilot, lambda: app.rows_complete and "demo-add" in shown(app))
+        for width in range(70, 96):
+            await pilot.resize_terminal(width, 24)
+            await until(pilot, lambda width=width: len(shown(app).splitlines()[2]) == width)
+            _, _, heading, row, *_ = shown(app).splitlines()
+            assert ("over time" in heading) == bool(set(row) & set(BLOCKS)), width
+            assert ("heartbeat" in heading) == (" now" in row), width
 
 
 async def test_the_detail_follows_the_cursor(run: RecordedRun) -> None:

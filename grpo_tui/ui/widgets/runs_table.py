@@ -191,7 +191,8 @@ class RunsTable(CursorList, inherit_bindings=False):
     def lines(self, width: int) -> list[Line]:
         """A line per run; those that did not change are not made again."""
         if self._columns[0] != width:
-            self._columns = (width, columns_for(width, self._rows))
+            # As the heading above, which does not know whether a scrollbar takes a cell.
+            self._columns = (width, columns_for(self.outer_size.width - 1, self._rows))
         columns = self._columns[1]
         widths, before = tuple(columns.items()), self._known
         known: dict[Path, tuple[tuple[object, ...], Line]] = {}
