@@ -14,7 +14,16 @@ from pathlib import Path
 from grpo_tui.core.findings import Finding
 from grpo_tui.core.metrics import EVAL, GROUPS, METRICS, describe, is_computed
 from grpo_tui.core.text import one_line, shell_word
-from grpo_tui.present.formatting import compact, digits_for, figure, fixed, from_here, percent, plural
+from grpo_tui.present.formatting import (
+    compact,
+    digits_apart,
+    digits_for,
+    figure,
+    fixed,
+    from_here,
+    percent,
+    plural,
+)
 from grpo_tui.present.series import FLAT, FLAT_BOTTOM, FLAT_TOP, SPREAD, Recent, Series, band_around
 from grpo_tui.present.series import MASKED as MASKED_SHARE
 from grpo_tui.present.train_view import ChartView, Mark, Span
@@ -137,17 +146,38 @@ def _reward_words(state: str, reward: Series, no_signal: Series) -> list[Span]:
         return [(f"● {plural(reward.count, 'step')} so far: too early to see a trend. ", "dim")]
     if moves == "flat":
         newest = [r.value for r in reward.recent][-WINDOW:]
+        began, level = _mean(reward.opening), _mean(newest)
+        if reward.count > 2 * WINDOW and abs(level - began) > max(2 * math.sqrt(_variance(newest)), 1e-9):
+            sign, word, role = ("▲", "rose", "good") if level > began else ("▼", "fell", "bad")
+            since = _level_since(reward, level, 0.1 * abs(level - began))
+            before, after = _apart(began, level)
+            course = f" from {before} to {after}, level since step {since:,}. "
+            return [(f"{sign} Reward {word}", role), (course, "text")]
         around = f" at about {figure(_mean(newest))} over the last {plural(len(newest), 'step')}. "
         return [("● Reward is level", "attention"), (around, "dim")]
     sign, role = ("▲", "good") if moves == "rises" else ("▼", "bad")
-    return [(f"{sign} Reward {moves}", role), (f" since step {_turned(reward, moves):,}. ", "text")]
-
-
-def _turned(reward: Series, moves: str) -> int:
-    """The step from which the smoothed reward rises (its lowest place) or falls (its highest)."""
+    word = {"rises": "rose", "falls": "fell"}[moves] if state in ENDED else moves
     known = [(b.smooth, b.middle) for b in reward.buckets if b.smooth is not None]
-    place = min(known) if moves == "rises" else max(known)
-    return round(place[1])
+    value, step = min(known) if moves == "rises" else max(known)
+    before, after = _apart(value, known[-1][0])
+    course = f" since step {round(step):,}: {before} → {after}. "
+    return [(f"{sign} Reward {word}", role), (course, "text")]
+
+
+def _apart(one: float, other: float) -> tuple[str, str]:
+    digits = digits_apart([one, other])
+    return fixed(one, digits), fixed(other, digits)
+
+
+def _level_since(reward: Series, level: float, band: float) -> int:
+    """The first step after which the smoothed reward stays within `band` of `level`."""
+    since = reward.last_step or 0
+    for bucket in reversed(reward.buckets):
+        if bucket.smooth is not None:
+            if abs(bucket.smooth - level) > band:
+                break
+            since = bucket.first
+    return since
 
 
 def _mean(values: Sequence[float]) -> float:

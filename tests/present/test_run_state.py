@@ -297,6 +297,38 @@ def test_a_reward_that_no_longer_varies_contributes_nothing(run: RecordedRun) ->
     assert [f.share for f in Watcher(run.folder.root).look().functions] == [None] * 3
 
 
+@pytest.mark.parametrize(
+    ("values", "state", "said"),
+    [
+        (
+            [min(2.0, 0.02 * n) for n in range(300)],
+            "training",
+            "▲ Reward rose from 0.09 to 2.00, level since",
+        ),
+        ([max(0.1, 2 - 0.02 * n) for n in range(300)], "finished", "▼ Reward fell from 1.91 to 0.10, level"),
+        ([0.01 * n for n in range(100)], "training", "▲ Reward rises since step 0: 0.00 → 0.9"),
+        ([0.01 * n for n in range(100)], "finished", "▲ Reward rose since step 0: 0.00 → 0.9"),
+        ([1 - 0.01 * n for n in range(100)], "stopped", "▼ Reward fell since step 0: 1.00 → 0.0"),
+        ([0.5 + 0.1 * (n % 2) for n in range(100)], "training", "● Reward is level at about 0.55 over"),
+    ],
+)
+def test_the_sentence_tells_the_whole_life_of_the_reward(values: list[float], state: str, said: str) -> None:
+    reward = Series()
+    for step, value in enumerate(values):
+        reward.append(step, value)
+    spans = health_spans(Status(state), "/run", reward, kl_logged=True, beta=0.0)
+    assert said in "".join(text for text, _ in spans)
+
+
+def test_a_level_reward_names_the_step_from_which_it_is_level() -> None:
+    reward = Series()
+    for step in range(400):
+        reward.append(step, min(2.0, 0.02 * step) + 0.05 * (step % 2))
+    spans = health_spans(Status("training"), "/run", reward, kl_logged=True, beta=0.0)
+    told = "".join(text for text, _ in spans)
+    assert 90 <= int(told.partition("level since step ")[2].partition(".")[0]) <= 125
+
+
 def test_a_process_that_is_gone_is_a_crash(tmp_path: Path) -> None:
     made = RecordedRun(tmp_path / "gone", pid=2**22 - 3)
     made.advance(3)
