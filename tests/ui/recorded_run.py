@@ -5,11 +5,13 @@ The texts hold what a terminal must never obey: control sequences, markup, actio
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import random
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from grpo_tui.core import records as r
@@ -57,6 +59,15 @@ class RecordedRun:
             ),
             *[r.RewardFunctionInfo(1, i, name, weight) for i, (name, weight) in enumerate(FUNCTIONS)],
         )
+
+    def copied(self, root: Path, database: bytes) -> RecordedRun:
+        """This run in another folder, to go on there, with what its run.db held."""
+        run = copy.deepcopy(self, {id(self.writer): None})
+        run.folder = RunFolder(root)
+        root.mkdir(parents=True, exist_ok=True)
+        run.folder.database.write_bytes(database)
+        run.writer = Writer(open_writer(run.folder.database))
+        return run
 
     def write(self, *records: Any) -> None:
         """Write records at once."""
@@ -197,23 +208,40 @@ ANSWERS = {
 }
 
 
+_WHOLE: dict[str, tuple[RecordedRun, bytes]] = {}
+"""A closed run of each kind and what its run.db holds, once written."""
+
+
 def recorded(root: Path, kind: str = "training") -> RecordedRun:
-    """A whole run of one kind: training, paused, failed, finished, loading."""
-    run = RecordedRun(root, total=60 if kind == "finished" else 120)
+    """A whole run of one kind: training, paused, failed, finished, loading.
+
+    The first of a kind is written record by record, and the others are copies of it.
+    """
     if kind == "loading":
+        run = RecordedRun(root)
         run.now("load", since=4.0)
         return run
+    if kind not in _WHOLE:
+        with TemporaryDirectory() as folder:
+            first = _written(Path(folder), kind)
+            first.close()
+            _WHOLE[kind] = first, first.folder.database.read_bytes()
+    first, database = _WHOLE[kind]
+    run = first.copied(root, database)
+    if kind in ("training", "paused"):
+        run.now("wait" if kind == "paused" else "update", since=130.0 if kind == "paused" else 0.1)
+    return run
+
+
+def _written(root: Path, kind: str) -> RecordedRun:
+    run = RecordedRun(root, total=60 if kind == "finished" else 120)
     run.advance(60 if kind == "finished" else 57, missing=(20, 21, 22))
     run.events()
     run.log()
-    if kind == "paused":
-        run.now("wait", since=130.0)
-    elif kind == "failed":
+    if kind == "failed":
         cause = "reward function 'correctness' failed (rewards.py:12): KeyError: 'answer'"
         run.end("failed", {"type": "KeyError", "message": "'answer'", "cause": cause})
     elif kind == "finished":
         run.write(r.Fact("before_after", ANSWERS))
         run.end("finished")
-    else:
-        run.now("update")
     return run
