@@ -11,11 +11,9 @@ import psutil
 import pytest
 
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import process_alive, read_heartbeat, read_rank
-from grpo_tui.store.read_series import metric_rows
+from grpo_tui.store.live import read_rank
 from grpo_tui.store.reader import RunReader
-from grpo_tui.store.status import read_status
-from tests.processes.runs import SMALL, at_step, command, grpo_tui, start, state, until
+from tests.processes.runs import SMALL, grpo_tui, start, state, until
 
 pytestmark = pytest.mark.slow
 
@@ -93,95 +91,6 @@ def test_a_wrong_key_is_refused_with_its_line_before_any_process_starts(tmp_path
     assert "learning_rate" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "run").exists()
-
-
-def test_a_run_without_its_supervisor_goes_on_and_the_next_look_gives_it_a_new_one(run: Path) -> None:
-    start(run, "max_steps=4000")
-    at_step(run, 2)
-    folder = RunFolder(run)
-    heartbeat = read_heartbeat(folder.heartbeat)
-    assert heartbeat is not None
-    os.kill(heartbeat.supervisor, signal.SIGKILL)
-    until(lambda: not read_heartbeat(folder.heartbeat).supervisor_alive, "the supervisor's end")  # type: ignore[union-attr]
-    before = at_step(run, 1)
-    assert not before.supervised
-    at_step(run, before.step + 3)
-
-    assert "the supervisor was gone" in grpo_tui("status", run).stderr
-    mended = until(lambda: (s := read_status(run)).supervised and s.pid and s, "a new supervisor")
-    assert mended.pid != heartbeat.supervisor
-    assert grpo_tui("status", run).stderr == ""
-
-    outcome = command(run, "stop", "--now")
-    assert outcome["applied"]
-    assert "there is no checkpoint to resume from" in outcome["reason"]
-    assert state(run, "stopped").error is None
-    rank = read_rank(folder.rank(0))
-    assert rank is not None
-    assert not process_alive(rank.pid, rank.started)
-    # Nothing that was logged is lost: the rows are those of steps 1 to the last that ended.
-    steps = [s for _, s, v in metric_rows(RunReader(folder.database), limit=100_000) if "reward" in v]
-    assert steps == list(range(1, len(steps) + 1))
-    assert len(steps) >= rank.step
-
-
-def test_a_run_that_ended_while_nobody_watched_gets_its_end_recorded(run: Path) -> None:
-    start(run, "max_steps=4000")
-    at_step(run, 2)
-    folder = RunFolder(run)
-    heartbeat, rank = read_heartbeat(folder.heartbeat), read_rank(folder.rank(0))
-    assert heartbeat is not None
-    assert rank is not None
-    os.kill(heartbeat.supervisor, signal.SIGKILL)
-    os.kill(rank.pid, signal.SIGKILL)
-    state(run, "crashed")
-    assert "no supervisor was watching" in grpo_tui("status", run).stderr
-    until(lambda: RunReader(folder.database).attempts()[-1].state == "crashed", "the last word")
-
-
-def test_a_reward_that_ends_the_process_is_no_success(run: Path, tmp_path: Path) -> None:
-    body = "import os\ndef leave(completions, **kwargs):\n    os._exit(0)\n"
-    start(run, "max_steps=5", config=_config(tmp_path / "own", "leave", body))
-    ended = state(run, "crashed")
-    assert ended.error is not None
-    assert "ended with code 0" in ended.error["cause"]
-
-
-def test_a_reward_that_cannot_be_interrupted_is_said_to_be_so_and_stop_now_ends_it(
-    run: Path, tmp_path: Path
-) -> None:
-    body = (
-        "import time\n"
-        "def deaf(completions, **kwargs):\n"
-        "    while True:\n"
-        "        try:\n"
-        "            time.sleep(60)\n"
-        "        except:\n"
-        "            pass\n"
-    )
-    start(run, "max_steps=5", config=_config(tmp_path / "own", "deaf", body))
-    until(lambda: (r := read_rank(RunFolder(run).rank(0))) and r.reward_function == "deaf", "the call")
-    assert "no step has ended yet" in grpo_tui("status", run).stdout
-    refused = grpo_tui("abort-reward", run, check=3)
-    assert "cannot be interrupted; stop at once, there is no checkpoint to resume from" in refused.stderr
-    rank = read_rank(RunFolder(run).rank(0))
-    assert rank is not None
-    os.kill(
-        rank.pid, signal.SIGSTOP
-    )  # as C code that keeps the interpreter: no thread of it can leave by itself
-    assert command(run, "stop", "--now")["applied"]
-    assert state(run, "stopped").step == 0
-    assert not psutil.pid_exists(rank.pid)
-
-
-def test_a_crash_in_a_native_library_is_named(run: Path, tmp_path: Path) -> None:
-    body = "import ctypes\ndef crash(completions, **kwargs):\n    ctypes.string_at(0)\n"
-    start(run, "max_steps=5", config=_config(tmp_path / "own", "crash", body))
-    ended = state(run, "crashed")
-    until(lambda: RunReader(RunFolder(run).database).attempts()[-1].error is not None, "the last word")
-    ended = state(run, "crashed")
-    assert ended.error is not None
-    assert "a native library crashed (SIGSEGV)" in ended.error["cause"]
 
 
 def test_sigterm_while_loading_is_stopped_with_nothing_to_save(run: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from grpo_tui.store.checkpoints import MARKER, judge
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import read_rank
+from grpo_tui.store.live import process_alive, read_rank
 from grpo_tui.store.read_series import last_metric_row_id, metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
@@ -79,10 +79,17 @@ def test_recording_waits_for_room_and_loses_nothing_that_memory_holds(run: Path)
     _limit(run, None)
     until(lambda: not read_status(run).alerts, "the end of the alert")
     until(lambda: last_metric_row_id(RunReader(database)) > written + 5, "the rows that waited")
-    assert command(run, "stop", "--now")["applied"]
+    outcome = command(run, "stop", "--now")
+    assert outcome["applied"]
+    assert "there is no checkpoint to resume from" in outcome["reason"]
+    assert state(run, "stopped").error is None
+    rank = read_rank(RunFolder(run).rank(0))
+    assert rank is not None
+    assert not process_alive(rank.pid, rank.started)
     reader = RunReader(database)
     steps = [s for _, s, v in metric_rows(reader, limit=100_000) if "reward" in v]
     assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) >= rank.step
     assert {g.step for g in reader.iter_groups()} >= set(steps)
     assert reader.dropped() == {}
 

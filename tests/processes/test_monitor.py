@@ -72,14 +72,6 @@ def test_a_script_with_one_line_more_is_recorded_and_steered(run: Path, tmp_path
     assert "def shorter" in reader.reward_functions()[0].text
 
 
-def test_a_script_that_is_killed_is_crashed(run: Path, tmp_path: Path) -> None:
-    script = _script(tmp_path, run, 2000)
-    at_step(run, 2)
-    script.kill()
-    script.wait(timeout=PATIENCE_S)
-    assert state(run, "crashed").step >= 2
-
-
 TWO = """\
     grpo_tui.monitor(trainer)
     assert grpo_tui.monitor(trainer) == grpo_tui.monitor(trainer), "once is enough"

@@ -19,12 +19,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import read_heartbeat
 from grpo_tui.store.read_series import metric_rows
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests import PATIENCE_S
-from tests.processes.runs import Screen, at_step, end, start, until
+from tests.processes.runs import SMALL, Screen, at_step, end, grpo_tui, until
 
 pytestmark = pytest.mark.slow
 
@@ -103,13 +105,30 @@ class Guarded(Screen):
 
 
 @pytest.fixture(scope="module")
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One run that goes on under all that is done to its viewers."""
-    folder = tmp_path_factory.mktemp("watched") / "a run, ünïcode"
-    start(folder, "max_steps=100000")
-    at_step(folder, 1)
-    yield folder
-    end(folder)
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int, str]]:
+    """One run that goes on under all that is done to its viewers; how ctrl+c ended its first."""
+    run = tmp_path_factory.mktemp("watched") / "a run, ünïcode"
+    settings = [word for pair in (*SMALL, "max_steps=100000") for word in ("--set", pair)]
+    words = ("train", str(DEMO_CONFIG), "--headless", "--quick-check", "--run-dir", str(run), *settings)
+    followed = subprocess.Popen(
+        [sys.executable, "-m", "grpo_tui", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert followed.stdout is not None
+    while not followed.stdout.readline().startswith("step "):
+        assert followed.poll() is None
+    os.killpg(followed.pid, signal.SIGINT)  # as the terminal does
+    _, said = followed.communicate(timeout=PATIENCE_S)
+    yield run, followed.returncode, said
+    end(run)
+
+
+@pytest.fixture
+def live(interrupted: tuple[Path, int, str]) -> Path:
+    return interrupted[0]
 
 
 @pytest.fixture
@@ -253,27 +272,34 @@ def test_ctrl_c_never_reaches_the_trainer(live: Path, watched: Guarded) -> None:
     assert not re.search("KeyboardInterrupt|stopp", (live / "train.log").read_text(errors="replace"))
 
 
-def test_ctrl_c_in_headless_leaves_the_run_going_and_says_how_to_watch_and_stop_it(run: Path) -> None:
-    words = ("demo", "--headless", "--steps", "4000", "--run-dir", str(run))
-    followed = subprocess.Popen(
-        [sys.executable, "-m", "grpo_tui", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert followed.stdout is not None
-    while not followed.stdout.readline().startswith("step "):
-        assert followed.poll() is None
-    os.killpg(followed.pid, signal.SIGINT)  # as the terminal does
-    _, said = followed.communicate(timeout=PATIENCE_S)
-    assert followed.returncode == 130
+def test_ctrl_c_in_headless_leaves_the_run_going_and_says_how_to_watch_and_stop_it(
+    interrupted: tuple[Path, int, str],
+) -> None:
+    run, code, said = interrupted
+    assert code == 130
     assert "Traceback" not in said
     assert (
         f"training continues. Watch it with `grpo-tui attach '{run}'`; "
         f"save and end it with `grpo-tui stop '{run}'`" in said
     )
-    at_step(run, read_status(run).step + 2)
+    assert_goes_on(run)
+
+
+def test_the_next_look_gives_a_run_whose_supervisor_was_killed_a_new_one(live: Path) -> None:
+    folder = RunFolder(live)
+    heartbeat = read_heartbeat(folder.heartbeat)
+    assert heartbeat is not None
+    os.kill(heartbeat.supervisor, signal.SIGKILL)
+    until(lambda: not read_heartbeat(folder.heartbeat).supervisor_alive, "the supervisor's end")  # type: ignore[union-attr]
+    assert not read_status(live).supervised
+    assert_goes_on(live)
+    assert not read_status(live).supervised
+
+    assert "the supervisor was gone" in grpo_tui("status", live).stderr
+    mended = until(lambda: (s := read_status(live)).supervised and s.pid and s, "a new supervisor")
+    assert mended.pid != heartbeat.supervisor
+    assert grpo_tui("status", live).stderr == ""
+    assert_goes_on(live)
 
 
 def test_eight_killed_screens_cost_no_step_and_no_completion(live: Path) -> None:

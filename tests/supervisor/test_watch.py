@@ -17,12 +17,13 @@ import pytest
 from grpo_tui.core.records import AttemptStarted
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
-from grpo_tui.store.live import RankFile
+from grpo_tui.store.live import RankFile, RankState, read_rank
 from grpo_tui.store.mailbox import Mailbox
 from grpo_tui.store.reader import RunReader
 from grpo_tui.store.spec import RunSpec
+from grpo_tui.store.status import read_status
 from grpo_tui.store.writer import Writer
-from grpo_tui.supervisor import RunFolderBusy, launch, take_lock
+from grpo_tui.supervisor import RunFolderBusy, adopt, launch, take_lock
 from grpo_tui.supervisor.watch import Supervisor
 from tests import PATIENCE_S
 
@@ -107,6 +108,83 @@ def test_what_a_run_left_behind_ends_with_it_though_its_first_supervisor_is_gone
         for process in (*left.values(), *(trainer for _, trainer in began.values())):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+
+
+IN_A_CALL = """
+import ctypes, os, sys, time
+from pathlib import Path
+from grpo_tui.core.records import AttemptStarted
+from grpo_tui.store.connection import open_writer
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.live import RankFile, RankState, read_rank
+from grpo_tui.store.writer import Writer
+
+folder = RunFolder(Path(sys.argv[-1]))
+writer = Writer(open_writer(folder.database))
+writer.write([AttemptStarted(1, time.time(), "here", os.getpid())])
+writer.close()
+rank = RankFile(folder.rank(0), os.getpid())
+rank.update(attempt=1, phase="reward", step=0, reward_function="judge", reward_call=1)
+"""
+"""What stands for a training process in a reward call, and then does what a test adds."""
+
+
+def _launched(folder: RunFolder, then: str) -> psutil.Process:
+    """The real supervisor of such a process."""
+    return psutil.Process(launch(folder, RunSpec({}, launcher=(sys.executable, "-c", IN_A_CALL + then))))
+
+
+def _in_a_call(folder: RunFolder) -> RankState:
+    _until(lambda: (rank := read_rank(folder.rank(0))) and rank.reward_function)
+    rank = read_rank(folder.rank(0))
+    assert rank is not None
+    return rank
+
+
+@pytest.mark.parametrize(
+    ("then", "cause"),
+    [
+        ("os._exit(0)", "the training process ended with code 0, while reward function 'judge' ran,"),
+        ("ctypes.string_at(0)", "a native library crashed (SIGSEGV), while reward function 'judge' ran;"),
+    ],
+)
+def test_an_end_that_nobody_said_is_no_success_and_has_its_cause(
+    then: str, cause: str, tmp_path: Path
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    _launched(folder, then).wait(PATIENCE_S)
+    (attempt,) = RunReader(folder.database).attempts()
+    assert attempt.state == "crashed"
+    assert attempt.error is not None
+    assert attempt.error["cause"].startswith(cause)
+
+
+def test_stop_at_once_ends_a_process_that_cannot_leave_by_itself(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    supervisor = _launched(folder, "time.sleep(600)")
+    trainer = psutil.Process(_in_a_call(folder).pid)
+    trainer.suspend()  # as C code that keeps the interpreter: no thread of it can leave
+    mailbox = Mailbox(folder.commands)
+    outcome = mailbox.wait(mailbox.submit("stop_now"), PATIENCE_S)
+    assert outcome is not None
+    said = (True, "ended at once; there is no checkpoint to resume from")
+    assert (outcome.applied, outcome.reason) == said
+    supervisor.wait(PATIENCE_S)
+    assert read_status(folder.root).state == "stopped"
+    assert _gone(trainer)
+
+
+def test_an_end_that_nobody_watched_is_recorded_after_the_next_look(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    supervisor = _launched(folder, "time.sleep(600)")
+    trainer = psutil.Process(_in_a_call(folder).pid)
+    for process in (supervisor, trainer):
+        process.kill()
+    _until(lambda: _gone(supervisor) and _gone(trainer))
+    assert read_status(folder.root).state == "crashed"
+    assert RunReader(folder.database).attempts()[-1].state is None
+    assert "no supervisor was watching" in adopt(folder)
+    _until(lambda: RunReader(folder.database).attempts()[-1].state == "crashed")
 
 
 def test_a_folder_is_taken_as_long_as_its_supervisor_or_its_training_process_lives(tmp_path: Path) -> None:
