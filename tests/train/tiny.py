@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +18,17 @@ from grpo_tui.train.session import Session
 TIMES = ("time", "runtime", "per_second")
 
 
+@functools.cache
+def _imported() -> None:
+    """Import TRL, and leave what stays of it out of the search for garbage at each training's end."""
+    gc.disable()
+    try:
+        from trl import GRPOConfig, GRPOTrainer  # noqa: F401
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def make_trainer(
     folder: Path,
     *,
@@ -26,6 +39,7 @@ def make_trainer(
     **arguments: Any,
 ) -> Any:
     """A GRPOTrainer on the shipped model: groups of 4, 16 completions a step."""
+    _imported()
     from trl import GRPOConfig, GRPOTrainer
 
     values: dict[str, Any] = {
