@@ -182,7 +182,8 @@ def _beside(destination: Path) -> Iterator[Path]:
         MergeError: the other one is in the way, or is being written, or there can be no folder.
     """
     _refuse_taken(destination)
-    beside = destination.absolute().with_name(BESIDE.format(name=destination.name))
+    there = Path(os.path.abspath(destination))
+    beside = there.with_name(BESIDE.format(name=there.name))
     try:
         beside.mkdir(parents=True, exist_ok=True)
         held = os.open(beside, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

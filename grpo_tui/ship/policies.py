@@ -174,6 +174,9 @@ def _of_weights(policy: Policy, folder: Path, config: RunConfig | None) -> Polic
     if adapter is None or (folder / MODEL_CONFIG).is_file():
         base = config.model if config is not None else str(folder)
         return replace(policy, model=str(folder), tokenizer=own or base)
+    if adapter.get("megatron_config"):
+        # PEFT would import the module that such an adapter names, whoever made it.
+        raise PolicyError(f"{folder} is an adapter for Megatron, which is not supported")
     base = _present(_base(adapter, folder, config), f"the base model of the adapter {folder}")
     if (Path(base) / ADAPTER_CONFIG).is_file() and not (Path(base) / MODEL_CONFIG).is_file():
         raise PolicyError(f"{base}, the base of {folder}, is itself an adapter. Merge it first")

@@ -17,6 +17,7 @@ import psutil
 import pytest
 import torch
 from peft import PeftModel
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 from grpo_tui.cli import main
@@ -228,6 +229,18 @@ def test_an_adapter_or_a_base_that_cannot_be_merged_exactly_is_refused(adapter: 
     (other / "adapter_config.json").write_text(json.dumps({"peft_type": "IA3", "target_modules": ["q_proj"]}))
     with pytest.raises(MergeError, match=r"only LoRA adapters can be merged, and .* is of the kind IA3"):
         merged_here(other, tmp_path / "b")
+
+
+def test_a_merge_that_fails_leaves_nothing(adapter: Path, tmp_path: Path) -> None:
+    broken = Path(shutil.copytree(adapter, tmp_path / "broken"))
+    weights = load_file(broken / "adapter_model.safetensors")
+    save_file(
+        {name: weight * float("nan") for name, weight in weights.items()},
+        broken / "adapter_model.safetensors",
+    )
+    with pytest.raises(MergeError, match="NaNs detected in the merged weights"):
+        merge(resolve(str(broken)), tmp_path / "merged")
+    assert [path.name for path in tmp_path.iterdir()] == ["broken"]
 
 
 def test_memory_and_disk_are_looked_at_before() -> None:

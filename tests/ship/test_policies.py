@@ -99,6 +99,9 @@ def test_folders_from_elsewhere_are_models_and_adapters(tmp_path: Path) -> None:
     orphan = adapter(tmp_path / "orphan", str(tmp_path / "moved"))
     assert f"the base model of the adapter {orphan} is missing: there is no folder" in refused(str(orphan))
     nameless = adapter(tmp_path / "nameless", "")
+    theirs = adapter(tmp_path / "theirs")
+    write_json(theirs / "adapter_config.json", {"megatron_config": {"a": 1}, "megatron_core": "their.module"})
+    assert refused(str(theirs)) == f"{theirs} is an adapter for Megatron, which is not supported"
     assert "does not name a base model (base_model_name_or_path)" in refused(str(nameless))
     assert "model.safetensors is incomplete" in refused(str(model(tmp_path / "torn", whole=False)))
     (tmp_path / "empty").mkdir()
