@@ -159,7 +159,7 @@ def test_an_option_is_seen_in_what_is_printed(row: str, capsys: pytest.CaptureFi
 def test_a_finding_at_or_above_the_gate_is_exit_1(severity: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Diagnosis((Finding("a.b", severity, None, None, "odd", first_step=1, last_step=2),), 2, ())
     monkeypatch.setattr(doctor, "diagnose", lambda _: found)
-    monkeypatch.setattr(doctor, "read_status", lambda *_: SimpleNamespace(state="finished"))
+    monkeypatch.setattr(doctor, "read_status", lambda *_: SimpleNamespace(state="finished", checkpoints=()))
     codes = [
         main(["doctor", "runs/first", *gate]) for gate in ([], ["--gate", "error"], ["--gate", "warning"])
     ]
