@@ -37,7 +37,7 @@ def merge(parsed: Any) -> int:
     if parsed.json:
         print_json(asdict(found))
     else:
-        print_text(_lines(found))
+        print_text(_lines(found, policy))
     return OK
 
 
@@ -48,7 +48,7 @@ def _whole(policy: Policy) -> str:
     )
 
 
-def _lines(found: Merged) -> Iterator[str]:
+def _lines(found: Merged, policy: Policy) -> Iterator[str]:
     """What was merged, how it was checked, what to know, and the next step."""
     where = from_here(Path(found.path))
     step = f" (step {found.step})" if found.step is not None else ""
@@ -63,7 +63,8 @@ def _lines(found: Merged) -> Iterator[str]:
     if found.quantized:
         yield (
             "note: the adapter was trained on a quantized base and is merged into the full-precision one, so "
-            "its logits cannot equal those of training. Compare their rewards"
+            "its logits cannot equal those of training. Compare their rewards: `grpo-tui compare "
+            f"{shell_word(policy.name)} {shell_word(where)}`"
         )
     yield f"serve   vllm serve {shell_word(where)}"
 

@@ -174,6 +174,7 @@ def test_a_small_adapter_of_a_quantized_base_is_warned_of_twice(
     assert (
         "note: the adapter was trained on a quantized base and is merged into the full-precision one" in told
     )
+    assert f"`grpo-tui compare {word} {tmp_path / 'merged'}`" in told
     assert told.splitlines()[-1] == f"serve   vllm serve {tmp_path / 'merged'}"
 
 
