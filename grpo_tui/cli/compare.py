@@ -189,7 +189,11 @@ def _prompts(body: Body) -> str:
 def _asked(body: Body) -> str:
     sampling = body["sampling"]
     engine = " with vLLM" if sampling["engine"] == "vllm" else ""
-    seen = "" if body["held"] else ". Training has seen them: set grpo_tui.holdout to keep some apart"
+    seen = (
+        ""
+        if body["held"]
+        else ". Training may have seen these prompts: set grpo_tui.holdout to keep some apart"
+    )
     where = f" of {body['prompts']}" if body["prompts"] else ""
     return (
         f"{_prompts(body)}{where} × {plural(body['samples'], 'completion')}, temperature "

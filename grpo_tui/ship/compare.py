@@ -220,8 +220,14 @@ def _result(
         "policies": listed,
         **compared(asked),
         "sampling": kept.about,
-        "notes": list(chosen.notes),
+        "notes": [*chosen.notes, *_notes(config, kept)],
     }
+
+
+def _notes(config: RunConfig, kept: KeptComparison) -> list[str]:
+    if config.setting("use_vllm") and kept.about.get("engine") != "vllm":
+        return ["use_vllm is set, but transformers generated: vLLM needs a GPU and must be installed here"]
+    return []
 
 
 def _seed(config: RunConfig, options: CompareOptions) -> int:

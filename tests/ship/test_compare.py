@@ -16,8 +16,9 @@ import pytest
 
 from grpo_tui.cli import compare as command
 from grpo_tui.cli.main import main
+from grpo_tui.config import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
-from grpo_tui.rewards.generating import DatasetRow, Generator
+from grpo_tui.rewards.generating import DatasetRow, GenerateError, Generator
 from grpo_tui.rewards.lab import Lab
 from grpo_tui.ship.kept import KeptComparison, KeptError
 from tests.foreign import foreign_run
@@ -182,8 +183,6 @@ def test_an_adapter_answers_as_peft_lets_it(tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
 
-    from grpo_tui.config import load_config
-
     base = AutoModelForCausalLM.from_pretrained(DEMO_MODEL, dtype=torch.float32)
     model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", r=4, target_modules="all-linear"))
     torch.manual_seed(1)
@@ -204,6 +203,16 @@ def test_an_adapter_answers_as_peft_lets_it(tmp_path: Path) -> None:
         ids = model.eval().generate(asked["input_ids"], attention_mask=asked["attention_mask"], **settings)
     texts = tokenizer.batch_decode(ids[:, asked["input_ids"].shape[1] :], skip_special_tokens=True)
     assert [sample.text for sample in found.samples] == texts
+
+
+def test_rows_are_held_out_where_the_config_has_some() -> None:
+    with Generator(load_config(DEMO_CONFIG)) as generator:
+        assert generator.rows(3, 1, held=None).held
+        assert not generator.rows(3, 1).held
+    with Generator(load_config(DEMO_CONFIG, ["grpo_tui.holdout=0"])) as generator:
+        assert not generator.rows(3, 1, held=None).held
+        with pytest.raises(GenerateError, match="no held-out rows"):
+            generator.rows(3, 1, held=True)
 
 
 def test_a_run_of_somebody_else_is_refused(

@@ -102,13 +102,15 @@ def generate(
     """
     from vllm import SamplingParams
 
-    ours = {name: settings[name] for name in ("temperature", "top_p", "top_k", "repetition_penalty")}
-    ours |= {"min_p": settings["min_p"] or 0.0, "max_tokens": settings["max_new_tokens"]}
-    ours |= settings["generation_kwargs"]
-    asked = [
-        SamplingParams(**ours, stop_token_ids=list(policy.ends), seed=seed, detokenize=False)
-        for seed in seeds
-    ]
+    names = ("temperature", "top_p", "top_k", "repetition_penalty")
+    ours = {
+        **{name: settings[name] for name in names},
+        "min_p": settings["min_p"] or 0.0,
+        "max_tokens": settings["max_new_tokens"],
+        "stop_token_ids": list(policy.ends),
+        **settings["generation_kwargs"],
+    }
+    asked = [SamplingParams(**{**ours, "seed": seed}) for seed in seeds]
     given = [{"prompt_token_ids": ids} for ids in prompts]
     found = policy.model.generate(given, asked, lora_request=policy.lora, use_tqdm=False)
     return [list(output.outputs[0].token_ids) for output in found]
