@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -256,10 +255,11 @@ def test_a_killed_merge_leaves_no_folder_and_the_next_one_clears_up(adapter: Pat
         while not beside.exists() or not (children := psutil.Process(process.pid).children()):
             assert process.poll() is None
             time.sleep(0.01)
+        process.send_signal(signal.SIGSTOP)
         with pytest.raises(MergeError, match="another merge is writing"):
             merge(resolve(str(adapter)), destination)
     finally:
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
     psutil.wait_procs(children)
     assert not destination.exists()
