@@ -1,14 +1,12 @@
-"""Configs as people write them train for real: plain TRL files, LoRA, evaluation on held-out rows."""
+"""Configs as people write them train for real: LoRA, evaluation on held-out rows, too few rows."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from grpo_tui.demo import DEMO_DIR, DEMO_MODEL
-from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.reader import RunReader
 from tests.processes.runs import SMALL, at_step, command, grpo_tui, left, state
 
@@ -22,39 +20,6 @@ bf16: false
 gradient_checkpointing: false
 learning_rate: 1e-4
 """
-
-
-def _train(config: Path, run: Path, *settings: str, cwd: Path | None = None) -> str:
-    words = [word for pair in (*SMALL, *settings) for word in ("--set", pair)]
-    return grpo_tui("train", config, "--run-dir", run, "--headless", *words, cwd=cwd).stdout
-
-
-def test_a_plain_trl_config_trains_with_a_dotted_reward_of_the_working_folder(
-    run: Path, tmp_path: Path
-) -> None:
-    rows = [{"prompt": f"{a}+1=?", "solution": str(a + 1)} for a in range(1, 20)]
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "own_judges.py").write_text(
-        "def right(completions, solution, **kwargs):\n"
-        "    assert isinstance(completions[0], str), 'string prompts give string completions'\n"
-        "    return [float(s in c) for c, s in zip(completions, solution)]\n"
-    )
-    config = tmp_path / "plain.yaml"
-    config.write_text(
-        BASE.format(model=DEMO_MODEL)
-        + f"dataset_name: {tmp_path / 'data'}\nreward_funcs: own_judges.right\nmax_steps: 3\n"
-    )
-    output = _train(config, run, cwd=tmp_path)
-    assert "finished at step 3" in output
-    reader = RunReader(RunFolder(run).database)
-    assert [f.name for f in reader.reward_functions()] == ["right"]
-    assert reader.reward_functions()[0].source.endswith("own_judges.py:1")
-    assert {g.prompt for g in reader.iter_groups()} <= {row["prompt"] for row in rows}
-    assert all("solution" in g.columns for g in reader.iter_groups())
-    record = reader.fact("reproduction")
-    assert record["packages"]["trl"]
-    assert record["dataset_rows"] == len(rows)
 
 
 def test_lora_trains_changes_temperature_stops_and_resumes_and_rows_held_out_are_evaluated_alone(

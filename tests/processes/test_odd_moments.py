@@ -1,4 +1,4 @@
-"""Two starts at once, and a run folder that vanishes under a live run."""
+"""Two starts at once, and a run folder that vanishes or is renamed under a live run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from grpo_tui.store.checkpoints import judge
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.live import read_heartbeat, read_rank
 from grpo_tui.store.mailbox import Mailbox
+from grpo_tui.store.reader import RunReader
 from grpo_tui.store.status import read_status
 from tests import PATIENCE_S
-from tests.processes.runs import SMALL, at_step, command, end, state, until
+from tests.processes.runs import SMALL, Screen, at_step, command, end, state, until
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +74,9 @@ def _trains_on_and_can_be_stopped_when_its_folder_is_deleted(run: Path) -> None:
     assert judge(saved).usable
 
 
-def test_a_renamed_folder_is_followed_by_the_run_its_commands_and_who_prints_it(run: Path) -> None:
+def test_a_renamed_folder_is_followed_by_the_run_and_who_prints_it_and_two_keys_resume_it_there(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     followed = subprocess.Popen(
         _train(run, "--headless"),
         stdout=subprocess.PIPE,
@@ -90,11 +93,42 @@ def test_a_renamed_folder_is_followed_by_the_run_its_commands_and_who_prints_it(
         assert read_status(renamed).supervised
         said_by_its_supervisor = f"the run folder is now {renamed}"
         until(lambda: said_by_its_supervisor in (renamed / "train.log").read_text(), "the supervisor's word")
-        assert command(renamed, "stop")["applied"]
+        stopped = _is_saved_and_stopped_by_sigterm(renamed)
         output, said = followed.communicate(timeout=PATIENCE_S)
         assert followed.returncode == 3
         assert f"the run folder is {renamed} now" in said
-        assert f"stopped at step {state(renamed, 'stopped').step}; {renamed}" in output
+        assert f"stopped at step {stopped}; {renamed}" in output
         assert not run.exists()
+        monkeypatch.chdir(run.parent)
+        _goes_on_by_two_keys_in_the_list_of_runs(renamed, stopped)
     finally:
         end(renamed)
+
+
+def _is_saved_and_stopped_by_sigterm(run: Path) -> int:
+    heartbeat = read_heartbeat(RunFolder(run).heartbeat)
+    assert heartbeat is not None
+    os.kill(heartbeat.supervisor, signal.SIGHUP)  # which does nothing
+    os.kill(heartbeat.supervisor, signal.SIGTERM)
+    ended = state(run, "stopped")
+    assert ended.step in [c.step for c in ended.checkpoints if c.complete]
+    asked, outcome = RunReader(RunFolder(run).database).commands()[-1]
+    assert (asked.kind, asked.by) == ("stop", "SIGTERM")
+    assert outcome is not None
+    assert outcome.applied
+    return ended.step
+
+
+def _goes_on_by_two_keys_in_the_list_of_runs(run: Path, stopped: int) -> None:
+    screen = Screen(columns=120, lines=40)
+    screen.until("stopped")
+    screen.type("R")
+    screen.until(f"checkpoint-{stopped}, saved")
+    screen.type("y")
+    status = at_step(run, stopped + 1)
+    assert status.attempt == 2
+    screen.until("newest group")
+    screen.type("q")
+    screen.until("training continues")
+    screen.hang_up()
+    assert state(run, "training", "finished").step > stopped

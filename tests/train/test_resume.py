@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,21 @@ def cycle(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[in
     folder = tmp_path_factory.mktemp("cycle") / "run"
     rows, _, _ = run_recorded(folder, **CYCLE)
     return folder, rows
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any]], Path]:
+    """A finished run with some arguments, trained once."""
+    made: dict[str, Path] = {}
+
+    def one(arguments: dict[str, Any]) -> Path:
+        key = repr(arguments)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("finished") / "run"
+            run_recorded(made[key], **arguments)
+        return made[key]
+
+    return one
 
 
 def test_settings_that_transformers_takes_from_a_checkpoint_are_those_of_the_config(
@@ -161,12 +177,13 @@ def test_a_finished_run_is_extended(
     before: dict[str, Any],
     after: dict[str, Any],
     rates: list[float | None] | None,
+    finished: Callable[[dict[str, Any]], Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     first = {"max_steps": 4, "save_strategy": "steps", "save_steps": 4, **before}
-    run_recorded(tmp_path, **first)
-    rows, _, session = run_recorded(tmp_path, resume=tmp_path / "checkpoint-4", **{**first, **after})
+    run = _copy(finished(first), tmp_path / "run")
+    rows, _, session = run_recorded(run, resume=run / "checkpoint-4", **{**first, **after})
     total = after.get("max_steps", 8)
     assert session.ended_state() == "finished"
     done = _rates(rows)
