@@ -74,11 +74,18 @@ def told_while_it_trained(folder: Path) -> set[tuple[str, int | None, int | None
     return {(f.id, f.first_step, f.last_step, f.message) for f in read_status(folder).findings}
 
 
-@pytest.mark.parametrize("rule", FAULTS)
-def test_a_real_run_with_a_fault_gets_its_name(rule: str, tmp_path: Path) -> None:
-    run_recorded(tmp_path / "run", **{"max_steps": STEPS, **FAULTS[rule]})
-    assert worst(tmp_path / "run") == [rule]
-    assert told_while_it_trained(tmp_path / "run") == told_by_the_doctor(tmp_path / "run")
+@pytest.fixture(scope="module", params=FAULTS)
+def faulty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A rule, and a real run with its fault."""
+    run = tmp_path_factory.mktemp("faulty") / "run"
+    run_recorded(run, **{"max_steps": STEPS, **FAULTS[request.param]})
+    return request.param, run
+
+
+def test_a_real_run_with_a_fault_gets_its_name(faulty: tuple[str, Path]) -> None:
+    rule, run = faulty
+    assert worst(run) == [rule]
+    assert told_while_it_trained(run) == told_by_the_doctor(run)
 
 
 @pytest.mark.parametrize(
@@ -96,11 +103,11 @@ def test_a_healthy_run_passes_the_gate(
     assert read_status(run).findings == ()
 
 
+@pytest.mark.parametrize("faulty", ["signal.constant"], indirect=True)
 def test_the_command_prints_the_documented_shape_and_its_gate(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    faulty: tuple[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = tmp_path / "run"
-    run_recorded(run, max_steps=STEPS, rewards=[constant])
+    _, run = faulty
     capsys.readouterr()
     before = {path: path.read_bytes() for path in run.iterdir() if path.is_file()}
     assert main(["doctor", str(run), "--json"]) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -129,9 +130,23 @@ rank.update(attempt=1, phase="reward", step=0, reward_function="judge", reward_c
 """What stands for a training process in a reward call, and then does what a test adds."""
 
 
-def _launched(folder: RunFolder, then: str) -> psutil.Process:
-    """The real supervisor of such a process."""
-    return psutil.Process(launch(folder, RunSpec({}, launcher=(sys.executable, "-c", IN_A_CALL + then))))
+Launched = Callable[[str], tuple[RunFolder, psutil.Process]]
+
+
+@pytest.fixture
+def launched(tmp_path: Path) -> Iterator[Launched]:
+    """Such a run, and its real supervisor."""
+    folder = RunFolder(tmp_path / "run")
+
+    def launched(then: str) -> tuple[RunFolder, psutil.Process]:
+        spec = RunSpec({}, launcher=(sys.executable, "-c", IN_A_CALL + then))
+        return folder, psutil.Process(launch(folder, spec))
+
+    yield launched
+    rank = read_rank(folder.rank(0))
+    if rank is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(rank.pid, signal.SIGKILL)
 
 
 def _in_a_call(folder: RunFolder) -> RankState:
@@ -149,19 +164,18 @@ def _in_a_call(folder: RunFolder) -> RankState:
     ],
 )
 def test_an_end_that_nobody_said_is_no_success_and_has_its_cause(
-    then: str, cause: str, tmp_path: Path
+    then: str, cause: str, launched: Launched
 ) -> None:
-    folder = RunFolder(tmp_path / "run")
-    _launched(folder, then).wait(PATIENCE_S)
+    folder, supervisor = launched(then)
+    supervisor.wait(PATIENCE_S)
     (attempt,) = RunReader(folder.database).attempts()
     assert attempt.state == "crashed"
     assert attempt.error is not None
     assert attempt.error["cause"].startswith(cause)
 
 
-def test_stop_at_once_ends_a_process_that_cannot_leave_by_itself(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "run")
-    supervisor = _launched(folder, "time.sleep(600)")
+def test_stop_at_once_ends_a_process_that_cannot_leave_by_itself(launched: Launched) -> None:
+    folder, supervisor = launched("time.sleep(600)")
     trainer = psutil.Process(_in_a_call(folder).pid)
     trainer.suspend()  # as C code that keeps the interpreter: no thread of it can leave
     mailbox = Mailbox(folder.commands)
@@ -174,9 +188,8 @@ def test_stop_at_once_ends_a_process_that_cannot_leave_by_itself(tmp_path: Path)
     assert _gone(trainer)
 
 
-def test_an_end_that_nobody_watched_is_recorded_after_the_next_look(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path / "run")
-    supervisor = _launched(folder, "time.sleep(600)")
+def test_an_end_that_nobody_watched_is_recorded_after_the_next_look(launched: Launched) -> None:
+    folder, supervisor = launched("time.sleep(600)")
     trainer = psutil.Process(_in_a_call(folder).pid)
     for process in (supervisor, trainer):
         process.kill()

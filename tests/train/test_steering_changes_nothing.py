@@ -47,8 +47,16 @@ def _ask(folder: Path, at: int, *asks: tuple[str, dict[str, Any]]) -> Any:
     return at_safe_point
 
 
-def test_pause_sample_tokens_and_checkpoint_change_no_later_number(tmp_path: Path) -> None:
-    plain_rows, plain_weights = run_plain(tmp_path / "plain", **CYCLE)
+@pytest.fixture(scope="module")
+def plain_cycle(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple[int, dict[str, Any]]], str]:
+    """What TRL alone makes of such a run."""
+    return run_plain(tmp_path_factory.mktemp("plain"), **CYCLE)
+
+
+def test_pause_sample_tokens_and_checkpoint_change_no_later_number(
+    plain_cycle: tuple[list[Any], str], tmp_path: Path
+) -> None:
+    plain_rows, plain_weights = plain_cycle
     folder = tmp_path / "steered"
     looked_at = {"group": 1, "index": 0, "prompt": "5+5=?", "text": "5+5=10", "truncated": False}
 
@@ -96,9 +104,10 @@ def test_pause_sample_tokens_and_checkpoint_change_no_later_number(tmp_path: Pat
     ],
 )  # fmt: skip
 def test_a_resume_goes_on_as_if_nothing_had_happened(
-    name: str, arguments: dict[str, Any], at: int, tmp_path: Path
+    name: str, arguments: dict[str, Any], at: int, plain_cycle: tuple[list[Any], str], tmp_path: Path
 ) -> None:
-    plain_rows, plain_weights = run_plain(tmp_path / "plain", **arguments)
+    plain = plain_cycle if arguments is CYCLE else run_plain(tmp_path / "plain", **arguments)
+    plain_rows, plain_weights = plain
     folder = tmp_path / "stopped"
     first, _, session = run_recorded(folder, at_safe_point=_ask(folder, at, ("stop", {})), **arguments)
     assert session.ended_state() == "stopped"
