@@ -67,6 +67,7 @@ def _going_on(run: Path | None) -> str:
 # -- the guard --------------------------------------------------------------------------------------
 
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
+WAITED_FOR = (*PASSED_ON, signal.SIGALRM, signal.SIGCHLD)
 LEFT_TO_THE_SCREEN = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP)
 """The terminal sends them to both; the parent follows what the screen makes of them."""
 SETTLE_S = 0.05
@@ -92,7 +93,8 @@ def guarded(screen: Callable[[], int], afterwards: Callable[[], str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     guard = os.getpid()
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, *LEFT_TO_THE_SCREEN})
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, nobody is told of a child's end
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*WAITED_FOR, *LEFT_TO_THE_SCREEN})
     try:
         child = os.fork()
     except OSError:
@@ -102,21 +104,39 @@ def guarded(screen: Callable[[], int], afterwards: Callable[[], str]) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         _leave_with(guard)
         return screen()
-    for number in PASSED_ON:
-        signal.signal(number, lambda number, _: _ask_to_leave(child, number))
-    signal.signal(signal.SIGALRM, lambda *_: _send(child, signal.SIGKILL))
     for number in LEFT_TO_THE_SCREEN:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    return _wait(child, terminal, afterwards)
+    try:
+        status = _ended(child, terminal)
+    finally:
+        for number in (*PASSED_ON, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)  # one that comes now would end this process before its work
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return _taken_over(status, terminal, afterwards)
 
 
-def _wait(child: int, terminal: _Terminal, afterwards: Callable[[], str]) -> int:
+def _ended(child: int, terminal: _Terminal) -> int:
+    """Wait for the child's end, and do what signals ask for meanwhile; its status.
+
+    They stay blocked and are taken one by one: a handler's signal could come right before the call that
+    waits, and would be seen only after it.
+    """
     while True:
-        _, status = os.waitpid(child, os.WUNTRACED)
-        if not os.WIFSTOPPED(status):
-            break
-        _stop_with(child, terminal)
+        pid, status = os.waitpid(child, os.WUNTRACED | os.WNOHANG)
+        if pid and not os.WIFSTOPPED(status):
+            return status
+        if pid:
+            _stop_with(child, terminal)
+            continue
+        number = signal.sigwait(WAITED_FOR)
+        if number in PASSED_ON:
+            _ask_to_leave(child, number)
+        elif number == signal.SIGALRM:
+            _send(child, signal.SIGKILL)
+
+
+def _taken_over(status: int, terminal: _Terminal, afterwards: Callable[[], str]) -> int:
+    """Leave a clean terminal, and the child's exit code or 128 + n for a signal n."""
     code = os.waitstatus_to_exitcode(status)
     if code == OK:
         terminal.settle()
