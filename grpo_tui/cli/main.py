@@ -104,7 +104,7 @@ COMMANDS = (
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
-    "compare", "checkpoints", "merge",
+    "compare", "checkpoints", "merge", "card",
 )  # fmt: skip
 
 
@@ -169,6 +169,7 @@ SERVED: dict[str, str] = {
     "export": "export:export",
     "checkpoints": "checkpoints:checkpoints",
     "merge": "merge:merge",
+    "card": "card:show_card",
     "log": "log:log",
 }
 """Which function of which module beside this one serves a command; each module is imported only then."""

@@ -20,7 +20,12 @@ from grpo_tui.cli.parser_config import (
     add_start_check,
 )
 from grpo_tui.cli.parser_rewards import add_reward_commands
-from grpo_tui.cli.parser_ship import add_checkpoints_command, add_compare_command, add_merge_command
+from grpo_tui.cli.parser_ship import (
+    add_card_command,
+    add_checkpoints_command,
+    add_compare_command,
+    add_merge_command,
+)
 from grpo_tui.cli.words import add_overrides, add_trust, path, positive, seconds, steps
 
 if TYPE_CHECKING:
@@ -67,6 +72,7 @@ def build_parser(
         ("export",): add_export_command,
         ("checkpoints",): add_checkpoints_command,
         ("merge",): add_merge_command,
+        ("card",): add_card_command,
     }
     if with_open:
         families[("open",)] = _open_command
@@ -439,6 +445,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "config": ("grpo-tui config fields loss_type", "grpo-tui config set my.yaml learning_rate=5e-6"),
     "checkpoints": ("grpo-tui checkpoints runs/first", "grpo-tui checkpoints runs/first --delete 20 40"),
     "merge": ("grpo-tui merge runs/first merged", "grpo-tui merge runs/first@200 merged --dtype bfloat16"),
+    "card": ("grpo-tui card runs/first", "grpo-tui card runs/first --write"),
 }
 """By command."""
 

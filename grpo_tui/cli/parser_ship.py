@@ -1,4 +1,4 @@
-"""The words of the commands for after training: compare, checkpoints, merge."""
+"""The words of the commands for after training: compare, checkpoints, merge, card."""
 
 from __future__ import annotations
 
@@ -97,3 +97,18 @@ def add_checkpoints_command(commands: Commands) -> None:
     )
     command.add_argument("--yes", action="store_true", help="delete without asking")
     command.add_argument("--json", action="store_true", help="the documented JSON object")
+
+
+def add_card_command(commands: Commands) -> None:
+    """Add `card`."""
+    command = commands.add_parser(
+        "card",
+        help="print a model card of a run from its record",
+        epilog="No existing file is overwritten. See docs/after-training.md.",
+    )
+    command.add_argument("run", type=path, metavar="RUN", help="run folder")
+    where = command.add_mutually_exclusive_group()
+    where.add_argument("-o", "--output", type=path, metavar="FILE", help="write to a new file")
+    where.add_argument(
+        "--write", action="store_true", help="write README.md of the run, in place of the one that TRL wrote"
+    )

@@ -72,6 +72,7 @@ config fields | clip | -Optimization
 config fields | --json | +"origin"
 config fields | --markdown | +\n##
 config fields learning_rate | --config my.yaml | +line 4
+card RUN | --output out.py | -# first
 export DEMO | --output out.py | +lines. Train with
 export DEMO | --set learning_rate=7e-05 | +7e-05
 gpus | --json | +{
@@ -96,6 +97,7 @@ ELSEWHERE = {
     "config set": ("test_config_command.py", "--dry-run"),
     "checkpoints": ("test_checkpoints.py", "--delete --yes --json"),
     "merge": ("../ship/test_merge.py", "--dtype --json"),
+    "card": ("../ship/test_card.py", "--write"),
     "new config": ("../config/test_presets.py", "--preset"),
     "new rewards": ("../rewards/test_templates.py", "--config --write --next"),
 }

@@ -1,0 +1,45 @@
+"""`grpo-tui card`: the model card of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.cli.errors import OK, CommandError, reported
+from grpo_tui.cli.look import readable_folder
+from grpo_tui.cli.plain import print_text
+from grpo_tui.config.draft_file import DraftFileError, write_text
+from grpo_tui.core.text import safe
+from grpo_tui.ship.card import CARD, card, refusal
+from grpo_tui.ship.run_facts import read_facts
+
+
+def show_card(parsed: Any) -> int:
+    """`grpo-tui card RUN [-o FILE | --write]`."""
+    root, folder = readable_folder(parsed.run), folder_named(parsed.run)
+    if parsed.write and (why := refusal(folder / CARD)):
+        raise CommandError(why)
+    target: Path | None = folder / CARD if parsed.write else parsed.output
+    write_new(target, card(read_facts(root, folder.name)), replaces=parsed.write)
+    return OK
+
+
+def folder_named(path: Path) -> Path:
+    """Return the folder that a word names, of a `run.db` the one it is in."""
+    return path.absolute().parent if path.name == "run.db" else path.resolve()
+
+
+def write_new(target: Path | None, text: str, *, replaces: bool = False) -> None:
+    """Write a text to a file and say so, or print it where none is named.
+
+    Raises:
+        CommandError: the file is there already, or it cannot be written.
+    """
+    if target is None:
+        print_text(text.splitlines())
+        return
+    if target.exists() and not replaces:
+        raise CommandError(f"{target} already exists and was left unchanged. Choose another file")
+    with reported(DraftFileError):
+        write_text(target, text)
+    print(safe(f"{target}: {len(text.splitlines())} lines"))

@@ -1,0 +1,276 @@
+"""Write the model card of a run from its record, in place of the one that TRL makes.
+
+`run_blocks` is what is said of a run in its card and in a report. The card adds the front matter of the Hub,
+and how to load the model. Nothing is said of what was not recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from grpo_tui.core.text import one_line, shorten
+from grpo_tui.present.document import Block, Code, Heading, Items, Paragraph, Table, markdown
+from grpo_tui.present.formatting import digits_apart, duration, fixed, plural, setting
+from grpo_tui.present.glyphs import spark
+from grpo_tui.ship.compare_text import measured, sentence
+from grpo_tui.ship.policies import ADAPTER_CONFIG
+from grpo_tui.ship.run_facts import RunFacts, at_home, mapping
+from grpo_tui.store.json_file import read_regular
+
+CARD = "README.md"
+WIDTH = 110
+"""Cells of a line of the comparison's table."""
+LONG = 300
+"""Characters of a text that are shown, such as a system prompt."""
+CURVE = 32
+_ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration, RuntimeError)
+"""What the result of a comparison can raise that somebody else has written."""
+_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
+_TRLS = (b"This model is a fine-tuned version of", b"It has been trained using [TRL](")
+"""Sentences of TRL's own card."""
+
+
+def card(facts: RunFacts) -> str:
+    """Return the card with its front matter."""
+    front = yaml.safe_dump(_front(facts), sort_keys=False, allow_unicode=True)
+    blocks = [Heading(_model_name(facts)), *run_blocks(facts, 2), *_loading(facts)]
+    return f"---\n{front}---\n\n{markdown(blocks)}"
+
+
+def refusal(target: Path) -> str:
+    """Return why the card may not be written to a run's `README.md`; empty when it may.
+
+    Only the card that TRL writes when it saves the model is replaced.
+    """
+    if not os.path.lexists(target):
+        return ""
+    try:
+        content = read_regular(target)
+    except OSError as error:
+        return f"{target} cannot be read: {error.strerror}"
+    if all(one in content for one in _TRLS):
+        return ""
+    return (
+        f"{target} is not the card that TRL writes, and was left unchanged. Delete it first, or use -o FILE"
+    )
+
+
+def run_blocks(facts: RunFacts, level: int) -> Iterator[Block]:
+    """Yield what is known of a run, with headings of a level."""
+    yield Paragraph(" ".join(_summary(facts)))
+    parts = {
+        "Evaluation": _evaluation(facts),
+        "Rewards": _rewards(facts),
+        "Data": _listed(_data(facts)),
+        "Settings that differ from TRL's defaults": _table(("Setting", "Value"), facts.settings),
+        "Settings changed during training": _changes(facts),
+        "Findings": _listed(_findings(facts)),
+        "Reproduction": _listed(_reproduction(facts)),
+    }
+    for title, blocks in parts.items():
+        if found := list(blocks):
+            yield Heading(title, level)
+            yield from found
+
+
+def state(facts: RunFacts) -> str:
+    """Return how far the run came, in a sentence."""
+    status = facts.status
+    of = f" of {status.total_steps:,}" if status.total_steps else ""
+    step = f"step {status.step:,}{of}"
+    took = f" The run took {duration(facts.duration_s)}." if facts.duration_s else ""
+    if status.live:
+        return f"The run has not ended: it is {status.state} at {step}."
+    ended = {"finished": "finished", "stopped": "was stopped", "failed": "failed", "crashed": "crashed"}
+    return f"The run {ended.get(status.state, 'ended')} at {step}.{took}"
+
+
+def compared(facts: RunFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the verdicts of the newest comparison and its measures as lines, nothing without one."""
+    body = facts.comparison
+    if body is None:
+        return (), ()
+    try:
+        return tuple(sentence(body, one) for one in body["verdict"]), tuple(
+            measured(body, WIDTH, worst=False)
+        )
+    except _ODD:
+        return (), ()
+
+
+def _listed(texts: Iterator[str]) -> Iterator[Block]:
+    if found := tuple(texts):
+        yield Items(found)
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[Block]:
+    if rows:
+        yield Table(head, tuple(rows))
+
+
+def _summary(facts: RunFacts) -> Iterator[str]:
+    model, data = at_home(str(facts.config.get("model") or "")), _dataset(facts)
+    made = f"trained with GRPO{f' on {data}' if data else ''}, using TRL."
+    if _is_adapter(facts):
+        yield f"This LoRA adapter{f' for {model}' if model else ''} was {made}"
+    else:
+        yield f"This model is {model}, {made}" if model else f"This model was {made}"
+    yield state(facts)
+
+
+def _evaluation(facts: RunFacts) -> Iterator[Block]:
+    told, lines = compared(facts)
+    if told:
+        yield from (Paragraph(f"{one[:1].upper()}{one[1:]}.") for one in told)
+        yield Code(lines, "text")
+        return
+    answers = facts.before_after
+    if answers is not None and answers.before_reward is not None and answers.after_reward is not None:
+        count = plural(len(answers.pairs), "held-out prompt")
+        before, after = _numbers(answers.before_reward, answers.after_reward)
+        yield Paragraph(f"Mean reward on {count}, greedy: {before} before training, {after} after.")
+    head = ("Reward", "First", "Step", "Last", "Step")
+    rows = [
+        (one.name, *_between(_numbers(one.first, one.last), one.first_step, one.last_step))
+        for one in facts.evaluations
+    ]
+    yield from _table(head, rows)
+
+
+def _between(values: Sequence[str], first_step: int, last_step: int) -> tuple[str, str, str, str]:
+    return values[0], f"{first_step:,}", values[1], f"{last_step:,}"
+
+
+def _numbers(*values: float | None) -> list[str]:
+    digits = digits_apart(values)
+    return [fixed(value, digits) for value in values]
+
+
+def _rewards(facts: RunFacts) -> Iterator[Block]:
+    head = ("Reward", "Weight", "Start", "End", "Trend")
+    rows = []
+    for one in facts.rewards:
+        weight = "" if one.weight is None else setting(one.weight)
+        curve = spark([bucket.smooth for bucket in one.series.buckets], CURVE)
+        rows.append((one.name, weight, *_numbers(one.start, one.end), curve))
+    yield from _table(head, rows)
+    if rows:
+        steps = "step" if facts.averaged == 1 else f"{facts.averaged} steps"
+        yield Paragraph(f"Batch means over the first and the last {steps} that were logged.")
+
+
+def _dataset(facts: RunFacts) -> str:
+    """Return the name of the data, empty when it was not recorded."""
+    named = facts.part("script").get("dataset_name") or facts.part("section").get("dataset")
+    return at_home(str(named)) if named else ""
+
+
+def _data(facts: RunFacts) -> Iterator[str]:
+    script, section = facts.part("script"), facts.part("section")
+    if name := _dataset(facts):
+        more = [str(script[key]) for key in ("dataset_config", "dataset_train_split") if script.get(key)]
+        yield f"Dataset: {', '.join([name, *more])}"
+    for one in facts.part("mixture").get("datasets") or ():
+        yield f"Dataset: {at_home(str(mapping(one).get('path') or one))}"
+    rows = facts.record.get("dataset_rows")
+    if isinstance(rows, int):
+        yield f"Training rows: {rows:,}"
+    if section.get("holdout"):
+        yield f"Held-out rows, never trained on: {setting(section['holdout'])}"
+    filters = {key: value for key, value in mapping(section.get("filters")).items() if value}
+    if filters:
+        yield f"Filters: {', '.join(f'{key} {setting(value)}' for key, value in filters.items())}"
+    if section.get("system_prompt"):
+        yield f"System prompt: {shorten(one_line(str(section['system_prompt'])), LONG)}"
+    if facts.record.get("dataset_fingerprint"):
+        yield f"Fingerprint: {facts.record['dataset_fingerprint']}"
+
+
+def _changes(facts: RunFacts) -> Iterator[Block]:
+    rows = [(f"{one.step:,}", one.name, setting(one.old), setting(one.new)) for one in facts.changes]
+    yield from _table(("Step", "Setting", "From", "To"), rows)
+
+
+def _findings(facts: RunFacts) -> Iterator[str]:
+    for one in facts.findings:
+        ended = "" if one.open else ", ended"
+        yield f"{one.finding.severity}, {one.steps}{ended}: {one.finding.message}"
+
+
+def _reproduction(facts: RunFacts) -> Iterator[str]:
+    record = facts.record
+    seeds = [
+        f"{key.replace('_', ' ')} {record[key]}"
+        for key in ("seed", "data_seed")
+        if record.get(key) is not None
+    ]
+    if seeds:
+        yield ", ".join(seeds).capitalize()
+    gpus = record.get("gpus")
+    if isinstance(gpus, list):
+        names = [str(mapping(gpu).get("name") or "GPU") for gpu in gpus]
+        yield ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names)) or "CPU, no GPU"
+    if isinstance(record.get("world_size"), int) and record["world_size"] > 1:
+        yield f"{record['world_size']:,} training processes"
+    packages = {"python": record.get("python"), **mapping(record.get("packages"))}
+    versions = [f"{name} {version}" for name, version in packages.items() if version]
+    if versions:
+        yield f"Versions: {', '.join(versions)}"
+
+
+def _front(facts: RunFacts) -> dict[str, Any]:
+    """Return what the Hub reads of the card."""
+    model, data = str(facts.config.get("model") or ""), str(facts.part("script").get("dataset_name") or "")
+    found: dict[str, Any] = {}
+    if _on_hub(model, facts):
+        found["base_model"] = model
+    if _on_hub(data, facts):
+        found["datasets"] = [data]
+    found["library_name"] = "peft" if _is_adapter(facts) else "transformers"
+    found["tags"] = ["trl", "grpo"]
+    return found
+
+
+def _on_hub(name: str, facts: RunFacts) -> bool:
+    """Return True for the id of a repository, False for a folder and anything else."""
+    folder = Path(str(facts.config.get("cwd") or ".")) / name
+    return _HUB_ID.fullmatch(name) is not None and not os.path.exists(folder)
+
+
+def _is_adapter(facts: RunFacts) -> bool:
+    return bool(facts.part("model_args").get("use_peft")) or os.path.isfile(facts.root / ADAPTER_CONFIG)
+
+
+def _model_name(facts: RunFacts) -> str:
+    hub = str(facts.part("grpo").get("hub_model_id") or "")
+    return hub if _HUB_ID.fullmatch(hub) else facts.name
+
+
+def _loading(facts: RunFacts) -> Iterator[Block]:
+    """Yield how to load the final model, nothing while there is none."""
+    if not facts.final:
+        return
+    yield Heading("Use", 2)
+    if _is_adapter(facts):
+        yield Paragraph("With peft installed, transformers loads the adapter on its base model:")
+    longest = facts.part("grpo").get("max_completion_length")
+    limit = f", max_new_tokens={longest}" if isinstance(longest, int) else ""
+    prompt = '[{"role": "user", "content": "Your question"}]' if facts.chat else '"Your prompt"'
+    name = json.dumps(_model_name(facts))
+    yield Code(
+        (
+            "from transformers import pipeline",
+            "",
+            f'generator = pipeline("text-generation", model={name})',
+            f"answers = generator({prompt}{limit}, return_full_text=False)",
+            'print(answers[0]["generated_text"])',
+        ),
+        "python",
+    )

@@ -1,0 +1,239 @@
+"""Read what the record of a run knows for its model card and for a report: data, rewards, changes, results.
+
+It only reads. What was not recorded is None or empty, and values of a config may be of any type: a run folder
+comes from anyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.config.fields import all_fields
+from grpo_tui.config.trl_fields import FieldsUnavailableError, NoDefault
+from grpo_tui.core.records import SettingChanged
+from grpo_tui.core.statistics import mean
+from grpo_tui.present.formatting import setting
+from grpo_tui.present.run_findings import RunFinding, read_findings
+from grpo_tui.present.run_state import read_before_after
+from grpo_tui.present.series import KEPT_OPENING, Series
+from grpo_tui.present.train_view import BeforeAfter
+from grpo_tui.present.window_load import settings_of
+from grpo_tui.ship.kept import newest_result
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.read_series import metric_keys, series_start, step_range
+from grpo_tui.store.reader import RunReader
+from grpo_tui.store.status import Status, final_step, read_status
+
+TOTAL = "reward"
+"""TRL's key of the weighted sum of the rewards."""
+_DATA = frozenset(
+    {"model", "dataset_name", "dataset_config", "dataset_train_split", "reward_funcs", "reward_weights"}
+)
+"""Settings that are told elsewhere than in the list of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """A reward over the run.
+
+    Attributes:
+        key: TRL's key of its batch mean.
+        name: of the function; `total` for the weighted sum of all.
+        weight: None for the total, and where it was not recorded.
+        start: mean over its first values, None without any.
+        end: mean over its last values.
+        series: its batch means, step by step.
+    """
+
+    key: str
+    name: str
+    weight: float | None
+    start: float | None
+    end: float | None
+    series: Series
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The first and the last value of something that was measured several times, each with its step."""
+
+    name: str
+    first_step: int
+    first: float
+    last_step: int
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What is known of a run.
+
+    Attributes:
+        config: as recorded.
+        record: versions, seed, GPUs and rows, as recorded.
+        rewards: the functions in TRL's order, and the total.
+        averaged: how many logged steps start and end of a reward are averaged over.
+        settings: that differ from TRL's defaults; all that are recorded where TRL is not installed.
+        comparison: the newest finished one, as `compare --json` prints it.
+        evaluations: rewards on the evaluation rows, and on probe prompts.
+        duration_s: of all attempts, without the time between them.
+        chat: whether prompts are lists of messages, None without any.
+        final: whether a whole final model lies in the folder.
+    """
+
+    name: str
+    root: Path
+    status: Status
+    config: Mapping[str, Any]
+    record: Mapping[str, Any]
+    rewards: tuple[Reward, ...]
+    averaged: int
+    settings: tuple[tuple[str, str], ...]
+    changes: tuple[SettingChanged, ...]
+    findings: tuple[RunFinding, ...]
+    comparison: Mapping[str, Any] | None
+    before_after: BeforeAfter | None
+    evaluations: tuple[Measured, ...]
+    duration_s: float | None
+    chat: bool | None
+    final: bool
+
+    def part(self, name: str) -> Mapping[str, Any]:
+        """Return a part of the config: `grpo`, `script`, `model_args`, `section`."""
+        return mapping(self.config.get(name))
+
+
+def read_facts(root: Path, name: str) -> RunFacts:
+    """Read a run folder.
+
+    Args:
+        root: the folder, which may be a copy of what TRL or verl logged.
+        name: what the run is called.
+
+    Raises:
+        RunDatabaseError: it holds no run, or its record is damaged.
+    """
+    with closing(RunReader(RunFolder(root).database)) as reader:
+        status = read_status(root, reader)
+        config = mapping(reader.fact("config"))
+        averaged, rewards = _rewards(reader)
+        first = reader.groups(mode="train", limit=1)
+        return RunFacts(
+            name=name,
+            root=root,
+            status=status,
+            config=config,
+            record=mapping(reader.fact("reproduction")),
+            rewards=rewards,
+            averaged=averaged,
+            settings=_settings(config),
+            changes=tuple(reader.settings()),
+            findings=read_findings(root, reader),
+            comparison=newest_result(root),
+            before_after=read_before_after(reader.fact("before_after")),
+            evaluations=(*_evaluations(reader), *_probes(reader)),
+            duration_s=_duration(reader),
+            chat=isinstance(first[0].prompt, list) if first else None,
+            final=final_step(root, status) is not None,
+        )
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a mapping of the record, an empty one in place of anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _series(reader: RunReader, key: str) -> Series:
+    start, series = series_start(reader, key), Series()
+    series.begin(start.opening, start.past)
+    for point in start.points:
+        series.append(point.step, point.value, point.at)
+    return series
+
+
+def _rewards(reader: RunReader) -> tuple[int, tuple[Reward, ...]]:
+    """Return over how many steps start and end are averaged, and every reward."""
+    weights: dict[str, float | None] = {one.name: one.weight for one in reader.reward_functions()}
+    for key in metric_keys(reader):
+        name = key.removeprefix("rewards/").removesuffix("/mean")
+        if key == f"rewards/{name}/mean":
+            weights.setdefault(name, None)
+    named = [(f"rewards/{name}/mean", name, weight) for name, weight in weights.items()]
+    found = [(*one, _series(reader, one[0])) for one in (*named, (TOTAL, "total", None))]
+    averaged = min(KEPT_OPENING, max(1, found[-1][3].count // 2))
+    return averaged, tuple(
+        Reward(
+            key,
+            name,
+            weight,
+            mean(series.opening[:averaged]),
+            mean([recent.value for recent in series.recent][-averaged:]),
+            series,
+        )
+        for key, name, weight, series in found
+        if series.count or weight is not None
+    )
+
+
+def _settings(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return TRL's settings that differ from their defaults, without tokens and what is told elsewhere."""
+    try:
+        fields = all_fields()
+    except FieldsUnavailableError:
+        fields = {}
+    spelled = {
+        name: setting(field.default)
+        for name, field in fields.items()
+        if not isinstance(field.default, NoDefault)
+    }
+    parts = {name: config.get(name) for name in ("grpo", "model_args", "script")}
+    return tuple(
+        (name, at_home(value))
+        for name, value in settings_of(parts)
+        if value != spelled.get(name) and name not in _DATA and not name.endswith("_token")
+    )
+
+
+def at_home(value: str) -> str:
+    """Return the last part of a path: where a file lies on this machine says nothing elsewhere."""
+    return Path(value).name if value.startswith(("/", "~")) else value
+
+
+def _evaluations(reader: RunReader) -> Iterator[Measured]:
+    for key in metric_keys(reader):
+        name = key.removeprefix("eval_")
+        if name == key or not (name == TOTAL or (name.startswith("rewards/") and name.endswith("/mean"))):
+            continue
+        points = [bucket for bucket in _series(reader, key).buckets if bucket.mean is not None]
+        if points and points[0].mean is not None and points[-1].mean is not None:
+            word = name.removeprefix("rewards/").removesuffix("/mean")
+            yield Measured(word, points[0].first, points[0].mean, points[-1].last, points[-1].mean)
+
+
+def _probes(reader: RunReader) -> Iterator[Measured]:
+    """Yield the mean total on the probe prompts, the first and the last time."""
+    ends = []
+    for newest in (False, True):
+        groups = reader.groups(mode="probe", newest_first=newest, limit=200)
+        step = groups[0].step if groups else 0
+        means = [group.mean for group in groups if group.step == step and group.mean is not None]
+        ends.append((step, mean(means)))
+    (first_step, first), (last_step, last) = ends
+    if first is not None and last is not None:
+        yield Measured("probe prompts", first_step, first, last_step, last)
+
+
+def _duration(reader: RunReader) -> float | None:
+    """Return the seconds of all attempts; one without an end lasted until its last step was logged."""
+    attempts, logged = reader.attempts(), step_range(reader)
+    total = 0.0
+    for number, one in enumerate(attempts, 1):
+        end = one.ended_at
+        if end is None and number == len(attempts) and logged is not None:
+            end = logged.newest_at
+        total += max(0.0, end - one.started_at) if end is not None else 0.0
+    return total or None

@@ -1,0 +1,170 @@
+"""A model card says what the record of a run knows, escapes it, and overwrites nothing but TRL's own card."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from grpo_tui.cli import main
+from grpo_tui.config import load_config
+from grpo_tui.core import records as r
+from grpo_tui.demo import DEMO_CONFIG
+from grpo_tui.ship.card import card
+from grpo_tui.ship.kept import KeptComparison
+from grpo_tui.ship.run_facts import read_facts
+from tests.ship.folders import adapter, model
+from tests.ship.test_comparison import RIGHT, WRONG, _asked, _body
+from tests.ui.recorded_run import HOSTILE, RecordedRun, recorded
+
+EVIL = f"<script>x</script> | a`b [c](javascript:d) @e {HOSTILE}"
+SPEC = importlib.util.find_spec("trl")
+TRLS_CARD = Path(str(SPEC and SPEC.origin)).parent / "templates" / "lm_model_card.md"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[RecordedRun]:
+    made = recorded(tmp_path / "first", "finished")
+    yield made
+    made.close()
+
+
+def told(root: Path) -> tuple[dict[str, Any], str]:
+    """The front matter of a run's card, and the text below it."""
+    _, front, text = card(read_facts(root, root.name)).split("---\n", 2)
+    return yaml.safe_load(front), text
+
+
+def configured(**parts: dict[str, Any]) -> r.Fact:
+    """A config as a run records it, with some parts changed."""
+    body = load_config(DEMO_CONFIG).to_record()
+    return r.Fact("config", body | {name: {**body[name], **more} for name, more in parts.items()})
+
+
+def cells(text: str, first: str) -> list[str]:
+    """The row of a table whose first cell says this."""
+    line = next(line for line in text.splitlines() if line.startswith(f"| {first} |"))
+    return [cell.strip() for cell in line.strip("| ").split("|")]
+
+
+def test_it_says_what_was_recorded(run: RecordedRun) -> None:
+    front, text = told(run.folder.root)
+    assert front == {"library_name": "transformers", "tags": ["trl", "grpo"]}
+    assert (
+        "This model is adder-0.8M, trained with GRPO, using TRL. The run finished at step 60 of 60." in text
+    )
+    facts = read_facts(run.folder.root, "first")
+    reward = next(one for one in facts.rewards if one.name == "correctness")
+    values = [recent.value for recent in reward.series.recent]
+    assert reward.start == pytest.approx(sum(values[:10]) / 10)
+    assert cells(text, "correctness")[:4] == ["correctness", "2", f"{reward.start:.2f}", f"{reward.end:.2f}"]
+    assert cells(text, "temperature")[1] == "0.9"
+    assert "| beta |" not in text  # its value is the default
+    assert cells(text, "50") == ["50", "learning_rate", "5e-4", "2e-4"]
+    assert "Mean reward on 4 held-out prompts, greedy: 0.25 before training, 3.00 after." in text
+    assert "## Use" not in text
+    assert "## Data" not in text
+
+
+def test_data_hub_names_and_how_to_load(run: RecordedRun) -> None:
+    model(run.folder.root)
+    data = {"dataset": None, "holdout": 16, "filters": {"max_prompt_tokens": 90, "drop_null": False}}
+    run.write(
+        configured(script={"dataset_name": "trl-lib/tldr"}, section=data, grpo={"hub_model_id": "me/first"}),
+        r.Fact("reproduction", {"seed": 3, "gpus": [], "packages": {"trl": "1.16.0"}, "dataset_rows": 1000}),
+    )
+    front, text = told(run.folder.root)
+    assert front["datasets"] == ["trl-lib/tldr"]
+    assert "base_model" not in front  # the demo's is a folder on this machine
+    assert str(load_config(DEMO_CONFIG).model) not in text
+    for line in (
+        "Dataset: trl-lib/tldr",
+        "Training rows: 1,000",
+        "Held-out rows, never trained on: 16",
+        "Filters: max_prompt_tokens 90",
+        "Seed 3",
+        "CPU, no GPU",
+        "Versions: trl 1.16.0",
+    ):
+        assert f"\n- {line}\n" in text
+    assert 'pipeline("text-generation", model="me/first")' in text
+    run.write(r.Fact("config", {"model": "Qwen/Qwen3-0.6B", "model_args": {"use_peft": True}}))
+    adapter(run.folder.root)
+    front, text = told(run.folder.root)
+    assert (front["base_model"], front["library_name"]) == ("Qwen/Qwen3-0.6B", "peft")
+    assert "With peft installed" in text
+
+
+def test_the_newest_finished_comparison_is_the_evaluation(run: RecordedRun) -> None:
+    folder = run.folder.root / "compare"
+    folder.mkdir()
+    for number, (name, base) in enumerate((("old", RIGHT), ("new", WRONG))):
+        body = _body(_asked([base] * 40, [RIGHT, WRONG] * 20))
+        with KeptComparison(folder / f"{name}.jsonl", {"key": name}) as kept:
+            kept.finish("", body)
+        os.utime(folder / f"{name}.jsonl", (number, number))
+    KeptComparison(folder / "unfinished.jsonl", {"key": "unfinished"}).close()
+    text = told(run.folder.root)[1]
+    assert (
+        "\nBetter than the base: pass\\@1 +0.500 (95 %: +0.338 to +0.662) on 40 held-out prompts.\n" in text
+    )
+    assert "difference   95 % interval" in text
+    assert "before training" not in text
+    (folder / "odd.jsonl").write_text(json.dumps({"result": {"verdict": [1], "policies": EVIL}}) + "\n")
+    assert "before training" in told(run.folder.root)[1]
+
+
+def test_texts_of_a_stranger_are_escaped(tmp_path: Path) -> None:
+    made = RecordedRun(tmp_path / "run")
+    made.write(r.RewardFunctionInfo(1, 3, EVIL, 1.0), configured(script={"dataset_name": EVIL}))
+    made.write(r.Fact("reproduction", {"packages": [], "gpus": [EVIL, {"name": EVIL}], "dataset_rows": EVIL}))
+    made.write(r.SettingChanged(1, 1, 1.0, EVIL, EVIL, [EVIL]))
+    made.write(r.MetricRow(1, 1, 1.0, {"reward": 1.0, f"rewards/{EVIL}/mean": 1e300}))
+    made.close()
+    facts = read_facts(made.folder.root, EVIL)
+    front, text = card(dataclasses.replace(facts, name=EVIL)).split("---\n", 2)[1:]
+    assert "datasets" not in yaml.safe_load(front)
+    assert "<" not in text
+    assert "\x1b" not in text
+    assert "b \\[c\\](javascript" in text
+    assert "[c]" not in text
+    tables = [line for line in text.splitlines() if line.startswith("| ")]
+    assert {line.replace("\\|", "").count("|") for line in tables if "script" in line} == {5, 6}
+
+
+def test_only_the_card_of_trl_is_replaced(
+    run: RecordedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, out = run.folder.root, tmp_path / "card.md"
+    assert main(["card", str(root), "-o", str(out)]) == 0
+    assert out.read_text() == card(read_facts(root, "first"))
+    assert main(["card", str(root), "-o", str(out)]) == 2
+    readme = root / "README.md"
+    for kept in ("My notes", None):
+        readme.write_text(kept) if kept else (readme.unlink(), readme.symlink_to(out))
+        before = readme.read_text()
+        assert main(["card", str(root), "--write"]) == 2
+        assert readme.read_text() == before
+    readme.unlink()
+    readme.write_bytes(TRLS_CARD.read_bytes())
+    assert main(["card", str(root / "run.db"), "--write"]) == 0
+    assert readme.read_text() == out.read_text()
+    assert "is not the card that TRL writes" in capsys.readouterr().err
+
+
+def test_a_damaged_record_is_told_and_a_live_run_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live = recorded(tmp_path / "live")
+    assert "The run has not ended: it is training at step 57 of 120." in told(live.folder.root)[1]
+    live.close()
+    live.folder.database.write_bytes(b"junk" * 5000)
+    assert main(["card", str(live.folder.root)]) == 2
+    assert str(live.folder.database) in capsys.readouterr().err
