@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.paths import run_root, split_file_source
-from grpo_tui.config.section import Section
+from grpo_tui.config.section import Section, masked_url
 from grpo_tui.config.trl_fields import NoDefault, load_fields
 from grpo_tui.config.yaml_edit_values import inline
 from grpo_tui.core.findings import Finding, errors_first
@@ -120,8 +120,13 @@ class RunConfig:
         }
 
     def to_record(self) -> dict[str, Any]:
-        """Return `to_json` without keys and tokens, for what is kept beside the run."""
-        data = self.to_json()
+        """Return `to_json` without keys, tokens and webhooks, for what is kept beside the run."""
+        notify = self.section.notify
+        if notify is None:
+            data = self.to_json()
+        else:
+            section, raw = replace(self.section, notify=notify.masked()), _without_webhook(self.raw)
+            data = replace(self, section=section, raw=raw).to_json()
         for part in ("grpo", "raw", "env"):
             data[part] = redacted(data[part])
         return data
@@ -160,6 +165,16 @@ class RunConfig:
             cwd=data["cwd"],
             origin=origin,
         )
+
+
+def _without_webhook(raw: dict[str, Any]) -> dict[str, Any]:
+    """The file's values with the webhook of `grpo_tui.notify` masked."""
+    section = raw.get("grpo_tui")
+    notify = section.get("notify") if isinstance(section, dict) else None
+    if not isinstance(section, dict) or not isinstance(notify, dict) or not notify.get("webhook"):
+        return raw
+    masked = {**notify, "webhook": masked_url(str(notify["webhook"]))}
+    return {**raw, "grpo_tui": {**section, "notify": masked}}
 
 
 def _pack(value: Any) -> Any:

@@ -17,14 +17,16 @@ Training, lab, checker and export all take a `Section`. Keys:
 - `launcher`: the words that start several ranks, as on the command line.
 - `gpus`: the GPUs the run is put on.
 - `health`: rules of the diagnosis by id, each with limits that replace its own, or false.
+- `notify`: `{on, command, webhook}`, who is told of findings and of the end.
 
 It loads neither data nor rewards.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from grpo_tui.core.exchange import rebuilt
@@ -129,6 +131,40 @@ class RewardEntry:
     line: int | None = None
 
 
+NOTIFY_ON = ("error", "warning", "end")
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """Who is told what happens to a run.
+
+    Attributes:
+        on: `end`, and the severities of findings; `warning` includes errors.
+        command: run by the shell.
+        webhook: an http or https URL, which is a secret, or `$NAME` of the variable that holds it.
+    """
+
+    on: tuple[str, ...] = ("error", "end")
+    command: str | None = None
+    webhook: str | None = None
+
+    def masked(self) -> Notify:
+        """Return it without what is secret in the URL."""
+        return replace(self, webhook=masked_url(self.webhook) if self.webhook is not None else None)
+
+
+NOTIFY_KEYS = tuple(each.name for each in fields(Notify))
+
+
+def masked_url(url: str) -> str:
+    """Return scheme and host of a URL; the name of a variable as it is."""
+    if url.startswith("$"):
+        return url
+    scheme, _, rest = url.partition("://")
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    return f"{scheme}://{host}/…" if rest else "…"
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """The section `grpo_tui:` of one config, checked. See the module docstring for the keys."""
@@ -148,6 +184,7 @@ class Section:
     gpus: tuple[str, ...] = ()
     health: dict[str, dict[str, float] | None] = field(default_factory=dict)
     """None turns a rule off."""
+    notify: Notify | None = None
 
     @property
     def wants_chat(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from grpo_tui.config.coerce import kind_of, names_in, numbers_in_text
 from grpo_tui.config.health_reader import read_health
 from grpo_tui.config.meant import meant_number
+from grpo_tui.config.notify_reader import read_notify
 from grpo_tui.config.paths import DATA_SUFFIXES, Places, split_file_source
 from grpo_tui.config.section import (
     ANSWER_KINDS,
@@ -478,6 +479,7 @@ class _SectionReader(SectionValues):
             launcher=read_launcher(self, value.get("launcher")),
             gpus=read_gpus(self, value.get("gpus")),
             health=read_health(self, value.get("health")),
+            notify=read_notify(self, value.get("notify")),
         )
         if section.chat is False and (section.system_prompt is not None or section.few_shot):
             self.error(

@@ -195,6 +195,12 @@ def needed_to_start(
     words = " ".join(launcher)
     if words and (why or runs):
         found.append(Code(f"the launcher {words}", why or _of_run(runs[0]), _key("launcher", None, words)))
+    notify = config.section.notify
+    if notify is not None and (why or runs):
+        told = {"command": notify.command, "webhook": notify.masked().webhook}
+        what = ", ".join(f"{name} {value}" for name, value in told.items() if value)
+        key = _key("notify", None, [notify.command, notify.webhook])
+        found.append(Code(f"grpo_tui.notify: {what}", why or _of_run(runs[0]), key))
     if checkpoint is not None and not runs:
         state = Path(checkpoint) / "trainer_state.json"
         if whose := _why_file(state):

@@ -67,6 +67,11 @@ class RunFolder:
         return self.root / "hardware.json"
 
     @property
+    def notified(self) -> Path:
+        """Findings that a notification was sent about, with the time."""
+        return self.root / "notified.json"
+
+    @property
     def log(self) -> Path:
         """All output of the training process."""
         return self.root / "train.log"

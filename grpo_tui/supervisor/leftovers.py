@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Collection
 from pathlib import Path
 
 import psutil
@@ -93,11 +94,15 @@ def _writes_into(pid: int, folder: RunFolder) -> bool:
     return False
 
 
-def kill_descendants() -> None:
-    """Kill every process below this one."""
-    for process in psutil.Process().children(recursive=True):
+def kill_descendants(spared: Collection[int] = ()) -> None:
+    """Kill every process below this one, except these children and what is below them."""
+    for child in psutil.Process().children():
+        if child.pid in spared:
+            continue
         with contextlib.suppress(psutil.Error):
-            process.kill()
+            for process in (child, *child.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
 
 
 def kill_marked(mark: str) -> None:

@@ -38,6 +38,7 @@ from grpo_tui.supervisor.leftovers import (
     mark_of,
     send,
 )
+from grpo_tui.supervisor.notify import Notifier, notify_of
 
 TICK_S = 0.1
 HEARTBEAT_S = 1.0
@@ -75,6 +76,7 @@ class Supervisor:
         self._mailbox = Mailbox(self._folder.commands)
         self._outbox = Outbox(self._mailbox)
         self._hardware = HardwareWatch(self._folder)
+        self._notifier: Notifier | None = None
         self._child: subprocess.Popen[bytes] | None = None
         self._trainer = trainer
         if trainer is not None and started is None:  # it started this supervisor itself
@@ -138,6 +140,10 @@ class Supervisor:
             )
         self._trainer = self._child.pid
         self._trainer_started = process_started(self._child.pid)
+        # Only for a run that this supervisor started: the start asked whether the command may run.
+        if (notify := notify_of(spec)) is not None:
+            self._notifier = Notifier(self._folder, notify)
+            self._notifier.start()
 
     def _trainer_lives(self) -> bool:
         if self._child is not None:  # not reaped before its group is ended, so that its id is still its own
@@ -267,7 +273,7 @@ class Supervisor:
         if self._child is not None:  # children of rewards must not outlive the run
             kill_session(self._child.pid)
             code = self._child.wait()
-            kill_descendants()
+            kill_descendants(() if self._notifier is None else self._notifier.senders())
         kill_marked(self._mark)
         with self._unharmed("answering"):
             # The trainer reads the mailbox too, and may have left before this process saw the command.
@@ -279,6 +285,8 @@ class Supervisor:
         began = None if self._child is None else self._started_at
         starved = (starvation_kills() or 0) > (self._starved_before or 0)
         conclude(Ended(self._folder, code, self._stop_now is not None, began, self._trainer, starved))
+        if self._notifier is not None:
+            self._notifier.end()
 
     def _refuse_leftovers(self, reason: str) -> None:
         for command in self._outbox.pending():

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config import ConfigError, RunConfig, load_config
-from grpo_tui.config.section import Filters, ProbePrompts, Section
+from grpo_tui.config.section import Filters, Notify, ProbePrompts, Section
 from grpo_tui.core.diagnosis import RULES
 from grpo_tui.rewards.loading import load_entry
 
 BASE = "model_name_or_path: m\nreward_funcs: [accuracy_reward]\n"
+HOOK = "https://me:pw@hooks.here/s3cret?k=s3cret"
 ROWS = '{"question": "1+1", "answer": "#### 2"}\n'
 
 
@@ -107,9 +108,45 @@ def test_limits_of_the_diagnosis_are_read_and_saved(folder: Path, written: str, 
     assert RunConfig.from_json(json.dumps(config.to_json())).section == config.section
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("{command: beep}", Notify(command="beep")),
+        ("{on: warning, webhook: $HOOK}", Notify(("warning",), None, "$HOOK")),
+        ('{"on": [end, error], webhook: "${HOOK}"}', Notify(("end", "error"), None, "${HOOK}")),
+        ("{on: [end], webhook: 'https://me:pw@hooks.here/s3cret?k=s3cret'}", Notify(("end",), None, HOOK)),
+    ],
+)
+def test_who_is_told_is_read_and_saved_and_the_record_masks_the_webhook(
+    folder: Path, written: str, read: Notify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK", "http://here")
+    config = load(folder, f"dataset: rows.jsonl\nnotify: {written}")
+    assert config.section.notify == read
+    assert not config.findings
+    assert RunConfig.from_json(json.dumps(config.to_json())) == config
+    record = json.dumps(config.to_record(), ensure_ascii=False)
+    assert "s3cret" not in record
+    assert "me:pw" not in record
+    assert read.webhook != HOOK or record.count('"https://hooks.here/…"') == 2
+
+
+@pytest.mark.parametrize(("value", "said"), [(None, "is not set"), ("s3cret", "does not hold an http")])
+def test_a_webhook_whose_variable_is_of_no_use_is_warned_of(
+    folder: Path, value: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOOK", raising=False)
+    if value is not None:
+        monkeypatch.setenv("HOOK", value)
+    (finding,) = load(folder, "dataset: rows.jsonl\nnotify:\n  on: [end]\n  webhook: $HOOK").findings
+    assert (finding.severity, finding.field, finding.line) == ("warning", "grpo_tui.notify.webhook", 7)
+    assert f"HOOK {said}" in finding.message
+    assert "s3cret" not in finding.message
+
+
 def test_an_earlier_run_without_the_newer_keys_is_read(folder: Path) -> None:
     saved = load(folder, "dataset: rows.jsonl\nholdout: 1").section.to_json()
-    for key in ("filters", "launcher", "gpus"):
+    for key in ("filters", "launcher", "gpus", "notify"):
         del saved[key]
     assert Section.from_json(saved).filters == Filters()
 
@@ -192,12 +229,22 @@ def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
         ("health: {policy.kl: {ratio: high}}", 4, "must be a number"),
         ("health: {policy.kl: {ratio: -1}}", 4, "must be 0 or more"),
         ("health: {policy.kl: {steps: 51}}", 4, "must be 1 to 50"),
+        ("notify: https://hooks.here/s3cret", 4, "must be a mapping with command or webhook"),
+        ("notify: {on: [end]}", 4, "needs command or webhook"),
+        ("notify: {on: [crash], command: x}", 4, "must be a list of error, warning, end"),
+        ("notify: {on: [], command: x}", 4, "must be a list of error, warning, end"),
+        ("notify: {command: [notify-send]}", 4, "must be text"),
+        ("notify: {webhook: ftp://hooks.here/s3cret}", 4, "must be an http or https URL, or .NAME"),
+        ("notify: {webhook: https://}", 4, "must be an http or https URL"),
+        ("notify: {webhok: https://hooks.here/s3cret}", 4, "Did you mean webhook"),
+        ("notify: {url: https://hooks.here/s3cret}", 4, "Use webhook"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_line(folder: Path, section: str, line: int, word: str) -> None:
     with pytest.raises(ConfigError, match=word) as caught:
         load(folder, section + "\ndataset: rows.jsonl")
     assert [f.line for f in caught.value.findings if f.severity == "error"] == [line]
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -297,6 +297,25 @@ def test_a_launcher_and_a_checkpoint_of_a_foreign_run_are_part_of_the_question(
     assert any("record and checkpoints" in code.what for code in codes)
 
 
+def test_a_notification_of_a_foreign_config_is_part_of_the_question_of_a_start(
+    foreign: ForeignRun, tmp_path: Path
+) -> None:
+    text = (
+        "reward_funcs: [accuracy_reward]\ndataset_name: x\ngrpo_tui:\n  notify:\n    command: rm -r data\n"
+        "    webhook: https://hooks.here/s3cret"
+    )
+    config = config_of(foreign, text)
+    named = [code for code in consent.needed_to_start(config, tmp_path) if "notify" in code.what]
+    assert [code.what for code in named] == [
+        "grpo_tui.notify: command rm -r data, webhook https://hooks.here/…"
+    ]
+    consent.give(named)
+    assert not consent.needed_to_start(config, tmp_path)
+    assert not consent.needed(config), "what only scores runs none of it"
+    other = config_of(foreign, text.replace("rm -r", "ls"))
+    assert consent.needed_to_start(other, tmp_path)
+
+
 def test_a_pipe_in_place_of_a_file_cannot_be_said_yes_to(foreign: ForeignRun) -> None:
     pipe = foreign.root / "pipe.py"
     os.mkfifo(pipe)
