@@ -78,6 +78,7 @@ class Notifier:
         self._thread = threading.Thread(target=self._run, name="notify", daemon=True)
         self._senders: list[subprocess.Popen[bytes]] = []
         self._said: set[str] = set()
+        self._paused = ""
         kept = read_object(folder.notified) or {}
         self._told = {key: at for key, at in kept.items() if isinstance(at, int | float)}
 
@@ -128,7 +129,11 @@ class Notifier:
                 yield key, _message(root, status, title, finding.message, finding.id, finding.severity)
         itself = next((alert for alert in status.alerts if alert["id"] == PAUSED), None)
         key, known = f"{PAUSED}@{status.step}", any(finding.id == LOST for finding in status.findings)
-        if itself is not None and self._severities and not known and self._is_new(key):
+        if itself is None or not self._severities or known or not self._is_new(key):
+            return
+        if self._paused != key:  # the finding that explains a pause may be recorded a moment later
+            self._paused = key
+        else:
             title = f"{root.name}: paused at step {status.step}"
             yield key, _message(root, status, title, str(itself["message"]), PAUSED, "error")
 
