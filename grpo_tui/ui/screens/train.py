@@ -380,7 +380,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
         self._open_pages()
         self.query_one(RunSettings).show(self._recorded, view.settings)
         self.query_one(GroupList).show(view, view.no_groups)
-        self.query_one(BeforeAfterList).show(view.before_after)
+        self.query_one(BeforeAfterList).show(view.before_after, view.folder)
         self.query_one(LogSection).look(view.now)
         self.query_one(EventSection).look(view)
 

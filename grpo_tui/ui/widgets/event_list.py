@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -10,12 +11,12 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from grpo_tui.core.text import ending, one_line, shorten
+from grpo_tui.core.text import ending, one_line, shell_word, shorten
 from grpo_tui.present.events import whole_history
-from grpo_tui.present.formatting import clock, date, fixed, moment, plural
+from grpo_tui.present.formatting import clock, date, fixed, from_here, moment, plural
 from grpo_tui.present.train_view import BeforeAfter, EventRow, TrainView
 from grpo_tui.ui.cursor_list import CursorList, LazyLines
-from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, pad, ruled
+from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, pad, ruled, width_of
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.shell import Shell
 
@@ -183,11 +184,12 @@ class BeforeAfterList(LineScroll):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._pair: BeforeAfter | None = None
+        self._folder = ""
 
-    def show(self, pair: BeforeAfter | None) -> None:
-        """Show these answers."""
-        if pair != self._pair:
-            self._pair = pair
+    def show(self, pair: BeforeAfter | None, folder: str) -> None:
+        """Show these answers of the run in a folder."""
+        if (pair, folder) != (self._pair, self._folder):
+            self._pair, self._folder = pair, folder
             self.changed()
 
     def lines(self, width: int) -> list[Line]:
@@ -219,7 +221,7 @@ class BeforeAfterList(LineScroll):
                 ]
             )
         lines.append(())
-        lines.append([Span(" Next: ", "dim"), *_next()])
+        lines.append([Span(" Next: ", "dim"), *_next(self._folder, width)])
         return lines
 
 
@@ -251,10 +253,13 @@ def _title(held: BeforeAfter, width: int) -> Line:
     return ruled(parts, width)
 
 
-def _next() -> list[Span]:
-    return [
-        Span("l", "key", "screen.view_log"), Span(" the log, then the groups   ", "dim"),
-        Span("]", "key", "screen.chart_next"), Span(" other charts   ", "dim"),
-        Span("1", "key", "app.pane_runs"), Span(" all runs   ", "dim"),
+def _next(folder: str, width: int) -> list[Span]:
+    command = f"grpo-tui compare {shell_word(from_here(Path(folder)))}"
+    keys = [
+        Span("l", "key", "screen.view_log"), Span(" log and groups   ", "dim"),
         Span("q", "key", "app.app_leave"), Span(" leave", "dim"),
     ]  # fmt: skip
+    asked = "   is it better than the base?   "
+    if cell_len(command) + len(asked) + width_of(keys) + 8 > width:
+        asked = "   "
+    return [Span(command, "strong"), Span(asked, "dim"), *keys]

@@ -116,7 +116,8 @@ def _way_on(row: RunRow, width: int) -> Line:
         if row.ended and row.state != "finished":
             line.append(Span("; no complete checkpoint to resume from", "dim"))
             return _labelled("next step", line)
-        return _labelled("next step", [*line, Span(f"   grpo-tui attach {shell_word(path)}", "dim")])
+        word = "attach" if row.live else "compare"
+        return _labelled("next step", [*line, Span(f"   grpo-tui {word} {shell_word(path)}", "dim")])
     from grpo_tui.present.runs_view import resume_command
 
     line = [Span("R", "key", "screen.runs_resume"), Span(f" resumes from checkpoint-{row.checkpoints[-1]}")]
