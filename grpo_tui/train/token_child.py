@@ -171,18 +171,9 @@ def _prepared(config: RunConfig, beside: bool) -> RunConfig:
 def _load(config: RunConfig, checkpoint: str) -> Policy:
     if not checkpoint:
         return load_policy(config)
-    if not (Path(checkpoint) / ADAPTER).exists():
-        return load_policy(replace(config, model=checkpoint))
-    from peft import PeftModel
-
-    policy = load_policy(config)
-    try:
-        model = PeftModel.from_pretrained(policy.model, checkpoint).eval()
-    except Exception as error:
-        raise TokensError(f"the adapter in {Path(checkpoint).name} cannot be loaded: {refused(error)}") from (
-            error
-        )
-    return replace(policy, model=model)
+    if (Path(checkpoint) / ADAPTER).exists():
+        return load_policy(config, checkpoint)
+    return load_policy(replace(config, model=checkpoint))
 
 
 def _rendered(policy: Policy, prompt: Any, template: Mapping[str, Any]) -> list[int]:

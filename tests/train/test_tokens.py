@@ -192,6 +192,17 @@ def test_an_adapter_is_read_on_its_base(ran: Ran, asker: TokenAsker, tmp_path: P
     assert found.mean_kl > 0.01
 
 
+def test_an_adapter_that_names_a_module_to_import_is_refused(
+    ran: Ran, asker: TokenAsker, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "checkpoint-9"
+    theirs.mkdir()
+    named = {"peft_type": "LORA", "megatron_config": {"a": 1}, "megatron_core": "their.module"}
+    (theirs / "adapter_config.json").write_text(json.dumps(named))
+    with pytest.raises(GenerateError, match="is an adapter for Megatron, which is not supported"):
+        asker.ask(ran.row, AskedPolicy("checkpoint", "checkpoint-9", str(theirs), 9))
+
+
 def test_the_reference_of_a_live_adapter_is_the_model_below_it(ran: Ran, tmp_path: Path) -> None:
     import torch
     from peft import LoraConfig

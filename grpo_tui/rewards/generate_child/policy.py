@@ -13,11 +13,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.core.text import one_line
 from grpo_tui.rewards.lab_child.models import init_arguments
+from grpo_tui.store.json_file import read_object
 
 MOST_AT_ONCE = 64
 """Completions generated together, unless `per_device_train_batch_size` is larger."""
@@ -67,6 +69,8 @@ def load_policy(config: RunConfig, adapter: str = "", tokenizer: str = "") -> Po
 
     setting = config.setting
     on_gpu = torch.cuda.is_available() and not setting("use_cpu")
+    if adapter and for_megatron(adapter):
+        raise PolicyError(f"{adapter} is an adapter for Megatron, which is not supported")
     try:
         model = _model(config, on_gpu)
         processor = processor_of(config, tokenizer or model.config._name_or_path)
@@ -78,9 +82,8 @@ def load_policy(config: RunConfig, adapter: str = "", tokenizer: str = "") -> Po
         if not hasattr(model, "hf_device_map"):
             model = model.to(device)
     except Exception as error:
-        raise PolicyError(
-            f"the model {adapter or config.model} cannot be loaded: {sentence(error)}"
-        ) from error
+        what = f"the adapter {adapter} on {config.model}" if adapter else f"the model {config.model}"
+        raise PolicyError(f"{what} cannot be loaded: {sentence(error)}") from error
     known = getattr(processor, "tokenizer", processor)
     if known.pad_token is None:
         known.pad_token = known.eos_token
@@ -88,6 +91,11 @@ def load_policy(config: RunConfig, adapter: str = "", tokenizer: str = "") -> Po
     model.generation_config.pad_token_id = known.pad_token_id
     ends = ends_of(model.generation_config.eos_token_id, known)
     return Policy(model.eval(), processor, known, ends, device, mixed_of(config))
+
+
+def for_megatron(adapter: str) -> bool:
+    """Return whether PEFT would import the module that an adapter names, whoever made it."""
+    return bool((read_object(Path(adapter, "adapter_config.json")) or {}).get("megatron_config"))
 
 
 def mixed_of(config: RunConfig) -> str:
