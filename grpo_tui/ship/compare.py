@@ -26,7 +26,7 @@ from grpo_tui.ship.comparison import Answers, Asked, compared
 from grpo_tui.ship.kept import FOLDER, KeptComparison
 from grpo_tui.ship.policies import ADAPTER_CONFIG, MODEL_CONFIG, TOKENIZER_FILES, Policy
 from grpo_tui.store.checkpoints import WEIGHTS
-from grpo_tui.store.layout import state_folder
+from grpo_tui.store.layout import is_known, state_folder
 
 ROWS, SAMPLES = 100, 4
 VERSION = 1
@@ -242,17 +242,20 @@ def _block(config: RunConfig, options: CompareOptions) -> int:
 
 
 def file_of(run: Path | None, header: dict[str, Any]) -> Path:
-    """Return the file of a comparison: in the run's folder, else in the state folder."""
+    """Return the file of a comparison: in the folder of a run started here, else in the state folder.
+
+    What stands in another's run folder may be made up, results too.
+    """
     name = f"{header['key'][:16]}.jsonl"
-    if run is not None:
+    if run is not None and is_known(run):
         folder = run / FOLDER
         try:
             folder.mkdir(exist_ok=True)
-            (folder / name).touch()
             if not folder.is_symlink():
+                (folder / name).touch()
                 return folder / name
         except OSError:
-            pass  # another user's run, or a disk that is read-only
+            pass  # a disk that is full or read-only
     folder = state_folder() / FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder / name

@@ -20,7 +20,9 @@ from grpo_tui.config import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
 from grpo_tui.rewards.generating import DatasetRow, GenerateError, Generator
 from grpo_tui.rewards.lab import Lab
+from grpo_tui.ship.compare import file_of
 from grpo_tui.ship.kept import KeptComparison, KeptError
+from grpo_tui.store.layout import state_folder
 from tests.foreign import foreign_run
 from tests.processes.runs import grpo_tui, until
 
@@ -224,6 +226,8 @@ def test_a_run_of_somebody_else_is_refused(
     assert main(["compare", str(foreign.root)]) == 3
     assert "--trust" in capsys.readouterr().err
     assert foreign.ran() == set()
+    # What somebody else wrote as a result there would never be shown as one.
+    assert file_of(foreign.root, {"key": "f" * 64}).parent == state_folder() / "compare"
     assert not (foreign.root / "compare").exists()
 
 
