@@ -104,7 +104,7 @@ COMMANDS = (
     "pause", "resume", "checkpoint", "stop", "abort-reward", "set", "sample",
     "check", "score", "baseline", "probe", "cases", "rewards", "new", "config", "metrics", "log",
     "completions", "course", "doctor", "tokens", "whatif", "data", "export", "plan", "gpus",
-    "compare", "checkpoints", "merge", "card",
+    "compare", "checkpoints", "merge", "card", "report",
 )  # fmt: skip
 
 
@@ -170,6 +170,7 @@ SERVED: dict[str, str] = {
     "checkpoints": "checkpoints:checkpoints",
     "merge": "merge:merge",
     "card": "card:show_card",
+    "report": "report:show_report",
     "log": "log:log",
 }
 """Which function of which module beside this one serves a command; each module is imported only then."""

@@ -25,6 +25,7 @@ from grpo_tui.cli.parser_ship import (
     add_checkpoints_command,
     add_compare_command,
     add_merge_command,
+    add_report_command,
 )
 from grpo_tui.cli.words import add_overrides, add_trust, path, positive, seconds, steps
 
@@ -73,6 +74,7 @@ def build_parser(
         ("checkpoints",): add_checkpoints_command,
         ("merge",): add_merge_command,
         ("card",): add_card_command,
+        ("report",): add_report_command,
     }
     if with_open:
         families[("open",)] = _open_command
@@ -446,6 +448,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "checkpoints": ("grpo-tui checkpoints runs/first", "grpo-tui checkpoints runs/first --delete 20 40"),
     "merge": ("grpo-tui merge runs/first merged", "grpo-tui merge runs/first@200 merged --dtype bfloat16"),
     "card": ("grpo-tui card runs/first", "grpo-tui card runs/first --write"),
+    "report": ("grpo-tui report runs/first", "grpo-tui report runs/first runs/second -o report.html"),
 }
 """By command."""
 

@@ -1,4 +1,4 @@
-"""The words of the commands for after training: compare, checkpoints, merge, card."""
+"""The words of the commands for after training: compare, checkpoints, merge, card, report."""
 
 from __future__ import annotations
 
@@ -112,3 +112,17 @@ def add_card_command(commands: Commands) -> None:
     where.add_argument(
         "--write", action="store_true", help="write README.md of the run, in place of the one that TRL wrote"
     )
+
+
+def add_report_command(commands: Commands) -> None:
+    """Add `report`."""
+    command = commands.add_parser(
+        "report",
+        help="one run or several in one file: results, settings that differ, charts",
+        epilog="No existing file is overwritten. See docs/after-training.md.",
+    )
+    command.add_argument("runs", type=path, nargs="+", metavar="RUN", help="run folders")
+    command.add_argument(
+        "--format", choices=("md", "html"), help="of the text (default: html for FILE.html, else md)"
+    )
+    command.add_argument("-o", "--output", type=path, metavar="FILE", help="write to a new file")

@@ -169,7 +169,7 @@ class ValueAxis:
 
 def value_axis(low: float, high: float, most: int, *, logarithmic: bool = False) -> ValueAxis:
     """An axis around `low` to `high` with at most `most` (at least two) round ticks, ends included."""
-    low, high = max(low, -_LARGEST), min(high, _LARGEST)
+    low, high = (min(max(end, -_LARGEST), _LARGEST) for end in (low, high))
     if logarithmic and low > 0:
         return _logarithmic(low, high, most)
     if 0 < low < 0.5 * high:

@@ -39,9 +39,10 @@ _TRLS = (b"This model is a fine-tuned version of", b"It has been trained using [
 
 def card(facts: RunFacts) -> str:
     """Return the card with its front matter."""
-    front = yaml.safe_dump(_front(facts), sort_keys=False, allow_unicode=True)
+    front = _front(facts)
+    head = f"---\n{yaml.safe_dump(front, sort_keys=False, allow_unicode=True)}---\n\n" if front else ""
     blocks = [Heading(_model_name(facts)), *run_blocks(facts, 2), *_loading(facts)]
-    return f"---\n{front}---\n\n{markdown(blocks)}"
+    return head + markdown(blocks)
 
 
 def refusal(target: Path) -> str:
@@ -83,6 +84,8 @@ def run_blocks(facts: RunFacts, level: int) -> Iterator[Block]:
 def state(facts: RunFacts) -> str:
     """Return how far the run came, in a sentence."""
     status = facts.status
+    if facts.imported:
+        return f"Its log reaches step {status.step:,}."
     of = f" of {status.total_steps:,}" if status.total_steps else ""
     step = f"step {status.step:,}{of}"
     took = f" The run took {duration(facts.duration_s)}." if facts.duration_s else ""
@@ -116,6 +119,10 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[B
 
 
 def _summary(facts: RunFacts) -> Iterator[str]:
+    if facts.imported == "verl":
+        yield "This model was trained with verl."
+        yield state(facts)
+        return
     model, data = at_home(str(facts.config.get("model") or "")), _dataset(facts)
     made = f"trained with GRPO{f' on {data}' if data else ''}, using TRL."
     if _is_adapter(facts):
@@ -233,6 +240,8 @@ def _front(facts: RunFacts) -> dict[str, Any]:
         found["base_model"] = model
     if _on_hub(data, facts):
         found["datasets"] = [data]
+    if facts.imported == "verl":
+        return found
     found["library_name"] = "peft" if _is_adapter(facts) else "transformers"
     found["tags"] = ["trl", "grpo"]
     return found

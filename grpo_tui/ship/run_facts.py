@@ -26,6 +26,7 @@ from grpo_tui.ship.kept import newest_result
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import metric_keys, series_start, step_range
 from grpo_tui.store.reader import RunReader
+from grpo_tui.store.rollouts import IMPORTED
 from grpo_tui.store.status import Status, final_step, read_status
 
 TOTAL = "reward"
@@ -73,6 +74,7 @@ class RunFacts:
     """What is known of a run.
 
     Attributes:
+        imported: `trl` or `verl` for completions that these logged, empty for a run that was recorded.
         config: as recorded.
         record: versions, seed, GPUs and rows, as recorded.
         rewards: the functions in TRL's order, and the total.
@@ -88,6 +90,7 @@ class RunFacts:
     name: str
     root: Path
     status: Status
+    imported: str
     config: Mapping[str, Any]
     record: Mapping[str, Any]
     rewards: tuple[Reward, ...]
@@ -120,12 +123,14 @@ def read_facts(root: Path, name: str) -> RunFacts:
     with closing(RunReader(RunFolder(root).database)) as reader:
         status = read_status(root, reader)
         config = mapping(reader.fact("config"))
+        imported = str(mapping(reader.fact(IMPORTED)).get("kind") or "")
         averaged, rewards = _rewards(reader)
         first = reader.groups(mode="train", limit=1)
         return RunFacts(
             name=name,
             root=root,
             status=status,
+            imported=imported,
             config=config,
             record=mapping(reader.fact("reproduction")),
             rewards=rewards,
@@ -136,7 +141,7 @@ def read_facts(root: Path, name: str) -> RunFacts:
             comparison=newest_result(root),
             before_after=read_before_after(reader.fact("before_after")),
             evaluations=(*_evaluations(reader), *_probes(reader)),
-            duration_s=_duration(reader),
+            duration_s=None if imported else _duration(reader),
             chat=isinstance(first[0].prompt, list) if first else None,
             final=final_step(root, status) is not None,
         )
@@ -175,7 +180,7 @@ def _rewards(reader: RunReader) -> tuple[int, tuple[Reward, ...]]:
             series,
         )
         for key, name, weight, series in found
-        if series.count or weight is not None
+        if series.count
     )
 
 

@@ -98,6 +98,7 @@ ELSEWHERE = {
     "checkpoints": ("test_checkpoints.py", "--delete --yes --json"),
     "merge": ("../ship/test_merge.py", "--dtype --json"),
     "card": ("../ship/test_card.py", "--write"),
+    "report": ("../ship/test_report.py", "--format --output"),
     "new config": ("../config/test_presets.py", "--preset"),
     "new rewards": ("../rewards/test_templates.py", "--config --write --next"),
 }

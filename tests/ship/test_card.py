@@ -159,6 +159,17 @@ def test_only_the_card_of_trl_is_replaced(
     assert "is not the card that TRL writes" in capsys.readouterr().err
 
 
+def test_of_a_log_of_verl_nothing_is_said_that_it_does_not_hold(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"input": "a", "output": "b", "gts": "1", "score": 0.5, "step": 1}
+    (tmp_path / "1.jsonl").write_text(f"{json.dumps(row)}\n")
+    assert main(["card", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    said = "This model was trained with verl. Its log reaches step 1."
+    assert shown == f"# {tmp_path.name}\n\n{said}\n"
+
+
 def test_a_damaged_record_is_told_and_a_live_run_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
