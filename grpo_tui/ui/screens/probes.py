@@ -20,8 +20,8 @@ def probed_word(report: ProbeReport) -> str:
     unfair = {kind.kind for kind in report.kinds if kind.fault == "unfair"}
     if report.failed:
         return "⚠ probes failed"
-    fooled = f"{plural(len(kinds), 'attack')} fool the rewards" if kinds else ""
-    refused = f"{plural(len(unfair), 'form')} of right answers rejected" if unfair else ""
+    fooled = f"{plural(len(kinds), 'attack')} work{'s' * (len(kinds) == 1)}" if kinds else ""
+    refused = f"{plural(len(unfair), 'right form')} rejected" if unfair else ""
     told = ", ".join(part for part in (fooled, refused) if part)
     return f"⚠ probes: {told}" if told else "✓ probes"
 
