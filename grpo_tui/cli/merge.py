@@ -24,8 +24,6 @@ def merge(parsed: Any) -> int:
     """`grpo-tui merge POLICY DEST [--dtype D] [--json]`: exit 1 when the merged model answers differently."""
     with reported(PolicyError):
         policy = resolve(parsed.policy)
-    if policy.adapter is None:
-        raise CommandError(_whole(policy))
     try:
         with reported(MergeError):
             found = merged_model(policy, parsed.destination, parsed.dtype or "", lambda what: told("", what))
@@ -39,13 +37,6 @@ def merge(parsed: Any) -> int:
     else:
         print_text(_lines(found, policy))
     return OK
-
-
-def _whole(policy: Policy) -> str:
-    return (
-        f"{policy.name} is not an adapter: its model is already whole, in {policy.model}. Serve it with "
-        f"`vllm serve {shell_word(policy.model)}`"
-    )
 
 
 def _lines(found: Merged, policy: Policy) -> Iterator[str]:

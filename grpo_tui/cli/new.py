@@ -212,7 +212,7 @@ def new_config(parsed: Any) -> int:
     if parsed.preset is None:
         names = ", ".join(known)
         raise CommandError(
-            f"say which preset to copy: --preset {next(iter(known))}. There are {names}.\n"
+            f"choose a preset, such as --preset {next(iter(known))}. Available: {names}.\n"
             "`grpo-tui new --list` says what each trains and on which GPU"
         )
     preset = known.get(parsed.preset)

@@ -35,11 +35,13 @@ def add_compare_command(commands: Commands) -> None:
     )
     compare.add_argument("--rows", type=positive, default=100, metavar="N", help="prompts (default 100)")
     compare.add_argument(
-        "--samples", type=positive, default=4, metavar="N", help="completions of each prompt (default 4)"
+        "--samples", type=positive, default=4, metavar="N", help="completions per prompt (default 4)"
     )
     rows = compare.add_mutually_exclusive_group()
     rows.add_argument(
-        "--held", action="store_true", help="refuse to take training rows where the config holds none out"
+        "--held",
+        action="store_true",
+        help="fail instead of using training rows when no row is held out",
     )
     rows.add_argument(
         "--prompts", type=path, metavar="FILE", help="rows of another file, mapped as the config's dataset"
@@ -75,7 +77,7 @@ def add_merge_command(commands: Commands) -> None:
     command.add_argument(
         "--dtype",
         choices=("float32", "bfloat16", "float16"),
-        help="of the merged weights (default: as the base is stored)",
+        help="dtype of the merged weights (default: as the base is stored)",
     )
     add_trust(command)
     command.add_argument("--json", action="store_true", help="the documented JSON object")
@@ -87,8 +89,8 @@ def add_checkpoints_command(commands: Commands) -> None:
         "checkpoints",
         help="list the checkpoints of a run with size and reward, and delete some",
         epilog=(
-            "A live run keeps its newest checkpoint. Exit codes: 0 done, 2 usage error, 3 the question was "
-            "not answered with yes. See docs/after-training.md."
+            "A live run keeps its newest checkpoint. Exit codes: 0 done, 2 usage error, 3 not "
+            "confirmed. See docs/after-training.md."
         ),
     )
     command.add_argument("run", type=path, metavar="RUN", help="run folder")
@@ -110,7 +112,7 @@ def add_card_command(commands: Commands) -> None:
     where = command.add_mutually_exclusive_group()
     where.add_argument("-o", "--output", type=path, metavar="FILE", help="write to a new file")
     where.add_argument(
-        "--write", action="store_true", help="write README.md of the run, in place of the one that TRL wrote"
+        "--write", action="store_true", help="write the run's README.md, replacing the one that TRL wrote"
     )
 
 

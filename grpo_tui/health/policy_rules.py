@@ -44,7 +44,7 @@ def _broke(state: RunState, limits: Limits) -> Found | None:
             told.append(f"{title} from {unit(before)} to {unit(now)}")
     if not told:
         return None
-    said = f"The reward went from {number(reward.first)} to {number(level)}, {' and '.join(told)}."
+    said = f"The reward went from {number(reward.first)} to {number(level)}, {', '.join(told)}."
     evidence = {"reward_start": reward.first, REWARD: level, **signs}
     return Found(said, evidence, remedies=_lower_rate(state, by=10), changed=reward, before=reward.first)
 

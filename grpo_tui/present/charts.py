@@ -104,16 +104,16 @@ def _broken(status: Status, folder: str) -> tuple[Span, ...]:
 def way_on(status: Status, folder: str) -> str:
     """What starts an ended run again, in a sentence, as one would type it here."""
     run = shell_word(from_here(Path(folder)))
-    anew = f"`grpo-tui train {run} --run-dir NEW` starts a new run."
+    fresh = f"`grpo-tui train {run} --run-dir NEW` starts a new run."
     if any(checkpoint.complete for checkpoint in status.checkpoints):
         for first, options in ((one.first_step, resume_options(one)) for one in status.findings):
             if options:
                 return f"`grpo-tui train {run} {options}` continues from before step {first:,}."
             if options is not None:
-                return f"No checkpoint is from before step {first:,}; {anew}"
+                return f"There is no checkpoint from before step {first:,}; {fresh}"
         return f"`grpo-tui train {run} --resume` continues from the newest checkpoint."
     if status.step:
-        return f"There is no checkpoint to resume from; {anew}"
+        return f"There is no checkpoint to resume from; {fresh}"
     fixed = "Fix the cause first, then " if status.state in ("failed", "crashed") else ""
     return f"It completed no step. {fixed}`grpo-tui train {run}` starts it again."
 
@@ -141,7 +141,7 @@ def _reward_words(state: str, reward: Series, no_signal: Series) -> list[Span]:
     moves = trend(reward.recent)
     lost = [recent.value for recent in no_signal.recent][-LOST:]
     if moves is None and len(lost) == LOST and min(lost) == 1:
-        return [(f"⚠ No group of the newest {LOST} steps has a signal. ", "attention")]
+        return [(f"⚠ No group in the newest {LOST} steps has a signal. ", "attention")]
     if moves is None:
         return [(f"● {plural(reward.count, 'step')} so far: too early to see a trend. ", "dim")]
     if moves == "flat":

@@ -107,7 +107,7 @@ class CheckpointList:
             if one.newest:
                 return f"step {one.step} is the newest checkpoint of a live run, which would resume from it"
             if not one.complete:
-                return f"step {one.step} may be being written: the run is live"
+                return f"step {one.step} may still be incomplete: the run is live"
         return ""
 
 

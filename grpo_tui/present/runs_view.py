@@ -236,7 +236,7 @@ def _passed_by(path: Path, step: int) -> Iterator[str]:
             title = finding.message.partition(". ")[0]
             yield f"{title} at step {first:,}, before this checkpoint was saved."
             back = f"grpo-tui train {shell_word(from_here(path))} {options}"
-            yield f"To go back: {back}" if options else "No checkpoint is from before. Start a new run."
+            yield f"To go back: {back}" if options else "There is no checkpoint from before. Start a new run."
             return
 
 

@@ -37,7 +37,7 @@ def measured(body: Body, width: int, *, worst: bool = True) -> Iterator[str]:
             width,
         )
     else:
-        yield f"Right is {one_line(judge['name'], 40)} ≥ {judge['least']:g} ({judge['why']})"
+        yield f"Right means {one_line(judge['name'], 40)} ≥ {judge['least']:g} ({judge['why']})"
     for note in body["notes"]:
         yield from wrapped(f"Note: {one_line(note)}", width)
     for at, policy in enumerate(body["policies"][1:], 1):

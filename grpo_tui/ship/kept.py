@@ -56,7 +56,7 @@ class KeptComparison(Closing):
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._file.close()
-            raise KeptError(f"this comparison is running already; its results go to {path}") from None
+            raise KeptError(f"this comparison is already running; its results go to {path}") from None
         except OSError as error:
             raise KeptError(f"{path} cannot be written: {error.strerror}") from error
         self._read(header)

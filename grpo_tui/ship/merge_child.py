@@ -169,13 +169,13 @@ def refuse_different(found: Difference, base_kl: float, dtype: str) -> None:
     if dtype == "float32" and not found.max_difference <= LARGEST_DIFFERENCE:
         raise DifferentError(
             "the merged model does not answer as the adapter does, and was not kept: a logit differs by "
-            f"{found.max_difference:.2g}, and rounding explains {LARGEST_DIFFERENCE:g}"
+            f"{found.max_difference:.2g}, and rounding explains at most {LARGEST_DIFFERENCE:g}"
         )
     most = max(LARGEST_RATIO * base_kl, LEAST_KL)
     if dtype != "float32" and not found.kl <= most:
         raise DifferentError(
             f"the merged model loses too much in {dtype}, and was not kept: its KL from the adapter in "
-            f"float32 is {found.kl:.2g} per token, and rounding the base explains {most:.2g}. "
+            f"float32 is {found.kl:.2g} per token, and rounding explains at most {most:.2g}. "
             "--dtype float32 loses nothing"
         )
 
@@ -264,7 +264,7 @@ def _ids(processor: Any, texts: Sequence[str]) -> list[list[int]]:
     found = [list(tokenizer(text)["input_ids"])[:MOST_TOKENS] for text in texts]
     ids = [one for one in found if len(one) > 1]
     if not ids:
-        raise MergeError("its tokenizer gives no tokens, so that the merged model could not be checked")
+        raise MergeError("its tokenizer gives no tokens, so the merged model cannot be checked")
     return ids
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from grpo_tui.children.asking import AskedChild, EndedError, RefusedError
 from grpo_tui.children.pipe import ChildGoneError, ChildHungError, StartError
 from grpo_tui.config.run_config import RunConfig
+from grpo_tui.core.text import shell_word
 from grpo_tui.rewards.consent import required
 from grpo_tui.ship.policies import Policy, PolicyError, config_of
 from grpo_tui.store.connection import RunDatabaseError
@@ -97,7 +98,10 @@ def merge(
         ConsentError: it would run code that is not the user's own.
     """
     if policy.adapter is None:
-        raise MergeError(f"{policy.name} is not an adapter. Its model is already whole, in {policy.model}")
+        raise MergeError(
+            f"{policy.name} is not an adapter: it is a whole model, which needs no merge. Serve it with "
+            f"`vllm serve {shell_word(policy.model)}`"
+        )
     config = _config(policy)
     if config is not None:
         required(config, "model")

@@ -84,7 +84,7 @@ def with_checkpoint(reader: RunReader, finding: Finding, complete: Iterable[int]
     sound = first - 1 if rows[0][0] is None else rows[0][0]
     step = max((one for one in complete if one < sound), default=None)
     if step is None:
-        remedy = Remedy(f"Start again: no complete checkpoint is from before step {first:,}", RESUME)
+        remedy = Remedy(f"Start again: there is no complete checkpoint from before step {first:,}", RESUME)
     else:
         name = f"checkpoint-{step}"
         options = f"--resume {step}{_set_back(reader, finding)}"

@@ -148,7 +148,7 @@ TRAIN: tuple[Action, ...] = (
            "Toggle the lower part over the whole pane.", "train", "show", needs="open", footer=10),
     Action("view.events", "v", "events", "Toggle the events", "Toggle the run's events.", "train", "show",
            needs="open", footer=12),
-    Action("view.findings", "f", "findings", "List what was found wrong",
+    Action("view.findings", "f", "findings", "List the run's findings",
            "List the findings of the run. Enter shows one with its steps, completions and remedies.",
            "train", "show", needs="open", footer=2, part="findings"),
     Action("view.hold", "space", "hold view", "Hold the view",

@@ -133,9 +133,9 @@ def test_a_live_run_keeps_its_newest_checkpoint_and_the_one_being_written(
     )
     run.now("save")
     assert "step 8 is the newest checkpoint of a live run" in told(capsys, 2, root, "--delete", 2, 8, "--yes")
-    assert "step 6 may be being written" in told(capsys, 2, root, "--delete", 6, "--yes")
+    assert "step 6 may still be incomplete" in told(capsys, 2, root, "--delete", 6, "--yes")
     (checkpoint(root, 9) / MARKER).unlink()
-    assert "step 9 may be being written" in told(capsys, 2, root, "--delete", 9, "--yes")
+    assert "step 9 may still be incomplete" in told(capsys, 2, root, "--delete", 9, "--yes")
     newest = [one.step for one in list_checkpoints(root).checkpoints if one.newest]
     assert newest == [8], "the marker of 9 is not written yet"
     assert told(capsys, 0, root, "--delete", 2, "--yes")

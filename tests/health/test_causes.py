@@ -106,7 +106,7 @@ def test_without_a_checkpoint_from_before_a_new_start_is_offered(broken: Path) -
     with closing(RunReader(broken / "run.db")) as reader:
         (found,) = (one for one in diagnose(reader).findings if one.id == BROKE)
         advised = with_checkpoint(reader, found, [5, 6, 14])
-    assert advised.remedies[-1].text == "Start again: no complete checkpoint is from before step 6"
+    assert advised.remedies[-1].text == "Start again: there is no complete checkpoint from before step 6"
     assert resume_options(advised) == ""
     assert resume_options(found) is None
 

@@ -172,8 +172,8 @@ TOLD: dict[str, tuple[str, str]] = {
     "policy.broke": (
         "error: step 3..12; learning_rate=1e-06",
         (
-            "The reward went from 0.6 to 0.02, truncated from 0 % to 100 % and length from 90 to 400 "
-            "and entropy from 0.3 to 0.01."
+            "The reward went from 0.6 to 0.02, truncated from 0 % to 100 %, length from 90 to 400, "
+            "entropy from 0.3 to 0.01."
         ),
     ),
     "policy.reward-fell": (

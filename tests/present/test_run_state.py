@@ -278,7 +278,7 @@ def test_an_open_error_stands_alone_and_no_trend_is_told_of_a_policy_without_sig
         spans = health_spans(look, "/run", reward, kl_logged=True, beta=0.0, no_signal=lost)
         return "".join(text for text, _ in spans)
 
-    assert words(Status("training")) == "⚠ No group of the newest 3 steps has a signal. "
+    assert words(Status("training")) == "⚠ No group in the newest 3 steps has a signal. "
     broke = Finding("policy.broke", "error", None, None, "The policy broke. It fell.", None, 4, 6)
     assert words(Status("training", findings=(broke,))) == "✗ The policy broke (since step 4). It fell. "
     reward.append(7, 0.5)

@@ -167,7 +167,7 @@ def test_an_interrupted_comparison_continues_and_says_the_same(
 
 def test_only_one_process_has_a_comparison(tmp_path: Path) -> None:
     header = {"comparison": 1, "key": "a"}
-    with KeptComparison(tmp_path / "a.jsonl", header), pytest.raises(KeptError, match="running already"):
+    with KeptComparison(tmp_path / "a.jsonl", header), pytest.raises(KeptError, match="already running"):
         KeptComparison(tmp_path / "a.jsonl", header)
     KeptComparison(tmp_path / "a.jsonl", header).close()
 

@@ -203,9 +203,7 @@ def test_refusals_say_why_and_leave_everything_as_it_was(
     assert "exists and is not a folder" in refused(capsys, adapter, taken / "mine")
     assert "exists and is not a folder" in refused(capsys, adapter, tmp_path / "link")
     whole = refused(capsys, DEMO_MODEL, tmp_path / "x")
-    assert (
-        f"is not an adapter: its model is already whole, in {DEMO_MODEL}. Serve it with `vllm serve" in whole
-    )
+    assert f"it is a whole model, which needs no merge. Serve it with `vllm serve {DEMO_MODEL}`" in whole
     assert "no such run, model folder or adapter folder" in refused(capsys, tmp_path / "none", tmp_path / "x")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "taken"]
     assert [path.name for path in taken.iterdir()] == ["mine"]

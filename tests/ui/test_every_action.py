@@ -112,7 +112,7 @@ async def test_of_train(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> No
         await act("groups.inspect", lambda: asked[1:] == [{"group": chosen[0].id}])
         await act("view.back", lambda: not screen.has_class("-large"))
         await act("view.large", lambda: screen.has_class("-large"))
-        await act.said("view.findings", "Nothing was found wrong with this run.")
+        await act.said("view.findings", "No problems were found in this run.")
         await act("view.events", lambda: screen.part == "event-list")
         await act.copied("part.copy", lambda text: "requested; waits for the end" in text)
         await act("view.log", lambda: screen.part == "log")

@@ -128,6 +128,6 @@ async def test_a_run_without_findings_says_so(run: RecordedRun) -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await opened(pilot)
         await pilot.press("f")
-        said = "Nothing was found wrong with this run."
+        said = "No problems were found in this run."
         await until(pilot, lambda: said in [note.message for note in app._notifications])
         assert isinstance(app.screen, TrainScreen)

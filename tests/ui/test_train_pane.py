@@ -158,7 +158,7 @@ async def test_set_sends_only_what_was_changed(run: RecordedRun) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "word"), [("1", "5,000 times the rate now"), ("1e-5", "20 times below the rate now")]
+    ("rate", "word"), [("1", "5,000 times the current rate"), ("1e-5", "1/20 of the current rate")]
 )
 async def test_a_rate_far_from_the_one_now_is_asked_about_once(
     run: RecordedRun, rate: str, word: str

@@ -198,12 +198,12 @@ FAR = 10
 
 
 def far_from(rate: object, now: object) -> str:
-    """How many times the rate now a new one is, in words; empty when it is near."""
+    """How many times the current rate a new one is, in words; empty when it is near."""
     if not isinstance(rate, float) or not isinstance(now, int | float) or min(rate, now) <= 0:
         return ""
     if rate >= FAR * now:
-        return f"{rate / now:,.0f} times the rate now"
-    return f"{now / rate:,.0f} times below the rate now" if now >= FAR * rate else ""
+        return f"{rate / now:,.0f} times the current rate"
+    return f"1/{now / rate:,.0f} of the current rate" if now >= FAR * rate else ""
 
 
 def read_setting(name: str, text: str, functions: int) -> float | list[float]:

@@ -21,7 +21,7 @@ def probed_word(report: ProbeReport) -> str:
     if report.failed:
         return "⚠ probes failed"
     fooled = f"{plural(len(kinds), 'attack')} work{'s' * (len(kinds) == 1)}" if kinds else ""
-    refused = f"{plural(len(unfair), 'right form')} rejected" if unfair else ""
+    refused = f"{plural(len(unfair), 'correct form')} rejected" if unfair else ""
     told = ", ".join(part for part in (fooled, refused) if part)
     return f"⚠ probes: {told}" if told else "✓ probes"
 

@@ -482,7 +482,7 @@ class TrainScreen(KeepsStyles, Screen[None], Shell):
                 self._follow_finding(folder, *answer)
 
         if not found:
-            self.app.notify("Nothing was found wrong with this run.")
+            self.app.notify("No problems were found in this run.")
         elif self.app.screen is self:
             live = self.shell.view is not None and self.shell.view.live
             run = shell_word(from_here(folder.root))

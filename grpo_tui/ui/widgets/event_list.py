@@ -248,7 +248,7 @@ def _title(held: BeforeAfter, width: int) -> Line:
         after = sum(bool(p.after_right) for p in known)
         parts.append([Span(f"right, in the answer format: {before} → {after} of {len(known)}", "strong")])
     if held.gain is not None:
-        sign, role = ("▲", "good") if held.gain > 0 else ("▼", "bad")
+        sign, role = ("▲", "good") if held.gain > 0 else ("▼", "bad") if held.gain < 0 else ("→", "dim")
         parts.append([Span("reward ", "dim"), Span(f"{sign} {fixed(abs(held.gain))}", role)])
     return ruled(parts, width)
 
