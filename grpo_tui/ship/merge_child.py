@@ -36,8 +36,10 @@ LARGEST_DIFFERENCE = 1e-3
 """Of a logit in float32; merging itself measures 1e-4."""
 LARGEST_RATIO = 3.0
 """By which the KL of a rounded model may exceed that of the rounded base."""
-LEAST_KL = 1e-6
-"""Nats per token below which a difference is that of another order of summation."""
+LEAST_KL = 1e-3
+"""Nats per token that a rounded model may lose in any case: the base says little of a policy that is less
+sure than it. Right merges of 60 random adapters of the demo's model lost 0.0001 to 0.0008 in bfloat16, up to
+6.6 times what the base lost."""
 OF_TRAINING = ("dtype", "torch_dtype", "attn_implementation", "quantization_config", "use_cache")
 """Arguments of loading that say how a model is run, not which one it is."""
 
@@ -116,6 +118,7 @@ class Child:
         model = _with_adapter(model, adapter)
         expected = _logits(model, ids)
         model, rounded_away = _merged(model, dtype)
+        refuse_different(difference(expected, _logits(model, ids)), 0.0, "float32")
         self._tell("writing")
         _save(model, processor, dtype, folder)
         del model

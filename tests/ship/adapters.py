@@ -9,7 +9,7 @@ from grpo_tui.demo import DEMO_MODEL
 
 
 def make_adapter(folder: Path, std: float = 0.1, base: Path = DEMO_MODEL, **settings: Any) -> Path:
-    """Save an adapter whose second matrix is random, as after training, not zero as before."""
+    """Save an adapter whose second matrix is random, as after training: always the same one."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
@@ -17,11 +17,12 @@ def make_adapter(folder: Path, std: float = 0.1, base: Path = DEMO_MODEL, **sett
     config = LoraConfig(
         task_type="CAUSAL_LM", r=4, lora_alpha=8, **{"target_modules": "all-linear", **settings}
     )
-    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), config)
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
+    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    with torch.random.fork_rng(devices=()), torch.no_grad():
+        torch.manual_seed(1)
+        model = get_peft_model(plain, config)
         for name, parameter in model.named_parameters():
             if any(part in name for part in ("lora_B", "lora_embedding_A", "modules_to_save")):
-                parameter.add_(torch.randn(parameter.shape, generator=generator) * std)
+                parameter.add_(torch.randn(parameter.shape) * std)
     model.save_pretrained(folder)
     return folder
