@@ -16,8 +16,8 @@ from grpo_tui.present.group_card import SharedBeginning
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.app import GrpoApp
-from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.kit.reading import DialogTitle
+from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.paint import Line, Span, width_of
 from grpo_tui.ui.screens.reading import HelpLines
 from grpo_tui.ui.widgets.bars import PANES, Footer, Header

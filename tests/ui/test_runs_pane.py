@@ -270,7 +270,7 @@ async def test_rows_can_be_sorted_by_reward_and_name() -> None:
     app = app_on(None)
 
     def names() -> list[str]:
-        return [row.name for row in app.screen.query_one(RunsTable)._rows]
+        return [row.name for row in app.screen.query_one(RunsTable).rows]
 
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.rows_complete and len(app.rows) == 3)

@@ -16,8 +16,8 @@ from textual.screen import ModalScreen
 from grpo_tui.core.findings import Finding, errors_of
 from grpo_tui.core.text import one_line, wrapped
 from grpo_tui.present.formatting import plural
-from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.kit.reading import DialogTitle
+from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.paint import Line, Span, ruled
 from grpo_tui.ui.screens.dialogs import CLOSE, Dialog, DialogText
 from grpo_tui.ui.textual_private import LeftOnce

@@ -24,8 +24,8 @@ from grpo_tui.present.config_yaml import from_edit, to_edit
 from grpo_tui.present.formatting import from_here, plural, setting
 from grpo_tui.present.runs_view import ResumeOffer, resume_command
 from grpo_tui.present.train_view import TrainView
-from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.kit.reading import DialogTitle
+from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.paint import Line, LinePane, Span, pad
 from grpo_tui.ui.textual_private import LeftOnce
 

@@ -22,7 +22,7 @@ from grpo_tui.store.read_series import total_range
 from grpo_tui.store.rollouts import absent_fields, rollouts_of
 from grpo_tui.store.search import NEWEST, Found, read_sort
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.cursor_list import CursorList
+from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.paint import Line, LineScroll, Span
 from grpo_tui.ui.screens.generation_files import choose_view, export, order_words

@@ -18,8 +18,8 @@ from grpo_tui.present.formatting import duration, from_here, plural
 from grpo_tui.present.rewards_view import orders, sample_detail
 from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.editing import edit, editor_command
+from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.lab_worker import LabWorker
 from grpo_tui.ui.messages import BaselineDone, CaseKept, LabBusy, LabIdle, LabScored, LabTrouble, ProbesDone
 from grpo_tui.ui.paint import Line, Span

@@ -16,8 +16,8 @@ from textual.widgets import Input, TextArea
 from grpo_tui.core.text import one_line, safe, wrapped
 from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.store.query import QueryError, read_query
-from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.kit.reading import ReadingScreen
+from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.paint import Line, LineScroll, Span
 from grpo_tui.ui.screens.dialogs import Choice, Choices, Dialog, DialogText, FieldDialog
 

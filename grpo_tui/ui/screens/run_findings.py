@@ -16,8 +16,8 @@ from grpo_tui.core.text import one_line
 from grpo_tui.core.text import wrapped as words_wrapped
 from grpo_tui.present.formatting import plural, setting
 from grpo_tui.present.run_findings import PAGE, RunFinding, to_write
-from grpo_tui.ui.cursor_list import CursorList
 from grpo_tui.ui.kit.reading import DialogTitle, ReadingScreen
+from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled
 from grpo_tui.ui.screens.dialogs import CLOSE, DialogText, YesNo
 from grpo_tui.ui.textual_private import LeftOnce

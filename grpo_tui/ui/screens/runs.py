@@ -16,12 +16,13 @@ from grpo_tui.core.text import one_line
 from grpo_tui.present.formatting import plural
 from grpo_tui.present.runs_filter import SYNTAX, read_filter
 from grpo_tui.ui.actions import Action, Listed, action, bindings, refusal
+from grpo_tui.ui.kit.table import heading
 from grpo_tui.ui.messages import ResumeEnded, ResumeOffered
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, spread
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
 from grpo_tui.ui.widgets.bars import Footer, Header
-from grpo_tui.ui.widgets.runs_table import RunDetail, RunsTable, columns_for, heading
+from grpo_tui.ui.widgets.runs_table import RunDetail, RunsTable, run_columns
 
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import ResumeOffer, RunRow
@@ -72,7 +73,7 @@ class RunsSummary(LinePane):
             parts.append((3, [Span(f"by {self.order}", "accent")]))
         left = [Span(" "), *fitting(parts, width - 2)]
         right = [Span(f"{self.places} ", "dim")] if self.complete else [Span("still looking … ", "dim")]
-        return [spread(left, right, width), heading(columns_for(width - 1, self.shown), width)]
+        return [spread(left, right, width), heading(run_columns(self.shown, width - 1), width)]
 
     def _empty(self) -> Line:
         if not self.complete:

@@ -30,7 +30,7 @@ from grpo_tui.present.token_lines import (
     surprising_lines,
 )
 from grpo_tui.ui.actions import bindings
-from grpo_tui.ui.cursor_list import CursorList
+from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.messages import ConsentAsked
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
 from grpo_tui.ui.screens.dialogs import Choice, MenuDialog

@@ -16,7 +16,7 @@ from grpo_tui.core.text import shell_word
 from grpo_tui.present.formatting import from_here
 from grpo_tui.present.train_view import ChartView, TrainView
 from grpo_tui.ui.actions import MOVED, Action, action, bindings, refusal
-from grpo_tui.ui.cursor_list import CursorList
+from grpo_tui.ui.kit.table import CursorList
 from grpo_tui.ui.pages import Pages
 from grpo_tui.ui.paint import LineScroll
 from grpo_tui.ui.screens.dialogs import SampleDialog, SetDialog, StopDialog

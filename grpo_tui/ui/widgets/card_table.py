@@ -12,7 +12,7 @@ from textual.binding import BindingType
 from grpo_tui.core.text import one_line, told_apart
 from grpo_tui.present.formatting import MISSING, digits_apart, figure, fixed, percent, within
 from grpo_tui.present.group_card import KINDS, CardRow, GroupCard
-from grpo_tui.ui.cursor_list import MOVES, CursorList, LazyLines
+from grpo_tui.ui.kit.table import MOVES, CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled, width_of
 from grpo_tui.ui.widgets.groups import advantage_sign
 

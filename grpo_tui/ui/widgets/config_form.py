@@ -19,7 +19,7 @@ from grpo_tui.core.text import one_line, shorten, wrapped
 from grpo_tui.present.config_view import FieldRow, FormRow, GroupRow
 from grpo_tui.present.config_yaml import from_edit, to_edit
 from grpo_tui.present.formatting import from_here, plural
-from grpo_tui.ui.cursor_list import MOVES, CursorList, LazyLines
+from grpo_tui.ui.kit.table import MOVES, CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, fitting, pad, ruled, spread, width_of
 from grpo_tui.ui.widgets.yaml_area import SIGNS
 

@@ -15,7 +15,7 @@ from grpo_tui.core.text import ending, one_line, shell_word, shorten
 from grpo_tui.present.events import whole_history
 from grpo_tui.present.formatting import clock, date, fixed, from_here, moment, plural
 from grpo_tui.present.train_view import BeforeAfter, EventRow, TrainView
-from grpo_tui.ui.cursor_list import CursorList, LazyLines
+from grpo_tui.ui.kit.table import CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, pad, ruled, width_of
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.shell import Shell

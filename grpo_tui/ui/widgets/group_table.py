@@ -18,7 +18,7 @@ from grpo_tui.present.glyphs import spark
 from grpo_tui.present.group_card import KINDS, MOST_BARS, GroupCard, SharedBeginning, bars
 from grpo_tui.store.rollouts import Rollout
 from grpo_tui.store.search import Found
-from grpo_tui.ui.cursor_list import MOVES, CursorList, LazyLines
+from grpo_tui.ui.kit.table import MOVES, CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, Span, fitting, headed, pad
 from grpo_tui.ui.widgets.card_table import counted
 from grpo_tui.ui.widgets.groups import advantage_sign

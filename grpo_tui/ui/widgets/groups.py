@@ -20,7 +20,7 @@ from grpo_tui.core.text import one_line, told_apart
 from grpo_tui.present.formatting import digits_apart, fixed, plural, within
 from grpo_tui.present.group_card import group_view
 from grpo_tui.present.train_view import CompletionRow, GroupView, TrainView
-from grpo_tui.ui.cursor_list import LazyLines
+from grpo_tui.ui.kit.table import LazyLines
 from grpo_tui.ui.paint import Line, LineScroll, Span, pad, ruled, width_of, wrapped
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.shell import Shell

@@ -31,7 +31,7 @@ from grpo_tui.present.log_window import (
     load,
 )
 from grpo_tui.store.log_lines import StoredLine
-from grpo_tui.ui.cursor_list import CursorList, LazyLines
+from grpo_tui.ui.kit.table import CursorList, LazyLines
 from grpo_tui.ui.paint import Line, LinePane, Span, ruled
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.shell import Shell

@@ -17,7 +17,7 @@ from grpo_tui.core.text import one_line
 from grpo_tui.core.text import wrapped as words_wrapped
 from grpo_tui.present.formatting import clock, compact, duration, figure, fixed, percent, plural
 from grpo_tui.present.rewards_view import ADVANTAGE, TOTAL, cell, fitted, ordered
-from grpo_tui.ui.cursor_list import MOVES, CursorList, LazyLines
+from grpo_tui.ui.kit.table import MOVES, CursorList, LazyLines
 from grpo_tui.ui.paint import (
     Line,
     LinePane,

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from textual.binding import BindingType
 
 from grpo_tui.core.text import one_line, shell_word, wrapped
 from grpo_tui.present.formatting import DOING, figure, from_here, moment
 from grpo_tui.present.glyphs import spark, state_sign
-from grpo_tui.ui.cursor_list import MOVES, CursorList
-from grpo_tui.ui.paint import Line, LinePane, Span, fitting, headed, pad, ruled
+from grpo_tui.ui.kit.table import Column, Table, cells, fit
+from grpo_tui.ui.paint import Line, LinePane, Span, fitting, pad, ruled
 
 if TYPE_CHECKING:
     from grpo_tui.present.runs_view import RunRow
 
 LABEL_W = 13
 MOST_CHECKPOINTS = 8
-DETAIL_CURVE_W = 48
+CURVE_W, DETAIL_CURVE_W = 15, 48
 
 
 class RunDetail(LinePane):
@@ -132,144 +133,102 @@ def _when(at: float) -> str:
     return time.strftime("%d %b %H:%M", time.localtime(at))
 
 
-STATE_W, STEP_W, REWARD_W, CURVE_W, SEEN_W = 12, 16, 9, 15, 15
-EDGE_W = 3
-"""Cursor, mark and a blank, before the columns."""
-HEADINGS = {
-    "state": ("state", False, 2),
-    "name": ("run", False, 0),
-    "model": ("model", False, 0),
-    "step": ("step", True, 0),
-    "reward": ("reward", True, 0),
-    "curve": ("over time", False, 2),
-    "seen": ("heartbeat", False, 2),
-    "config": ("config", False, 0),
-}
-"""Column to its heading, whether it stands at the right edge, and how far it is set in."""
+class RunsTable(Table["RunRow"]):
+    """Runs with a cursor and marks."""
 
-
-class RunsTable(CursorList, inherit_bindings=False):
-    """Runs with a cursor and marks; `Highlighted` is posted when the cursor moved."""
-
-    BINDINGS: ClassVar[list[BindingType]] = MOVES
+    ALWAYS_LIT = True
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._rows: tuple[RunRow, ...] = ()
         self._now = 0.0
-        self._columns: tuple[int, dict[str, int]] = (-1, {})
-        self._known: dict[Path, tuple[tuple[object, ...], Line]] = {}
         self.marked: frozenset[Path] = frozenset()
-
-    @property
-    def count(self) -> int:
-        return len(self._rows)
-
-    @property
-    def selected(self) -> RunRow | None:
-        """The row under the cursor."""
-        return self._rows[self.cursor] if self._rows else None
 
     def show(self, rows: tuple[RunRow, ...], now: float, marked: frozenset[Path] = frozenset()) -> None:
         """Show these runs; the cursor stays with its run wherever that moves."""
         chosen = self.selected.path if self.selected else None
-        self._rows, self._now, self.marked = rows, now, marked
-        self._columns = (-1, {})
+        self.rows, self._now, self.marked = rows, now, marked
         places = [i for i, row in enumerate(rows) if row.path == chosen]
         top = self.scroll_offset.y
         in_sight = top <= self.cursor < top + self.scrollable_content_region.height
         self.cursor = places[0] if places else min(self.cursor, max(0, len(rows) - 1))
-        self.changed()
         if in_sight:
             self.put(self.cursor)
+        else:
+            self.changed()
 
     def action_move(self, by: int) -> None:
         """Move the cursor, from where it is."""
-        if self._rows:
+        if self.rows:
             self.put(self.cursor + by)
             self.moved()
 
-    def lines(self, width: int) -> list[Line]:
-        """A line per run; those that did not change are not made again."""
-        if self._columns[0] != width:
-            # As the heading above, which does not know whether a scrollbar takes a cell.
-            self._columns = (width, columns_for(self.outer_size.width - 1, self._rows))
-        columns = self._columns[1]
-        widths, before = tuple(columns.items()), self._known
-        known: dict[Path, tuple[tuple[object, ...], Line]] = {}
-        lines: list[Line] = []
-        for number, row in enumerate(self._rows):
-            here, marked = number == self.cursor, row.path in self.marked
-            seen = moment(row.seen_at, self._now)
-            # The row itself stands in the key: while it is held, no other object can have its id.
-            key = (id(row), row, here, marked, seen, width, widths)
-            held = before.get(row.path)
-            if held is not None and held[0][0] == key[0] and held[0][2:] == key[2:]:
-                line = held[1]
-            else:
-                line = self._line(row, seen, columns, here, marked, width)
-            known[row.path] = (key, line)
-            lines.append(line)
-        self._known = known
-        return lines
-
-    def _line(
-        self, row: RunRow, seen: str, columns: dict[str, int], here: bool, marked: bool, whole: int
-    ) -> Line:
-        sign, role = state_sign(row.state)
-        tail = " selected" if here else ""
-        total = f"{row.total_steps:,}" if row.total_steps else ""
-        step = f"{row.step:,} of {total}" if total else f"{row.step:,}" if row.step else ""
-        cells = {
-            "state": (f"{sign} {row.state}", role, False),
-            "name": (row.name, "strong" if row.live or here else "text", False),
-            "model": (row.trouble or row.model, "bad" if row.trouble else "dim", False),
-            "step": (step, "text", True),
-            "reward": (figure(row.reward) if row.reward is not None else "", "strong", True),
-            "curve": ("  " + spark(row.curve, CURVE_W - 4), "line", False),
-            "seen": (f"  {seen}", "dim", False),
-            "config": (row.config, "dim", False),
-        }
-        line = [
-            Span("❙" if here else " ", "accent" + tail),
-            Span("● " if marked else "  ", "attention" + tail),
-        ]
-        for name, width in columns.items():
-            text, span_role, right = cells[name]
-            line.append(Span(pad(text, width - 1, right=right) + " ", span_role + tail))
-        rest = whole - EDGE_W - sum(columns.values())
-        return [*line, Span(" " * max(0, rest), "text" + tail)]
+    def columns(self, width: int) -> list[Column[RunRow]]:
+        # As the heading above, which does not know whether a scrollbar takes a cell.
+        room = self.outer_size.width - 1
+        columns = run_columns(self.rows, room, self._now, self.marked, self.selected)
+        return [*columns, Column("", max(0, width - 1 - cells(columns)), lambda row: Span(""))]
 
 
-def columns_for(width: int, rows: tuple[RunRow, ...]) -> dict[str, int]:
-    """Width of each column that has room, least needed ones left out first."""
-    longest = max((cell_len(row.name) for row in rows), default=8) + 2
+def run_columns(
+    rows: Sequence[RunRow],
+    width: int,
+    now: float = 0.0,
+    marked: frozenset[Path] = frozenset(),
+    chosen: RunRow | None = None,
+) -> list[Column[RunRow]]:
+    """Return the columns that have room beside the cursor; the row `chosen` is the one under it."""
+    names = max((cell_len(row.name) for row in rows), default=8) + 2
     models = max((cell_len(row.trouble or row.model) for row in rows), default=0) + 2
     configs = max((cell_len(row.config) for row in rows), default=0) + 2
-    columns = {
-        "state": STATE_W,
-        "name": max(8, min(longest, max(14, width // 4))),
-        "model": min(models, max(12, width // 4)) if models > 2 else 0,
-        "step": STEP_W,
-        "reward": REWARD_W,
-        "curve": CURVE_W,
-        "seen": SEEN_W,
-        "config": min(configs, 28) if configs > 2 else 0,
-    }
-    for name in ("config", "model", "curve", "seen", "step", "reward"):
-        if sum(columns.values()) + EDGE_W <= width:
-            break
-        columns[name] = 0
-    return {name: cells for name, cells in columns.items() if cells}
+    name_w = max(8, min(names, max(14, width // 4)))
+    model_w = min(models, max(12, width // 4)) if models > 2 else 0
+    config_w = min(configs, 28) if configs > 2 else 0
+
+    def name(row: RunRow) -> Span:
+        return Span(row.name, "strong" if row.live or row is chosen else "text")
+
+    def seen(row: RunRow) -> Span:
+        return Span(f"  {moment(row.seen_at, now)}", "dim")
+
+    return fit(
+        [
+            Column("", 2, lambda row: Span("●" if row.path in marked else "", "attention")),
+            Column("  state", 12, _state, gap=1),
+            Column("run", name_w, name, gap=1, role="title"),
+            Column("model", model_w, _model, gap=1, priority=5),
+            Column("step", 16, _step, right=True, gap=1, priority=2),
+            Column("reward", 9, _reward, right=True, gap=1, priority=1),
+            Column("  over time", CURVE_W, _curve, gap=1, priority=4),
+            Column("  heartbeat", 15, seen, gap=1, priority=3),
+            Column("config", config_w, lambda row: Span(row.config, "dim"), gap=1, priority=6),
+        ],
+        width - 1,
+    )
 
 
-def heading(columns: dict[str, int], width: int) -> Line:
-    """A rule with each column's name over it."""
-    words, at = [], EDGE_W
-    for name, cells in columns.items():
-        word, right, lead = HEADINGS[name]
-        words.append(
-            (at + cells - 1 - len(word) if right else at + lead, word, "title" if name == "name" else "dim")
-        )
-        at += cells
-    return headed(words, width)
+def _state(row: RunRow) -> Span:
+    sign, role = state_sign(row.state)
+    return Span(f"{sign} {row.state}", role)
+
+
+def _model(row: RunRow) -> Span:
+    return Span(row.trouble, "bad") if row.trouble else Span(row.model, "dim")
+
+
+def _step(row: RunRow) -> Span:
+    of = f" of {row.total_steps:,}" if row.total_steps else ""
+    return Span(f"{row.step:,}{of}" if of or row.step else "")
+
+
+def _reward(row: RunRow) -> Span:
+    return Span("" if row.reward is None else figure(row.reward), "strong")
+
+
+def _curve(row: RunRow) -> Span:
+    return Span("  " + _small_curve(row.curve), "line")
+
+
+@lru_cache(maxsize=1024)
+def _small_curve(values: tuple[float | None, ...]) -> str:
+    """Return the curve of a list that is refreshed while few of its runs move; it is most of a row's cost."""
+    return spark(values, CURVE_W - 4)

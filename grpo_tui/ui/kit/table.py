@@ -1,0 +1,265 @@
+"""A list with a cursor, and a table with columns; of any length: a row is laid out when it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar, Generic, TypeVar, overload
+
+from rich.cells import cell_len
+from textual.binding import Binding, BindingType
+from textual.events import Click
+from textual.message import Message
+
+from grpo_tui.ui.paint import Line, LineScroll, Span, headed, pad
+
+Row = TypeVar("Row")
+
+
+class LazyLines(Sequence[Line]):
+    """Lines that are made when they are asked for, and once."""
+
+    def __init__(self, count: int, make: Callable[[int], Line]) -> None:
+        self._count, self._make = count, cache(make)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Line: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Line]: ...
+
+    def __getitem__(self, place: int | slice) -> Line | list[Line]:
+        if isinstance(place, slice):
+            return [self._make(i) for i in range(*place.indices(self._count))]
+        return self._make(place)
+
+
+MOVES: list[BindingType] = [
+    Binding("up,k", "move(-1)", "up", show=False),
+    Binding("down,j", "move(1)", "down", show=False),
+    Binding("pageup", "page(-1)", "page up", show=False),
+    Binding("pagedown", "page(1)", "page down", show=False),
+    Binding("home,g", "first", "first", show=False),
+    Binding("end,G", "last", "last", show=False),
+]
+"""The keys that move a cursor."""
+
+
+class CursorList(LineScroll):
+    """Rows and a cursor, which shows while the list has the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "open", show=False),
+        *MOVES,
+    ]
+    OPENS = ""
+    """The action of a second click, where nobody listens to `Selected`."""
+
+    class Selected(Message):
+        """A row was chosen with enter or a second click."""
+
+        def __init__(self, rows: CursorList, place: int) -> None:
+            super().__init__()
+            self.rows, self.place = rows, place
+
+        @property
+        def control(self) -> CursorList:
+            """The list."""
+            return self.rows
+
+    class Highlighted(Message):
+        """A person moved the cursor."""
+
+        def __init__(self, rows: CursorList) -> None:
+            super().__init__()
+            self.rows = rows
+
+        @property
+        def control(self) -> CursorList:
+            """The list."""
+            return self.rows
+
+    class Turned(Message):
+        """What a title says of the list has changed."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.cursor = 0
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        raise NotImplementedError
+
+    def moved(self) -> None:
+        """Called after a person moved the cursor; says so."""
+        self.post_message(self.Highlighted(self))
+
+    def action_move(self, by: int) -> None:
+        """Move the cursor; one that was scrolled out of sight comes back first."""
+        top, height = self.scroll_offset.y, self._height
+        at = min(max(self.cursor, top), top + height - 1)
+        self.put(at + by)
+        self.moved()
+
+    def action_page(self, by: int) -> None:
+        """A page on or back."""
+        self.action_move(by * max(1, self._height - 1))
+
+    def action_first(self) -> None:
+        """The first row."""
+        self.put(0)
+        self.moved()
+
+    def action_last(self) -> None:
+        """The last row."""
+        self.put(self.count - 1)
+        self.moved()
+
+    def action_open(self) -> None:
+        """Choose the row under the cursor."""
+        if self.OPENS:
+            self.screen.run_worker(self.run_action(self.OPENS))
+        elif self.count:
+            self.post_message(self.Selected(self, self.cursor))
+
+    def put(self, place: int) -> None:
+        """Put the cursor there, and bring it into sight."""
+        self.cursor = min(max(0, place), max(0, self.count - 1))
+        self.changed()
+        top = self.scroll_offset.y
+        if self.cursor < top:
+            self.scroll_to(y=self.cursor, animate=False, force=True)
+        elif self.cursor >= top + self._height:
+            self.scroll_to(y=self.cursor - self._height + 1, animate=False, force=True)
+
+    def on_click(self, event: Click) -> None:
+        """A click chooses, a second one opens."""
+        place = event.y + self.scroll_offset.y
+        if not 0 <= place < self.count:
+            return
+        again = place == self.cursor and event.chain > 1
+        self.cursor = place
+        self.changed()
+        self.moved()
+        if again:
+            self.action_open()
+
+    def watch_has_focus(self, focused: bool) -> None:
+        """The cursor shows, or hides; the event of it comes before the list knows."""
+        super().watch_has_focus(focused)
+        self.changed()
+
+    @property
+    def _height(self) -> int:
+        return max(1, self.scrollable_content_region.height)
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """A column of a table.
+
+    Attributes:
+        title: the word over it; blanks before or behind it move it away from the edge.
+        width: cells, with the gap.
+        cell: what it shows of a row: a span that is cut or filled, or spans of exactly its width.
+        right: whether title and spans are at the right edge.
+        gap: blanks behind the cell.
+        priority: the column with the highest leaves first when it gets narrow; one with 0 stays.
+        role: of the title.
+    """
+
+    title: str
+    width: int
+    cell: Callable[[Row], Span | Sequence[Span]]
+    right: bool = False
+    gap: int = 0
+    priority: int = 0
+    role: str = "dim"
+
+
+def cells(columns: Iterable[Column[Row]]) -> int:
+    """Return the cells that the columns take."""
+    return sum(column.width for column in columns)
+
+
+def fit(columns: Iterable[Column[Row]], width: int) -> list[Column[Row]]:
+    """Return the columns that have room in `width` cells."""
+    kept = [column for column in columns if column.width]
+    while cells(kept) > width:
+        last = max(kept, key=lambda column: column.priority)
+        if not last.priority:
+            break
+        kept.remove(last)
+    return kept
+
+
+def heading(columns: Iterable[Column[Row]], width: int, title: str = "", edge: int = 1) -> Line:
+    """Return a rule with the titles over their columns; `edge` is the cell in which the first one begins."""
+    words = [(2, title, "title")] if title else []
+    for column in columns:
+        if word := column.title.strip():
+            at = edge + len(column.title) - len(column.title.lstrip())
+            at += column.width - column.gap - cell_len(column.title) if column.right else 0
+            words.append((at, word, column.role))
+        edge += column.width
+    return headed(words, width)
+
+
+def row_line(columns: Iterable[Column[Row]], row: Row, mark: str, tail: str) -> Line:
+    """Return a row: the mark of the cursor and the cells, `tail` added to the role of each."""
+    line = [Span(mark, "accent" + tail)]
+    for column in columns:
+        made = column.cell(row)
+        if isinstance(made, Span):
+            text = pad(made.text, column.width - column.gap, right=column.right)
+            line.append(Span(text + " " * column.gap, made.role + tail))
+        else:
+            line += [Span(text, role + tail) for text, role, _ in made]
+    return line
+
+
+class Table(CursorList, Generic[Row], inherit_bindings=False):
+    """Rows in columns under a heading; `Highlighted` is posted when the cursor moved."""
+
+    BINDINGS: ClassVar[list[BindingType]] = MOVES
+    ALWAYS_LIT = False
+    """Whether the row under the cursor is lit without the focus too."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self.rows: Sequence[Row] = ()
+        self.waits: list[Line] = []
+        """What is said where there is no row."""
+
+    def columns(self, width: int) -> Sequence[Column[Row]]:
+        """Return the columns that have room, of the table as it is now."""
+        raise NotImplementedError
+
+    @property
+    def count(self) -> int:
+        return len(self.rows)
+
+    @property
+    def selected(self) -> Row | None:
+        """The row under the cursor."""
+        return self.rows[self.cursor] if self.cursor < len(self.rows) else None
+
+    def lines(self, width: int) -> Sequence[Line]:
+        """Return a line for each row, made when it is looked at."""
+        if not self.rows:
+            return self.waits
+        # All that a line depends on stays as it is here: lines are compared with what they were before.
+        rows, columns, cursor = self.rows, self.columns(width), self.cursor
+        lit = " selected" if self.ALWAYS_LIT or self.has_focus else ""
+
+        def line(place: int) -> Line:
+            if place == cursor:
+                return row_line(columns, rows[place], "❙", lit)
+            return row_line(columns, rows[place], " ", "")
+
+        return LazyLines(len(rows), line)
