@@ -79,12 +79,18 @@ class YamlDocument:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe rules, with the line of a scalar that they choke on (a date such as 2024-13-45)."""
+    """PyYAML's safe rules, with the line of a scalar that cannot be used.
+
+    That is what they choke on (a date such as 2024-13-45), and a whole number that no float can hold.
+    """
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         """Build one value."""
         try:
-            return super().construct_object(node, deep)
+            value = super().construct_object(node, deep)
+            if isinstance(value, int):
+                float(value)
+            return value
         except (ValueError, OverflowError) as error:
             raise YamlError(f"a value cannot be read: {str(error).split(';')[0]}", _line(node)) from error
 

@@ -75,7 +75,9 @@ def test_the_arithmetic_is_shown_with_the_nearest_settings() -> None:
         in found.message
     )
     assert "num_generations 8" in found.message
-    assert "num_generations: 6" in found.message
+    assert found.message.endswith(
+        "Nearest settings: per_device_train_batch_size: 8; gradient_accumulation_steps: 4; num_generations: 6"
+    )
     assert (found.fix.field, found.fix.value) == ("per_device_train_batch_size", 8)
     assert found.line == 1
 

@@ -69,6 +69,11 @@ def test_numbers_with_a_meaning_pass(tmp_path: Path, line: str) -> None:
     assert faults(tmp_path, GOOD + line + "\n") == []
 
 
+def test_a_number_that_fills_lines_is_told_in_short(tmp_path: Path) -> None:
+    (found,) = faults(tmp_path, GOOD + f"seed: 1{'0' * 40}\n")
+    assert found.message.startswith("seed must be from 0 to 4294967295; it is 1e+40")
+
+
 def test_a_weight_in_the_section_must_be_finite(tmp_path: Path) -> None:
     (tmp_path / "r.py").write_text("def f(completions, **kw): return [0.0] * len(completions)\n")
     text = GOOD.replace("reward_funcs: [accuracy_reward]\n", "")

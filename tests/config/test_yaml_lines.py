@@ -37,6 +37,7 @@ def test_values_are_those_of_pyyaml_as_trl_reads_them() -> None:
         ("a: 1\nb: x\0\n", 2, r"control character U\+0000"),
         ("a: 1\nb: 2024-13-45\n", 2, "cannot be read"),
         ("a: 1\nb: " + "9" * 5000 + "\n", 2, "cannot be read"),
+        ("a: 1\nb: [0, -" + "9" * 400 + "]\n", 2, "cannot be read: int too large to convert to float"),
         ("a: " + "[" * 3000 + "]" * 3000, None, "nested too deeply"),
     ],
 )
