@@ -41,7 +41,6 @@ def read_notify(values: SectionValues, value: Any) -> Notify | None:
     if not isinstance(value, dict):
         values.error("section.type", ("notify",), f"{KEY} must be a mapping with command or webhook")
         return None
-    value = {("on" if key is True else key): item for key, item in value.items()}  # YAML 1.1 reads on as true
     before = len(values.findings)
     values.refuse_unknown(("notify",), value, NOTIFY_KEYS, ALIASES)
     unknown = len(values.findings) > before

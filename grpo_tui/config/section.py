@@ -18,6 +18,7 @@ Training, lab, checker and export all take a `Section`. Keys:
 - `gpus`: the GPUs the run is put on.
 - `health`: rules of the diagnosis by id, each with limits that replace its own, or false.
 - `notify`: `{on, command, webhook}`, who is told of findings and of the end.
+- `on`: list of `{when, do}`, conditions on which the run pauses or stops.
 
 It loads neither data nor rewards.
 """
@@ -156,6 +157,22 @@ class Notify:
 NOTIFY_KEYS = tuple(each.name for each in fields(Notify))
 
 
+RULE_DOES = ("pause", "stop")
+
+
+@dataclass(frozen=True, slots=True)
+class OnRule:
+    """What the run does by itself when a condition holds.
+
+    Attributes:
+        when: the condition, as `core.conditions` reads it.
+        do: one of `RULE_DOES`; `stop` saves first.
+    """
+
+    when: str
+    do: str
+
+
 def masked_url(url: str) -> str:
     """Return scheme and host of a URL; the name of a variable as it is."""
     if url.startswith("$"):
@@ -185,6 +202,7 @@ class Section:
     health: dict[str, dict[str, float] | None] = field(default_factory=dict)
     """None turns a rule off."""
     notify: Notify | None = None
+    on: tuple[OnRule, ...] = ()
 
     @property
     def wants_chat(self) -> bool:

@@ -18,6 +18,7 @@ from grpo_tui.config.coerce import kind_of, names_in, numbers_in_text
 from grpo_tui.config.health_reader import read_health
 from grpo_tui.config.meant import meant_number
 from grpo_tui.config.notify_reader import read_notify
+from grpo_tui.config.on_reader import read_on
 from grpo_tui.config.paths import DATA_SUFFIXES, Places, split_file_source
 from grpo_tui.config.section import (
     ANSWER_KINDS,
@@ -480,6 +481,7 @@ class _SectionReader(SectionValues):
             gpus=read_gpus(self, value.get("gpus")),
             health=read_health(self, value.get("health")),
             notify=read_notify(self, value.get("notify")),
+            on=read_on(self, value.get("on")),
         )
         if section.chat is False and (section.system_prompt is not None or section.few_shot):
             self.error(

@@ -176,6 +176,8 @@ def _walk(node: yaml.Node, path: Path, document: YamlDocument, parents: set[int]
             if not isinstance(key_node, yaml.ScalarNode):
                 raise YamlError("a key must be a single word", _line(key_node))
             key = str(key_node.value)
+            if path[:1] == ("grpo_tui",) and key_node.tag == "tag:yaml.org,2002:bool":
+                key_node.tag = "tag:yaml.org,2002:str"  # YAML 1.1 reads on as true; only we read this section
             if key_node.tag == "tag:yaml.org,2002:merge":
                 merged = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
                 for part in merged:

@@ -115,7 +115,9 @@ def command_row(command: Command, outcome: Outcome | None, *, live: bool = True)
         text = "set " + ", ".join(f"{one_line(n)} {setting(v)}" for n, v in command.args.items())
     elif kind == "sample":
         text = f"sampled {plural(len(sampled_texts(outcome)), 'completion')} of {_quoted(command)}"
-    return EventRow(at, outcome.step, "✓", "good", f"{text} by {one_line(command.by, 20)}{more}")
+    because = one_line(str(command.args.get("because") or ""), 200)
+    why = f" ({because})" if because else ""
+    return EventRow(at, outcome.step, "✓", "good", f"{text} by {one_line(command.by, 20)}{why}{more}")
 
 
 def sampled_texts(outcome: Outcome) -> tuple[str, ...]:

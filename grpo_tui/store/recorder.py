@@ -153,7 +153,8 @@ class Recorder(Drain):
 
     def __init__(self, folder: RunFolder, *, follow_log: bool = True, judge: Judge | None = None) -> None:
         super().__init__()
-        self._judge = judge
+        self.judges = [judge] if judge is not None else []
+        """Asked in turn; one that breaks is not asked again."""
         self._folder = folder
         self._name = where(folder.root) or folder.root
         self._writer = Writer(open_writer(RunFolder(self._name).database))
@@ -264,15 +265,15 @@ class Recorder(Drain):
         return True
 
     def _judged(self, records: Sequence[Any]) -> list[Any]:
-        """What the judge has to say of records that are written; one that breaks is not asked again."""
-        if self._judge is None:
-            return []
-        try:
-            return self._judge(records)
-        except Exception as error:  # a rule must not cost the record
-            self._judge = None
-            self.say(f"looks for no more findings: {type(error).__name__}: {error}")
-            return []
+        """What the judges have to say of records that are written."""
+        found: list[Any] = []
+        for judge in list(self.judges):
+            try:
+                found += judge(records)
+            except Exception as error:  # a rule must not cost the record
+                self.judges.remove(judge)
+                self.say(f"{type(judge).__name__} ended: {type(error).__name__}: {error}")
+        return found
 
     def _write_each(self, records: list[Any]) -> bool:
         """Write what can be written when a record cannot: that one is lost and counted, the rest is kept.

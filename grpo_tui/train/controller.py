@@ -180,6 +180,8 @@ class Controller:
 
     def _on_pause(self, command: Command) -> tuple[str, dict[str, Any]]:
         already, self._paused = self._paused, True
+        if because := command.args.get("because"):
+            self._phases.tell(note=f"{command.by} paused the run: {because}")
         return ("already paused" if already else "memory is kept; commands still work"), {}
 
     def _on_resume(self, command: Command) -> tuple[str, dict[str, Any]]:

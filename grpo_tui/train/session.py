@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_tui.config.packages import versions_of
+from grpo_tui.config.section import OnRule
 from grpo_tui.core.records import AttemptEnded, AttemptStarted, Fact, Record, RewardFunctionInfo
 from grpo_tui.health.live import LiveVerdict
 from grpo_tui.store.checkpoints import newest_usable
@@ -197,6 +198,19 @@ class Session:
         asked_at_first = AskedAtFirst(probes)
         self._trainer.add_callback(asked_at_first)
         self.callbacks.append(asked_at_first)
+
+    def act_on(self, rules: Sequence[OnRule]) -> None:
+        """Pause or stop the run when a rule holds; call after `join`.
+
+        Raises:
+            NoStepError: Earlier attempts have used up the hours of a rule.
+        """
+        from grpo_tui.train.rule_watch import watch_of
+
+        if rules and isinstance(self.recorder, Recorder):
+            accelerator = self._trainer.accelerator
+            gpus = accelerator.num_processes if accelerator.device.type == "cuda" else 0
+            self.recorder.judges.append(watch_of(self.folder, rules, self.attempt, gpus))
 
     def _last_checkpoint(self) -> str:
         """Say from where the run can be resumed."""

@@ -137,6 +137,8 @@ def _train(session: Session, spec: RunSpec, folder: RunFolder, early: list[int])
     session.join(trainer, reward_sources(rewards, session.attempt), [reward.params for reward in rewards])
     _keep_what_is_ours(session)
     _ask_while_training(session, config, prompts)
+    if not spec.smoke:
+        session.act_on(config.section.on)
     record = reproduction_record(trainer, Path(config.cwd or "."))
     session.fact("reproduction", {**record, "forced": list(spec.forced)})
     _stop_on_signals(session, early)

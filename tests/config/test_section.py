@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.config import ConfigError, RunConfig, load_config
-from grpo_tui.config.section import Filters, Notify, ProbePrompts, Section
+from grpo_tui.config.section import Filters, Notify, OnRule, ProbePrompts, Section
 from grpo_tui.core.diagnosis import RULES
+from grpo_tui.core.findings import Fix
 from grpo_tui.rewards.loading import load_entry
 
 BASE = "model_name_or_path: m\nreward_funcs: [accuracy_reward]\n"
@@ -131,6 +132,45 @@ def test_who_is_told_is_read_and_saved_and_the_record_masks_the_webhook(
     assert read.webhook != HOOK or record.count('"https://hooks.here/…"') == 2
 
 
+@pytest.mark.parametrize("key", ["on", '"on"'])
+def test_rules_are_read_and_saved(folder: Path, key: str) -> None:
+    config = load(
+        folder,
+        f"dataset: rows.jsonl\n{key}:\n  - {{when: policy.broke, do: pause}}\n"
+        "  - {do: stop, when: rewards/f/mean >= 0.9 over 20 steps}",
+    )
+    assert not config.findings
+    assert config.section.on == (
+        OnRule("policy.broke", "pause"),
+        OnRule("rewards/f/mean >= 0.9 over 20 steps", "stop"),
+    )
+    assert RunConfig.from_json(json.dumps(config.to_json())) == config
+
+
+def test_a_rule_on_a_metric_that_nothing_logs_is_warned_of(folder: Path) -> None:
+    written = "dataset: rows.jsonl\non:\n  - {when: rewards < 0, do: stop}\n  - {when: solved > 1, do: stop}"
+    one, other = load(folder, written).findings
+    assert (one.severity, one.field, one.line) == ("warning", "grpo_tui.on.0.when", 6)
+    assert "TRL logs no metric named rewards" in one.message
+    assert "Did you mean reward?" in one.message
+    assert other.message.endswith("only acts if a reward logs it with log_metric.")
+
+
+@pytest.mark.parametrize(
+    ("rule", "fix"),
+    [
+        ("{when: polcy.broke, do: pause}", Fix("grpo_tui.on.0.when", "policy.broke")),
+        ("{when: soon, do: pause}", Fix("grpo_tui.on.0", None)),
+        ("{when: error, do: Stop}", Fix("grpo_tui.on.0.do", "stop")),
+        ("{if: error, do: stop}", Fix("grpo_tui.on.0.when", "error")),
+    ],
+)
+def test_the_fix_of_a_rule_is_a_rule(folder: Path, rule: str, fix: Fix) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(folder, f"dataset: rows.jsonl\non: [{rule}]")
+    assert [finding.fix for finding in caught.value.findings] == [fix]
+
+
 @pytest.mark.parametrize(("value", "said"), [(None, "is not set"), ("s3cret", "does not hold an http")])
 def test_a_webhook_whose_variable_is_of_no_use_is_warned_of(
     folder: Path, value: str | None, said: str, monkeypatch: pytest.MonkeyPatch
@@ -146,7 +186,7 @@ def test_a_webhook_whose_variable_is_of_no_use_is_warned_of(
 
 def test_an_earlier_run_without_the_newer_keys_is_read(folder: Path) -> None:
     saved = load(folder, "dataset: rows.jsonl\nholdout: 1").section.to_json()
-    for key in ("filters", "launcher", "gpus", "notify"):
+    for key in ("filters", "launcher", "gpus", "notify", "on"):
         del saved[key]
     assert Section.from_json(saved).filters == Filters()
 
@@ -238,6 +278,12 @@ def test_the_chat_default_follows_the_system_prompt(folder: Path) -> None:
         ("notify: {webhook: https://}", 4, "must be an http or https URL"),
         ("notify: {webhok: https://hooks.here/s3cret}", 4, "Did you mean webhook"),
         ("notify: {url: https://hooks.here/s3cret}", 4, "Use webhook"),
+        ("on: {when: error, do: stop}", 4, "must be a list of {when, do}"),
+        ("on: [error]", 4, "grpo_tui.on.0 must be {when, do}"),
+        ("on: [{when: error}]", 4, "grpo_tui.on.0 needs do"),
+        ("on: [{when: error, do: pause}, {do: stop}]", 4, "grpo_tui.on.1 needs when"),
+        ("on: [{when: soon, do: stop}]", 4, "is 'soon', which is not a condition"),
+        ("on: [{when: error, do: save}]", 4, "must be pause or stop"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_its_line(folder: Path, section: str, line: int, word: str) -> None:

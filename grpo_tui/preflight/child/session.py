@@ -330,7 +330,7 @@ class CheckSession:
 def data_key(config: RunConfig) -> str:
     """What rows and tokenizer depend on, the files among it as they are now."""
     whole = config.to_json()
-    apart = ("rewards", "launcher", "gpus", "health", "notify")
+    apart = ("rewards", "launcher", "gpus", "health", "notify", "on")
     section = {k: v for k, v in whole["section"].items() if k not in apart}
     parts = [whole[name] for name in ("model", "script", "mixture", "cwd", "env")]
     chosen = ("seed", "chat_template_kwargs", "eval_strategy", "trust_remote_code")

@@ -1,0 +1,86 @@
+"""Read `grpo_tui.on`: conditions on which a run pauses or stops by itself."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from grpo_tui.config.section import RULE_DOES, OnRule
+from grpo_tui.core.findings import Finding, Fix
+
+if TYPE_CHECKING:
+    from grpo_tui.config.section_reader import KeyPath, SectionValues
+
+KEY = "grpo_tui.on"
+KEYS = ("when", "do")
+ALIASES = {
+    "action": "do",
+    "condition": "when",
+    "finding": "when",
+    "if": "when",
+    "metric": "when",
+    "then": "do",
+}
+"""What people call the keys."""
+
+
+def read_on(values: SectionValues, value: Any) -> tuple[OnRule, ...]:
+    """Read the rules; what does not fit is a finding of `values`."""
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        values.error("section.type", ("on",), f"{KEY} must be a list of {{when, do}}")
+        return ()
+    return tuple(_rules(values, value))
+
+
+def _rules(values: SectionValues, items: list[Any]) -> Iterator[OnRule]:
+    from grpo_tui.core.conditions import ConditionError, parse
+
+    for place, item in enumerate(items):
+        path = ("on", place)
+        if not isinstance(item, dict):
+            values.error("section.type", path, f"{KEY}.{place} must be {{when, do}}; it is {item!r}")
+            continue
+        values.refuse_unknown(path, item, KEYS, ALIASES)
+        missing = [key for key in KEYS if item.get(key) is None]
+        if missing:
+            if set(item) <= set(KEYS):
+                values.error("section.missing", path, f"{KEY}.{place} needs {' and '.join(missing)}")
+            continue
+        when, do = str(item["when"]), str(item["do"])
+        without = Fix(f"{KEY}.{place}", None)
+        try:
+            condition = parse(when)
+        except ConditionError as error:
+            fix = Fix(f"{KEY}.{place}.when", error.meant) if error.meant else without
+            said = f"{KEY}.{place}.when is {when!r}, which is not a condition. {error}"
+            values.error("section.choice", (*path, "when"), said, fix)
+            continue
+        if do not in RULE_DOES:
+            near = difflib.get_close_matches(do.lower(), RULE_DOES, n=1, cutoff=0.5)
+            fix = Fix(f"{KEY}.{place}.do", near[0]) if near else without
+            said = f"{KEY}.{place}.do must be pause or stop; it is {do!r}"
+            values.error("section.choice", (*path, "do"), said, fix)
+            continue
+        if condition.kind in ("metric", "gain"):
+            _warn_of_unknown(values, (*path, "when"), condition.name)
+        yield OnRule(when, do)
+
+
+def _warn_of_unknown(values: SectionValues, path: KeyPath, name: str) -> None:
+    """Say when nothing logs a metric: the rule would never act, and nobody would know."""
+    from grpo_tui.core.metrics import METRICS
+
+    known = [metric.key for metric in METRICS if not metric.computed]
+    if name.removeprefix("eval_") in known or name.startswith(("rewards/", "eval_rewards/")):
+        return
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    said = (
+        f"TRL logs no metric named {name}, so this rule only acts if a reward logs it with log_metric.{hint}"
+    )
+    values.findings.append(
+        Finding("section.metric", "warning", f"{KEY}.{path[1]}.when", values.line(path), said)
+    )
