@@ -174,6 +174,7 @@ def _wait(folder: RunFolder, what: str) -> Status:
         with contextlib.suppress(RunDatabaseError):  # it is still starting
             status = read_status(folder.root)
         if status is not None and status.state in ENDED and not is_live(folder.root):
+            show_progress("")
             return status
         stages.say(_stage(folder, status))
 
@@ -188,7 +189,6 @@ def _stage(folder: RunFolder, status: Status | None) -> str:
 
 
 def _failed(folder: RunFolder, ended: Status, what: str) -> int:
-    show_progress("")
     print(f"the trial failed: {what} ({ended.state})", file=sys.stderr)
     error = ended.error or {}
     cause = str(error.get("cause") or error.get("message") or "")

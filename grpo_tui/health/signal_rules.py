@@ -38,7 +38,8 @@ def _no_signal(cause: str, state: RunState, limits: Limits) -> Found | None:
     total, none = counts.total(), counts.total() - counts["some"]
     if total < limits["groups"] or none < limits["share"] * total or _main_cause(state, counts) != cause:
         return None
-    explained = sum(counts[one] for one in _EQUAL) if cause in ("constant", "prompt-only") else counts[cause]
+    of_all = cause in ("constant", "prompt-only", "equal")
+    explained = sum(counts[one] for one in _EQUAL) if of_all else counts[cause]
     steps = min(limits["steps"], state.observations)
     most = f"{percent(explained / total)} of the groups of the last {steps:g} steps"
     told = _SENTENCES[cause].format(most=most, low=number(state.low), high=number(state.high))
@@ -63,7 +64,7 @@ def _not_finite(state: RunState, limits: Limits) -> Found | None:
 
 
 def _main_cause(state: RunState, counts: dict[str, int]) -> str:
-    """The cause that explains at least half of the groups without a signal; `equal` when none does."""
+    """The most frequent cause of groups without a signal; `equal` for several kinds of equal totals."""
     none = {cause: count for cause, count in counts.items() if cause != "some"}
     if 2 * sum(none.get(cause, 0) for cause in _EQUAL) >= sum(none.values()):
         if state.high - state.low < SAME:
@@ -71,7 +72,7 @@ def _main_cause(state: RunState, counts: dict[str, int]) -> str:
         if state.texts_differed >= 40 and not any(function.ever_varied for function in state.functions):
             return "prompt-only"
     cause, count = max(none.items(), key=lambda one: one[1])
-    return cause if 2 * count >= sum(none.values()) else "equal"
+    return "equal" if cause in _EQUAL and 2 * count < sum(none.values()) else cause
 
 
 def _used(state: RunState) -> list[tuple[str, float, FunctionState]]:

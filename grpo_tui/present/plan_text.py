@@ -214,7 +214,7 @@ def _steps_line(plan: Plan) -> PlanLine:
         line.append((5, [(hint, "dim" if steps.total is not None else "attention")]))
     took = plan.duration
     if took is not None:
-        whole = f"about {duration(took.total_s)}" if took.total_s is not None else duration(took.step_s)
+        whole = f"about {duration(took.total_s)}" if took.total_s is not None else step_time(took.step_s)
         scaled = ", scaled" if took.scaled else ""
         line.append((1, [(whole, "text"), (f" as {took.run}{scaled}", "dim")]))
     line.append((2, _checkpoints(plan)))

@@ -248,6 +248,7 @@ class Resuming:
         names = self._about_now[REWARD_NAMES]
         if self._about.get(REWARD_NAMES, names) != names:
             dropped = last.pop("reward_weights", None)
+            self._live.pop("reward_weights", None)
             if dropped is not None and dropped.by != BY_CONFIG:
                 self._note("the reward functions changed: reward_weights are those of the config")
         for name in changed:

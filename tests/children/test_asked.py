@@ -226,6 +226,17 @@ def test_a_child_that_hangs_is_told_by_what_it_printed_last(pipe: ChildPipe) -> 
     until(lambda: gone(pipe.pid))
 
 
+def test_a_message_larger_than_a_pipe_arrives_whole_and_one_that_nobody_reads_ends_the_child(
+    pipe: ChildPipe,
+) -> None:
+    words = "é\n" * 200_000
+    assert called(pipe, "look", words=words)["reply"]["words"] == words
+    pipe.send({"do": "hangs"}, 60)
+    with pytest.raises(ChildHungError):
+        pipe.send({"do": "look", "words": words}, 0.0)
+    assert pipe.killed
+
+
 @pytest.mark.parametrize(("code", "how"), [(0, "exit code 0"), (3, "exit code 3")])
 def test_a_child_that_leaves_is_told_by_its_code_and_last_line(pipe: ChildPipe, code: int, how: str) -> None:
     pipe.send({"do": "leaves", "code": code}, 60)

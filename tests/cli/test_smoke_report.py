@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -135,6 +137,25 @@ def test_the_stage_of_a_trial_is_told(
     for said in (stage, stage, "next"):
         stages.say(said)
     assert capsys.readouterr().err == f"trial: {stage}\ntrial: next\n"
+
+
+class Terminal(io.StringIO):
+    """What is printed on a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_line_of_a_stage_is_gone_before_anything_else_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([Status("training", phase="update", step=1), Status("finished")])
+    monkeypatch.setattr(smoke, "read_status", lambda root: next(looks))
+    monkeypatch.setattr(smoke, "POLL_S", 0.0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert smoke._wait(RunFolder(tmp_path), "trial: ").state == "finished"
+    said = sys.stderr.getvalue()
+    assert said == "\r\x1b[Ktrial: step 2 of 2: updating the policy… 0 s\r\x1b[K"
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,17 @@ def test_groups_without_signal_are_told_apart_by_cause(cause: str) -> None:
     assert str(found[0].evidence["completions"]).startswith("step 1..20 and ")
 
 
+def test_causes_none_of_which_explains_most_are_told_by_the_most_frequent_one() -> None:
+    lost = [group([(0.0,), (1.0,)], masked=True, truncated=True)] * 3
+    lost += [group([(None,), (None,)])] * 2 + [group([(0.0,), (1.0,)], advantages=[0.0, 0.0])] * 2
+    (found,) = course(lambda *_: {"reward": 0.5}, 20, ONE, lambda _: lost)
+    assert (found.id, found.evidence["masked"]) == ("signal.masked", 3 / 7)
+    equal = [group([(score,)] * 4) for score in (0.0, 0.0, 0.5, 1.0, 1.0)]
+    (found,) = course(lambda *_: {"reward": 0.5}, 20, ONE, lambda step: [MIXED] if step < 3 else equal)
+    assert found.id == "signal.equal"
+    assert "Totals are equal in 100 % of the groups of the last 10 steps" in found.message
+
+
 def test_a_reward_of_the_prompt_alone_is_not_taken_for_solved_and_unsolved_prompts() -> None:
     wrong, right = group([(0.0,)] * 4), group([(1.0,)] * 4)
     found = course(lambda *_: {"reward": 0.5}, 20, ONE, lambda step: (wrong, right) * 2)

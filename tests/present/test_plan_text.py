@@ -66,6 +66,24 @@ def test_what_is_known_is_said_with_its_source() -> None:
     assert "of 8.0 GB (a card); fits up to num_generations" in said
 
 
+@pytest.mark.parametrize(
+    ("steps", "pane", "listed"),
+    [
+        (100, "about 3m20s as demo", "about 3m20s, 2.00 s/step, as in demo"),
+        (-1, "2.00 s/step as demo", "2.00 s/step, as in demo"),
+    ],
+)
+def test_the_time_of_a_step_stands_for_that_of_all_while_nobody_knows_how_many(
+    steps: int, pane: str, listed: str
+) -> None:
+    rate = Rate("demo", MODEL, 2.0, 8, 512, device="cuda")
+    around = Surroundings(model=read_shape(MODEL), device=CARD, rates=(rate,), prompt_tokens=20)
+    made = plan(settings(max_steps=steps), around)
+    shown = ["".join(text for _, texts in line for text, _ in texts) for line in plan_lines(made)]
+    assert any(pane in line for line in shown), shown
+    assert any(line.endswith(f" {listed}") for line in plan_list(made))
+
+
 def test_the_list_names_each_part_and_marks_what_is_not_there_at_the_peak() -> None:
     made = plan(settings(), Surroundings(model=read_shape(MODEL), device=CARD, correction=1.5))
     said = memory_list(made)

@@ -153,14 +153,14 @@ def test_a_command_that_hangs_holds_up_neither_the_end_nor_the_next_start(
             os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
-def test_a_finding_is_told_once_also_after_a_resume(
+def test_a_finding_is_told_once_also_after_a_resume_and_an_end_is_told_at_the_end(
     folder: RunFolder, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notify, "LOOK_S", 0.01)
     folder.root.mkdir()
     rank = RankFile(folder.rank(0), os.getpid())
     writer = Writer(open_writer(folder.database))
-    told = Notify(on=("warning",), webhook=server.url)
+    told = Notify(on=("warning", "end"), webhook=server.url)
 
     def opened(*rules: str) -> None:
         findings = (Finding(rule, "warning", None, None, rule, first_step=2, last_step=3) for rule in rules)
@@ -183,14 +183,16 @@ def test_a_finding_is_told_once_also_after_a_resume(
         "paused",
         "two aborts in a row",
     )
-    first.end()
     writer.write([AttemptEnded(1, time.time(), "stopped", 3, 0, None)])
+    first.end()
+    ended = server.next()
+    assert (ended["finding"], ended["title"]) == (None, "run: stopped at step 3")
     rank.update(attempt=2, phase="generate", step=3, note="")
     second = began(2)
     opened("policy.kl", "signal.equal")
     assert server.next()["finding"] == "signal.equal"
     second.end()
-    assert server.posted.empty(), "and nobody asked for the end"
+    assert server.next()["finding"] is None
     writer.close()
     rank.close()
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from grpo_tui.core.commands import Outcome
+from grpo_tui.demo.rewards import correctness, format_reward
 from grpo_tui.store.checkpoints import MARKER
 from grpo_tui.store.json_file import read_object, write_json
 from grpo_tui.store.layout import RunFolder
@@ -284,12 +285,23 @@ def test_what_was_set_counts_after_every_resume_at_whichever_step_it_was_asked(t
         assert _rates(rows)[8] == pytest.approx(3e-4 / 8), checkpoint
 
 
-def test_a_value_given_again_at_a_resume_wins_over_what_was_set(
-    cycle: tuple[Path, Any], tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    asks = {2: [("set", {"learning_rate": 1e-4, "reward_weights": [2.0, 1.0]}), ("stop", {})]}
+@pytest.fixture(scope="module")
+def set_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was stopped at step 2, where a rate and weights were set."""
+    run = tmp_path_factory.mktemp("set") / "run"
+    asks = {
+        2: [
+            ("set", {"learning_rate": 1e-4, "reward_weights": [2.0, 1.0]}),
+            ("checkpoint", {}),
+            ("stop", {}),
+        ]
+    }
     run_recorded(run, at_safe_point=_ask(run, asks), **CYCLE)
+    return run
+
+
+def test_a_value_given_again_at_a_resume_wins_over_what_was_set(set_weights: Path, tmp_path: Path) -> None:
+    run = _copy(set_weights, tmp_path / "run")
     seen: dict[str, Any] = {}
     rows, _, _ = run_recorded(
         run,
@@ -300,6 +312,29 @@ def test_a_value_given_again_at_a_resume_wins_over_what_was_set(
     )
     assert seen["reward_weights"] == [1.0, 1.0]
     assert _rates(rows)[3] == pytest.approx(5e-4 * 4 / 6)
+
+
+def _lengths(completions: list[Any], **_: Any) -> list[float]:
+    return [float(len(str(completion))) / 100 for completion in completions]
+
+
+@pytest.mark.parametrize("rewards", [[correctness, _lengths], [correctness, format_reward, _lengths]])
+def test_weights_that_were_set_for_other_reward_functions_are_not_put_back(
+    set_weights: Path, rewards: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = _copy(set_weights, tmp_path / "run")
+    seen: dict[str, Any] = {}
+    run_recorded(
+        run,
+        resume=run / "checkpoint-2",
+        rewards=rewards,
+        at_safe_point=lambda session, trainer: seen.update(session.settings.current()),
+        **{**CYCLE, "max_steps": 3},
+    )
+    assert seen["reward_weights"] == [1.0] * len(rewards)
+    said = capsys.readouterr().out
+    assert "the reward functions changed: reward_weights are those of the config" in said
+    assert "reward_weights is" not in said
 
 
 def test_a_resume_within_a_cycle_goes_on_at_the_temperature_of_its_batch(
