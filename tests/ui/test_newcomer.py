@@ -17,11 +17,11 @@ from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.actions import ACTIONS
 from grpo_tui.ui.app import GrpoApp
 from grpo_tui.ui.kit.reading import DialogTitle
-from grpo_tui.ui.kit.table import CursorList
+from grpo_tui.ui.kit.table import CursorList, heading
 from grpo_tui.ui.paint import Line, Span, width_of
 from grpo_tui.ui.screens.reading import HelpLines
 from grpo_tui.ui.widgets.bars import PANES, Footer, Header
-from grpo_tui.ui.widgets.card_table import CardHeading, CardTable, card_layout
+from grpo_tui.ui.widgets.card_table import CardTable, card_columns
 from grpo_tui.ui.widgets.group_table import GroupTable
 from grpo_tui.ui.widgets.summary import HealthLine, RewardLine, _wrapped
 from tests.ui.conftest import app_on, opened, shown, until
@@ -132,12 +132,10 @@ def test_a_sentence_that_ends_at_the_edge_of_the_screen_is_read_whole() -> None:
 def test_what_has_no_column_stands_below_and_that_is_said() -> None:
     names = tuple(f"reward_function_{n}" for n in range(20))
     for width in (62, 80, 120):
-        laid = card_layout(names, [1.0] * 20, width)
-        heading = CardHeading()
-        heading.names, heading.weights, heading.empty = names, (1.0,) * 20, False
-        assert laid.hidden
-        assert f"+{laid.hidden} below" in words(heading.lines(width, 1)[0])
-    assert not card_layout(names[:2], [1.0] * 2, 80).hidden
+        columns, hidden = card_columns(names, [1.0] * 20, width)
+        assert hidden
+        assert f"+{hidden} below" in words(heading(columns, width, edge=2))
+    assert not card_columns(names[:2], [1.0] * 2, 80)[1]
 
 
 async def test_twenty_functions_are_all_read_in_generations(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.events import Click
 from textual.message import Message
 
-from grpo_tui.ui.paint import Line, LineScroll, Span, headed, pad
+from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, headed, pad
 
 Row = TypeVar("Row")
 
@@ -223,6 +223,17 @@ def row_line(columns: Iterable[Column[Row]], row: Row, mark: str, tail: str) -> 
     return line
 
 
+class Heading(LinePane):
+    """The line over a table."""
+
+    def __init__(self, table: Table[Any], id: str) -> None:
+        super().__init__(id=id)
+        self._table = table
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        return [self._table.heading(width)]
+
+
 class Table(CursorList, Generic[Row], inherit_bindings=False):
     """Rows in columns under a heading; `Highlighted` is posted when the cursor moved."""
 
@@ -236,9 +247,25 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
         self.waits: list[Line] = []
         """What is said where there is no row."""
 
+        self._over: Heading | None = None
+
     def columns(self, width: int) -> Sequence[Column[Row]]:
         """Return the columns that have room, of the table as it is now."""
         raise NotImplementedError
+
+    def heading(self, width: int) -> Line:
+        """Return the line over the table."""
+        return heading(self.columns(width), width)
+
+    def over(self, id: str) -> Heading:
+        """Return a widget for the line over the table, which changes with it."""
+        self._over = Heading(self, id)
+        return self._over
+
+    def changed(self) -> None:
+        super().changed()
+        if self._over is not None:
+            self._over.changed()
 
     @property
     def count(self) -> int:

@@ -29,7 +29,7 @@ from grpo_tui.ui.screens.generation_files import choose_view, export, order_word
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
 from grpo_tui.ui.widgets.bars import Footer, Header
-from grpo_tui.ui.widgets.card_table import CardHeading, CardTable, GroupTitle
+from grpo_tui.ui.widgets.card_table import CardTable, GroupTitle
 from grpo_tui.ui.widgets.group_table import GroupHeading, GroupTable, QueryState
 from grpo_tui.ui.widgets.reader import Reader, ReaderHeading, Reading
 
@@ -97,6 +97,7 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self._marked: tuple[str, str] | None = None
 
     def compose(self) -> ComposeResult:
+        cards = CardTable(id="card-table")
         yield Header("generations")
         with Horizontal(id="query-bar"):
             yield Input(placeholder=PLACEHOLDER, id="generation-query", select_on_focus=False)
@@ -109,8 +110,8 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
                 yield GroupTitle(id="group-title")
                 with Container(id="card-sides"):
                     with Vertical(id="group-rows"):
-                        yield CardHeading(id="card-heading")
-                        yield CardTable(id="card-table")
+                        yield cards.over("card-heading")
+                        yield cards
                     with Vertical(id="reader-part"):
                         yield ReaderHeading(id="reader-heading")
                         yield Reader(id="reader")
@@ -179,11 +180,9 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
     def _take_names(self, view: TrainView | None) -> None:
         functions = view.functions if view is not None else ()
         names, weights = tuple(f.name for f in functions), tuple(f.weight for f in functions)
-        table, heading = self.query_one(CardTable), self.query_one(CardHeading)
+        table = self.query_one(CardTable)
         if (names, weights) != (table.names, table.weights):
-            table.names = heading.names = names
-            table.weights = heading.weights = weights
-            heading.changed()
+            table.names, table.weights = names, weights
             table.changed()
             self.show_reading()
 
@@ -677,9 +676,6 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         shared = self.query_one(GroupTable).shared
         heading.short = shared.left_out(card.prompt.strip()) if card is not None else ""
         heading.changed()
-        columns = self.query_one(CardHeading)
-        columns.empty = card is None
-        columns.changed()
         table.show(card, index, hits)
         if not same:
             self.visits = ()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
 
 from rich.cells import cell_len
-from textual.binding import BindingType
 
 from grpo_tui.core.text import one_line, told_apart
-from grpo_tui.present.formatting import MISSING, digits_apart, figure, fixed, percent, within
+from grpo_tui.present.formatting import MISSING, digits_apart, figure, percent, within
 from grpo_tui.present.group_card import KINDS, CardRow, GroupCard
-from grpo_tui.ui.kit.table import MOVES, CursorList, LazyLines
-from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled, width_of
-from grpo_tui.ui.widgets.groups import advantage_sign
+from grpo_tui.ui.kit.table import Column, Table, cells, fit, heading
+from grpo_tui.ui.paint import Line, LinePane, Span, ruled, width_of
+from grpo_tui.ui.widgets.groups import advantage_cell
 
-NUMBER_W, ADVANTAGE_W, TOTAL_W, TOKENS_W = 4, 7, 8, 8
+TOTAL_W = 8
 LEAST_NAME, MOST_NAME = 6, 14
 NOTE_W = 6
 """Cells for what is special about a completion: `best`, `= 3`."""
@@ -24,38 +22,77 @@ MORE_W = 12
 """Cells that say how many functions have no column: `+15 below`."""
 
 
-@dataclass(frozen=True, slots=True)
-class CardLayout:
-    """Where the columns stand: the functions that fit with their cells, and what is left for the text."""
+def card_columns(
+    names: Sequence[str],
+    weights: Sequence[float],
+    width: int,
+    card: GroupCard | None = None,
+    hits: frozenset[int] = frozenset(),
+) -> tuple[list[Column[CardRow]], int]:
+    """Return the columns for so many cells, and how many functions have none; a query has found `hits`."""
+    digits = digits_apart(row.total for row in card.rows) if card is not None else 2
 
-    functions: tuple[tuple[int, str, int], ...]
-    hidden: int
-    text: int
+    def number(row: CardRow) -> Span:
+        hit = row.index in hits
+        return Span(f"{'●' if hit else ''}{row.index + 1}", "accent" if hit else "dim")
+
+    def total(row: CardRow) -> Span:
+        return Span(within(row.total, TOTAL_W - 1, digits), "strong")
+
+    before = [
+        Column("#", 4, number, right=True, gap=1),
+        Column("adv", 6, lambda row: advantage_cell(row.advantage), right=True),
+        Column("total", TOTAL_W, total, right=True),
+    ]
+    after = [
+        Column("tokens", 8, lambda row: Span(counted(row.tokens), "dim"), right=True),
+        Column("", 3, lambda row: Span(" ✂" if row.truncated else "", "attention")),
+    ]
+    room = width - 2
+    functions = _functions(names, weights, room - NOTE_W - cells(before) - cells(after))
+    columns = [*before, *functions, *after]
+    kept = fit(columns, room - NOTE_W)
+    if len(kept) < len(columns):  # that there are more is said
+        kept = fit(columns, room - MORE_W)
+    note_w, hidden = max(NOTE_W, room - cells(kept)), len(columns) - len(kept)
+
+    def note(row: CardRow) -> Span:
+        return Span(" " + ", ".join(_notes(row, card, "same as" if note_w >= MORE_W else "=")), "dim")
+
+    more = f" +{hidden} below" if hidden else ""
+    return [*kept, Column(more, note_w, note, role="attention")], hidden
 
 
-def card_layout(names: Sequence[str], weights: Sequence[float], width: int) -> CardLayout:
-    """Lay the columns out in so many cells."""
-    room = width - 1 - NUMBER_W - ADVANTAGE_W - TOTAL_W - TOKENS_W - 3 - NOTE_W
+def _functions(names: Sequence[str], weights: Sequence[float], room: int) -> list[Column[CardRow]]:
+    """Return a column for each function, the last of which leaves first; names are cut before one leaves."""
     safe_names = [one_line(name) for name in names]
     headings = [f"{name} ×{weight:g}" for name, weight in zip(safe_names, weights, strict=False)]
     for most in (MOST_NAME, LEAST_NAME + 2, LEAST_NAME):
-        if sum(map(_column, headings)) > room:
+        if sum(map(_width, headings)) > room:
             headings = list(told_apart(safe_names, most))
-    kept: list[tuple[int, str, int]] = []
-    for number, heading in enumerate(headings):
-        wide = _column(heading)
-        if wide > room:
-            break
-        kept.append((number, heading, wide))
-        room -= wide
-    while kept and len(kept) < len(names) and room + NOTE_W < MORE_W:  # that there are more is said
-        room += kept.pop()[2]
-    return CardLayout(tuple(kept), len(names) - len(kept), max(0, room) + NOTE_W)
+    return [
+        Column(heading, _width(heading), partial(_reward, k, _width(heading) - 1), right=True, priority=k + 1)
+        for k, heading in enumerate(headings)
+    ]
 
 
-def _column(heading: str) -> int:
+def _width(heading: str) -> int:
     """Cells of a column: its heading and two blanks."""
     return max(LEAST_NAME, cell_len(heading)) + 2
+
+
+def _reward(k: int, room: int, row: CardRow) -> Span:
+    return Span(within(row.rewards[k] if k < len(row.rewards) else None, room))
+
+
+def _notes(row: CardRow, card: GroupCard | None, same: str) -> list[str]:
+    """Return what is special about a completion."""
+    words = ["masked"] if row.masked else []
+    if row.same_as is not None:
+        words.append(f"{same} {row.same_as + 1}")
+    elif card is not None and card.kind == "mixed" and row.index in (card.best, card.worst):
+        words.append("best" if row.index == card.best else "worst")
+    return words
 
 
 class GroupTitle(LinePane):
@@ -93,37 +130,10 @@ class GroupTitle(LinePane):
         return [ruled(parts, width)]
 
 
-class CardHeading(LinePane):
-    """The words over the columns of a group's completions."""
+class CardTable(Table[CardRow]):
+    """Completions with a cursor."""
 
-    empty = True
-    """Whether no group is shown, so that there are no columns either."""
-    names: tuple[str, ...] = ()
-    weights: tuple[float, ...] = ()
-
-    def lines(self, width: int, height: int) -> list[Line]:
-        if self.empty:
-            return []
-        laid = card_layout(self.names, self.weights, width)
-        at = 1 + NUMBER_W
-        words = [(at - 1, "#", "dim")]
-        for word, wide in (("adv", ADVANTAGE_W), ("total", TOTAL_W)):
-            at += wide
-            words.append((at - len(word), word, "dim"))
-        for _, name, wide in laid.functions:
-            at += wide
-            words.append((at - cell_len(name), name, "dim"))
-        at += TOKENS_W
-        words.append((at - 6, "tokens", "dim"))
-        if laid.hidden:
-            words.append((at + 4, f"+{laid.hidden} below", "attention"))
-        return [headed(words, width)]
-
-
-class CardTable(CursorList, inherit_bindings=False):
-    """Completions with a cursor; `Highlighted` is posted when it moved."""
-
-    BINDINGS: ClassVar[list[BindingType]] = MOVES
+    OPENS = "screen.generations_open"
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -132,69 +142,17 @@ class CardTable(CursorList, inherit_bindings=False):
         self.weights: tuple[float, ...] = ()
         self._hits: frozenset[int] = frozenset()
 
-    @property
-    def count(self) -> int:
-        return 0 if self.card is None else len(self.card.rows)
-
-    @property
-    def selected(self) -> CardRow | None:
-        """The completion under the cursor."""
-        return self.card.rows[self.cursor] if self.card is not None and self.cursor < self.count else None
-
     def show(self, card: GroupCard | None, index: int, hits: frozenset[int] = frozenset()) -> None:
         """Show a group with the cursor on one completion; those a query has found are marked."""
         self.card, self._hits = card, hits
+        self.rows = card.rows if card is not None else ()
         self.put(max(0, index))
 
-    def action_open(self) -> None:
-        """A second click goes on to the text, as enter does."""
-        self.screen.run_worker(self.run_action("screen.generations_open"))
+    def columns(self, width: int) -> list[Column[CardRow]]:
+        return card_columns(self.names, self.weights, width, self.card, self._hits)[0]
 
-    def lines(self, width: int) -> LazyLines | list[Line]:
-        card = self.card
-        if card is None:
-            return []
-        laid = card_layout(self.names, self.weights, width)
-        cursor, focused, hits = self.cursor, self.has_focus, self._hits
-        digits = digits_apart(row.total for row in card.rows)
-
-        def line(number: int) -> Line:
-            here = number == cursor
-            hit = number in hits
-            return row_line(card, card.rows[number], laid, digits, here=here, focused=focused, hit=hit)
-
-        return LazyLines(len(card.rows), line)
-
-
-def row_line(
-    card: GroupCard, row: CardRow, laid: CardLayout, digits: int, *, here: bool, focused: bool, hit: bool
-) -> Line:
-    """A completion: number, advantage, total, rewards, tokens, and what is special about it."""
-    tail = " selected" if here and focused else ""
-    sign, role = advantage_sign(row.advantage)
-    line = [
-        Span("❙" if here else " ", "accent" + tail),
-        Span(
-            pad(f"{'●' if hit else ''}{row.index + 1}", NUMBER_W - 1, right=True) + " ",
-            ("accent" if hit else "dim") + tail,
-        ),
-        Span(pad(f"{sign}{fixed(abs(row.advantage))}", ADVANTAGE_W - 1, right=True), role + tail),
-        Span(pad(within(row.total, TOTAL_W - 1, digits), TOTAL_W, right=True), "strong" + tail),
-    ]
-    for number, _, wide in laid.functions:
-        value = row.rewards[number] if number < len(row.rewards) else None
-        line.append(Span(pad(within(value, wide - 1), wide, right=True), "text" + tail))
-    line.append(Span(pad(counted(row.tokens), TOKENS_W, right=True), "dim" + tail))
-    line.append(Span(" ✂ " if row.truncated else "   ", "attention" + tail))
-    words = ["masked"] if row.masked else []
-    if row.same_as is not None:
-        words.append(f"{'same as' if laid.text >= 12 else '='} {row.same_as + 1}")
-    elif card.best is not None and card.kind == "mixed" and row.index == card.best:
-        words.append("best")
-    elif card.worst is not None and card.kind == "mixed" and row.index == card.worst:
-        words.append("worst")
-    line.append(Span(pad(" " + ", ".join(words), laid.text), "dim" + tail))
-    return line
+    def heading(self, width: int) -> Line:
+        return heading(self.columns(width), width, edge=2) if self.card is not None else ()
 
 
 def counted(tokens: int | None) -> str:

@@ -156,6 +156,12 @@ def advantage_sign(advantage: float) -> tuple[str, str]:
     return ("▲", "good") if advantage > 0 else ("▼", "bad")
 
 
+def advantage_cell(advantage: float) -> Span:
+    """Return an advantage with its sign."""
+    sign, role = advantage_sign(advantage)
+    return Span(f"{sign}{fixed(abs(advantage))}", role)
+
+
 PAGE = 24
 MOST_GROUPS = 240
 MOST_CHARACTERS = 2_000_000

@@ -11,7 +11,7 @@ from grpo_tui.present.formatting import fixed, plural, within
 from grpo_tui.present.group_card import CardRow, GroupCard
 from grpo_tui.present.reading import compared, laid_out, raw, structured
 from grpo_tui.ui.paint import Line, LinePane, LineScroll, Span, ruled
-from grpo_tui.ui.widgets.card_table import card_layout
+from grpo_tui.ui.widgets.card_table import card_columns
 from grpo_tui.ui.widgets.groups import advantage_sign
 
 View = Literal["text", "diff", "raw", "prompt"]
@@ -133,7 +133,7 @@ class Reader(LineScroll):
         """What the functions gave and said, the gold answer and the other columns."""
         lines: list[Line] = [()]
         # Not all of them may have a column with its name in the table, which is no narrower than this.
-        if None in row.rewards or card_layout(self._names, self.weights, room + 2).hidden:
+        if None in row.rewards or card_columns(self._names, self.weights, room + 2)[1]:
             lines += self._rewards(row, room)
         if row.extra:
             lines += self._pairs("what the functions said", row.extra, room)
