@@ -17,12 +17,13 @@ from grpo_tui.store.rollouts import Rollout
 from grpo_tui.store.search import Found, Search
 from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.kit.table import row_line
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import PathDialog, WordsDialog
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.what_if import Scoring, WhatIfLines, WhatIfScreen
 from grpo_tui.ui.widgets.card_table import CardTable
-from grpo_tui.ui.widgets.group_table import GroupTable, completion_spans
+from grpo_tui.ui.widgets.group_table import GroupTable, completion_columns
 from grpo_tui.ui.widgets.reader import Reader
 from tests.rewards.labs import write
 from tests.ui.conftest import app_on, opened, shown, until
@@ -105,7 +106,7 @@ async def test_a_query_narrows_the_list_and_marks_what_it_found(run: RecordedRun
         assert table.selected.group == group
         for cut in (False, True):
             row = replace(table.selected, masked=cut, truncated=cut, completion="漢" * 90)
-            line = "".join(span.text for span in completion_spans(row, 80, ""))
+            line = "".join(span.text for span in row_line(completion_columns(81), row, "", ""))
             assert (" masked " in line, line.endswith("✂")) == (cut, cut)
             assert cell_len(line) == 80
         await pilot.press("escape", "escape")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from rich.cells import cell_len
@@ -280,13 +280,17 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
         """Return a line for each row, made when it is looked at."""
         if not self.rows:
             return self.waits
-        # All that a line depends on stays as it is here: lines are compared with what they were before.
-        rows, columns, cursor = self.rows, self.columns(width), self.cursor
+        rows, cursor, make = self.rows, self.cursor, self.maker(width)
         lit = " selected" if self.ALWAYS_LIT or self.has_focus else ""
 
         def line(place: int) -> Line:
-            if place == cursor:
-                return row_line(columns, rows[place], "❙", lit)
-            return row_line(columns, rows[place], " ", "")
+            return make(rows[place], "❙", lit) if place == cursor else make(rows[place], " ", "")
 
         return LazyLines(len(rows), line)
+
+    def maker(self, width: int) -> Callable[[Row, str, str], Line]:
+        """Return what makes the line of a row, its mark, and what is added to its roles.
+
+        It keeps all that a line depends on as it is now: lines are compared with what they were before.
+        """
+        return partial(row_line, self.columns(width))

@@ -30,7 +30,7 @@ from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
 from grpo_tui.ui.widgets.bars import Footer, Header
 from grpo_tui.ui.widgets.card_table import CardTable, GroupTitle
-from grpo_tui.ui.widgets.group_table import GroupHeading, GroupTable, QueryState
+from grpo_tui.ui.widgets.group_table import GroupTable, QueryState
 from grpo_tui.ui.widgets.reader import Reader, ReaderHeading, Reading
 
 if TYPE_CHECKING:
@@ -97,15 +97,15 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         self._marked: tuple[str, str] | None = None
 
     def compose(self) -> ComposeResult:
-        cards = CardTable(id="card-table")
+        groups, cards = GroupTable(id="group-table"), CardTable(id="card-table")
         yield Header("generations")
         with Horizontal(id="query-bar"):
             yield Input(placeholder=PLACEHOLDER, id="generation-query", select_on_focus=False)
             yield QueryState(id="query-state")
         with Container(id="generation-parts"):
             with Vertical(id="found-part"):
-                yield GroupHeading(id="group-heading")
-                yield GroupTable(id="group-table")
+                yield groups.over("group-heading")
+                yield groups
             with Vertical(id="card-part"):
                 yield GroupTitle(id="group-title")
                 with Container(id="card-sides"):
@@ -536,13 +536,13 @@ class GenerationsScreen(KeepsStyles, Screen[None], Shell):
         )
 
     def _show_state(self) -> None:
-        state, heading = self.query_one(QueryState), self.query_one(GroupHeading)
+        state, table = self.query_one(QueryState), self.query_one(GroupTable)
         state.found, state.line = self.found, self.line
         state.newer = self.newest > self.found.newest_group > 0 and not self.follows
         state.changed()
-        heading.of_completions = self._as_completions
-        heading.order = order_words(self.order)
-        heading.changed()
+        if table.order != order_words(self.order):
+            table.order = order_words(self.order)
+            table.changed()
 
     def on_group_table_wanted(self, event: GroupTable.Wanted) -> None:
         if self.pages is None:

@@ -39,12 +39,12 @@ def card_columns(
     def total(row: CardRow) -> Span:
         return Span(within(row.total, TOTAL_W - 1, digits), "strong")
 
-    before = [
+    before: list[Column[CardRow]] = [
         Column("#", 4, number, right=True, gap=1),
         Column("adv", 6, lambda row: advantage_cell(row.advantage), right=True),
         Column("total", TOTAL_W, total, right=True),
     ]
-    after = [
+    after: list[Column[CardRow]] = [
         Column("tokens", 8, lambda row: Span(counted(row.tokens), "dim"), right=True),
         Column("", 3, lambda row: Span(" ✂" if row.truncated else "", "attention")),
     ]

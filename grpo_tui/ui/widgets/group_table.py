@@ -6,22 +6,21 @@ Only the visible lines are made; what they need is asked for when it comes into 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from textual.binding import BindingType
 from textual.message import Message
 
 from grpo_tui.core.text import one_line
-from grpo_tui.present.formatting import digits_for, fixed, plural, within
+from grpo_tui.present.formatting import digits_for, plural, within
 from grpo_tui.present.glyphs import spark
 from grpo_tui.present.group_card import KINDS, MOST_BARS, GroupCard, SharedBeginning, bars
 from grpo_tui.store.rollouts import Rollout
 from grpo_tui.store.search import Found
-from grpo_tui.ui.kit.table import MOVES, CursorList, LazyLines
-from grpo_tui.ui.paint import Line, LinePane, Span, fitting, headed, pad
+from grpo_tui.ui.kit.table import Column, Table, heading, row_line
+from grpo_tui.ui.paint import Line, LinePane, Span, fitting, pad
 from grpo_tui.ui.widgets.card_table import counted
-from grpo_tui.ui.widgets.groups import advantage_sign
+from grpo_tui.ui.widgets.groups import advantage_cell
 
 CURVE = 16
 
@@ -71,10 +70,10 @@ LEAST_PROMPT = 34
 """Cells that a prompt keeps beside the blocks, of which there are fewer instead."""
 
 
-class GroupTable(CursorList, inherit_bindings=False):
-    """What was found; `Highlighted` is posted when the cursor moved, `Wanted` when cards are missing."""
+class GroupTable(Table[Any]):
+    """What was found, by numbers; `Wanted` is posted when what they stand for is missing."""
 
-    BINDINGS: ClassVar[list[BindingType]] = MOVES
+    OPENS = "screen.generations_open"
 
     class Wanted(Message):
         """These are in sight and not known yet: numbers of groups, or of completions."""
@@ -85,7 +84,6 @@ class GroupTable(CursorList, inherit_bindings=False):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._keys: Sequence[int] = ()
         self._known: OrderedDict[int, GroupCard | Rollout] = OrderedDict()
         self._asked: set[int] = set()
         self.unread: dict[int, str] = {}
@@ -94,19 +92,15 @@ class GroupTable(CursorList, inherit_bindings=False):
         self.totals: tuple[float, float] | None = None
         self.shared = SharedBeginning()
         """Of the prompts of all groups that were brought."""
-        self.waits: list[Line] = []
-        """What is said where nothing was found."""
+        self.order = ""
+        """How the list is sorted, in a word or two."""
 
     # -- what there is ---------------------------------------------------------------------------
 
     @property
-    def count(self) -> int:
-        return len(self._keys)
-
-    @property
     def key(self) -> int | None:
         """Number of the group, or of the completion, under the cursor."""
-        return self._keys[self.cursor] if self.cursor < len(self._keys) else None
+        return self.rows[self.cursor] if self.cursor < len(self.rows) else None
 
     @property
     def selected(self) -> GroupCard | Rollout | None:
@@ -120,7 +114,7 @@ class GroupTable(CursorList, inherit_bindings=False):
         wanted = go_to if go_to is not None else self.key if same else None
         if not same:
             self._known.clear()
-        self._keys, self.of_completions = keys, of_completions
+        self.rows, self.of_completions = keys, of_completions
         self._asked.clear()
         self.unread.clear()
         self.put(_place(keys, wanted) or 0)
@@ -133,7 +127,7 @@ class GroupTable(CursorList, inherit_bindings=False):
 
     def forget(self) -> None:
         """Another run: nothing that is known is good any more."""
-        self._keys, self.totals, self.shared = (), None, SharedBeginning()
+        self.rows, self.totals, self.shared = (), None, SharedBeginning()
         self._known.clear()
         self._asked.clear()
         self.unread.clear()
@@ -159,7 +153,7 @@ class GroupTable(CursorList, inherit_bindings=False):
     def ask(self) -> None:
         """Ask for what is in sight and not known."""
         top = self.scroll_offset.y
-        seen = self._keys[max(0, top - AHEAD) : top + self._height + AHEAD]
+        seen = self.rows[max(0, top - AHEAD) : top + self._height + AHEAD]
         wanted = tuple(key for key in seen if key not in self._known and key not in self._asked)
         if wanted:
             self._asked.update(wanted)
@@ -177,7 +171,7 @@ class GroupTable(CursorList, inherit_bindings=False):
 
     def go_to(self, key: int) -> bool:
         """Put the cursor on it; False when it is not in the list."""
-        place = _place(self._keys, key)
+        place = _place(self.rows, key)
         if place is None:
             return False
         self.put(place)
@@ -197,36 +191,29 @@ class GroupTable(CursorList, inherit_bindings=False):
         super().on_resize()
         self.ask()
 
-    def action_open(self) -> None:
-        """A second click goes on to the completions, as enter does."""
-        self.screen.run_worker(self.run_action("screen.generations_open"))
-
     # -- lines -----------------------------------------------------------------------------------
 
-    def lines(self, width: int) -> LazyLines | list[Line]:
-        """One line each, made when it is looked at."""
-        if not self._keys:
-            return self.waits
-        # All that a line depends on stands still here: lines are compared with what they were before.
-        keys, known, unread, totals = self._keys, dict(self._known), dict(self.unread), self.totals
-        cursor, focused, shared = self.cursor, self.has_focus, self.shared
+    def columns(self, width: int) -> Sequence[Column[Any]]:
+        if self.of_completions:
+            return completion_columns(width)
+        return group_columns(width, self.totals, self.shared)
 
-        def line(number: int) -> Line:
-            one = known.get(keys[number])
-            tail = " selected" if number == cursor and focused else ""
-            head = Span("❙" if number == cursor else " ", "accent" + tail)
-            if one is None:
-                why = unread.get(keys[number])
-                word, role = ("…", "dim") if why is None else (f"✗ {why}", "bad")
-                return [head, Span(pad(word, width - 1), role + tail)]
-            if isinstance(one, GroupCard):
-                return [
-                    head,
-                    *group_spans(one, totals, width - 1, tail, shared.left_out(one.prompt.strip())),
-                ]
-            return [head, *completion_spans(one, width - 1, tail)]
+    def heading(self, width: int) -> Line:
+        """Return the line over the list, which leaves the cell of a scroll bar free."""
+        title = "completions" if self.of_completions else "groups"
+        title += f", {self.order}" if self.order else ""
+        return heading(self.columns(width - 1), width - 1, title)
 
-        return LazyLines(len(keys), line)
+    def maker(self, width: int) -> Callable[[int, str, str], Line]:
+        columns, known, unread = self.columns(width), dict(self._known), dict(self.unread)
+
+        def line(key: int, mark: str, tail: str) -> Line:
+            if (one := known.get(key)) is not None:
+                return row_line(columns, one, mark, tail)
+            word, role = (f"✗ {unread[key]}", "bad") if key in unread else ("…", "dim")
+            return [Span(mark, "accent" + tail), Span(pad(word, width - 1), role + tail)]
+
+        return line
 
 
 def _place(keys: Sequence[int], wanted: int | None) -> int | None:
@@ -237,71 +224,57 @@ def _place(keys: Sequence[int], wanted: int | None) -> int | None:
         return None
 
 
-def group_spans(
-    card: GroupCard, totals: tuple[float, float] | None, width: int, tail: str, short: str
-) -> list[Span]:
-    """Step, prompt, totals as blocks, mean, spread, kind; `short` is the prompt that does not fit whole."""
-    word, role = KINDS[card.kind]
-    room = width - STEP_W - 2 * NUMBER_W - KIND_W
-    bar = bars(card, totals, next((n for n in (MOST_BARS, 8, 4) if room - n > LEAST_PROMPT), 1))
-    right = [
-        Span(_number(card.mean), "strong" + tail),
-        Span(_number(card.spread), "text" + tail),
-        Span(pad("  " + word, KIND_W), role + tail),
+def group_columns(
+    width: int, totals: tuple[float, float] | None, shared: SharedBeginning
+) -> list[Column[GroupCard]]:
+    """Return step, prompt, totals as blocks, mean, std and kind, over `width` cells with the cursor."""
+    room = width - 1 - STEP_W - 2 * NUMBER_W - KIND_W
+    most = next((n for n in (MOST_BARS, 8, 4) if room - n > LEAST_PROMPT), 1)
+
+    def prompt(card: GroupCard) -> list[Span]:
+        blocks = bars(card, totals, most)
+        bar = f"{blocks} " if blocks and room - len(blocks) > LEAST_PROMPT else ""
+        left, whole = max(4, room - len(bar)), card.prompt.strip()
+        told = one_line(whole if len(whole) < left else shared.left_out(whole), left - 1)
+        return [Span(pad(told, left), "text" if whole else "dim"), Span(bar, "accent")]
+
+    def kind(card: GroupCard) -> Span:
+        word, role = KINDS[card.kind]
+        return Span("  " + word, role)
+
+    return [
+        Column("", STEP_W, _step, right=True, gap=1),
+        Column("", max(4, room), prompt),
+        Column("mean", NUMBER_W, lambda card: Span(_number(card.mean), "strong"), right=True),
+        Column("std", NUMBER_W, lambda card: Span(_number(card.spread)), right=True),
+        Column("  kind", KIND_W, kind),
     ]
-    bar_w = len(bar) if room - len(bar) > LEAST_PROMPT else 0
-    room = max(4, room - (bar_w + 1 if bar_w else 0))
-    step = Span(pad(f"{card.step:,}", STEP_W - 1, right=True) + " ", "dim" + tail)
-    whole = card.prompt.strip()
-    told = one_line(whole if len(whole) < room else short, room - 1)
-    prompt = Span(pad(told, room), ("text" if whole else "dim") + tail)
-    middle = [Span(pad(bar, bar_w) + " ", "accent" + tail)] if bar_w else []
-    return [step, prompt, *middle, *right]
+
+
+def completion_columns(width: int) -> list[Column[Rollout]]:
+    """Return step, text, total, advantage and tokens of a completion, over `width` cells with the cursor."""
+    room = max(4, width - 1 - STEP_W - NUMBER_W - ADVANTAGE_W - TOKENS_W - 2)
+
+    def text(row: Rollout) -> list[Span]:
+        masked = " masked" if row.masked else ""
+        left = max(4, room - len(masked))
+        written = row.completion[: 4 * left + 400].strip()
+        told = one_line(written, left - 1) if written else "(empty)"
+        return [Span(pad(told, left), "text" if written else "dim"), Span(masked, "attention")]
+
+    return [
+        Column("", STEP_W, _step, right=True, gap=1),
+        Column("", room, text),
+        Column("total", NUMBER_W, lambda row: Span(_number(row.reward), "strong"), right=True),
+        Column("adv", ADVANTAGE_W, lambda row: advantage_cell(row.advantage), right=True),
+        Column("tokens", TOKENS_W, lambda row: Span(counted(row.tokens), "dim"), right=True),
+        Column("", 2, lambda row: Span(" ✂" if row.truncated else "", "attention")),
+    ]
+
+
+def _step(row: GroupCard | Rollout) -> Span:
+    return Span(f"{row.step:,}", "dim")
 
 
 def _number(value: float | None) -> str:
-    return pad(within(value, NUMBER_W - 1, max(2, digits_for([value]))), NUMBER_W, right=True)
-
-
-def completion_spans(row: Rollout, width: int, tail: str) -> list[Span]:
-    """Step, the completion, its total, advantage and tokens."""
-    sign, role = advantage_sign(row.advantage)
-    masked = " masked" if row.masked else ""
-    room = max(4, width - STEP_W - NUMBER_W - ADVANTAGE_W - TOKENS_W - 2 - len(masked))
-    written = row.completion[: 4 * room + 400].strip()
-    text = one_line(written, room - 1) if written else "(empty)"
-    return [
-        Span(pad(f"{row.step:,}", STEP_W - 1, right=True) + " ", "dim" + tail),
-        Span(pad(text, room), ("text" if written else "dim") + tail),
-        Span(masked, "attention" + tail),
-        Span(_number(row.reward), "strong" + tail),
-        Span(pad(f"{sign}{fixed(abs(row.advantage))}", ADVANTAGE_W, right=True), role + tail),
-        Span(pad(counted(row.tokens), TOKENS_W, right=True), "dim" + tail),
-        Span(" ✂" if row.truncated else "  ", "attention" + tail),
-    ]
-
-
-class GroupHeading(LinePane):
-    """The rule over the list: words over their columns."""
-
-    of_completions = False
-    order = ""
-    """How the list is sorted, in a word or two."""
-
-    def lines(self, width: int, height: int) -> list[Line]:
-        ends: tuple[tuple[str, int], ...]
-        if self.of_completions:
-            ends = (("total", NUMBER_W), ("adv", ADVANTAGE_W), ("tokens", TOKENS_W))
-            at = width - 2 - sum(wide for _, wide in ends) - 1
-            title = "completions"
-        else:
-            ends = (("mean", NUMBER_W), ("std", NUMBER_W))
-            at = width - 1 - sum(wide for _, wide in ends) - KIND_W
-            title = "groups"
-        words = [(2, f"{title}, {self.order}" if self.order else title, "title")]
-        for word, wide in ends:
-            at += wide
-            words.append((at - len(word), word, "dim"))
-        if not self.of_completions:
-            words.append((at + 2, "kind", "dim"))
-        return [headed(words, width - 1)]
+    return within(value, NUMBER_W - 1, max(2, digits_for([value])))
