@@ -16,8 +16,9 @@ from grpo_tui.rewards.sample_sources import Origin
 from grpo_tui.rewards.score_report import Failure
 from grpo_tui.rewards.scoring import Report
 from grpo_tui.ui.app import GrpoApp
+from grpo_tui.ui.kit.table import row_line
 from grpo_tui.ui.messages import LabScored
-from grpo_tui.ui.widgets.reward_table import sample_line, table_layout
+from grpo_tui.ui.widgets.reward_table import sample_columns
 from tests.rewards.reports import made_report, samples, scores_of
 from tests.ui.conftest import app_on, shown, until
 from tests.ui.recorded_run import NOW
@@ -95,8 +96,8 @@ def test_a_tag_that_does_not_fit_leaves_its_sign_and_one_that_fits_stays_whole()
     view = message(made_report()).view
     words = ("gold #abc", "gold #ab", "gold", "")
     rows = tuple(replace(row, kind=kind) for row, kind in zip(view.rows, words, strict=False))
-    laid = table_layout(replace(view, rows=rows), 100, 0)
-    said = [sample_line(view, row, laid, here=False, focused=False)[1].text for row in rows]
+    columns = sample_columns(replace(view, rows=rows), 100, 0)
+    said = [row_line(columns, row, "", "")[1].text for row in rows]
     assert said == ["gold#    ", "gold #ab ", "gold     ", "         "]
 
 

@@ -238,6 +238,8 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
     """Rows in columns under a heading; `Highlighted` is posted when the cursor moved."""
 
     BINDINGS: ClassVar[list[BindingType]] = MOVES
+    MARK = "❙"
+    """The sign of the cursor."""
     ALWAYS_LIT = False
     """Whether the row under the cursor is lit without the focus too."""
 
@@ -281,10 +283,11 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
         if not self.rows:
             return self.waits
         rows, cursor, make = self.rows, self.cursor, self.maker(width)
+        none = " " * len(self.MARK)
         lit = " selected" if self.ALWAYS_LIT or self.has_focus else ""
 
         def line(place: int) -> Line:
-            return make(rows[place], "❙", lit) if place == cursor else make(rows[place], " ", "")
+            return make(rows[place], self.MARK, lit) if place == cursor else make(rows[place], none, "")
 
         return LazyLines(len(rows), line)
 

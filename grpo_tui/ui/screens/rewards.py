@@ -34,7 +34,6 @@ from grpo_tui.ui.widgets.reward_table import (
     FindingLines,
     FunctionRows,
     RewardsSummary,
-    SampleHeading,
     SampleTable,
 )
 
@@ -100,10 +99,11 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         """How totals become advantages, as a person chose it; as the config says when None."""
 
     def compose(self) -> ComposeResult:
+        samples = SampleTable(id="samples")
         yield Header("rewards")
         yield RewardsSummary(id="rewards-summary")
-        yield SampleHeading(id="sample-heading")
-        yield SampleTable(id="samples")
+        yield samples.over("sample-heading")
+        yield samples
         yield FunctionRows(id="reward-functions")
         yield FindingLines(id="findings")
         yield DetailLines(id="sample-detail")
@@ -209,17 +209,14 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
 
     def _show(self) -> None:
         view = self.scored
-        summary, heading = self.query_one(RewardsSummary), self.query_one(SampleHeading)
+        summary = self.query_one(RewardsSummary)
         summary.view, summary.trouble = view, self._trouble
         summary.title = self._request.title if self._request is not None else ""
         rows = self.query_one(FunctionRows)
         rows.show(view)
-        heading.view, heading.order, heading.low_first = view, self._order, self._low_first
         table = self.query_one(SampleTable)
-        heading.chosen = table.chosen = rows.chosen
+        table.chosen = rows.chosen
         table.show(view, self._order, low_first=self._low_first, words=self.words, keep=self.goes_to)
-        heading.words, heading.shown = self.words, table.shown
-        heading.changed()
         if view is not None:
             self.goes_to = None
         findings = self.query_one(FindingLines)
@@ -279,9 +276,8 @@ class RewardsScreen(KeepsStyles, Screen[None], Shell):
         self._look()
 
     def _choose(self, k: int) -> None:
-        heading, table = self.query_one(SampleHeading), self.query_one(SampleTable)
-        heading.chosen = table.chosen = k
-        heading.changed()
+        table = self.query_one(SampleTable)
+        table.chosen = k
         table.changed()
 
     # -- keys ------------------------------------------------------------------------------------
