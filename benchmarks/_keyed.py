@@ -21,7 +21,7 @@ from textual._compositor import Compositor
 from textual.app import App
 from textual.css.stylesheet import Stylesheet
 
-from grpo_tui.ui.driver import PatientDriver
+from grpo_tui.ui.textual_private import PatientDriver
 
 OUT = open(os.environ["KEYED_INTO"], "a", buffering=1, encoding="utf-8")  # noqa: SIM115 - as long as the process
 COUNTS: Counter[str] = Counter()

@@ -22,7 +22,6 @@ from textual.worker import Worker, WorkerState
 from grpo_tui.core.text import one_line, safe
 from grpo_tui.present.glyphs import few_glyphs
 from grpo_tui.ui.actions import Action, bindings, on_pane, refusal
-from grpo_tui.ui.driver import PatientDriver
 from grpo_tui.ui.paint import COMPONENTS
 from grpo_tui.ui.preferences import PreferenceFile
 from grpo_tui.ui.requests import ConfigRequest
@@ -37,7 +36,7 @@ from grpo_tui.ui.terminal import (
     restore_terminal,
     sequences,
 )
-from grpo_tui.ui.textual_private import TunedApp, leave_whole_collections_to_the_app
+from grpo_tui.ui.textual_private import PatientDriver, TunedApp, leave_whole_collections_to_the_app
 from grpo_tui.ui.theme import DARK, NAMES, THEMES, first_theme
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ class GrpoApp(TunedApp):
 
     def on_mount(self) -> None:
         exit_on_signals(self.leave_now)
-        if self._driver is not None and self._driver.can_suspend:
+        if self.driver is not None and self.driver.can_suspend:
             follow_stops(self._give_terminal, self._take_terminal)
         self.call_after_refresh(self._start_workers)
         self._say_trouble(self._trouble)
@@ -180,12 +179,12 @@ class GrpoApp(TunedApp):
 
     def _give_terminal(self) -> None:
         self.give_back_title()
-        if self._driver is not None:
-            self._driver.suspend_application_mode()
+        if self.driver is not None:
+            self.driver.suspend_application_mode()
 
     def _take_terminal(self) -> None:
-        if self._driver is not None:
-            self._driver.resume_application_mode()
+        if self.driver is not None:
+            self.driver.resume_application_mode()
             self.refresh(layout=True)
 
     def _start_workers(self) -> None:
@@ -513,7 +512,7 @@ class GrpoApp(TunedApp):
     # -- title -----------------------------------------------------------------------------------
 
     def _begin_title(self) -> None:
-        if self._driver is not None and has_title(os.environ):
+        if self.driver is not None and has_title(os.environ):
             self._title = TerminalTitle(self._write, plain=self.ascii_only)
             self.set_interval(TITLE_EVERY_S, self._show_title)
 
@@ -527,8 +526,8 @@ class GrpoApp(TunedApp):
             self._title.give_back()
 
     def _write(self, data: str) -> None:
-        if self._driver is not None:
-            self._driver.write(data)
+        if self.driver is not None:
+            self.driver.write(data)
 
     def action_app_title(self) -> None:
         self.prefer(title=not self.preferences.title)

@@ -11,12 +11,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.text import Text
-from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.errors import NoWidget
 from textual.events import Click, Mount, ScreenResume
 from textual.worker import Worker
 
-from grpo_tui.ui.textual_private import LeftOnce
+from grpo_tui.ui.textual_private import PatientPalette
 
 if TYPE_CHECKING:
     from grpo_tui.ui.app import GrpoApp
@@ -53,13 +53,13 @@ def _begin(typed: list[str], words: list[str]) -> bool:
     return all(any(word.startswith(begin) for word in words) for begin in typed)
 
 
-class Palette(LeftOnce, CommandPalette):
+class Palette(PatientPalette):
     """Finds an action by name."""
 
     _missed = False
     """It never began, for another pane was chosen meanwhile."""
 
-    def _on_mount(self, event: Mount) -> None:
+    def on_mount(self, event: Mount) -> None:
         if not self.is_active:  # it would look for the screen below it in the stack of another pane
             self._missed = True
             event.prevent_default()
@@ -69,20 +69,12 @@ class Palette(LeftOnce, CommandPalette):
         if self._missed:
             self.dismiss()
 
-    async def _on_click(self, event: Click) -> None:  # type: ignore[override]
+    async def on_click(self, event: Click) -> None:
         event.prevent_default()
         with contextlib.suppress(NoWidget):  # the screen has become smaller since
             if self.get_widget_at(event.screen_x, event.screen_y)[0] is self:
-                self._action_escape()
+                await self.run_action("escape")
 
     def run_worker(self, *args: Any, **kwargs: Any) -> Worker[Any]:
         """A search that is cut off by leaving is no error of the program."""
         return super().run_worker(*args, **{**kwargs, "exit_on_error": False})
-
-    def _watch__list_visible(self) -> None:
-        if self.query(CommandList):
-            super()._watch__list_visible()
-
-    def _action_command_list(self, action: str) -> None:
-        with contextlib.suppress(KeyError):  # a page down where no line has room yet
-            super()._action_command_list(action)

@@ -1,6 +1,7 @@
-"""What Textual does slowly or too often, done otherwise: by names of its own that it may change.
+"""Every private name of Textual that is used here, in one place: for what Textual does slowly, or not safely.
 
-Each says what is lost without it.
+Tried with Textual 8.2. A method that Textual no longer calls, or an attribute that it no longer has, turns
+off what needs it. `missing` tells of these once the program has started.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import queue
 import time
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from importlib.metadata import version
 from typing import Any, cast
 
 from rich.console import RenderableType
@@ -20,7 +23,10 @@ from textual import on
 from textual.app import App, ScreenStackError
 from textual.await_complete import AwaitComplete
 from textual.color import Color
+from textual.command import CommandList, CommandPalette
 from textual.css.query import NoMatches
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Event, InputEvent, Mount, ScreenResume
 from textual.geometry import Size
 from textual.message_pump import MessagePump
@@ -28,6 +34,35 @@ from textual.reactive import Reactive
 from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
+
+from grpo_tui.ui.driver import LastingFile, merge_styles
+
+NEEDED = {
+    "App": {
+        "_driver": "the terminal's title, and the whole screen after ctrl+z",
+        "_get_screen": "speed: what is opened is styled twice",
+        "_css_update_count": "speed: a pane is styled anew when it is first opened",
+        "_background_screens": "speed: what an opaque screen covers is painted too",
+        "_handle_exception": "leaving without an error while a screen is still being put up",
+        "_replace_screen": "leaving a screen that is still being put up, and the memory of closed ones",
+    },
+    "Screen": {
+        "_compositor": "speed: a pane is laid out anew whenever it is shown",
+        "_screen_resized": "speed: a pane is laid out anew whenever it is shown",
+        "_mounted_event": "leaving a screen that is still being put up",
+        "_styles_cache": "the memory of closed screens",
+    },
+    "Driver": {
+        "_file": "the end of the program when its terminal is gone",
+        "_writer_thread": "leaving out pictures that a slow terminal cannot take",
+    },
+    "WriterThread": {"_queue": "leaving out pictures that a slow terminal cannot take"},
+    "CommandPalette": {
+        "_watch__list_visible": "leaving the palette while it searches",
+        "_action_command_list": "a page down in a palette without room for a line",
+    },
+}
+"""Private attribute of each of Textual's classes to what is lost without it."""
 
 BEGIN_S = 20.0
 """How long a screen that is left at once may take to begin on a crowded machine."""
@@ -41,6 +76,24 @@ LONGEST_S = 75.0
 YOUNG = 10
 """Collections of young objects after which a whole one is worth it, as Python's own threshold has it."""
 NEVER = 1_000_000_000
+
+
+def missing(app: App[Any]) -> list[str]:
+    """Return a sentence for each private name that this Textual lacks."""
+    driver = app.driver if isinstance(app, TunedApp) and isinstance(app.driver, PatientDriver) else None
+    owners = {
+        "App": (App, app),
+        "Screen": (Screen, app.screen),
+        "Driver": (LinuxDriver, driver),
+        "WriterThread": (None, getattr(driver, "_writer_thread", None)),
+        "CommandPalette": (CommandPalette, CommandPalette),
+    }
+    return [
+        f"Textual {version('textual')} has no {owner}.{name}. Lost without it: {lost}."
+        for owner, names in NEEDED.items()
+        for name, lost in names.items()
+        if owners[owner][1] is not None and not any(hasattr(of, name) for of in owners[owner])
+    ]
 
 
 def leave_whole_collections_to_the_app() -> None:
@@ -59,7 +112,14 @@ class TunedApp(App[str]):
     _switches = False
     _touched_at = _collected_at = float("-inf")
 
+    @property
+    def driver(self) -> Driver | None:
+        """The terminal, None while there is none."""
+        return getattr(self, "_driver", None)
+
     def on_mount(self) -> None:
+        for sentence in missing(self):
+            self.log.warning(sentence)
         self._collected_at = time.monotonic()
         self.set_interval(LOOK_EVERY_S, self.collect_when_quiet)
 
@@ -100,11 +160,12 @@ class TunedApp(App[str]):
         Textual would read all styles anew for a pane, twice: a fifth of the time until it is shown. It would
         tell any screen its size when all parts of it are styled, and style them again for that.
         """
-        if isinstance(screen, Screen) and not screen.is_running and self._screen_stack:
+        shown = self.screen_stack
+        if isinstance(screen, Screen) and not screen.is_running and shown:
             screen.add_class(*(self.screen.classes & self._sizes), update=False)
         found, mounted = super()._get_screen(screen)
         with contextlib.suppress(AttributeError, TypeError):  # a Textual that counts otherwise reads all anew
-            shown, newest = self._screen_stacks.get(self._current_mode), self._css_update_count
+            newest = self._css_update_count
             if found._css_update_count < 0 and shown and shown[-1]._css_update_count in (-1, newest):
                 found._css_update_count = shown[-1]._css_update_count = newest
         return found, mounted
@@ -152,7 +213,7 @@ class TunedApp(App[str]):
 
     def _handle_exception(self, error: Exception) -> None:
         """Leave in peace, though a screen that is taken away while it begins finds no parts."""
-        if not (self._exit and isinstance(error, NoMatches)):
+        if self.return_code is None or not isinstance(error, NoMatches):
             super()._handle_exception(error)
 
     async def _replace_screen(self, screen: Screen[Any]) -> Screen[Any]:
@@ -160,14 +221,16 @@ class TunedApp(App[str]):
 
         Textual ends the program when a screen is left, by a second key, while it is still being put up.
         """
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(screen._mounted_event.wait(), BEGIN_S)
+        if (mounted := getattr(screen, "_mounted_event", None)) is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(mounted.wait(), BEGIN_S)
         parts = list(screen.walk_children(Widget, with_self=True))
         replaced = await super()._replace_screen(screen)
         if not screen.is_running:
             # Textual remembers the last thousand caches of painted lines, of closed screens too: some 50 MB.
             for part in parts:
-                part._styles_cache.clear()
+                if (cache := getattr(part, "_styles_cache", None)) is not None:
+                    cache.clear()
             self.let_go(screen)
         return replaced
 
@@ -258,3 +321,82 @@ class LeftOnce(KeepsStyles):
         if not cast("Screen[Any]", self).is_active:
             return AwaitComplete.nothing()
         return cast("AwaitComplete", super().dismiss(result))  # type: ignore[misc]
+
+
+class PatientPalette(LeftOnce, CommandPalette):
+    """Textual's palette of commands, which survives what comes while it is put up or left."""
+
+    def _watch__list_visible(self) -> None:
+        if self.query(CommandList):
+            super()._watch__list_visible()
+
+    def _action_command_list(self, action: str) -> None:
+        with contextlib.suppress(KeyError):  # a page down where no line has room yet
+            super()._action_command_list(action)
+
+
+SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
+MOST_WAITING = 6
+"""Writes that may wait for the terminal before pictures are left out: two pictures with their frames."""
+LOOK_AGAIN_S = 0.1
+LAST_WORDS_S = 1.0
+"""How long leaving waits for a terminal that takes nothing."""
+
+
+class PatientDriver(LinuxDriver):
+    """Textual's driver for Unix terminals, which leaves pictures out rather than wait.
+
+    Textual's own waits once thirty writes are queued: on a line that stands still neither keys nor signals
+    are served then, and when the terminal is gone that lasts for ever. Here pictures that a slow line cannot
+    take are left out, and the newest is painted whole when it can again.
+    """
+
+    def __init__(self, app: App[Any], **keywords: Any) -> None:
+        super().__init__(app, **keywords)
+        self._shows = app
+        if (file := getattr(self, "_file", None)) is not None:
+            self._file = LastingFile(file)  # type: ignore[assignment]
+        self._leaves_out = self._in_frame = False
+
+    def write(self, data: str) -> None:
+        """Queue what is to be written; a picture is left out while earlier ones wait."""
+        framed = self._in_frame or data == SYNC_START
+        self._in_frame = framed and data != SYNC_END
+        picture = framed or "\x1b[0m" in data
+        begins = data == SYNC_START or (picture and not framed)
+        if begins and not self._leaves_out and self._waiting() > MOST_WAITING:
+            self._leaves_out = True
+            self._look_again()
+        if not (picture and self._leaves_out):
+            self._put(merge_styles(data) if picture else data)
+
+    def close(self) -> None:
+        """Write the rest, but not for ever."""
+        if self._line() is None:
+            super().close()
+        elif self._writer_thread is not None:
+            self._put(None)
+            self._writer_thread.join(LAST_WORDS_S)
+
+    def _line(self) -> queue.Queue[str | None] | None:
+        """Return what waits for the terminal, None where Textual has no such thing or has not begun."""
+        return getattr(getattr(self, "_writer_thread", None), "_queue", None)
+
+    def _waiting(self) -> int:
+        line = self._line()
+        return 0 if line is None else line.qsize()
+
+    def _put(self, data: str | None) -> None:
+        if (line := self._line()) is not None:
+            with contextlib.suppress(queue.Full):  # what mends the terminal in the end is the guard's to say
+                line.put_nowait(data)
+        elif data is not None and getattr(self, "_writer_thread", self) is not None:
+            super().write(data)
+
+    def _look_again(self) -> None:
+        """Paint the newest picture whole once the terminal has taken what waited."""
+        if self._waiting():
+            asyncio.get_running_loop().call_later(LOOK_AGAIN_S, self._look_again)
+            return
+        self._leaves_out = False
+        self._shows.refresh()

@@ -55,6 +55,7 @@ class YamlArea(TextArea):
             self.line = line
 
     def __init__(self, *, id: str, elsewhere: bool = False) -> None:
+        self._coloured: list[str] = []
         self._pieces: list[list[Piece]] = []
         self._notes: Mapping[int, tuple[str, str]] = {}
         self._shown, self._elsewhere = "", elsewhere
@@ -148,12 +149,11 @@ class YamlArea(TextArea):
 
     # -- painting --------------------------------------------------------------------------------
 
-    def _build_highlight_map(self) -> None:
-        super()._build_highlight_map()
-        self._pieces = pieces(self.document.lines)
-
     def get_line(self, line_index: int) -> Text:
         """One line in its colours, sign for sign."""
+        if self.document.lines != self._coloured:
+            self._coloured = list(self.document.lines)
+            self._pieces = pieces(self._coloured)
         shown = glyphs(self.document.get_line(line_index))
         if self._plain:
             shown = to_ascii(shown)
