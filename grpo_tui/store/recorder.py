@@ -153,8 +153,8 @@ class Recorder(Drain):
 
     def __init__(self, folder: RunFolder, *, follow_log: bool = True, judge: Judge | None = None) -> None:
         super().__init__()
-        self.judges = [judge] if judge is not None else []
-        """Asked in turn; one that breaks is not asked again."""
+        self.judges: dict[Judge, str] = {judge: "looks for no more findings"} if judge is not None else {}
+        """Asked in turn. One that breaks is not asked again, which is said in these words."""
         self._folder = folder
         self._name = where(folder.root) or folder.root
         self._writer = Writer(open_writer(RunFolder(self._name).database))
@@ -267,12 +267,12 @@ class Recorder(Drain):
     def _judged(self, records: Sequence[Any]) -> list[Any]:
         """What the judges have to say of records that are written."""
         found: list[Any] = []
-        for judge in list(self.judges):
+        for judge, gone in list(self.judges.items()):
             try:
                 found += judge(records)
             except Exception as error:  # a rule must not cost the record
-                self.judges.remove(judge)
-                self.say(f"{type(judge).__name__} ended: {type(error).__name__}: {error}")
+                del self.judges[judge]
+                self.say(f"{gone}: {type(error).__name__}: {error}")
         return found
 
     def _write_each(self, records: list[Any]) -> bool:

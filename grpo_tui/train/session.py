@@ -210,7 +210,8 @@ class Session:
         if rules and isinstance(self.recorder, Recorder):
             accelerator = self._trainer.accelerator
             gpus = accelerator.num_processes if accelerator.device.type == "cuda" else 0
-            self.recorder.judges.append(watch_of(self.folder, rules, self.attempt, gpus))
+            watch = watch_of(self.folder, rules, self.attempt, gpus)
+            self.recorder.judges[watch] = "follows the rules of grpo_tui.on no longer"
 
     def _last_checkpoint(self) -> str:
         """Say from where the run can be resumed."""
