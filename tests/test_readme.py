@@ -361,7 +361,7 @@ def test_the_run_page_names_every_file_of_a_run() -> None:
 
 def test_the_status_shape_of_the_run_page_is_the_real_one() -> None:
     told = next(json.loads(block) for block in blocks(RUN_PAGE, "json") if '"phase_s"' in block)
-    assert set(told) == {*Status(state="training").to_json(), "forced"}
+    assert set(told) == {*Status(state="training").to_json(), "forced", "forked_from"}
 
 
 def test_the_run_page_names_every_state() -> None:

@@ -22,7 +22,7 @@ from grpo_tui.present.runs_view import read_run, run_names
 from grpo_tui.store.importers import LogFolderError, LogSource, find_sources, follow, open_copy, source_at
 from grpo_tui.store.layout import RunFolder, find_runs
 from grpo_tui.store.mailbox import Mailbox
-from grpo_tui.store.spec import read_spec
+from grpo_tui.store.spec import RunSpec, read_spec
 from grpo_tui.store.status import MASKED, Status, read_status
 from grpo_tui.supervisor import adopt
 
@@ -115,23 +115,27 @@ def status(parsed: Any) -> int:
     if log_source(parsed.run) is None:
         _mend(root)
     look = read_status(root)
-    forced = _forced(root)
+    spec = _spec(root)
+    forced, forked_from = spec.forced, spec.forked_from
     if parsed.json:
-        print_json({**look.to_json(), "forced": list(forced)}, ascii_only=True, indent=1)
+        print_json(
+            {**look.to_json(), "forced": list(forced), "forked_from": forked_from}, ascii_only=True, indent=1
+        )
         return OK
     why = Mailbox(RunFolder(root).commands).refusal() if look.live else ""
     lines = [*describe(look), *([f"read-only: {why}"] if why else [])]
+    lines += [f"forked from {forked_from}"] if forked_from else []
     for line in (*lines, *(f"started despite {error}" for error in forced)):
         print(one_line(line))
     return OK
 
 
-def _forced(root: Path) -> tuple[str, ...]:
-    """Errors of the check before the start that a person overrode."""
+def _spec(root: Path) -> RunSpec:
+    """How the run was started last, as far as its folder says."""
     try:
-        return read_spec(RunFolder(root).spec).forced
+        return read_spec(RunFolder(root).spec)
     except (OSError, ValueError):
-        return ()
+        return RunSpec({})
 
 
 def _mend(root: Path) -> None:

@@ -148,7 +148,8 @@ def _train_command(commands: Commands) -> None:
         nargs="?",
         const="",
         metavar="CKPT",
-        help="continue from the newest complete checkpoint, or from CKPT (a folder or a step)",
+        help="continue from the newest complete checkpoint, or from CKPT (a folder or a step); with "
+        "--run-dir NEW, fork the run there",
     )
     add_placing(train)
     add_start_check(train)
@@ -404,6 +405,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "grpo-tui train my.yaml --set learning_rate=2.0e-6 --set max_steps=50",
         "grpo-tui train my.yaml --smoke                     trial: two steps, saved and reloaded",
         "grpo-tui train runs/first --resume --detach        continues from the newest complete checkpoint",
+        "grpo-tui train runs/first --resume 40 --run-dir runs/second --set learning_rate=1e-6    forks",
     ),
     "attach": ("grpo-tui attach runs/first",),
     "runs": ("grpo-tui runs", "grpo-tui runs experiments --filter 'state:failed step>=100'"),

@@ -25,7 +25,7 @@ from grpo_tui.config.resolve import inspect_config, load_config
 from grpo_tui.config.run_config import ConfigError, RunConfig, describe
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.rewards.consent import required_to_start
-from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, judge, newest_usable, refused_at_resume
+from grpo_tui.store.checkpoints import TRAINER_STATE, Verdict, copy, judge, newest_usable, refused_at_resume
 from grpo_tui.store.connection import DamagedError, NewerError, RunDatabaseError
 from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
@@ -130,7 +130,8 @@ def _checked(start: Start, parsed: Any) -> Start:
 
     typed = parsed.launcher is not None or sets(parsed.overrides, "grpo_tui.launcher")
     spec = start.spec
-    required_to_start(start.config, start.folder.root, () if typed else spec.launcher, spec.resume)
+    checkpoint = spec.forked_from if _forks(spec) else spec.resume
+    required_to_start(start.config, start.folder.root, () if typed else spec.launcher, checkpoint)
     resumed = start.spec.resume is not None
     saved = start.config if parsed.config.is_dir() else None
     overrides = () if saved is not None else tuple(parsed.overrides)
@@ -145,6 +146,11 @@ def _checked(start: Start, parsed: Any) -> Start:
         told=start.config.findings,
     )
     return replace(start, spec=replace(start.spec, forced=forced)) if forced else start
+
+
+def _forks(spec: RunSpec) -> bool:
+    """Whether the checkpoint that a run begins with is still that of another run."""
+    return spec.forked_from is not None and spec.resume is not None and not Path(spec.resume).is_dir()
 
 
 def next_free(root: Path) -> Path:
@@ -209,12 +215,18 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     launcher = launcher or _launcher(parsed)
     config, source = _config(parsed, world_size(launcher))
     folder = source or RunFolder((parsed.run_dir or config.run_root).absolute())
-    if source is not None and _root_of(parsed, config, source) != folder.root:
-        option = "--run-dir" if parsed.run_dir is not None else "--set output_dir"
-        raise CommandError(f"--resume continues a run in its own folder. Leave out {option}")
+    into = folder
+    if source is not None and (root := _root_of(parsed, config, source)) != folder.root:
+        if parsed.run_dir is None:
+            raise CommandError(
+                "--resume continues a run in its own folder. Leave out --set output_dir, or fork the run "
+                "with --run-dir FOLDER"
+            )
+        into = _fresh(root)
     if sets(parsed.overrides, "resume_from_checkpoint") and not by_key:
         raise CommandError("--resume names the checkpoint. Leave out resume_from_checkpoint")
-    _refuse_live(folder.root)
+    if into is folder:
+        _refuse_live(folder.root)
     verdict, notes = _checkpoint(folder, asked, by_key)
     refusal = adapter_mismatch(verdict.path, config.model_args) or refused_at_resume(
         verdict.path, config.grpo
@@ -224,14 +236,15 @@ def _resumed(parsed: Any, asked: str, *, by_key: bool = False) -> Start:
     _refuse_done(verdict, config, unchanged=source is not None and not parsed.overrides)
     spec = RunSpec(
         config.to_json(),
-        resume=str(verdict.path),
+        resume=str(verdict.path if into is folder else into.root / verdict.path.name),
         compare_prompts=earlier.compare_prompts,
         notes=tuple(notes),
         launcher=launcher,
         overridden=tuple(override.partition("=")[0] for override in parsed.overrides),
         gpus=() if _asks_for_other(parsed, earlier, "gpus") else earlier.gpus,
+        forked_from=earlier.forked_from if into is folder else str(verdict.path),
     )
-    return Start(folder, placed(spec, config, parsed.gpus), config)
+    return Start(into, placed(spec, config, parsed.gpus), config)
 
 
 def _asks_for_other(parsed: Any, earlier: RunSpec, key: str) -> bool:
@@ -385,6 +398,8 @@ def _go(start: Start, *, headless: bool, detach: bool) -> int:
     _announce(start)
     try:
         row, attempt = _known(folder)
+        if _forks(start.spec):
+            copy(Path(str(start.spec.forked_from)), folder.root)
         launch(folder, start.spec)
     except RunFolderBusy as error:
         raise CommandError(str(error)) from error
@@ -434,7 +449,9 @@ def _announce(start: Start) -> None:
         print(f"{finding.severity}: {describe(finding, start.config.path)}", file=sys.stderr)
     for note in start.spec.notes:
         print(f"note: {note}", file=sys.stderr)
-    if start.spec.resume:
+    if _forks(start.spec):
+        print(f"forking from {one_line(str(start.spec.forked_from))}", file=sys.stderr)
+    elif start.spec.resume:
         print(f"resuming from {Path(start.spec.resume).name}", file=sys.stderr)
 
 

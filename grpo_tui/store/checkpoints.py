@@ -161,6 +161,29 @@ def remove(checkpoint: Path) -> None:
     shutil.rmtree(checkpoint)
 
 
+def copy(checkpoint: Path, folder: Path) -> Path:
+    """Put a checkpoint into another run's folder, whole or not at all, and return where it is.
+
+    Files are linked where the file system can: nobody writes into a checkpoint that is complete.
+
+    Raises:
+        OSError: There is no room for it, or it is there already.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    beside, there = folder / f".{checkpoint.name}.copying", folder / checkpoint.name
+    shutil.rmtree(beside, ignore_errors=True)
+    shutil.copytree(checkpoint, beside, symlinks=True, copy_function=_link)
+    beside.rename(there)
+    return there
+
+
+def _link(source: str, destination: str) -> None:
+    try:
+        os.link(source, destination, follow_symlinks=False)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, destination, follow_symlinks=False)
+
+
 def _size(path: Path) -> int | None:
     """Size of a file, None when there is none; a link is none of this folder."""
     try:

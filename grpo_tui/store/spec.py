@@ -36,6 +36,8 @@ class RunSpec:
     """Errors of the check before the start that a person overrode, as `id: message`."""
     gpus: tuple[str, ...] = ()
     """The GPUs it is put on, as `CUDA_VISIBLE_DEVICES` names them in bus order; none when nobody chose."""
+    forked_from: str | None = None
+    """The checkpoint of another run that this one began with."""
     smoke: bool = False
     """Whether it is a trial of a few steps, which takes the longest prompts first."""
 
@@ -98,6 +100,7 @@ def read_spec(path: Path) -> RunSpec:
             overridden=tuple(body.get("overridden") or ()),
             forced=tuple(str(error) for error in body.get("forced") or ()),
             gpus=tuple(str(gpu) for gpu in body.get("gpus") or ()),
+            forked_from=str(body["forked_from"]) if body.get("forked_from") else None,
             smoke=bool(body.get("smoke")),
         )
     except TypeError as error:  # somebody edited it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -186,6 +187,67 @@ def test_a_resume_keeps_the_gpus_and_the_launcher_of_the_start_before_until_the_
         (two, ("GPU-0", "GPU-1")),
         (("torchrun", "--nproc_per_node", "4"), ()),
     ]
+
+
+def test_a_fork_begins_with_the_checkpoint_of_another_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parent = _run(tmp_path / "run", {}, "max_steps=8")
+    remember(parent.root)
+    started: list[RunSpec] = []
+    monkeypatch.setattr("grpo_tui.cli.start.launch", lambda folder, spec: started.append(spec))
+    fork = RunFolder(tmp_path / "fork")
+    words = ["--run-dir", str(fork.root), "--detach", "--quick-check"]
+    assert main(["train", str(parent.root), "--resume", "4", *words, "--set", "learning_rate=1e-3"]) == 0
+    (spec,) = started
+    checkpoint = parent.root / "checkpoint-4"
+    assert (spec.resume, spec.forked_from) == (str(fork.root / "checkpoint-4"), str(checkpoint))
+    assert (spec.config["grpo"]["learning_rate"], spec.overridden) == (1e-3, ("learning_rate",))
+    names = ["grpo_tui.json", "trainer_state.json"]
+    assert sorted(path.name for path in (fork.root / "checkpoint-4").iterdir()) == names
+    assert sorted(path.name for path in checkpoint.iterdir()) == names
+    assert f"forking from {checkpoint}" in capsys.readouterr().err
+
+    assert main(["train", str(parent.root), "--resume", *words]) == 2, "it holds a run now"
+    assert "already holds a run" in capsys.readouterr().err
+    spec.write(fork.spec)
+    remember(fork.root)
+    _written(fork.root, r.AttemptStarted(1, 0.0, "here", 2**22, 4)).close()
+    shutil.rmtree(parent.root)
+    assert main(["train", str(fork.root), "--resume", "--detach", "--quick-check"]) == 0
+    assert started[-1].forked_from == str(checkpoint), "its origin stays on the record"
+    capsys.readouterr()
+    assert main(["status", str(fork.root)]) == 0
+    assert f"forked from {checkpoint}" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_yes")
+def test_a_fork_of_a_foreign_run_asks_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("grpo_tui.cli.start.launch", lambda folder, spec: pytest.fail("was started"))
+    parent = _run(tmp_path / "run", {}, "max_steps=8")
+    words = ["--run-dir", str(tmp_path / "fork"), "--detach", "--quick-check"]
+    assert main(["train", str(parent.root), "--resume", *words]) == 3
+    assert f"from the run {parent.root}" in capsys.readouterr().err
+    assert not (tmp_path / "fork").exists()
+
+
+def test_a_run_that_still_trains_can_be_forked(
+    trainer: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = _run(tmp_path / "run", {}, "max_steps=8")
+    remember(parent.root)
+    _written(parent.root, r.AttemptStarted(1, 0.0, socket.gethostname(), trainer.pid)).close()
+    file = RankFile(parent.rank(0), trainer.pid)
+    file.update(attempt=1, phase="generate", step=5, progress_at=9e9)
+    file.close()
+    started: list[RunSpec] = []
+    monkeypatch.setattr("grpo_tui.cli.start.launch", lambda folder, spec: started.append(spec))
+    assert main(["train", str(parent.root), "--resume", "--detach", "--quick-check"]) == 2
+    words = ["--run-dir", str(tmp_path / "fork"), "--detach", "--quick-check"]
+    assert main(["train", str(parent.root), "--resume", *words]) == 0
+    assert len(started) == 1
 
 
 def test_a_resume_says_what_it_passes_over_and_keeps_what_the_start_before_had(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grpo_tui.core.records import AttemptEnded, AttemptStarted
-from grpo_tui.store.checkpoints import MARKER, judge, newest_usable
+from grpo_tui.store.checkpoints import MARKER, copy, judge, newest_usable, remove
 from grpo_tui.store.connection import open_writer
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.status import read_status
@@ -157,3 +157,26 @@ def test_a_checkpoint_that_run_db_knows_nothing_of_is_told_by_its_files(tmp_path
     writer.write([AttemptStarted(1, 0.0, "here", 1), AttemptEnded(1, 1.0, "crashed", 8)])
     writer.close()
     assert [(c.step, c.complete) for c in read_status(tmp_path).checkpoints] == [(4, True), (8, False)]
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_checkpoint_is_copied_whole_and_never_over_another(
+    links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not links:
+        monkeypatch.setattr("os.link", lambda *a, **k: (_ for _ in ()).throw(OSError(18, "another device")))
+    checkpoint = tmp_path / "run" / "checkpoint-4"
+    (checkpoint / "inner").mkdir(parents=True)
+    (checkpoint / "model.safetensors").write_bytes(b"weights")
+    (checkpoint / "inner" / "file").write_bytes(b"more")
+    (tmp_path / "fork" / ".checkpoint-4.copying").mkdir(parents=True)
+    (tmp_path / "fork" / ".checkpoint-4.copying" / "half").write_bytes(b"of a copy that was killed")
+    made = copy(checkpoint, tmp_path / "fork")
+    assert made == tmp_path / "fork" / "checkpoint-4"
+    assert sorted(path.name for path in made.rglob("*")) == ["file", "inner", "model.safetensors"]
+    assert (made / "model.safetensors").samefile(checkpoint / "model.safetensors") is links
+    assert [path.name for path in made.parent.iterdir()] == ["checkpoint-4"]
+    with pytest.raises(OSError, match="not empty"):
+        copy(checkpoint, tmp_path / "fork")
+    remove(made)
+    assert (checkpoint / "model.safetensors").read_bytes() == b"weights"
