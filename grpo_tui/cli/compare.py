@@ -11,13 +11,14 @@ from grpo_tui.cli.plain import complain, print_json, print_text, show_progress, 
 from grpo_tui.cli.score import wanted_config
 from grpo_tui.config.run_config import RunConfig
 from grpo_tui.present.baseline_text import progress
+from grpo_tui.present.comparison_text import report
 from grpo_tui.rewards.generating import GenerateError, Progress
 from grpo_tui.rewards.lab import Lab, LabError
 from grpo_tui.rewards.right_answers import JudgeError
 from grpo_tui.ship import compare as ship
-from grpo_tui.ship.compare_text import report
 from grpo_tui.ship.kept import KeptError
-from grpo_tui.ship.policies import BASE, Policy, PolicyError, base_policy, resolve
+from grpo_tui.ship.policies import Policy, PolicyError, base_policy, resolve
+from grpo_tui.store.comparisons import BASE
 from grpo_tui.store.layout import RunFolder
 
 INTERRUPTED = 130

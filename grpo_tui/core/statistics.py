@@ -27,6 +27,8 @@ def distinct_share(texts: Sequence[str]) -> float:
     return len(set(texts)) / len(texts) if texts else 1.0
 
 
+FEWEST_PROMPTS = 30
+"""A comparison on fewer prompts shows nothing, whatever its interval."""
 SAME = 1e-8
 """Values that differ by less are one."""
 EPSILON = 1e-4

@@ -17,11 +17,8 @@ from grpo_tui.core.closing import Closing
 from grpo_tui.core.exchange import finite_json
 from grpo_tui.rewards.generating import ChosenRows, DatasetRow
 from grpo_tui.ship.comparison import Answers
+from grpo_tui.store.comparisons import LARGEST_BYTES
 from grpo_tui.store.json_file import append_regular, read_regular
-
-LARGEST_BYTES = 1 << 31
-FOLDER = "compare"
-"""Of a run folder, with a file for each comparison."""
 
 
 class KeptError(RuntimeError):
@@ -122,30 +119,6 @@ class KeptComparison(Closing):
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return False
         return True
-
-
-def newest_result(run: Path) -> dict[str, Any] | None:
-    """Return the result of the newest finished comparison in a run folder, None without one; only reads."""
-    try:
-        files = sorted(
-            (run / FOLDER).glob("*.jsonl"), key=lambda file: file.lstat().st_mtime_ns, reverse=True
-        )
-    except OSError:
-        return None
-    return next((found for file in files if (found := _last_result(file, run)) is not None), None)
-
-
-def _last_result(file: Path, run: Path) -> dict[str, Any] | None:
-    """Return the last result in a file."""
-    try:
-        content = read_regular(file, below=run, largest=LARGEST_BYTES)
-        for line in reversed(content.splitlines()):
-            body = json.loads(line) if line.startswith(b'{"result"') else {}
-            if isinstance(body, dict) and isinstance(body.get("result"), dict):
-                return dict(body["result"])
-    except (OSError, ValueError, RecursionError):
-        return None
-    return None
 
 
 def _fields(one: Answers) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import comb, sqrt
 from typing import Literal
 
+from grpo_tui.core.statistics import FEWEST_PROMPTS
+
 Word = Literal["better", "not shown", "worse"]
-FEWEST = 30
-"""Prompts; fewer show nothing, whatever their interval."""
 TIE = 1e-9
 """Means of one prompt that differ by no more are equal."""
 
@@ -37,7 +37,9 @@ class Difference:
     @property
     def word(self) -> Word:
         """What it shows; an interval without a width shows nothing, since no prompt differs from another."""
-        if self.prompts < FEWEST or self.low is None or self.high is None or self.high - self.low <= TIE:
+        if self.prompts < FEWEST_PROMPTS or self.low is None or self.high is None:
+            return "not shown"
+        if self.high - self.low <= TIE:
             return "not shown"
         return "better" if self.low > 0 else "worse" if self.high < 0 else "not shown"
 

@@ -17,13 +17,12 @@ from grpo_tui.config.resolve import load_config
 from grpo_tui.config.run_config import ConfigError, RunConfig
 from grpo_tui.core.text import one_line, shell_word
 from grpo_tui.store.checkpoints import Verdict, judge, newest_usable, weights_fault
+from grpo_tui.store.comparisons import BASE
 from grpo_tui.store.json_file import read_object
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.spec import read_spec
 from grpo_tui.store.status import final_step
 
-BASE = "base"
-"""The word for the model that a run started from."""
 MODEL_CONFIG = "config.json"
 ADAPTER_CONFIG = "adapter_config.json"
 TOKENIZER_FILES = ("tokenizer_config.json", "tokenizer.json")

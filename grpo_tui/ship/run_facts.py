@@ -22,7 +22,7 @@ from grpo_tui.present.run_state import read_before_after
 from grpo_tui.present.series import KEPT_OPENING, Series
 from grpo_tui.present.train_view import BeforeAfter
 from grpo_tui.present.window_load import settings_of
-from grpo_tui.ship.kept import newest_result
+from grpo_tui.store.comparisons import newest_result
 from grpo_tui.store.layout import RunFolder
 from grpo_tui.store.read_series import metric_keys, series_start, step_range
 from grpo_tui.store.reader import RunReader

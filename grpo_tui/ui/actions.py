@@ -36,8 +36,8 @@ class Action:
     help: str
     """One sentence, for the help and the palette."""
     pane: str
-    """`all`, `runs`, `config`, `rewards`, `train`, or a screen that opens over them: `hardware`, `probes`,
-    `data`, `chart`, `overlay`, and `zoom` for what the last two share."""
+    """`all`, a pane of the header by its name in lower case, or a screen that opens over them: `hardware`,
+    `probes`, `data`, `chart`, `overlay`, and `zoom` for what the last two share."""
     group: str
     """What it is listed under in the help of its pane."""
     needs: str = ""
@@ -99,6 +99,8 @@ PANES: tuple[Action, ...] = (
     Action("pane.train", "4", "Train", "Go to Train", "Watch and steer the open run.", "all", "panes"),
     Action("pane.generations", "5", "Generations", "Go to Generations",
            "Read the completions of the open run and why each got its reward.", "all", "panes"),
+    Action("pane.results", "6", "Results", "Go to Results",
+           "See whether the open run's model is better than its base, and where it is.", "all", "panes"),
     Action("app.next_part", "tab", "", "Next part", "Focus the next part of the pane.", "all", "panes"),
 )  # fmt: skip
 
@@ -561,6 +563,21 @@ RUNS: tuple[Action, ...] = (
     Action("runs.up", "k", "", "Previous run", "Previous run.", "runs", "find", does="move(-1)"),
 )  # fmt: skip
 
+RESULTS: tuple[Action, ...] = (
+    Action("results.open", "enter", "open", "Open the answers or the model",
+           "Open the answers of both models side by side, or what to do with the selected model.",
+           "results", "read", needs="open", footer=3, part="list"),
+    Action("results.next", "right_square_bracket", "comparison", "Next kept comparison",
+           "Show the next older comparison.", "results", "read", needs="open", footer=4,
+           part="several", shown="[ ]", does="turn(1)"),
+    Action("results.previous", "left_square_bracket", "", "Previous kept comparison",
+           "Show the next newer comparison.", "results", "read", needs="open", shown="[",
+           does="turn(-1)"),
+    Action("results.copy", "y", "copy", "Copy the verdict or the command",
+           "Copy the verdict, or the command that uses the selected model. Works over SSH.",
+           "results", "copy", needs="open", footer=5),
+)  # fmt: skip
+
 MOVED: tuple[tuple[str, str, str], ...] = (
     ("p", "Pause", "P"),
     ("r", "Resume", "P"),
@@ -572,7 +589,17 @@ MOVED: tuple[tuple[str, str, str], ...] = (
 
 __all__ = ["ACTIONS", "MOVED", "Action", "Listed", "action", "bindings", "for_footer", "on_pane", "refusal"]
 
-ACTIONS: tuple[Action, ...] = (*PANES, *TRAIN, *CONFIG, *DATA, *REWARDS, *GENERATIONS, *RUNS, *EVERYWHERE)
+ACTIONS: tuple[Action, ...] = (
+    *PANES,
+    *TRAIN,
+    *CONFIG,
+    *DATA,
+    *REWARDS,
+    *GENERATIONS,
+    *RESULTS,
+    *RUNS,
+    *EVERYWHERE,
+)
 
 _BY_ID = {action.id: action for action in ACTIONS}
 

@@ -91,6 +91,12 @@ def _rewards_screen() -> Screen[None]:
     return RewardsScreen()
 
 
+def _results_screen() -> Screen[None]:
+    from grpo_tui.ui.screens.results import ResultsScreen
+
+    return ResultsScreen()
+
+
 class GrpoApp(TunedApp):
     """The workbench.
 
@@ -110,6 +116,7 @@ class GrpoApp(TunedApp):
         "rewards": _rewards_screen,
         "train": _train_screen,
         "generations": _generations_screen,
+        "results": _results_screen,
     }
     COMPONENT_CLASSES = COMPONENTS
     BINDINGS = bindings("all")
@@ -337,6 +344,9 @@ class GrpoApp(TunedApp):
         """The query and the group that Generations was asked for since it was last looked at."""
         request, self._generations_request = self._generations_request, None
         return request
+
+    def action_pane_results(self) -> None:
+        self._to_pane("results")
 
     def _to_pane(self, mode: str) -> None:
         """Show a pane; its number pressed again leaves what was opened over it."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from grpo_tui.preflight.report import Preflight
     from grpo_tui.present.big_chart import BigChartView
     from grpo_tui.present.config_evaluate import Evaluation, Snapshot
+    from grpo_tui.present.results_view import Results
     from grpo_tui.present.rewards_view import RewardsView
     from grpo_tui.present.runs_view import ResumeOffer, RunRow
     from grpo_tui.present.train_view import TrainView
@@ -295,3 +296,11 @@ class DataTrouble(Message):
     def __init__(self, text: str, codes: tuple[Code, ...] = ()) -> None:
         super().__init__()
         self.text, self.codes = text, codes
+
+
+class ResultsRead(Newest):
+    """What is kept of a run was read, or why it was not; `mark` is what it was read at."""
+
+    def __init__(self, root: Path, results: Results | None, trouble: str, mark: object) -> None:
+        super().__init__()
+        self.root, self.results, self.trouble, self.mark = root, results, trouble, mark

@@ -8,7 +8,7 @@ from threading import Event
 
 SCREENS = (
     "train", "reading", "generations", "chart", "config", "rewards", "metrics", "hardware", "dialogs",
-    "tokens", "what_if", "course", "data",
+    "results", "tokens", "what_if", "course", "data",
 )  # fmt: skip
 """By how likely and how costly their first look is."""
 MODULES = tuple(f"grpo_tui.ui.screens.{name}" for name in SCREENS)

@@ -16,6 +16,7 @@ from grpo_tui.ui.screens.data import DataScreen
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.probes import ProbesScreen
+from grpo_tui.ui.screens.results import ResultsScreen
 from grpo_tui.ui.screens.rewards import RewardsScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.tokens import TokensScreen
@@ -35,6 +36,7 @@ OWNERS: dict[str, type] = {
     "course": CourseScreen,
     "what-if": WhatIfScreen,
     "tokens": TokensScreen,
+    "results": ResultsScreen,
     "train": TrainScreen,
     "hardware": HardwareScreen,
     "zoom": ZoomScreen,
@@ -135,6 +137,7 @@ async def test_the_help_names_every_key(run: RecordedRun) -> None:
         ("3", "3 Rewards"),
         ("4", "4 Train"),
         ("5", "5 Generations"),
+        ("6", "6 Results"),
         ("u", "u machine"),
     ],
 )

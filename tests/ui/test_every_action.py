@@ -13,6 +13,7 @@ from grpo_tui.core import records as r
 from grpo_tui.core.text import safe
 from grpo_tui.ui.actions import ACTIONS, action, on_pane
 from grpo_tui.ui.requests import rewards_of_run
+from grpo_tui.ui.screens.answers import AnswersScreen
 from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen
 from grpo_tui.ui.screens.course import CourseScreen
 from grpo_tui.ui.screens.dialogs import (
@@ -26,7 +27,8 @@ from grpo_tui.ui.screens.dialogs import (
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.metrics import MetricPicker
-from grpo_tui.ui.screens.reading import HelpScreen
+from grpo_tui.ui.screens.reading import HelpScreen, TextScreen
+from grpo_tui.ui.screens.results import ModelList, ResultsScreen
 from grpo_tui.ui.screens.runs import RunsScreen
 from grpo_tui.ui.screens.tokens import TokensScreen
 from grpo_tui.ui.screens.train import TrainScreen
@@ -36,10 +38,12 @@ from grpo_tui.ui.widgets.group_table import GroupTable
 from grpo_tui.ui.widgets.groups import GroupList
 from grpo_tui.ui.widgets.log_list import LogList
 from grpo_tui.ui.widgets.runs_table import RunsTable
+from tests.ship.folders import checkpoint
 from tests.ui import machines
 from tests.ui.acts import Acts
 from tests.ui.conftest import app_on, opened, sent, shown, until
-from tests.ui.recorded_run import GROUPS, RecordedRun, recorded
+from tests.ui.kept_comparison import keep_comparison
+from tests.ui.recorded_run import GROUPS, NOW, RecordedRun, recorded
 
 SIZE = (120, 40)
 
@@ -329,6 +333,39 @@ async def test_of_generations(run: RecordedRun, monkeypatch: pytest.MonkeyPatch)
         assert not act.missed("generations", "course", "what-if")
 
 
+async def test_of_results(run: RecordedRun) -> None:
+    for number, name in enumerate(("older", "newer"), 1):
+        keep_comparison(run.folder.root, name, at=NOW + number)
+    checkpoint(run.folder.root, 40)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=SIZE) as pilot:
+        act = Acts(pilot)
+        await opened(pilot)
+        await act("pane.results", on_top(app, ResultsScreen))
+        screen = app.screen
+        assert isinstance(screen, ResultsScreen)
+        await until(pilot, lambda: screen.complete)
+
+        def file() -> str:
+            shown = screen.results.shown if screen.results is not None else None
+            return shown.file.stem if shown is not None else ""
+
+        assert file() == "newer"
+        await act("results.next", lambda: file() == "older")
+        await act("results.previous", lambda: file() == "newer")
+        await act.copied("results.copy", lambda text: text.startswith("better than the base: pass@1 +"))
+        await act("results.open", on_top(app, AnswersScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: app.clipboard.startswith("prompt:"))
+        await closed(pilot, screen)
+        await pilot.press("tab")
+        await until(pilot, lambda: isinstance(app.focused, ModelList))
+        await act.copied("results.copy", lambda text: text == "vllm serve runs/demo-add/checkpoint-40")
+        await act("results.open", on_top(app, TextScreen))
+        await closed(pilot, screen)
+        assert not act.missed("results")
+
+
 async def test_of_the_runs_and_of_those_over_each_other(run: RecordedRun) -> None:
     recorded(Path("runs") / "older", "failed").close()
     app = app_on(None)
@@ -369,7 +406,7 @@ async def test_of_every_pane(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) 
     async with app.run_test(size=SIZE) as pilot:
         act = Acts(pilot)
         await opened(pilot)
-        for pane in ("runs", "config", "rewards", "train", "generations"):
+        for pane in ("runs", "config", "rewards", "train", "results", "generations"):
             await act(f"pane.{pane}", lambda pane=pane: app.current_mode == pane)  # type: ignore[misc]
         focused = app.focused
         await act("app.next_part", lambda: app.focused is not focused)
@@ -399,6 +436,9 @@ WITHOUT_A_RUN = {
     "generations.copy": "No completion is chosen.",
     "generations.fold": "Nothing to fold",
     "generations.views": "No saved queries yet",
+    "results.next": "No other comparison",
+    "results.previous": "No other comparison",
+    "results.copy": "Nothing to copy yet.",
     "runs.open": "No run is listed.",
     "runs.resume": "No run is listed.",
     "runs.config": "No run is listed.",
@@ -416,7 +456,7 @@ async def test_without_a_run_an_action_says_why_it_does_nothing() -> None:
         await until(pilot, lambda: app.rows_complete)
         await act.said("pane.train", "No run is open. Start one, or choose one here and press enter.")
         assert app.current_mode == "runs"
-        for pane in ("runs", "generations"):
+        for pane in ("runs", "generations", "results"):
             app.switch_mode(pane)
             await pilot.pause()
             screen = app.screen
@@ -433,5 +473,5 @@ async def test_without_a_run_an_action_says_why_it_does_nothing() -> None:
 
 def test_no_pane_is_left_out() -> None:
     """The panes that are done here and in the tests of Data, Rewards, Config and the tokens."""
-    here = "all train hardware zoom chart overlay generations course what-if runs"
+    here = "all train hardware zoom chart overlay generations course what-if results runs"
     assert {a.pane for a in ACTIONS} == {*here.split(), "data", "rewards", "probes", "config", "tokens"}

@@ -33,8 +33,7 @@ from tests.ui.recorded_run import RecordedRun
 CORE = {
     "question_mark": "Help|meaning|all keys",
     "q": "Leave",
-    **{str(number): "Go to " for number in range(1, 6)},
-    "6": "(no verb yet)",
+    **{str(number): "Go to " for number in range(1, 7)},
     "left_square_bracket": "Previous ",
     "right_square_bracket": "Next ",
     "comma": "Previous line",
@@ -205,8 +204,9 @@ async def test_no_widget_takes_a_key_of_its_pane(run: RecordedRun) -> None:
         for key, pane in (("4", "train"), ("1", "runs"), ("2", "config"), ("3", "rewards")):
             await pilot.press(key)
             look(pane)
-        await pilot.press("5")
-        look("generations")
+        for key, pane in (("5", "generations"), ("6", "results")):
+            await pilot.press(key)
+            look(pane)
         folders = (run.folder.root, Path("runs") / "other")
         over = {
             "chart": ChartScreen(folders[0], "reward"),

@@ -156,6 +156,7 @@ PANES = (
     ("course", "trends over the run"),
     ("what-if", "what would change"),
     ("tokens", "the tokens of a completion"),
+    ("results", "6 Results"),
     ("all", "everywhere"),
 )
 

@@ -17,14 +17,19 @@ if TYPE_CHECKING:
 
 PANES = (
     ("runs", "1", "Runs", "Runs"),
-    ("config", "2", "Config", "Conf"),
+    ("config", "2", "Config", "Cfg"),
     ("rewards", "3", "Rewards", "Rew"),
     ("train", "4", "Train", "Train"),
     ("generations", "5", "Generations", "Gen"),
+    ("results", "6", "Results", "Res"),
 )
 """Mode, key, name, and the name in short."""
 TIGHT = 100
 """Below this width the panes' names are short beside a run, so that it keeps its own and its step."""
+
+
+LEAST_NAME = 8
+"""Cells of a run's name that its step never takes."""
 
 
 class Header(LinePane):
@@ -72,12 +77,12 @@ class Header(LinePane):
         step = f"step {view.step:,}" + (f" / {view.total_steps:,}" if view.total_steps else "")
         speed = step_time(view.step_time_s) if view.live and view.step_time_s is not None else ""
         rate = f"{view.tokens_per_s:,.0f} tokens/s" if speed and view.tokens_per_s is not None else ""
-        for parts in ([step, speed, rate], [step, speed], [step], []):
+        for parts in ([step, speed, rate], [step, speed], [step], [f"step {view.step:,}"], []):
             tail = [Span(f"   {part}") for part in parts if part]
             room = width - width_of(state) - width_of(tail) - 4
             # Tokens a second never cost a letter of the name.
             if (
-                room >= (cell_len(view.name) if len(parts) == 3 else min(cell_len(view.name), 10))
+                room >= (cell_len(view.name) if len(parts) == 3 else min(cell_len(view.name), LEAST_NAME))
                 or not parts
             ):
                 name = [Span(shorten(view.name, room), "strong"), Span("  ")] if room > 3 else []

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from grpo_tui.core.statistics import FEWEST_PROMPTS
 from grpo_tui.core.text import filled, one_line, wrapped
 from grpo_tui.present.formatting import MISSING, fixed, plural
-from grpo_tui.ship.paired import FEWEST
-from grpo_tui.ship.policies import BASE
+from grpo_tui.store.comparisons import BASE
 
 MOST_WIDTH = 120
 NAME, VALUE = 15, 12
@@ -29,15 +29,8 @@ def report(body: Body, width: int) -> Iterator[str]:
 
 def measured(body: Body, width: int, *, worst: bool = True) -> Iterator[str]:
     """Return what was asked and what came out as lines, where each policy is worst only when wanted."""
-    yield from wrapped(_asked(body), width)
-    judge = body["judge"]
-    if judge is None:
-        yield from wrapped(
-            "No reward separates right from wrong, so the total decides. Name one with --correct NAME>=SCORE",
-            width,
-        )
-    else:
-        yield f"Right means {one_line(judge['name'], 40)} ≥ {judge['least']:g} ({judge['why']})"
+    yield from wrapped(asked(body), width)
+    yield from wrapped(judged(body), width)
     for note in body["notes"]:
         yield from wrapped(f"Note: {one_line(note)}", width)
     for at, policy in enumerate(body["policies"][1:], 1):
@@ -50,18 +43,28 @@ def measured(body: Body, width: int, *, worst: bool = True) -> Iterator[str]:
             yield from _worst(body, policy["name"], width)
 
 
+def judged(body: Body) -> str:
+    """Return which completions count as right."""
+    judge = body["judge"]
+    if judge is None:
+        return (
+            "No reward separates right from wrong, so the total decides. Name one with --correct NAME>=SCORE"
+        )
+    return f"Right means {one_line(judge['name'], 40)} ≥ {judge['least']:g} ({judge['why']})"
+
+
 def sentence(body: Body, verdict: Body) -> str:
     """Return the verdict on one policy in words."""
     name, word = verdict["policy"], verdict["word"]
-    found = _difference(_measure(body, body["deciding"]), name)
+    found = difference(_measure(body, body["deciding"]), name)
     who = f"{one_line(name, 40)}: " if len(body["verdict"]) > 1 else ""
     if found is None:
         return f"{who}not shown: no prompt was scored for both"
     by = f"{body['deciding']} {_interval(found)} on {_prompts(body)}"
     if word != "not shown":
         return f"{who}{word} than {_called(body['policies'][0]['name'])}: {by}"
-    if body["rows"] < FEWEST:
-        return f"{who}not shown: at least {FEWEST} prompts are needed. {by}"
+    if body["rows"] < FEWEST_PROMPTS:
+        return f"{who}not shown: at least {FEWEST_PROMPTS} prompts are needed. {by}"
     if found["low"] == found["high"]:
         return f"{who}not shown: the difference is the same on every prompt. {by}"
     return f"{who}not shown: {by}"
@@ -73,17 +76,18 @@ def _called(name: str) -> str:
 
 def _interval(found: Body) -> str:
     if found["low"] is None:
-        return _signed([found["mean"]])[0]
-    middle, low, high = _signed([found["mean"], found["low"], found["high"]])
+        return signed([found["mean"]])[0]
+    middle, low, high = signed([found["mean"], found["low"], found["high"]])
     return f"{middle} (95 %: {low} to {high})"
 
 
-def _signed(values: Sequence[float]) -> list[str]:
-    digits = _digits(values)
+def signed(values: Sequence[float]) -> list[str]:
+    """Return values with a sign, with as many decimals as the largest needs."""
+    digits = digits_of(values)
     return [f"{value:+.{digits}f}" for value in values]
 
 
-def _digits(values: Sequence[float | None]) -> int:
+def digits_of(values: Sequence[float | None]) -> int:
     """Decimals that show three figures of the largest value."""
     largest = max((abs(value) for value in values if value is not None), default=0.0)
     return 3 if largest < 1 else 2 if largest < 10 else 1
@@ -94,7 +98,8 @@ def _measure(body: Body, name: str) -> Body:
     return found
 
 
-def _difference(measure: Body, policy: str) -> Body | None:
+def difference(measure: Body, policy: str) -> Body | None:
+    """Return how a policy differs from the first in a measure, None when no prompt was scored for both."""
     return next((one for one in measure["differences"] if one["policy"] == policy), None)
 
 
@@ -103,7 +108,8 @@ def _prompts(body: Body) -> str:
     return plural(body["rows"], f"{part}prompt")
 
 
-def _asked(body: Body) -> str:
+def asked(body: Body) -> str:
+    """Return what was asked of all policies, and how."""
     sampling = body["sampling"]
     engine = " with vLLM" if sampling["engine"] == "vllm" else ""
     seen = (
@@ -122,25 +128,25 @@ def _asked(body: Body) -> str:
 def _table(body: Body, at: int) -> Iterator[str]:
     """The measures of the first policy and of another side by side."""
     base, policy = body["policies"][0], body["policies"][at]
-    heads = "".join(f"{one_line(_head(one), VALUE):>{VALUE + 2}}" for one in (base, policy))
+    heads = "".join(f"{one_line(head(one), VALUE):>{VALUE + 2}}" for one in (base, policy))
     yield f"{'':{NAME}}{heads}   difference   95 % interval"
     for measure in body["measures"]:
-        found = _difference(measure, policy["name"])
+        found = difference(measure, policy["name"])
         values = [measure["values"][0], measure["values"][at]]
-        cells = "".join(f"{fixed(value, _digits(values)):>{VALUE + 2}}" for value in values)
+        cells = "".join(f"{fixed(value, digits_of(values)):>{VALUE + 2}}" for value in values)
         row = f"{filled(one_line(measure['name'], NAME), NAME)}{cells}"
         if found is None:
             yield f"{row}{MISSING:>13}"
         elif found["low"] == found["high"] == 0:
             yield f"{row}{'same':>13}"
         elif found["low"] is None:
-            yield f"{row}{_signed([found['mean']])[0]:>13}"
+            yield f"{row}{signed([found['mean']])[0]:>13}"
         else:
-            middle, low, high = _signed([found["mean"], found["low"], found["high"]])
+            middle, low, high = signed([found["mean"], found["low"], found["high"]])
             yield f"{row}{middle:>13}   {low} to {high}"
 
 
-def _head(policy: Body) -> str:
+def head(policy: Body) -> str:
     """A policy's name over its column: of a path the end."""
     return Path(policy["name"]).name or str(policy["name"])
 
@@ -160,13 +166,13 @@ def _worst(body: Body, policy: str, width: int) -> Iterator[str]:
     yield ""
     yield f"Worse than {_called(body['policies'][0]['name'])} on these:"
     heads = [
-        one_line(_head(one), VALUE)
+        one_line(head(one), VALUE)
         for one in (body["policies"][0], next(p for p in body["policies"] if p["name"] == policy))
     ]
     cells = max(map(len, heads))
     for one in found[:PRINTED_WORST]:
         before, after = one["values"]
-        digits = _digits([before, after])
+        digits = digits_of([before, after])
         change = f"{body['deciding']} {fixed(before, digits)} → {fixed(after, digits)}"
         yield f"  {one_line(one['prompt'], max(20, width - len(change) - 5))}   {change}"
         for head, text in zip(heads, (one["base"], one["policy"]), strict=True):

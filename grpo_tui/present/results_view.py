@@ -1,0 +1,364 @@
+"""What Results says of a run: its kept comparisons, prompt by prompt, and where its models are.
+
+A comparison is what `grpo-tui compare --json` prints. One that does not have that shape is passed over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_tui.core.text import one_line, prompt_text, shell_word
+from grpo_tui.present.checkpoint_list import CheckpointList, list_checkpoints
+from grpo_tui.present.comparison_text import asked, difference, digits_of, head, judged, sentence, signed
+from grpo_tui.present.formatting import MISSING, fixed, from_here
+from grpo_tui.present.train_view import Span
+from grpo_tui.store.comparisons import kept_results, marks, read_lines
+
+MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, StopIteration)
+"""What a result or an answer raises that does not have the documented shape."""
+NEITHER = frozenset({"length"})
+"""Kinds of measures where more is neither better nor worse; of `truncated` less is better."""
+EPSILON = 1e-6
+"""As `rewards.right_answers` compares a score with the lowest passing one."""
+TIE = 1e-9
+NAME_W, VALUE_W, BAR_W = 15, 12, 21
+ROOMY = 100
+"""Cells from which on a table has room for its intervals as bars."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One figure of the two models.
+
+    Attributes:
+        change: the difference of the two, None when nothing was scored for both.
+        low: lower end of its 95 % interval, None with one prompt; `high` is the upper one.
+        better: 1 when more is better, -1 when less is, 0 for neither.
+    """
+
+    name: str
+    values: tuple[float | None, float | None]
+    change: float | None
+    low: float | None
+    high: float | None
+    better: int
+
+    @property
+    def role(self) -> str:
+        """The colour of the difference: that of good or bad when its interval leaves zero out."""
+        if self.low is None or self.high is None or not self.better or self.low <= 0 <= self.high:
+            return "text"
+        return "good" if (self.low > 0) == (self.better > 0) else "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A completion; `count` of them were the same, and `right` is None when no reward says."""
+
+    text: str
+    count: int
+    right: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPair:
+    """What both models answered to a prompt.
+
+    Attributes:
+        number: row of the dataset, from 1.
+        change: by how much the trained model is above the base in what decides.
+        words: both values, such as `1/8 → 0/8`.
+        base: completions of the base, those first that differ most from the other model's in what decides.
+    """
+
+    number: int
+    prompt: str
+    change: float
+    words: str
+    base: tuple[Answer, ...]
+    policy: tuple[Answer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One model against the first one of a kept comparison.
+
+    Attributes:
+        at: place of the model among those that were compared.
+        verdict: `better`, `not shown` or `worse`.
+        about: what was asked, what counts as right, and notes.
+        names: of both models, as they head their columns.
+        counts: prompts on which it is better, the same and worse.
+    """
+
+    file: Path
+    at: int
+    policy: str
+    verdict: str
+    sentence: str
+    about: tuple[str, ...]
+    names: tuple[str, str]
+    measures: tuple[Measure, ...]
+    counts: tuple[int, int, int]
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model that can be loaded, or a checkpoint that cannot.
+
+    Attributes:
+        name: the model as `grpo-tui compare` takes it.
+        marks: what it is: final model, newest, best, or why it cannot be used.
+        usable: whether it is complete.
+        adapter: whether it is a LoRA adapter, which needs its base.
+    """
+
+    step: int
+    path: Path
+    name: str
+    size_bytes: int
+    reward: float | None
+    marks: str
+    usable: bool
+    adapter: bool
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What to type next to use it."""
+        if not self.usable:
+            return ()
+        if not self.adapter:
+            return (f"vllm serve {shell_word(from_here(self.path))}",)
+        merged = shell_word(f"{self.name.replace('@', '-')}-merged")
+        return (f"grpo-tui merge {shell_word(self.name)} {merged}", f"vllm serve {merged}")
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Everything the pane says of a run.
+
+    Attributes:
+        comparisons: newest first, a model of each at a time.
+        at: which of them is shown.
+        prompts: of that one: worse first, then better, then the same.
+        models: the final model, then the checkpoints, newest first.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    at: int
+    prompts: tuple[PromptPair, ...]
+    models: tuple[Model, ...]
+    disk_bytes: int
+    free_bytes: int
+
+    @property
+    def shown(self) -> Comparison | None:
+        """The comparison that is shown."""
+        return self.comparisons[self.at] if self.comparisons else None
+
+
+def fingerprint(root: Path) -> object:
+    """Return what changes when `read_results` would say something else; the state of the run aside."""
+    return marks(root), tuple(sorted(path.name for path in root.glob("checkpoint-*/*")))
+
+
+def read_results(root: Path, wanted: tuple[Path, int] | None = None) -> Results:
+    """Read what is kept of a run.
+
+    Args:
+        root: the run folder.
+        wanted: file and place of the comparison to show; the newest when there is no such one.
+
+    Raises:
+        RunDatabaseError: the folder holds no run.
+    """
+    found = list_checkpoints(root)
+    comparisons = tuple(one for file, body in kept_results(root) for one in _comparisons(file, body))
+    at = next((n for n, one in enumerate(comparisons) if (one.file, one.at) == wanted), 0)
+    prompts = _prompts(comparisons[at]) if comparisons else ()
+    return Results(comparisons, at, prompts, tuple(_models(root, found)), found.disk_bytes, found.free_bytes)
+
+
+# -- models ------------------------------------------------------------------------------------------
+
+
+def _models(root: Path, found: CheckpointList) -> Iterable[Model]:
+    name = from_here(root)
+    if found.final is not None:
+        final = found.final
+        yield Model(
+            final.step, root, name, final.size_bytes, None, "final model", usable=True, adapter=_adapter(root)
+        )
+    for one in reversed(found.checkpoints):
+        words = {"newest": one.newest, "best reward": one.best, "requested": one.requested}
+        marks = ", ".join(word for word, holds in words.items() if holds)
+        yield Model(
+            one.step,
+            Path(one.path),
+            f"{name}@{one.step}",
+            one.size_bytes,
+            one.reward,
+            marks if one.complete else f"incomplete: {one.reason}",
+            usable=one.complete,
+            adapter=_adapter(Path(one.path)),
+        )
+
+
+def _adapter(folder: Path) -> bool:
+    return (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file()
+
+
+# -- comparisons -------------------------------------------------------------------------------------
+
+
+def _comparisons(file: Path, body: Mapping[str, Any]) -> list[Comparison]:
+    try:
+        return [_comparison(file, body, at) for at in range(1, len(body["policies"]))]
+    except MALFORMED:
+        return []
+
+
+def _comparison(file: Path, body: Mapping[str, Any], at: int) -> Comparison:
+    policy = body["policies"][at]["name"]
+    verdict = next(one for one in body["verdict"] if one["policy"] == policy)
+    won = next(one for one in body["wins"] if one["policy"] == policy)
+    return Comparison(
+        file,
+        at,
+        policy,
+        verdict["word"],
+        sentence(body, verdict),
+        (asked(body), judged(body), *(f"Note: {one_line(note)}" for note in body["notes"])),
+        (one_line(head(body["policies"][0]), VALUE_W), one_line(head(body["policies"][at]), VALUE_W)),
+        tuple(_measure(one, policy, at) for one in body["measures"]),
+        (int(won["win"]), int(won["tie"]), int(won["loss"])),
+        body,
+    )
+
+
+def _measure(body: Mapping[str, Any], policy: str, at: int) -> Measure:
+    found = difference(body, policy)
+    better = -1 if body["kind"] == "truncated" else 0 if body["kind"] in NEITHER else 1
+    ends = (None, None, None) if found is None else (found["mean"], found["low"], found["high"])
+    numbers = [None if value is None else float(value) for value in (*body["values"], *ends)]
+    change, low, high = numbers[-3:]
+    return Measure(one_line(body["name"], NAME_W), (numbers[0], numbers[at]), change, low, high, better)
+
+
+def measure_lines(shown: Comparison, width: int) -> list[list[Span]]:
+    """Return the table of measures, its heading aside."""
+    return [_measure_line(one, width) for one in shown.measures]
+
+
+def heading(shown: Comparison, width: int) -> list[tuple[int, str, str]]:
+    """Return the words over the table of measures, each with its first cell and its role."""
+    base, policy = shown.names
+    ends = NAME_W + 2 + VALUE_W
+    words = [
+        (2, "measure", "title"),
+        (ends - len(base), base, "dim"),
+        (ends + VALUE_W + 2 - len(policy), policy, "dim"),
+    ]
+    at = ends + VALUE_W + 5
+    if width >= ROOMY:
+        words.append((at + BAR_W // 2, "0", "dim"))
+        at += BAR_W + 3
+    return [*words, (at, "difference", "dim"), (at + 13, "95 % interval", "dim")]
+
+
+def _measure_line(one: Measure, width: int) -> list[Span]:
+    digits = digits_of(one.values)
+    cells = "".join(f"{fixed(value, digits):>{VALUE_W}}  " for value in one.values)
+    line: list[Span] = [(f"  {one.name:<{NAME_W}}", "strong"), (cells, "text")]
+    if width >= ROOMY:
+        line += [(" ", "text"), *_bar(one), ("  ", "text")]
+    if one.change is None:
+        return [*line, (f"{MISSING:>11}", "dim")]
+    if one.low is None or one.high is None:
+        return [*line, (f"{signed([one.change])[0]:>11}", one.role)]
+    if one.low == one.high == 0:
+        return [*line, (f"{'same':>11}", "dim")]
+    middle, low, high = signed([one.change, one.low, one.high])
+    return [*line, (f"{middle:>11}", one.role), (f"   {low} to {high}", "dim")]
+
+
+def _bar(one: Measure) -> list[Span]:
+    """The interval of a difference, zero in the middle; each measure has its own scale."""
+    cells, half = [" "] * BAR_W, BAR_W // 2
+    cells[half] = "│"
+    ends = (one.low, one.change, one.high)
+    known = [value for value in ends if value is not None]
+    most = max(map(abs, known), default=0.0)
+    if len(known) == len(ends) and most > 0:
+        low, middle, high = (half + round(value / most * half) for value in known)
+        cells[low : high + 1] = "─" * (high + 1 - low)
+        cells[low], cells[high] = "├", "┤"
+        cells[middle] = "●"
+    return [("".join(cells), one.role if one.role != "text" else "dim")]
+
+
+# -- prompts -----------------------------------------------------------------------------------------
+
+
+def _prompts(shown: Comparison) -> tuple[PromptPair, ...]:
+    """The prompts by how much the models differ on them; without a judge those that are listed as worst."""
+    try:
+        judge = shown.body["judge"]
+        pairs = (
+            _listed(shown) if judge is None else list(_answered(shown, int(judge["index"]), judge["least"]))
+        )
+    except (OSError, *MALFORMED):
+        return ()
+    worse = sorted((one for one in pairs if one.change < -TIE), key=lambda one: one.change)
+    better = sorted((one for one in pairs if one.change > TIE), key=lambda one: -one.change)
+    return (*worse, *better, *(one for one in pairs if abs(one.change) <= TIE))
+
+
+def _listed(shown: Comparison) -> list[PromptPair]:
+    found = []
+    for one in shown.body["worst"]:
+        if one["name"] == shown.policy:
+            before, after = one["values"]
+            digits = digits_of([before, after])
+            words = f"{fixed(before, digits)} → {fixed(after, digits)}"
+            base, policy = (Answer(str(one[key]), 1, None) for key in ("base", "policy"))
+            found.append(PromptPair(one["row"], one["prompt"], after - before, words, (base,), (policy,)))
+    return found
+
+
+def _answered(shown: Comparison, judge: int, least: float) -> Iterable[PromptPair]:
+    """Pair what both models answered to each row, with how many completions are right."""
+    rows: list[Mapping[str, Any]] = []
+    answers: dict[tuple[int, int], Mapping[str, Any]] = {}
+    for line in read_lines(shown.file):
+        if "rows" in line:
+            rows = line["rows"]
+        elif line.get("policy") in (0, shown.at):
+            answers[line["policy"], line["row"]] = line
+    for at, row in enumerate(rows):
+        sides = []
+        for policy in (0, shown.at):
+            one = answers[policy, at]
+            right = [s[judge] is not None and s[judge] >= least - EPSILON for s in one["scores"]]
+            sides.append(list(zip(map(str, one["texts"]), right, strict=True)))
+        (before, most), (after, count) = ((sum(right for _, right in s), len(s)) for s in sides)
+        change = after / count - before / most
+        yield PromptPair(
+            row["number"],
+            prompt_text(row["prompt"]),
+            change,
+            f"{before}/{most} → {after}/{count}",
+            _distinct(sides[0], right_first=change <= 0),
+            _distinct(sides[1], right_first=change > 0),
+        )
+
+
+def _distinct(answers: Iterable[tuple[str, bool]], *, right_first: bool) -> tuple[Answer, ...]:
+    """Each different answer once, by whether it is right and how often it came."""
+    found = [Answer(text, count, right) for (text, right), count in Counter(answers).items()]
+    return tuple(sorted(found, key=lambda one: (one.right is not right_first, -one.count)))

@@ -1,0 +1,94 @@
+"""What the base and the trained model answered to one prompt, side by side, with what differs marked."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import BindingType
+
+from grpo_tui.core.text import safe
+from grpo_tui.present.formatting import plural
+from grpo_tui.present.reading import laid_out, word_diff
+from grpo_tui.ui.kit.reading import ReadingScreen
+from grpo_tui.ui.paint import Line, LineScroll, Span, ruled, width_of
+
+if TYPE_CHECKING:
+    from grpo_tui.present.results_view import Answer, Comparison, PromptPair
+
+Spans = list[tuple[str, str]]
+SIDE_BY_SIDE = 80
+"""Cells from which on the two stand beside each other."""
+
+
+class AnswerLines(LineScroll):
+    """The prompt, then the different answers of both, in pairs."""
+
+    def __init__(self, pair: PromptPair, names: tuple[str, str]) -> None:
+        super().__init__()
+        self._pair, self._names = pair, names
+
+    def lines(self, width: int) -> list[Line]:
+        pair = self._pair
+        lines: list[Line] = [_painted(row) for row in laid_out([(pair.prompt, "text")], max(10, width - 2))]
+        beside = width >= SIDE_BY_SIDE
+        room = (width - 2) // 2 if beside else width
+        for base, policy in zip_longest(pair.base, pair.policy):
+            sides = zip(self._names, (base, policy), _marked(base, policy), strict=True)
+            left, right = (_column(*side, room) for side in sides)
+            if beside:
+                lines += [_joined(a, b, room) for a, b in zip_longest(left, right, fillvalue=())]
+            else:
+                lines += [*left, *right]
+        return lines
+
+
+def _column(name: str, one: Answer | None, text: Spans, width: int) -> list[Line]:
+    if one is None:
+        return []
+    return [ruled(_title(name, one), width), *map(_painted, laid_out(text, max(10, width - 2)))]
+
+
+def _title(name: str, one: Answer) -> list[Line]:
+    parts: list[Line] = [[Span(name, "title")]]
+    if one.right is not None:
+        parts.append([Span("✓ right", "good") if one.right else Span("✗ not right", "bad")])
+    if one.count > 1:
+        parts.append([Span(plural(one.count, "time"), "dim")])
+    return parts
+
+
+def _marked(base: Answer | None, policy: Answer | None) -> tuple[Spans, Spans]:
+    """Both texts, with what only one of them has on another background."""
+    if base is None or policy is None:
+        return [(base.text if base else "", "text")], [(policy.text if policy else "", "text")]
+    pieces = word_diff(base.text, policy.text)
+    roles = {"same": "text", "gone": "here", "new": "here"}
+    before = [(piece.text, roles[piece.kind]) for piece in pieces if piece.kind != "new"]
+    return before, [(piece.text, roles[piece.kind]) for piece in pieces if piece.kind != "gone"]
+
+
+def _painted(row: Spans) -> Line:
+    return [Span(" "), *(Span(text, role) for text, role in row)]
+
+
+def _joined(left: Line, right: Line, half: int) -> Line:
+    return [*left, Span(" " * max(0, half + 2 - width_of(left))), *right]
+
+
+class AnswersScreen(ReadingScreen):
+    """The answers of both models to a prompt."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("enter", "close", "close"), ("y", "copy", "copy")]
+
+    def __init__(self, pair: PromptPair, comparison: Comparison) -> None:
+        title = f"row {pair.number:,}: {pair.words}"
+        super().__init__(title, AnswerLines(pair, comparison.names), "y copy   j k scroll   esc back")
+        self._pair, self._names = pair, comparison.names
+
+    def action_copy(self) -> None:
+        """Copy prompt and answers."""
+        parts = [("prompt", self._pair.prompt)]
+        for name, answers in zip(self._names, (self._pair.base, self._pair.policy), strict=True):
+            parts += [(name, one.text) for one in answers]
+        self.shell.copy("the answers", safe("\n\n".join(f"{name}:\n{text}" for name, text in parts)))

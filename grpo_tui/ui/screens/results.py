@@ -1,0 +1,435 @@
+"""Pane 6: is the open run's model better than its base, by how much, on what, and where is it?"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.screen import Screen
+
+from grpo_tui.core.text import one_line, shell_word, wrapped
+from grpo_tui.present.formatting import fixed, from_here, size
+from grpo_tui.present.results_view import fingerprint, heading, measure_lines, read_results
+from grpo_tui.ui.actions import bindings
+from grpo_tui.ui.kit.table import CursorList
+from grpo_tui.ui.messages import ResultsRead
+from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled
+from grpo_tui.ui.shell import Shell
+from grpo_tui.ui.textual_private import KeepsStyles
+from grpo_tui.ui.widgets.bars import Footer, Header
+
+if TYPE_CHECKING:
+    from grpo_tui.present.results_view import Model, PromptPair, Results
+    from grpo_tui.present.train_view import TrainView
+
+LOOK_S = 2.0
+"""How often the folder of the open run is looked at while the pane shows."""
+LOW = 30
+"""Rows of a terminal, below which what was asked has one line."""
+SIGNS = {"better": ("✓", "good"), "worse": ("✗", "bad"), "not shown": ("●", "attention")}
+MARKS_AT = 36
+"""First cell of what a model is, after its figures."""
+CHANGES = {1: ("▲", "good"), -1: ("▼", "bad"), 0: ("·", "dim")}
+
+
+class ResultsSummary(LinePane):
+    """The verdict, and what was asked; where nothing was compared, how to do it."""
+
+    run = ""
+    results: Results | None = None
+    trouble = ""
+    """Why the run could not be read."""
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return len(self.lines(width, 0))
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """One thing at a time: the first that holds."""
+        if not self.run:
+            return [[Span(" No run is open. Press 1 for the list of runs, then enter to open one.", "dim")]]
+        if self.trouble:
+            return [[Span(f" ✗ {row}", "bad")] for row in wrapped(one_line(self.trouble), width - 4)]
+        if self.results is None:
+            return [[Span(" Reading what is kept of the run …", "dim")]]
+        shown = self.results.shown
+        if shown is None:
+            return self._empty(self.results, width)
+        sign, role = SIGNS.get(shown.verdict, ("·", "dim"))
+        room = max(20, width - 4)
+        first, *more = wrapped(shown.sentence, room)
+        lines: list[Line] = [[Span(f" {sign} ", role), Span(first, f"strong {role}")]]
+        lines += [[Span(f"   {row}", role)] for row in more]
+        if self.app.size.height < LOW:  # the prompts and the models have the rows
+            about = [one_line(shown.about[0], room)]
+        else:
+            about = [row for text in shown.about for row in wrapped(text, room)]
+        if len(self.results.comparisons) > 1:
+            about[:0] = [f"comparison {self.results.at + 1} of {len(self.results.comparisons)}, newest first"]
+        return [*lines, *([Span(f"   {row}", "dim")] for row in about)]
+
+    def _empty(self, results: Results, width: int) -> list[Line]:
+        if not any(one.usable for one in results.models):
+            words = "No model to compare yet: the run has neither a final model nor a complete checkpoint."
+            return [[Span(f" {row}", "strong")] for row in wrapped(words, width - 2)]
+        return [
+            [Span(" Not compared with the base model yet.", "strong")],
+            [Span(f"   grpo-tui compare {shell_word(self.run)}", "key")],
+        ]
+
+
+class ResultsMeasures(LinePane):
+    """The figures of both models, with the difference and its interval."""
+
+    results: Results | None = None
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        shown = self.results.shown if self.results is not None else None
+        return 1 + len(shown.measures) if shown is not None else 0
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        """The most important first; what does not fit is counted."""
+        shown = self.results.shown if self.results is not None else None
+        if shown is None:
+            return []
+        rows: list[Line] = [[Span(*part) for part in row] for row in measure_lines(shown, width)]
+        if len(rows) > height - 1:
+            left = len(rows) - max(0, height - 2)
+            rows = [*rows[: max(0, height - 2)], [Span(f"  … {left} more in a taller terminal", "dim")]]
+        return [headed(heading(shown, width), width), *rows]
+
+
+class PromptList(CursorList):
+    """The prompts by how much the two models differ on them."""
+
+    prompts: tuple[PromptPair, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.prompts)
+
+    @property
+    def selected(self) -> PromptPair | None:
+        """The prompt under the cursor."""
+        return self.prompts[self.cursor] if self.cursor < len(self.prompts) else None
+
+    def lines(self, width: int) -> list[Line]:
+        room = max((len(one.words) for one in self.prompts), default=0)
+        return [self._row(place, one, room, width) for place, one in enumerate(self.prompts)]
+
+    def _row(self, place: int, one: PromptPair, room: int, width: int) -> Line:
+        here = place == self.cursor and self.has_focus
+        tail = " selected" if here else ""
+        sign, role = CHANGES[(one.change > 0) - (one.change < 0)]
+        prompt = pad(one_line(one.prompt.strip(), max(10, width - room - 6)), max(10, width - room - 6))
+        return [
+            Span("❙" if here else " ", "accent" + tail),
+            Span(f"{sign} ", role + tail),
+            Span(pad(one.words, room), "strong" + tail),
+            Span(f"  {prompt} ", "text" + tail),
+        ]
+
+
+class ModelList(CursorList):
+    """The final model and the checkpoints."""
+
+    models: tuple[Model, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len(self.models)
+
+    @property
+    def selected(self) -> Model | None:
+        """The model under the cursor."""
+        return self.models[self.cursor] if self.cursor < len(self.models) else None
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return self.count
+
+    def lines(self, width: int) -> list[Line]:
+        return [self._row(place, one, width) for place, one in enumerate(self.models)]
+
+    def _row(self, place: int, one: Model, width: int) -> Line:
+        here = place == self.cursor and self.has_focus
+        tail = " selected" if here else ""
+        sign, role = ("◆", "mark") if one.usable else ("⚠", "attention")
+        marks = pad(one.marks, max(0, width - MARKS_AT - 1))
+        reward = fixed(one.reward) if one.reward is not None else ""
+        return [
+            Span("❙" if here else " ", "accent" + tail),
+            Span(f"{sign} ", role + tail),
+            Span(f"{one.step:>11,}{size(one.size_bytes):>10}{reward:>9}   ", "text" + tail),
+            Span(marks + " ", ("dim" if one.usable else "attention") + tail),
+        ]
+
+
+class PromptsTitle(LinePane):
+    """On how many prompts the trained model is better, the same and worse."""
+
+    results: Results | None = None
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        shown = self.results.shown if self.results is not None else None
+        if shown is None:
+            return []
+        win, tie, loss = shown.counts
+        counts = [
+            Span(f"better {win:,}", "good" if win else "dim"),
+            Span(f"   same {tie:,}   ", "dim"),
+            Span(f"worse {loss:,}", "bad" if loss else "dim"),
+        ]
+        worst: list[Line] = [[Span("the worst", "dim")]] if shown.body["judge"] is None else []
+        return [ruled([[Span("prompts", "title")], counts, *worst], width)]
+
+
+class ModelsTitle(LinePane):
+    """The headings of the models' columns."""
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        words = [(10, "step"), (20, "size"), (27, "reward")]
+        return [headed([(2, "models", "title"), *((at, word, "dim") for at, word in words)], width)]
+
+
+class ModelDetail(LinePane):
+    """Where the selected model is, and what to type next."""
+
+    model: Model | None = None
+    results: Results | None = None
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return len(self.lines(width, 0))
+
+    def lines(self, width: int, height: int) -> list[Line]:
+        one, results = self.model, self.results
+        if results is None:
+            return []
+        if one is None:
+            return [[Span("  None yet. C in Train saves a checkpoint.", "dim")]]
+        room = max(20, width - 8)
+        path = wrapped(one_line(from_here(one.path)), room)
+        lines = [_labelled("at" if not number else "", row) for number, row in enumerate(path)]
+        if one.usable:
+            lines += [_labelled("run", command, "key") for command in one.commands]
+        else:
+            lines += [_labelled("", row, "attention") for row in wrapped(one.marks, room)]
+        disk = f"{size(results.disk_bytes)} for all models, {size(results.free_bytes)} free"
+        return [*lines, _labelled("disk", disk, "dim")]
+
+
+def _labelled(label: str, text: str, role: str = "text") -> Line:
+    return [Span(f"  {label:6}", "dim"), Span(text, role)]
+
+
+class ResultsScreen(KeepsStyles, Screen[None], Shell):
+    """The comparisons of the open run, and its models."""
+
+    PANE = "results"
+    AUTO_FOCUS = "#prompt-list"
+    BINDINGS = bindings("results")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._root: Path | None = None
+        self._mark: object = None
+        """What was seen of the folder when it was read last."""
+        self._reading = False
+        self._wanted: tuple[Path, int] | None = None
+        """The comparison to show, None for the newest."""
+        self.results: Results | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Header("results")
+        yield ResultsSummary(id="results-summary")
+        yield ResultsMeasures(id="results-measures")
+        with Container(id="results-parts"):
+            with Vertical(id="prompts-part"):
+                yield PromptsTitle(id="prompts-title")
+                yield PromptList(id="prompt-list")
+            with Vertical(id="models-part"):
+                yield ModelsTitle(id="models-title")
+                yield ModelList(id="model-list")
+                yield ModelDetail(id="model-detail")
+        yield Footer("results")
+
+    def on_mount(self) -> None:
+        self.shell.view_signal.subscribe(self, self._on_view)
+        self.set_interval(LOOK_S, self._look)
+
+    def on_screen_resume(self) -> None:
+        self._on_view(self.shell.view)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the open run is shown."""
+        return self._root is None or (self.results is not None and not self._reading)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _on_view(self, view: TrainView | None) -> None:
+        if not self.is_attached or self is not self.app.screen:
+            return
+        self.query_one(Header).show(view)
+        folder = self.shell.run_folder
+        root = folder.root if folder is not None else None
+        if root != self._root:
+            self._root, self._mark, self._wanted, self.results = root, None, None, None
+            self._show("")
+        self._look()
+
+    def _look(self) -> None:
+        """Read the folder when something in it has changed, in a thread: a disk may be slow."""
+        if self._root is None or self._reading or self is not self.app.screen:
+            return
+        self._reading = True
+        view = self.shell.view
+        state = view.state if view is not None else ""
+        job = partial(self._read, self._root, state, self._mark, self._wanted)
+        self.app.run_worker(job, thread=True, group="results", exit_on_error=False)
+
+    def _read(self, root: Path, state: str, before: object, wanted: tuple[Path, int] | None) -> None:
+        mark = (fingerprint(root), state, wanted)
+        if mark == before:
+            self.post_message(ResultsRead(root, None, "", mark))
+            return
+        try:
+            self.post_message(ResultsRead(root, read_results(root, wanted), "", mark))
+        except (OSError, RuntimeError, ValueError) as error:
+            self.post_message(ResultsRead(root, None, str(error) or type(error).__name__, mark))
+
+    def on_results_read(self, message: ResultsRead) -> None:
+        """Show what was read, unless another run was opened meanwhile."""
+        self._reading = False
+        if message.root != self._root:
+            self._look()
+        elif message.results is not None or message.trouble:
+            first = self.results is None
+            self._mark = message.mark
+            self.results = message.results
+            self._show(message.trouble)
+            if first and message.results is not None:
+                compared = message.results.shown is not None
+                self.query_one("#prompt-list" if compared else "#model-list").focus()
+            self._look()  # what was asked for meanwhile
+
+    # -- showing ---------------------------------------------------------------------------------
+
+    def _show(self, trouble: str) -> None:
+        results = self.results
+        summary, measures = self.query_one(ResultsSummary), self.query_one(ResultsMeasures)
+        summary.run = from_here(self._root) if self._root is not None else ""
+        summary.results, summary.trouble, measures.results = results, trouble, results
+        summary.changed(layout=True)
+        measures.changed(layout=True)
+        self._show_prompts(results)
+        self._show_models(results)
+        self._name_keys()
+
+    def _show_prompts(self, results: Results | None) -> None:
+        shown = results.shown if results is not None else None
+        prompts, title = self.query_one(PromptList), self.query_one(PromptsTitle)
+        self.set_class(shown is None, "-only-models")
+        chosen = prompts.selected
+        prompts.prompts = results.prompts if results is not None else ()
+        title.results = results
+        numbers = [one.number for one in prompts.prompts]
+        prompts.cursor = (
+            numbers.index(chosen.number) if chosen is not None and chosen.number in numbers else 0
+        )
+        prompts.changed()
+        title.changed()
+
+    def _show_models(self, results: Results | None) -> None:
+        models = self.query_one(ModelList)
+        chosen = models.selected
+        models.models = results.models if results is not None else ()
+        names = [one.name for one in models.models]
+        models.cursor = names.index(chosen.name) if chosen is not None and chosen.name in names else 0
+        models.refresh(layout=True)
+        models.changed()
+        self._show_detail()
+
+    def _show_detail(self) -> None:
+        detail = self.query_one(ModelDetail)
+        detail.model, detail.results = self.query_one(ModelList).selected, self.results
+        detail.changed(layout=True)
+
+    def _name_keys(self) -> None:
+        footer = self.query_one(Footer)
+        several = self.results is not None and len(self.results.comparisons) > 1
+        listed = isinstance(self.focused, CursorList) and bool(self.focused.count)
+        parts = {"several": several, "list": listed}
+        footer.parts = tuple(part for part, holds in parts.items() if holds)
+        footer.show(self.shell.view)
+
+    def on_descendant_focus(self) -> None:
+        self._name_keys()
+
+    @on(CursorList.Highlighted, "#model-list")
+    def _chosen_model(self) -> None:
+        self._show_detail()
+
+    # -- what the user does ----------------------------------------------------------------------
+
+    @on(CursorList.Selected)
+    def _opened(self, event: CursorList.Selected) -> None:
+        from grpo_tui.ui.screens.answers import AnswersScreen
+        from grpo_tui.ui.screens.reading import TextScreen
+
+        shown = self.results.shown if self.results is not None else None
+        if isinstance(event.rows, PromptList):
+            pair = event.rows.selected
+            if pair is not None and shown is not None:
+                self.app.push_screen(AnswersScreen(pair, shown))
+        elif (model := self.query_one(ModelList).selected) is not None:
+            self.app.push_screen(TextScreen(f"model of step {model.step:,}", _about(model)))
+
+    def action_results_open(self) -> None:
+        """Open what is selected; the list with the focus comes first."""
+        lists = (self.query_one(PromptList), self.query_one(ModelList))
+        chosen = next(
+            (one for one in (self.focused, *lists) if isinstance(one, CursorList) and one.count), None
+        )
+        if chosen is not None:
+            chosen.action_open()
+
+    def action_turn(self, by: int) -> None:
+        """Show another of the comparisons that are kept."""
+        results = self.results
+        if results is None or len(results.comparisons) < 2:
+            self.app.notify("No other comparison of this run is kept.")
+            return
+        one = results.comparisons[(results.at + by) % len(results.comparisons)]
+        self._wanted = (one.file, one.at)
+        self._look()
+
+    def action_results_copy(self) -> None:
+        model = self.query_one(ModelList).selected
+        shown = self.results.shown if self.results is not None else None
+        if shown is not None and not isinstance(self.focused, ModelList):
+            self.shell.copy("the verdict", shown.sentence)
+        elif model is not None and model.commands:
+            self.shell.copy("the command", "\n".join(model.commands))
+        elif model is not None:
+            self.shell.copy("the path", str(model.path))
+        else:
+            self.app.notify("Nothing to copy yet.")
+
+
+def _about(model: Model) -> str:
+    """Everything about a model, to be read and copied."""
+    reward = f", reward {fixed(model.reward)}" if model.reward is not None else ""
+    marks = f", {model.marks}" if model.marks else ""
+    kind = "LoRA adapter, which needs its base model" if model.adapter else "whole model"
+    lines = [
+        str(model.path.absolute()),
+        f"step {model.step:,}, {size(model.size_bytes)}{reward}{marks}",
+        *([kind] if model.usable else []),
+        "",
+        *model.commands,
+        *([f"grpo-tui compare {shell_word(model.name)}"] if model.usable else []),
+    ]
+    return "\n".join(lines)
