@@ -175,7 +175,7 @@ def _worst(body: Body, policy: str, width: int) -> Iterator[str]:
         digits = digits_of([before, after])
         change = f"{body['deciding']} {fixed(before, digits)} → {fixed(after, digits)}"
         yield f"  {one_line(one['prompt'], max(20, width - len(change) - 5))}   {change}"
-        for head, text in zip(heads, (one["base"], one["policy"]), strict=True):
-            yield f"    {filled(head, cells)}  {one_line(text, max(20, width - cells - 6))}"
+        for name, text in zip(heads, (one["base"], one["policy"]), strict=True):
+            yield f"    {filled(name, cells)}  {one_line(text, max(20, width - cells - 6))}"
     if len(found) > PRINTED_WORST:
         yield "  --json lists more, with whole texts"

@@ -58,6 +58,13 @@ def test_the_measures_of_two_policies() -> None:
     assert found["deciding"] == "pass@1"
     (worst,) = found["worst"]
     assert (worst["row"], worst["values"], worst["base"]) == (1, [0.5, 0.0], "text 0: (1.0, None)")
+    printed = list(report(_body(_asked(base, other)), 80))
+    at = printed.index("Worse than the base on these:")
+    assert printed[at + 1 : at + 4] == [
+        "  prompt 1   pass@1 0.500 → 0.000",
+        "    base   text 0: (1.0, None)",
+        "    first  text 0: (0.0, 1.0)",
+    ]
 
 
 def test_without_a_judge_the_total_decides() -> None:
