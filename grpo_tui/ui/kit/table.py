@@ -243,7 +243,7 @@ class Table(CursorList, Generic[Row], inherit_bindings=False):
     ALWAYS_LIT = False
     """Whether the row under the cursor is lit without the focus too."""
 
-    def __init__(self, *, id: str) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.rows: Sequence[Row] = ()
         self.waits: list[Line] = []

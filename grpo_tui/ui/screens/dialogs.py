@@ -25,8 +25,8 @@ from grpo_tui.present.formatting import from_here, plural, setting
 from grpo_tui.present.runs_view import ResumeOffer, resume_command
 from grpo_tui.present.train_view import TrainView
 from grpo_tui.ui.kit.reading import DialogTitle
-from grpo_tui.ui.kit.table import CursorList
-from grpo_tui.ui.paint import Line, LinePane, Span, pad
+from grpo_tui.ui.kit.table import Column, CursorList, Table
+from grpo_tui.ui.paint import Line, LinePane, Span
 from grpo_tui.ui.textual_private import LeftOnce
 
 Answer = TypeVar("Answer")
@@ -321,42 +321,34 @@ class Paragraph(LinePane):
         return [*lines, ()] if lines else []
 
 
-class Choices(CursorList):
+class Choices(Table[Choice], inherit_bindings=False):
     """The things to choose from."""
+
+    BINDINGS = CursorList.BINDINGS
+    MARK = "❙ "
 
     def __init__(self, choices: Sequence[Choice], at: int) -> None:
         super().__init__()
-        self.choices = choices
-        self.cursor = at
-
-    @property
-    def count(self) -> int:
-        return len(self.choices)
+        self.rows, self.cursor = choices, at
 
     def on_mount(self) -> None:
         """Take the height that there is, and bring the one it begins with into sight."""
-        self.styles.height = min(len(self.choices), MOST_LISTED, max(4, self.app.size.height - AROUND))
+        self.styles.height = min(self.count, MOST_LISTED, max(4, self.app.size.height - AROUND))
         self.call_after_refresh(self.put, self.cursor)
 
-    def lines(self, width: int) -> list[Line]:
-        letters = 3 if any(choice.key for choice in self.choices) else 0
-        longest = max((cell_len(choice.name) for choice in self.choices), default=0)
+    def columns(self, width: int) -> list[Column[Choice]]:
+        letters = 3 if any(choice.key for choice in self.rows) else 0
+        longest = max((cell_len(choice.name) for choice in self.rows), default=0)
         name_w = min(longest + 2, max(12, width // 2))
-        lines: list[Line] = []
-        for place, choice in enumerate(self.choices):
-            here = place == self.cursor
-            tail = " selected" if here and self.has_focus else ""
-            lines.append(
-                [
-                    Span("❙ " if here else "  ", "accent" + tail),
-                    Span(pad(choice.key, letters), "key" + tail),
-                    Span(pad(one_line(choice.name), name_w), "strong" + tail),
-                    Span(
-                        pad(one_line(choice.what), max(1, width - name_w - letters - 3)) + " ", "dim" + tail
-                    ),
-                ]
-            )
-        return lines
+        return [
+            Column("", letters, lambda choice: Span(choice.key, "key")),
+            Column("", name_w, lambda choice: Span(one_line(choice.name), "strong")),
+            Column("", max(2, width - name_w - letters - 2), _what, gap=1),
+        ]
+
+
+def _what(choice: Choice) -> Span:
+    return Span(one_line(choice.what), "dim")
 
 
 class About(LinePane):
