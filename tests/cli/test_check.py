@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,6 +111,29 @@ def test_a_start_is_stopped_by_errors_and_told_of_warnings_that_are_new(
     forced, warned = said(*wrong, force=True)
     assert [error.partition(": ")[0] for error in forced] == ["training.columns-removed"]
     assert "error: demo.yaml: remove_unused_columns" in warned
+
+
+class Terminal(io.StringIO):
+    """What is printed on a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_looked_at_is_told_on_a_terminal_and_gone_when_it_is_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def looks(*_: object, progress: Callable[[str], None], **__: object) -> Preflight:
+        progress("reading the model")
+        return replace(FOUND, findings=())
+
+    monkeypatch.setattr("grpo_tui.preflight.run.check", looks)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    before_start(Source(DEMO_CONFIG), Launch(1, (), tmp_path / "run"), quick=False, force=False)
+    assert sys.stderr.getvalue() == "\r\x1b[Kreading the model\r\x1b[K"
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert main(["check", str(DEMO_CONFIG)]) == 0
+    assert sys.stderr.raw.getvalue() == "\r\x1b[Kreading the model\r\x1b[K"
 
 
 def test_a_run_is_checked_as_its_resume_would_take_it(tmp_path: Path) -> None:

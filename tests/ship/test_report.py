@@ -106,6 +106,7 @@ def test_one_run_is_its_facts_and_its_charts(
     assert main(["report", runs[0], "--format", "html"]) == 0
     text = capsys.readouterr().out
     assert [len(paths(chart, "line")) for chart in charts(text)] == [1] * 4
+    assert {tag for tag, _ in Page(text).tags if tag[0] == "h" and tag[1:].isdigit()} == {"h1", "h2"}
     assert "Results" not in text
     assert "greedy: 0.25 before training, 3.00 after" in text
     assert main(["report", runs[0], str(tmp_path / "none")]) == 2

@@ -115,10 +115,13 @@ async def test_levels_keep_a_traceback_whole(run: RecordedRun) -> None:
         assert "warnings and errors" in shown(app)
         await pilot.press("w")
         await until(pilot, lambda: "UserWarning: hot" not in shown(app))
+        await pilot.press("slash", *"line", "enter")
+        await until(pilot, lambda: "“line” 1 of 1" in shown(app))
+        await pilot.press("escape")
         text = shown(app)
         assert text.index("Traceback") < text.index('File "rewards.py", line 3') < text.index("KeyError")
         assert "line 7" not in text
-        await pilot.press("w")
+        await pilot.press("w", "end")
         await until(pilot, lambda: "line 2999" in shown(app))
 
 

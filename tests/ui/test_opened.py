@@ -14,7 +14,7 @@ from grpo_tui.ui.screens.chart import ChartScreen, OverlayScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
 from grpo_tui.ui.screens.metrics import MetricList, MetricPicker
 from grpo_tui.ui.screens.reading import HelpScreen, MeaningScreen, TextScreen
-from tests.ui.conftest import app_on, opened
+from tests.ui.conftest import app_on, opened, shown, until
 from tests.ui.recorded_run import RecordedRun
 
 
@@ -32,6 +32,18 @@ async def test_a_screen_left_twice_takes_nothing_else_along(run: RecordedRun) ->
         await pilot.pause()
         assert app.screen is under
         assert answers == [None]
+
+
+@pytest.mark.parametrize("prose", [True, False])
+async def test_prose_is_broken_between_its_words_and_all_else_stays_as_it_is(
+    run: RecordedRun, prose: bool
+) -> None:
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        app.push_screen(TextScreen("text", "completion " * 30, prose=prose))
+        await until(pilot, lambda: "completion" in shown(app))
+        assert (shown(app).count("completion ") == 30) == prose
 
 
 OPENED: dict[str, Callable[[Path], Screen[Any]]] = {
