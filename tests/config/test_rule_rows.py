@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from grpo_tui.config import rules_nested
 from grpo_tui.config.rules import HELPERS, rule_rows
+from grpo_tui.config.rules_nested import sampling_names
 from grpo_tui.config.trl_fields import load_fields
 
 GIVEN = {"get", "written", "mapping", "section", "world_size", "checkpointing", "key", "value", "grpo_tui"}
@@ -53,3 +55,20 @@ def test_a_row_names_what_there_is(domain: str, row: Mapping[str, Any]) -> None:
     given = GIVEN | HELPERS.keys() | row.get("with", {}).keys() | OF_A_DOMAIN.get(domain, set())
     assert named <= given | load_fields().keys()
     assert not row.get("with", {}).keys() & load_fields().keys()
+
+
+@pytest.mark.parametrize(
+    ("installed", "names"),
+    [
+        (
+            "class SamplingParams:\n    n: int = 1\n    new_name: float = 0.0\n    _own: int = 0\n",
+            {"n", "new_name"},
+        ),
+        ("SamplingParams = None\n", rules_nested._SAMPLING),
+    ],
+)
+def test_vllm_is_asked_for_its_settings_where_it_is_installed_and_can_be_read(
+    installed: str, names: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules_nested, "parse_source", lambda package, file: ast.parse(installed))
+    assert sampling_names.__wrapped__() == names

@@ -71,6 +71,8 @@ def slow(step: int) -> float:
     return 5.0 if step >= 40 else 2.0
 
 
+COMMANDED = ("learning_rate", "temperature", "reward_weights")
+"""Settings that a command changes while a run trains."""
 SCENES: dict[str, Scene] = {
     **{
         cause: Scene(20, groups=each(facts), settings=TWO if len(facts.functions) == 2 else ONE)
@@ -320,6 +322,7 @@ def test_a_rule_tells_its_numbers_its_completions_and_its_remedies(rule: str) ->
     head = f"{found.severity}: {found.evidence['completions']}" + (f"; {changes}" if changes else "")
     assert (head, found.message) == (TOLD[rule][0], f"{RULES[rule].title}. {TOLD[rule][1]}")
     assert first.text == RULES[rule].remedy
+    assert [one.live for one in others] == [one.field in COMMANDED for one in others]
     assert f"step {found.first_step}..{found.last_step}" in head
 
 
