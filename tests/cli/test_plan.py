@@ -345,6 +345,7 @@ def test_a_run_is_put_on_gpus(
     assert any("in use by process 4711 (python train.py of ana" in note for note in spec.notes) is (
         "1" in gpus
     )
+    assert any("the remaining ones stay idle" in note for note in spec.notes) is (len(gpus) == 3)
     spec.write(tmp_path / "run.json")
     assert read_spec(tmp_path / "run.json").gpus == gpus
 

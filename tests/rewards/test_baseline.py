@@ -17,6 +17,7 @@ from grpo_tui.cli.main import main
 from grpo_tui.config import load_config
 from grpo_tui.data.load import load_prompts
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.rewards.generate_child import engine
 from grpo_tui.rewards.generate_child.policy import Policy, prompt_ids, until_end
 from grpo_tui.rewards.generating import (
     CancelledError,
@@ -163,3 +164,14 @@ def test_prompts_are_rendered_as_trl_renders_them() -> None:
 def test_a_completion_ends_with_its_first_end_token() -> None:
     assert until_end([5, 6, 2, 7, 2], (2, 3)) == [5, 6, 2]
     assert until_end([5, 6], (2,)) == [5, 6]
+
+
+@pytest.mark.parametrize(
+    ("told", "rank"),
+    [({"r": 8}, 8), ({"r": 9, "rank_pattern": None}, 16), ({"r": 8, "rank_pattern": {"q_proj": 20}}, 32)],
+)
+def test_vllm_is_told_of_the_largest_rank_of_an_adapter(
+    told: dict[str, object], rank: int, tmp_path: Path
+) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps(told))
+    assert engine._rank(str(tmp_path)) == rank

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import signal
 import subprocess
 import threading
@@ -339,7 +340,9 @@ def test_a_function_sends_classes_of_its_file_to_processes_of_its_own(lab: Lab, 
     for factor, name in ((1, "my-rewards.py"), (1, "json.py"), (2, "json.py")):
         file = write(tmp_path, POOLED, name)
         write(tmp_path, f"FACTOR = {factor}\n", "beside.py")
-        os.utime(tmp_path / "beside.py", (1e9, 1e9))  # as new and as long as the one before
+        os.utime(tmp_path / "beside.py", (1e9, 1e9))  # as old and as long as the one before
+        if factor == 1:
+            py_compile.compile(str(tmp_path / "beside.py"))
         lab.load(config_of_functions([f"{file}:pooled"]))
         (result,) = lab.score(SAMPLES).functions
         assert result.failure is None, result.failure

@@ -80,6 +80,9 @@ def test_a_row_that_is_ahead_of_the_rank_is_the_newest_step(folder: RunFolder) -
     look = read_status(folder.root)
     assert (look.step, look.reward_func, look.pid, look.supervised) == (6, "own", None, False)
     assert (look.phase_s, look.progress_at) == (0.0, None)
+    write_heartbeat(folder.heartbeat, GONE, PID)
+    look = read_status(folder.root)
+    assert (look.state, look.pid, look.supervised) == ("training", None, False)
 
 
 def test_a_rank_of_another_attempt_says_nothing_of_this_one(folder: RunFolder) -> None:
