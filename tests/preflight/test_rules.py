@@ -493,6 +493,21 @@ def test_a_vllm_server_is_asked_what_it_serves(
     assert f"trl vllm-serve --model {DEMO_MODEL} --host 127.0.0.1 --port 8123" in found.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("server", "field"),
+    [
+        (SERVER, "vllm_server_port"),
+        ({**SERVER, "vllm_server_base_url": "http://127.0.0.1:8123"}, "vllm_server_base_url"),
+        ({"use_vllm": True, "vllm_mode": "server"}, "vllm_mode"),
+    ],
+)
+def test_a_server_that_is_not_there_is_told_at_the_setting_that_names_it(
+    server: dict[str, object], field: str, tmp_path: Path
+) -> None:
+    found = look(tmp_path, server, machine(A100)).findings
+    assert [f.field for f in found if f.id == "vllm.server"] == [field]
+
+
 def test_what_answers_on_the_port_of_a_server_and_is_none_is_named(tmp_path: Path) -> None:
     taken = machine(A100, answers={"/health": ServerAnswer(404)}, taken=(8123,))
     (found,) = [f for f in look(tmp_path, SERVER, taken).findings if f.id == "vllm.server"]
