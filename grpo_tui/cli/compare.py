@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from grpo_tui.cli.errors import FAILED, OK, CommandError, reported
 from grpo_tui.cli.plain import complain, print_json, print_text, show_progress, terminal_width
 from grpo_tui.cli.score import wanted_config
 from grpo_tui.config.run_config import RunConfig
-from grpo_tui.present.baseline_text import progress
+from grpo_tui.core.text import one_line
+from grpo_tui.present.baseline_text import PROGRESS, progress
 from grpo_tui.present.comparison_text import report
 from grpo_tui.rewards.generating import GenerateError, Progress
 from grpo_tui.rewards.lab import Lab, LabError
@@ -38,13 +40,14 @@ def compare(parsed: Any) -> int:
         parsed.rows, parsed.samples, parsed.seed, parsed.held, parsed.correct, prompts
     )
     names = [policy.name for policy in policies]
+    say = _tell_progress if parsed.progress else show_progress
 
     def tell(name: str, now: Progress) -> None:
-        show_progress(f"{name} ({names.index(name) + 1} of {len(names)}): {progress(now)}")
+        say(f"{name} ({names.index(name) + 1} of {len(names)}): {progress(now)}")
 
     try:
         with reported(LabError, GenerateError, JudgeError, KeptError), Lab(limit_s=parsed.timeout) as lab:
-            show_progress("loading torch…")
+            say("loading torch…")
             body = ship.compare(lab, config, policies, options, run, tell)
     except KeyboardInterrupt:
         show_progress("")
@@ -57,6 +60,11 @@ def compare(parsed: Any) -> int:
     else:
         print_text(report(body, terminal_width()))
     return FAILED if any(one["word"] == "worse" for one in body["verdict"]) else OK
+
+
+def _tell_progress(text: str) -> None:
+    """Say on stderr what is done now, in a line of its own for the program that reads it."""
+    print(f"{PROGRESS}{one_line(text)}", file=sys.stderr, flush=True)
 
 
 def _run_of(words: Sequence[str]) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 from grpo_tui.cli.words import add_overrides, add_time_limit, add_trust, path, positive
@@ -58,6 +59,7 @@ def add_compare_command(commands: Commands) -> None:
     add_overrides(compare)
     add_trust(compare)
     compare.add_argument("--json", action="store_true", help="the documented JSON object")
+    compare.add_argument("--progress", action="store_true", help=argparse.SUPPRESS)  # for the screen
 
 
 def add_merge_command(commands: Commands) -> None:

@@ -13,6 +13,8 @@ from grpo_tui.rewards.baseline import Baseline
 from grpo_tui.rewards.generating import Generated, Progress
 
 EXAMPLES = 3
+PROGRESS = "progress: "
+"""How a line begins that tells another program what goes on."""
 REST_AT, LEAST_REST = 23, 30
 MOST_WIDTH = 140
 SIGNS = {"error": "✗", "warning": "⚠", "info": "·"}

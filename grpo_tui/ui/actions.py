@@ -564,6 +564,12 @@ RUNS: tuple[Action, ...] = (
 )  # fmt: skip
 
 RESULTS: tuple[Action, ...] = (
+    Action("results.compare", "D", "compare", "Compare with the base model",
+           "Compare the selected model with the base on held-out prompts, or continue doing so.",
+           "results", "compare", needs="open", footer=1),
+    Action("results.stop", "S", "stop", "Stop the comparison",
+           "Stop the running comparison. What was generated is kept.", "results", "compare",
+           needs="open", footer=1, part="comparing"),
     Action("results.open", "enter", "open", "Open the answers or the model",
            "Open the answers of both models side by side, or what to do with the selected model.",
            "results", "read", needs="open", footer=3, part="list"),

@@ -298,6 +298,18 @@ class DataTrouble(Message):
         self.text, self.codes = text, codes
 
 
+class ComparisonAt(Newest):
+    """The comparison that runs does something else now."""
+
+
+class ComparisonEnded(Message):
+    """A comparison came to a result, or did not; `said` is the verdict or what was wrong."""
+
+    def __init__(self, done: bool, said: str) -> None:
+        super().__init__()
+        self.done, self.said = done, said
+
+
 class ResultsRead(Newest):
     """What is kept of a run was read, or why it was not; `mark` is what it was read at."""
 

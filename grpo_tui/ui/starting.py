@@ -1,4 +1,4 @@
-"""Start, resume or try a run: a child process does what `grpo-tui train` does.
+"""Start, resume or try a run, or do another command: a child process does what `grpo-tui` does.
 
 The screen never imports what starts a training process, nor waits for it.
 """
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from grpo_tui.core.text import one_line
@@ -65,6 +66,84 @@ MOST_SAID = 400
 """Characters of a refusal that are told."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended.
+
+    Attributes:
+        code: its exit code; None when it did not begin.
+        printed: what it printed.
+        trouble: what it complained of, on one line and safe to show.
+    """
+
+    code: int | None
+    printed: str
+    trouble: str
+
+
+class Child:
+    """A command of this program as a child process; `run` waits for it in a thread of its own.
+
+    Args:
+        words: of `grpo-tui`.
+        stages: how the lines of its stderr begin that say what it does now.
+    """
+
+    def __init__(self, words: Sequence[str], stages: str | tuple[str, ...]) -> None:
+        self.words, self._stages = [sys.executable, "-m", "grpo_tui", *words], stages
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+
+    def cancelled(self) -> bool:
+        """Whether a person ended it."""
+        return self._ended.is_set()
+
+    def run(self, tell: Callable[[str], None] = lambda stage: None) -> Ended:
+        """Wait until it has ended.
+
+        Args:
+            tell: called with each stage, from this thread.
+        """
+        try:
+            with self._lock:
+                if self.cancelled():
+                    return Ended(None, "", "")
+                self._process = subprocess.Popen(
+                    self.words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    errors="replace",
+                    start_new_session=True,  # ctrl+c of the terminal is the screen's
+                )
+        except OSError as error:
+            return Ended(None, "", one_line(f"it could not be started: {error}", MOST_SAID))
+        trouble = []
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if line.startswith(self._stages):
+                tell(one_line(line.strip(), MOST_SAID))
+            else:
+                trouble.append(line)
+        printed = self._process.stdout.read()
+        code = self._process.wait()
+        lines = [line.removeprefix("grpo-tui: ").strip() for line in trouble if line.strip()]
+        said = " ".join(lines[:4]) or f"it ended with exit code {code}"
+        return Ended(code, printed, one_line(said, MOST_SAID))
+
+    def cancel(self) -> None:
+        """End it as ctrl+c does, from any thread."""
+        with self._lock:
+            self._ended.set()
+            process = self._process
+        if process is not None and process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)
+
+
 class Trial:
     """One trial; `run` waits for it in a thread of its own.
 
@@ -75,14 +154,11 @@ class Trial:
     """
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._words = [sys.executable, "-m", "grpo_tui", "train", *words, "--smoke"]
-        self._process: subprocess.Popen[str] | None = None
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
+        self._child = Child(["train", *words, "--smoke"], STAGES)
 
     def cancelled(self) -> bool:
         """Whether a person ended it."""
-        return self._ended.is_set()
+        return self._child.cancelled()
 
     def run(self, tell: Callable[[str], None] = lambda stage: None) -> tuple[bool, str]:
         """Wait until it has ended.
@@ -93,44 +169,12 @@ class Trial:
         Returns:
             Whether it trained, saved and came back, and what the command said.
         """
-        try:
-            with self._lock:
-                if self.cancelled():
-                    return False, "the trial was stopped"
-                self._process = subprocess.Popen(
-                    self._words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    errors="replace",
-                    start_new_session=True,  # ctrl+c of the terminal is the screen's
-                )
-        except OSError as error:
-            return False, one_line(f"it could not be started: {error}", MOST_SAID)
-        trouble = []
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            if line.startswith(STAGES):
-                tell(one_line(line.strip(), MOST_SAID))
-            else:
-                trouble.append(line)
-        said = self._process.stdout.read()
-        self._process.wait()
+        done = self._child.run(tell)
         if self.cancelled():
-            return False, "the trial was stopped and its folder removed"
-        if self._process.returncode == 0:
-            return True, said
-        lines = [line.removeprefix("grpo-tui: ").strip() for line in trouble if line.strip()]
-        code = f"it ended with exit code {self._process.returncode}"
-        return False, one_line(" ".join(lines[:4]) or code, MOST_SAID)
+            began = done.code is not None
+            return False, "the trial was stopped" + (" and its folder removed" if began else "")
+        return (True, done.printed) if done.code == 0 else (False, done.trouble)
 
     def cancel(self) -> None:
         """End it as ctrl+c does: the command stops its run and removes the folder; from any thread."""
-        with self._lock:
-            self._ended.set()
-            process = self._process
-        if process is not None and process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGINT)
+        self._child.cancel()

@@ -253,6 +253,8 @@ HANDED: tuple[tuple[str, str, Callable[[Taken], Any], Any], ...] = (
     ("compare MODEL --config DEMO --prompts samples.jsonl", "compare.ship.compare",
      lambda t: (t.args[3].prompts, Path(t.args[1].section.dataset).name, t.args[1].section.holdout),
      ("samples.jsonl", "samples.jsonl", 0)),
+    ("compare MODEL --config DEMO --progress", "compare._tell_progress", lambda t: t.args,
+     ("loading torch…",)),
     ("compare MODEL --config DEMO --json", "compare.print_json", lambda t: t.args, ({"verdict": []},)),
     ("score DEMO --timeout 7 --set seed=9", "score.dataset_rows",
      lambda t: (t.args[0].limit_s, t.args[1].grpo["seed"], t.args[2]), (7.0, 9, 0)),

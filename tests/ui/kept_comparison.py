@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,37 @@ from grpo_tui.rewards.generating import ChosenRows, DatasetRow
 from grpo_tui.rewards.right_answers import Judge
 from grpo_tui.ship.comparison import Answers, Asked, compared
 from grpo_tui.ship.kept import KeptComparison
+from grpo_tui.ui.starting import Child
 
 PROMPTS, SAMPLES = 40, 4
 JUDGE = Judge(0, "correctness", 1.0, "as the config's rewards give it for right answers")
 SAMPLING = {"engine": "transformers", "device": "cpu", "temperature": 1.0, "max_tokens": 32}
+
+
+WAITS = """
+import sys, time
+print("progress: base (1 of 2): generating: 40 of 160 completions", file=sys.stderr, flush=True)
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("grpo-tui: interrupted", file=sys.stderr)
+    raise SystemExit(130)
+"""
+"""A comparison that goes on until it is interrupted."""
+
+
+def child_of(program: str) -> Any:
+    """Return what makes a child with a program of its own, which gets the words of the command."""
+
+    def make(words: list[str], stages: str) -> Child:
+        child = Child(words, stages)
+        child.words = [sys.executable, "-c", program, *words]
+        return child
+
+    return make
+
+
+waiting_child = child_of(WAITS)
 
 
 def keep_comparison(

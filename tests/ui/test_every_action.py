@@ -23,6 +23,7 @@ from grpo_tui.ui.screens.dialogs import (
     SetDialog,
     StopDialog,
     WordsDialog,
+    YesNo,
 )
 from grpo_tui.ui.screens.generations import GenerationsScreen
 from grpo_tui.ui.screens.hardware import HardwareScreen
@@ -42,7 +43,7 @@ from tests.ship.folders import checkpoint
 from tests.ui import machines
 from tests.ui.acts import Acts
 from tests.ui.conftest import app_on, opened, sent, shown, until
-from tests.ui.kept_comparison import keep_comparison
+from tests.ui.kept_comparison import keep_comparison, waiting_child
 from tests.ui.recorded_run import GROUPS, NOW, RecordedRun, recorded
 
 SIZE = (120, 40)
@@ -333,7 +334,7 @@ async def test_of_generations(run: RecordedRun, monkeypatch: pytest.MonkeyPatch)
         assert not act.missed("generations", "course", "what-if")
 
 
-async def test_of_results(run: RecordedRun) -> None:
+async def test_of_results(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     for number, name in enumerate(("older", "newer"), 1):
         keep_comparison(run.folder.root, name, at=NOW + number)
     checkpoint(run.folder.root, 40)
@@ -363,6 +364,11 @@ async def test_of_results(run: RecordedRun) -> None:
         await act.copied("results.copy", lambda text: text == "vllm serve runs/demo-add/checkpoint-40")
         await act("results.open", on_top(app, TextScreen))
         await closed(pilot, screen)
+        monkeypatch.setattr("grpo_tui.ui.comparing.Child", waiting_child)
+        await act("results.compare", on_top(app, YesNo))
+        await pilot.press("y")
+        await until(pilot, lambda: "base (1 of 2): generating" in shown(app))
+        await act("results.stop", lambda: "S stops it" not in shown(app))
         assert not act.missed("results")
 
 
@@ -436,6 +442,8 @@ WITHOUT_A_RUN = {
     "generations.copy": "No completion is chosen.",
     "generations.fold": "Nothing to fold",
     "generations.views": "No saved queries yet",
+    "results.compare": "No model to compare yet.",
+    "results.stop": "No comparison is running.",
     "results.next": "No other comparison",
     "results.previous": "No other comparison",
     "results.copy": "Nothing to copy yet.",

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from grpo_tui.store.layout import state_folder
+from grpo_tui.config import load_config
+from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
+from grpo_tui.store.layout import remember, state_folder
+from grpo_tui.store.spec import RunSpec
 from grpo_tui.ui.screens.answers import AnswersScreen
 from grpo_tui.ui.screens.reading import TextScreen
 from grpo_tui.ui.screens.results import ModelList, PromptList, ResultsScreen
 from tests.foreign import foreign_run
 from tests.ship.folders import checkpoint
 from tests.ui.conftest import app_on, opened, shown, until
-from tests.ui.kept_comparison import keep_comparison
+from tests.ui.kept_comparison import child_of, keep_comparison, waiting_child
 from tests.ui.recorded_run import RecordedRun, recorded
 
 SIZE = (120, 40)
@@ -177,3 +181,97 @@ async def test_another_run_shows_its_own(run: RecordedRun) -> None:
         await opened(pilot)
         await pilot.press("6")
         await until(pilot, lambda: screen.complete and "better than the base" not in shown(app))
+
+
+def said(app: Any, words: str) -> bool:
+    """Whether a message says this, however it is wrapped."""
+    return any(note.message == words for note in app._notifications)
+
+
+FAILS = """
+import sys
+print("grpo-tui: " + " ".join(sys.argv[1:]) + ": no GPU", file=sys.stderr)
+raise SystemExit(2)
+"""
+
+
+async def test_a_comparison_goes_on_in_other_panes_and_is_stopped_by_its_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.comparing.Child", waiting_child)
+    run = recorded(Path("runs") / "done", "finished")
+    run.close()
+    remember(run.folder.root)
+    checkpoint(run.folder.root, 60)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await results(pilot)
+        await pilot.press("D")
+        await until(pilot, lambda: "generating: 40 of 160" in shown(app))
+        assert "S stop" in shown(app).splitlines()[-1]
+        await pilot.press("D")
+        await until(pilot, lambda: said(app, "A comparison is running. S stops it."))
+        await pilot.press("4", "6")
+        await until(pilot, lambda: "generating: 40 of 160" in shown(app))
+        await pilot.press("S")
+        await until(pilot, lambda: said(app, "Stopped. What was generated is kept: D continues."))
+        assert "comparing done@60" not in shown(app)
+
+
+async def test_a_comparison_that_fails_says_why_and_names_the_selected_model(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.comparing.Child", child_of(FAILS))
+    checkpoint(run.folder.root, 20)
+    checkpoint(run.folder.root, 40)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=SIZE) as pilot:
+        await results(pilot)
+        await pilot.press("G", "D")
+        await until(pilot, lambda: "compare now?" in shown(app))
+        await pilot.press("n", "D", "y")
+        await until(pilot, lambda: "✗ The comparison failed: " in shown(app))
+        assert "compare runs/demo-add@20 --json --progress: no GPU" in shown(app)
+
+
+async def test_code_of_a_foreign_run_is_asked_about_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_yes: None
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.comparing.Child", waiting_child)
+    root = foreign_run(Path("runs") / "theirs", tmp_path / "marks").root
+    app = app_on(root)
+    async with app.run_test(size=SIZE) as pilot:
+        await results(pilot)
+        await pilot.press("D")
+        await until(pilot, lambda: "not yours" in shown(app))
+        assert "rewards.py" in shown(app)
+        await pilot.press("n")
+        await until(pilot, lambda: "not yours" not in shown(app))
+        assert "S stops it" not in shown(app)
+        await pilot.press("D")
+        await until(pilot, lambda: "not yours" in shown(app))
+        await pilot.press("y")
+        await until(pilot, lambda: "generating: 40 of 160" in shown(app))
+
+
+@pytest.mark.slow
+async def test_a_checkpoint_is_compared_for_real() -> None:
+    """The child is the command itself: the shipped model and a copy of it on the demo's held-out rows."""
+    run = recorded(Path("runs") / "demo", "finished")
+    run.close()
+    root = run.folder.root
+    remember(root)
+    RunSpec(load_config(DEMO_CONFIG, ["grpo_tui.holdout=8"]).to_json()).write(run.folder.spec)
+    folder = Path(shutil.copytree(DEMO_MODEL, root / "checkpoint-60"))
+    (folder / "trainer_state.json").write_text('{"global_step": 60}')
+    app = app_on(root)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await results(pilot)
+        await pilot.press("D")
+        await until(pilot, lambda: screen.results is not None and screen.results.shown is not None)
+        assert "not shown: at least 30 prompts are needed" in shown(app)
+        assert screen.results is not None
+        assert len(screen.results.prompts) == 8
+        assert screen.results.shown is not None
+        assert screen.results.shown.file.parent == root / "compare"
+        await until(pilot, lambda: "S stops it" not in shown(app))

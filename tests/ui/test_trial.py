@@ -24,7 +24,7 @@ async def test_a_trial_asks_to_save_and_says_what_it_took(monkeypatch: pytest.Mo
     asked: list[list[str]] = []
 
     def run(self: Trial, tell: Callable[[str], None]) -> tuple[bool, str]:
-        asked.append(self._words[3:])
+        asked.append(self._child.words[3:])
         return True, "trained   2 steps\nmemory    555 MB at the peak, planned 513 MB: 1.08 ×\n"
 
     monkeypatch.setattr(Trial, "run", run)

@@ -13,11 +13,11 @@ from textual.screen import Screen
 
 from grpo_tui.core.text import one_line, shell_word, wrapped
 from grpo_tui.present.formatting import fixed, from_here, size
-from grpo_tui.present.results_view import fingerprint, heading, measure_lines, read_results
+from grpo_tui.present.results_view import ROOMY, fingerprint, heading, measure_lines, read_results
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.table import CursorList
-from grpo_tui.ui.messages import ResultsRead
-from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled
+from grpo_tui.ui.messages import ComparisonAt, ComparisonEnded, ConsentAsked, ResultsRead
+from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled, width_of
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
 from grpo_tui.ui.widgets.bars import Footer, Header
@@ -25,6 +25,7 @@ from grpo_tui.ui.widgets.bars import Footer, Header
 if TYPE_CHECKING:
     from grpo_tui.present.results_view import Model, PromptPair, Results
     from grpo_tui.present.train_view import TrainView
+    from grpo_tui.ui.comparing import Comparing
 
 LOOK_S = 2.0
 """How often the folder of the open run is looked at while the pane shows."""
@@ -43,12 +44,27 @@ class ResultsSummary(LinePane):
     results: Results | None = None
     trouble = ""
     """Why the run could not be read."""
+    comparing: Comparing | None = None
+    failure = ""
+    """Why the last comparison came to no result."""
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return len(self.lines(width, 0))
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """One thing at a time: the first that holds."""
+        """What runs or has failed, then what is known."""
+        return [*self._work(width), *self._known(width)]
+
+    def _work(self, width: int) -> list[Line]:
+        if self.comparing is not None:
+            stop = [Span("   S", "key", "screen.results_stop"), Span(" stops it", "dim")]
+            stop = stop if width >= ROOMY else []  # the footer names the key too
+            text = one_line(self.comparing.line, max(20, width - 3 - width_of(stop)))
+            return [[Span(f" ◌ {text}", "attention"), *stop]]
+        said = f"The comparison failed: {self.failure}" if self.failure else ""
+        return [[Span(f" ✗ {row}", "bad")] for row in wrapped(said, width - 4) if row]
+
+    def _known(self, width: int) -> list[Line]:
         if not self.run:
             return [[Span(" No run is open. Press 1 for the list of runs, then enter to open one.", "dim")]]
         if self.trouble:
@@ -77,7 +93,11 @@ class ResultsSummary(LinePane):
             return [[Span(f" {row}", "strong")] for row in wrapped(words, width - 2)]
         return [
             [Span(" Not compared with the base model yet.", "strong")],
-            [Span(f"   grpo-tui compare {shell_word(self.run)}", "key")],
+            [
+                Span(" D", "key", "screen.results_compare"),
+                Span(" compares them on the same prompts, as ", "dim"),
+                Span(f"grpo-tui compare {shell_word(self.run)}"),
+            ],
         ]
 
 
@@ -240,6 +260,8 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         self._wanted: tuple[Path, int] | None = None
         """The comparison to show, None for the newest."""
         self.results: Results | None = None
+        self._comparing: Comparing | None = None
+        """The comparison that runs, of the open run or of one that was open before."""
 
     def compose(self) -> ComposeResult:
         yield Header("results")
@@ -277,11 +299,14 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         root = folder.root if folder is not None else None
         if root != self._root:
             self._root, self._mark, self._wanted, self.results = root, None, None, None
+            self.query_one(ResultsSummary).failure = ""
             self._show("")
         self._look()
 
     def _look(self) -> None:
         """Read the folder when something in it has changed, in a thread: a disk may be slow."""
+        if self._comparing is not None:
+            self.query_one(ResultsSummary).changed()
         if self._root is None or self._reading or self is not self.app.screen:
             return
         self._reading = True
@@ -361,7 +386,7 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         footer = self.query_one(Footer)
         several = self.results is not None and len(self.results.comparisons) > 1
         listed = isinstance(self.focused, CursorList) and bool(self.focused.count)
-        parts = {"several": several, "list": listed}
+        parts = {"several": several, "list": listed, "comparing": self._comparing is not None}
         footer.parts = tuple(part for part, holds in parts.items() if holds)
         footer.show(self.shell.view)
 
@@ -417,6 +442,88 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             self.shell.copy("the path", str(model.path))
         else:
             self.app.notify("Nothing to copy yet.")
+
+    # -- comparing -------------------------------------------------------------------------------
+
+    def action_results_compare(self) -> None:
+        """Compare the selected model, else the newest one, with the base; asks first while the run trains."""
+        models = self.query_one(ModelList)
+        usable = [one for one in models.models if one.usable]
+        chosen = models.selected if self.focused is models else next(iter(usable), None)
+        if self._comparing is not None:
+            self.app.notify("A comparison is running. S stops it.")
+        elif chosen is None:
+            self.app.notify("No model to compare yet.", severity="warning")
+        elif not chosen.usable:
+            word = f"The checkpoint of step {chosen.step:,} cannot be compared: {chosen.marks}"
+            self.app.notify(word, severity="warning")
+        elif (view := self.shell.view) is not None and view.live and view.state != "paused":
+            self._ask_beside(chosen)
+        else:
+            self._begin(chosen)
+
+    def _ask_beside(self, model: Model) -> None:
+        from grpo_tui.ui.screens.dialogs import DialogText, YesNo
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._begin(model)
+
+        told: list[Line] = [[Span(" The run is training. Both would share memory and time of the machine.")]]
+        self.app.push_screen(YesNo("compare now?", DialogText(told), "compare", "later"), answered)
+
+    def _begin(self, model: Model) -> None:
+        from grpo_tui.ui.comparing import Comparing, code_to_compare
+
+        if self._root is None or self._comparing is not None:
+            return
+        if codes := code_to_compare(self._root, model.path):
+            self.post_message(ConsentAsked(codes, partial(self._begin, model)))
+            return
+        comparing = self._comparing = Comparing(model.name)
+        self.query_one(ResultsSummary).failure = ""
+        self._show_work()
+
+        def work() -> None:
+            self.post_message(ComparisonEnded(*comparing.run(lambda: self.post_message(ComparisonAt()))))
+
+        self.app.run_worker(work, thread=True, group="comparison", exit_on_error=False)
+
+    def _show_work(self) -> None:
+        summary = self.query_one(ResultsSummary)
+        summary.comparing = self._comparing
+        summary.changed(layout=True)
+        self._name_keys()
+
+    def on_comparison_at(self) -> None:
+        self.query_one(ResultsSummary).changed()
+
+    def on_comparison_ended(self, message: ComparisonEnded) -> None:
+        """Show the newest comparison, or say why there is none; in another pane too."""
+        ended, self._comparing = self._comparing, None
+        if ended is None:
+            return
+        if message.done:
+            self._wanted = None
+            self.app.notify(f"{ended.name}: {message.said}", timeout=20)
+        elif ended.cancelled:
+            self.app.notify(message.said)
+        else:
+            self.query_one(ResultsSummary).failure = message.said
+            self.app.notify(f"The comparison failed: {message.said}", severity="error", timeout=20)
+        self._show_work()
+        self._look()
+
+    def action_results_stop(self) -> None:
+        if self._comparing is None:
+            self.app.notify("No comparison is running.")
+        else:
+            self._comparing.cancel()
+            self._show_work()
+
+    def on_unmount(self) -> None:
+        if self._comparing is not None:
+            self._comparing.cancel()
 
 
 def _about(model: Model) -> str:

@@ -1,0 +1,91 @@
+"""Compare a model of a run with its base: a child process does what `grpo-tui compare` does.
+
+What it generates is kept as it comes, so a comparison that was stopped continues when it is started again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grpo_tui.config.run_config import RunConfig
+from grpo_tui.present.baseline_text import PROGRESS
+from grpo_tui.present.comparison_text import sentence
+from grpo_tui.present.formatting import duration
+from grpo_tui.present.results_view import MALFORMED
+from grpo_tui.rewards.consent import needed, unanswered
+from grpo_tui.store.layout import RunFolder
+from grpo_tui.store.spec import read_spec
+from grpo_tui.ui.starting import Child
+
+if TYPE_CHECKING:
+    from grpo_tui.rewards.consent import Code
+
+
+def code_to_compare(root: Path, model: Path) -> tuple[Code, ...]:
+    """Return what a comparison would run that is not the user's own and has no yes."""
+    try:
+        config = RunConfig.from_json(read_spec(RunFolder(root).spec).config, root)
+    except (OSError, ValueError):
+        return ()  # the command says what is wrong with it
+    return unanswered([*needed(config), *needed(replace(config, model=str(model.absolute())))])
+
+
+class Comparing:
+    """One comparison; `run` waits for it in a thread of its own.
+
+    Args:
+        name: of the model, as the command takes it.
+
+    Attributes:
+        stage: what it does now.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.stage = name, "starting"
+        self._began = time.monotonic()
+        self._child = Child(["compare", name, "--json", "--progress"], PROGRESS)
+
+    @property
+    def line(self) -> str:
+        """What it does, and for how long."""
+        doing = "stopping" if self.cancelled else self.stage
+        return f"comparing {Path(self.name).name}, {duration(time.monotonic() - self._began)}: {doing}"
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether a person stopped it."""
+        return self._child.cancelled()
+
+    def run(self, tell: Callable[[], object]) -> tuple[bool, str]:
+        """Wait until it has ended.
+
+        Args:
+            tell: called, from this thread, when the stage has changed.
+
+        Returns:
+            Whether it came to a result, and the verdict or what was wrong.
+        """
+
+        def told(line: str) -> None:
+            self.stage = line.removeprefix(PROGRESS)
+            tell()
+
+        done = self._child.run(told)
+        if done.code in (0, 1):
+            try:
+                body = json.loads(done.printed)
+                return True, sentence(body, body["verdict"][0])
+            except MALFORMED:
+                pass  # exit 1 without a result is a failure too
+        if self.cancelled:
+            return False, "Stopped. What was generated is kept: D continues."
+        return False, done.trouble
+
+    def cancel(self) -> None:
+        """Stop it as ctrl+c does; from any thread."""
+        self._child.cancel()
