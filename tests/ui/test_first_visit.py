@@ -59,12 +59,9 @@ async def test_a_first_visit_reads_no_styles_anew(run: RecordedRun, monkeypatch:
         assert read
 
 
-@pytest.mark.parametrize("lacks", ["_screen_stacks", "_css_update_count"])
-def test_a_textual_that_counts_otherwise_reads_the_styles_anew(
-    lacks: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_textual_that_counts_otherwise_reads_the_styles_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     app = GrpoApp([], None)
     got = (object(), object())
     monkeypatch.setattr(App, "_get_screen", lambda self, screen: got)
-    monkeypatch.delattr(app, lacks, raising=False)
+    monkeypatch.delattr(app, "_css_update_count")
     assert app._get_screen("any") == got  # type: ignore[arg-type]
