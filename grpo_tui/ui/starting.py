@@ -9,10 +9,12 @@ import contextlib
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from grpo_tui.core.text import one_line
 from grpo_tui.store.trials import STAGES
@@ -105,6 +107,10 @@ class Child:
         Args:
             tell: called with each stage, from this thread.
         """
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as printed:
+            return self._run(tell, printed)
+
+    def _run(self, tell: Callable[[str], None], printed: IO[str]) -> Ended:
         try:
             with self._lock:
                 if self.cancelled():
@@ -112,7 +118,7 @@ class Child:
                 self._process = subprocess.Popen(
                     self.words,
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
+                    stdout=printed,  # no pipe: what it prints may be more than one holds
                     stderr=subprocess.PIPE,
                     text=True,
                     errors="replace",
@@ -121,18 +127,17 @@ class Child:
         except OSError as error:
             return Ended(None, "", one_line(f"it could not be started: {error}", MOST_SAID))
         trouble = []
-        assert self._process.stdout is not None
         assert self._process.stderr is not None
         for line in self._process.stderr:
             if line.startswith(self._stages):
                 tell(one_line(line.strip(), MOST_SAID))
             else:
                 trouble.append(line)
-        printed = self._process.stdout.read()
         code = self._process.wait()
         lines = [line.removeprefix("grpo-tui: ").strip() for line in trouble if line.strip()]
         said = " ".join(lines[:4]) or f"it ended with exit code {code}"
-        return Ended(code, printed, one_line(said, MOST_SAID))
+        printed.seek(0)
+        return Ended(code, printed.read(), one_line(said, MOST_SAID))
 
     def cancel(self) -> None:
         """End it as ctrl+c does, from any thread."""

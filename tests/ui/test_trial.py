@@ -10,7 +10,7 @@ import pytest
 
 from grpo_tui.demo import DEMO_CONFIG
 from grpo_tui.ui.screens.config import ConfigScreen
-from grpo_tui.ui.starting import Trial
+from grpo_tui.ui.starting import Child, Trial
 from tests.processes.runs import SMALL, until
 from tests.ui.conftest import shown
 from tests.ui.conftest import until as until_shown
@@ -111,3 +111,14 @@ def test_a_refusal_is_what_the_command_said(tmp_path: Path) -> None:
     assert not came_back
     assert "nothing.yaml" in said
     assert "Traceback" not in said
+
+
+def test_a_child_may_print_more_than_a_pipe_holds() -> None:
+    child = Child([], "stage ")
+    code = (
+        "import sys; print('x' * 1_000_000); print('stage 1', file=sys.stderr); print('bad', file=sys.stderr)"
+    )
+    child.words[1:] = ["-c", f"{code}; sys.exit(3)"]
+    told: list[str] = []
+    ended = child.run(told.append)
+    assert (ended.code, len(ended.printed), ended.trouble, told) == (3, 1_000_001, "bad", ["stage 1"])

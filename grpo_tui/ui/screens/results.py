@@ -32,7 +32,7 @@ LOOK_S = 2.0
 LOW = 30
 """Rows of a terminal, below which what was asked has one line."""
 SIGNS = {"better": ("✓", "good"), "worse": ("✗", "bad"), "not shown": ("●", "attention")}
-MARKS_AT = 36
+MARKS_AT = 33
 """First cell of what a model is, after its figures."""
 CHANGES = {1: ("▲", "good"), -1: ("▼", "bad"), 0: ("·", "dim")}
 
@@ -182,7 +182,7 @@ class ModelList(CursorList):
         return [
             Span("❙" if here else " ", "accent" + tail),
             Span(f"{sign} ", role + tail),
-            Span(f"{one.step:>11,}{size(one.size_bytes):>10}{reward:>9}   ", "text" + tail),
+            Span(f"{one.step:>8,}{size(one.size_bytes):>10}{reward:>9}   ", "text" + tail),
             Span(marks + " ", ("dim" if one.usable else "attention") + tail),
         ]
 
@@ -210,7 +210,7 @@ class ModelsTitle(LinePane):
     """The headings of the models' columns."""
 
     def lines(self, width: int, height: int) -> list[Line]:
-        words = [(10, "step"), (20, "size"), (27, "reward")]
+        words = [(7, "step"), (17, "size"), (24, "reward")]
         return [headed([(2, "models", "title"), *((at, word, "dim") for at, word in words)], width)]
 
 
@@ -469,7 +469,8 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             if yes:
                 self._begin(model)
 
-        told: list[Line] = [[Span(" The run is training. Both would share memory and time of the machine.")]]
+        words = "The run is training. A comparison would compete with it for memory and compute."
+        told: list[Line] = [[Span(f" {row}")] for row in wrapped(words, 60)]
         self.app.push_screen(YesNo("compare now?", DialogText(told), "compare", "later"), answered)
 
     def _begin(self, model: Model) -> None:
