@@ -32,7 +32,7 @@ LOOK_S = 2.0
 LOW = 30
 """Rows of a terminal, below which what was asked has one line."""
 SIGNS = {"better": ("✓", "good"), "worse": ("✗", "bad"), "not shown": ("●", "attention")}
-MARKS_AT = 33
+MARKS_AT = 34
 """First cell of what a model is, after its figures."""
 CHANGES = {1: ("▲", "good"), -1: ("▼", "bad"), 0: ("·", "dim")}
 
@@ -182,7 +182,7 @@ class ModelList(CursorList):
         return [
             Span("❙" if here else " ", "accent" + tail),
             Span(f"{sign} ", role + tail),
-            Span(f"{one.step:>8,}{size(one.size_bytes):>10}{reward:>9}   ", "text" + tail),
+            Span(f"{one.step:>11,}{size(one.size_bytes):>9}{reward:>9}  ", "text" + tail),
             Span(marks + " ", ("dim" if one.usable else "attention") + tail),
         ]
 
@@ -210,7 +210,7 @@ class ModelsTitle(LinePane):
     """The headings of the models' columns."""
 
     def lines(self, width: int, height: int) -> list[Line]:
-        words = [(7, "step"), (17, "size"), (24, "reward")]
+        words = [(10, "step"), (19, "size"), (26, "reward")]
         return [headed([(2, "models", "title"), *((at, word, "dim") for at, word in words)], width)]
 
 
