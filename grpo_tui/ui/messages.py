@@ -310,6 +310,14 @@ class ComparisonEnded(Message):
         self.done, self.said = done, said
 
 
+class Forked(Message):
+    """A run was forked into a folder, or was not; `said` is what the command said."""
+
+    def __init__(self, folder: Path, started: bool, said: str) -> None:
+        super().__init__()
+        self.folder, self.started, self.said = folder, started, said
+
+
 class ResultsRead(Newest):
     """What is kept of a run was read, or why it was not; `mark` is what it was read at."""
 

@@ -364,6 +364,8 @@ async def test_of_results(run: RecordedRun, monkeypatch: pytest.MonkeyPatch) -> 
         await act.copied("results.copy", lambda text: text == "vllm serve runs/demo-add/checkpoint-40")
         await act("results.open", on_top(app, TextScreen))
         await closed(pilot, screen)
+        await act("results.fork", on_top(app, WordsDialog))
+        await closed(pilot, screen)
         monkeypatch.setattr("grpo_tui.ui.comparing.Child", waiting_child)
         await act("results.compare", on_top(app, YesNo))
         await pilot.press("y")
@@ -444,6 +446,7 @@ WITHOUT_A_RUN = {
     "generations.views": "No saved queries yet",
     "results.compare": "No model to compare yet.",
     "results.stop": "No comparison is running.",
+    "results.fork": "Only a complete checkpoint can be forked.",
     "results.next": "No other comparison",
     "results.previous": "No other comparison",
     "results.copy": "Nothing to copy yet.",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from grpo_tui.config import load_config
 from grpo_tui.demo import DEMO_CONFIG, DEMO_MODEL
@@ -275,3 +276,56 @@ async def test_a_checkpoint_is_compared_for_real() -> None:
         assert screen.results.shown is not None
         assert screen.results.shown.file.parent == root / "compare"
         await until(pilot, lambda: "S stops it" not in shown(app))
+
+
+async def test_a_checkpoint_is_forked_with_other_settings_and_the_new_run_is_opened(
+    run: RecordedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint(run.folder.root, 40)
+    fork = recorded(Path("runs") / "my fork")
+    fork.close()
+    remember(run.folder.root)
+    asked: list[list[str]] = []
+    answers = [(False, "no such checkpoint"), (True, "forked")]
+
+    def start_run(words: list[str], done: str) -> tuple[bool, str]:
+        asked.append(words)
+        return answers[len(asked) - 1]
+
+    monkeypatch.setattr("grpo_tui.ui.starting.start_run", start_run)
+    app = app_on(run.folder.root)
+    async with app.run_test(size=SIZE) as pilot:
+        await results(pilot)
+        await pilot.press("F")
+        await until(pilot, lambda: "fork from step 40 into" in shown(app))
+        field = app.screen.query_one(Input)
+        assert field.value == "runs/demo-add-2"
+        field.value = "runs/first learning_rate=1e-6"
+        await pilot.press("enter")
+        await until(pilot, lambda: said(app, "The run was not forked: no such checkpoint"))
+        await pilot.press("F")
+        await until(pilot, lambda: "fork from step 40 into" in shown(app))
+        app.screen.query_one(Input).value = "'runs/my fork' beta=0.04 'run_name=a b'"
+        await pilot.press("enter")
+        await until(pilot, lambda: app.run_folder is not None and app.run_folder.root.name == "my fork")
+    words = [str(run.folder.root), "--resume", "40", "--run-dir"]
+    assert asked == [
+        [*words, "runs/first", "--set", "learning_rate=1e-6"],
+        [*words, "runs/my fork", "--set", "beta=0.04", "--set", "run_name=a b"],
+    ]
+
+
+async def test_a_fork_of_a_foreign_run_is_asked_about_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_yes: None
+) -> None:
+    monkeypatch.setattr("grpo_tui.ui.starting.start_run", lambda *_: pytest.fail("was started"))
+    root = foreign_run(Path("runs") / "theirs", tmp_path / "marks").root
+    app = app_on(root)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await results(pilot)
+        assert screen.results is not None
+        await pilot.press("F")
+        await until(pilot, lambda: "fork from step " in shown(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: "not yours" in shown(app))
+        assert "its record and checkpoints" in shown(app)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ from grpo_tui.present.formatting import fixed, from_here, size
 from grpo_tui.present.results_view import ROOMY, fingerprint, heading, measure_lines, read_results
 from grpo_tui.ui.actions import bindings
 from grpo_tui.ui.kit.table import CursorList
-from grpo_tui.ui.messages import ComparisonAt, ComparisonEnded, ConsentAsked, ResultsRead
+from grpo_tui.ui.messages import ComparisonAt, ComparisonEnded, ConsentAsked, Forked, ResultsRead
 from grpo_tui.ui.paint import Line, LinePane, Span, headed, pad, ruled, width_of
 from grpo_tui.ui.shell import Shell
 from grpo_tui.ui.textual_private import KeepsStyles
@@ -521,6 +523,61 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
         else:
             self._comparing.cancel()
             self._show_work()
+
+    # -- forking ---------------------------------------------------------------------------------
+
+    def action_results_fork(self) -> None:
+        """Ask for the folder of a new run that begins with the selected checkpoint, else the newest one."""
+        from grpo_tui.ui.screens.dialogs import WordsDialog
+
+        models = self.query_one(ModelList)
+        usable = [one for one in models.models if one.usable and one.path != self._root]
+        chosen = models.selected if self.focused is models else next(iter(usable), None)
+        if self._root is None or chosen not in usable or chosen is None:
+            self.app.notify("Only a complete checkpoint can be forked.", severity="warning")
+            return
+
+        def answered(words: str | None) -> None:
+            if words is not None:
+                self._fork(chosen, words)
+
+        names = (self._root.with_name(f"{self._root.name}-{number}") for number in count(2))
+        free = shell_word(from_here(next(path for path in names if not path.exists())))
+        hint = "a folder, then the settings to change, as in learning_rate=1e-6"
+        self.app.push_screen(WordsDialog(f"fork from step {chosen.step:,} into", free, hint), answered)
+
+    def _fork(self, model: Model, words: str) -> None:
+        from grpo_tui.rewards.consent import needed_to_resume
+
+        try:
+            folder, *changes = shlex.split(words)
+        except ValueError:
+            self.app.notify("Type the folder of the new run.", severity="warning")
+            return
+        if self._root is None:
+            return
+        if codes := needed_to_resume(self._root):
+            self.post_message(ConsentAsked(codes, partial(self._fork, model, words)))
+            return
+        asked = [str(self._root), "--resume", str(model.step), "--run-dir", folder]
+        asked += [word for change in changes for word in ("--set", change)]
+        self.app.notify(f"Forking from step {model.step:,} …")
+
+        def work() -> None:
+            from grpo_tui.ui.starting import start_run
+
+            self.post_message(Forked(Path(folder).absolute(), *start_run(asked, "forked")))
+
+        self.app.run_worker(work, thread=True, group="fork", exit_on_error=False)
+
+    def on_forked(self, message: Forked) -> None:
+        """Open the new run, or say what the command said."""
+        if not message.started:
+            self.app.notify(f"The run was not forked: {message.said}", severity="error", timeout=20)
+            return
+        self.app.notify(message.said)
+        if self.app.screen is self:
+            self.shell.open_run(message.folder)
 
     def on_unmount(self) -> None:
         if self._comparing is not None:
