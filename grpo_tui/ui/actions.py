@@ -572,19 +572,19 @@ RESULTS: tuple[Action, ...] = (
            needs="open", footer=1, part="comparing"),
     Action("results.fork", "F", "fork", "Fork the run from a checkpoint",
            "Start a new run with the selected checkpoint, and with the settings that you change.",
-           "results", "compare", needs="open", footer=2, part="list"),
+           "results", "compare", needs="open", footer=4, part="list"),
     Action("results.open", "enter", "open", "Open the answers or the model",
            "Open the answers of both models side by side, or what to do with the selected model.",
            "results", "read", needs="open", footer=3, part="list"),
     Action("results.next", "right_square_bracket", "comparison", "Next kept comparison",
-           "Show the next older comparison.", "results", "read", needs="open", footer=4,
+           "Show the next older comparison.", "results", "read", needs="open", footer=5,
            part="several", shown="[ ]", does="turn(1)"),
     Action("results.previous", "left_square_bracket", "", "Previous kept comparison",
            "Show the next newer comparison.", "results", "read", needs="open", shown="[",
            does="turn(-1)"),
     Action("results.copy", "y", "copy", "Copy the verdict or the command",
            "Copy the verdict, or the command that uses the selected model. Works over SSH.",
-           "results", "copy", needs="open", footer=5),
+           "results", "copy", needs="open", footer=6),
 )  # fmt: skip
 
 MOVED: tuple[tuple[str, str, str], ...] = (

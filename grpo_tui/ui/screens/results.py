@@ -537,28 +537,31 @@ class ResultsScreen(KeepsStyles, Screen[None], Shell):
             self.app.notify("Only a complete checkpoint can be forked.", severity="warning")
             return
 
+        names = (self._root.with_name(f"{self._root.name}-{number}") for number in count(2))
+        free = next(path for path in names if not path.exists())
+
         def answered(words: str | None) -> None:
             if words is not None:
-                self._fork(chosen, words)
+                self._fork(chosen, words, free)
 
-        names = (self._root.with_name(f"{self._root.name}-{number}") for number in count(2))
-        free = shell_word(from_here(next(path for path in names if not path.exists())))
-        hint = "a folder, then the settings to change, as in learning_rate=1e-6"
-        self.app.push_screen(WordsDialog(f"fork from step {chosen.step:,} into", free, hint), answered)
+        hint = f"such as beta=0.04; a word in front is the folder, else {one_line(free.name, 20)}"
+        title = f"fork from step {chosen.step:,}: settings to change"
+        self.app.push_screen(WordsDialog(title, "", hint), answered)
 
-    def _fork(self, model: Model, words: str) -> None:
+    def _fork(self, model: Model, words: str, free: Path) -> None:
         from grpo_tui.rewards.consent import needed_to_resume
 
         try:
-            folder, *changes = shlex.split(words)
+            changes = shlex.split(words)
         except ValueError:
-            self.app.notify("Type the folder of the new run.", severity="warning")
+            self.app.notify("A quote is not closed.", severity="warning")
             return
         if self._root is None:
             return
         if codes := needed_to_resume(self._root):
-            self.post_message(ConsentAsked(codes, partial(self._fork, model, words)))
+            self.post_message(ConsentAsked(codes, partial(self._fork, model, words, free)))
             return
+        folder = changes.pop(0) if changes and "=" not in changes[0] else str(free)
         asked = [str(self._root), "--resume", str(model.step), "--run-dir", folder]
         asked += [word for change in changes for word in ("--set", change)]
         self.app.notify(f"Forking from step {model.step:,} …")
