@@ -41,14 +41,14 @@ NEEDED = {
     "App": {
         "_driver": "the terminal's title, and the whole screen after ctrl+z",
         "_get_screen": "speed: what is opened is styled twice",
-        "_css_update_count": "speed: a pane is styled anew when it is first opened",
+        "_css_update_count": "speed: a pane is styled again when it is first opened",
         "_background_screens": "speed: what an opaque screen covers is painted too",
         "_handle_exception": "leaving without an error while a screen is still being put up",
         "_replace_screen": "leaving a screen that is still being put up, and the memory of closed ones",
     },
     "Screen": {
-        "_compositor": "speed: a pane is laid out anew whenever it is shown",
-        "_screen_resized": "speed: a pane is laid out anew whenever it is shown",
+        "_compositor": "speed: a pane is laid out again whenever it is shown",
+        "_screen_resized": "speed: a pane is laid out again whenever it is shown",
         "_mounted_event": "leaving a screen that is still being put up",
         "_styles_cache": "the memory of closed screens",
     },

@@ -34,8 +34,9 @@ def adapter(folder: Path, base: str = BASE, *, whole: bool = True) -> Path:
     return folder
 
 
-def checkpoint(root: Path, step: int, *, lora: bool = False, whole: bool = True) -> Path:
-    folder = (adapter if lora else model)(root / f"checkpoint-{step}")
+def checkpoint(root: Path, step: int, *, lora: bool = False, whole: bool = True, base: str = BASE) -> Path:
+    folder = root / f"checkpoint-{step}"
+    folder = adapter(folder, base) if lora else model(folder)
     write_json(folder / "trainer_state.json", {"global_step": step})
     size = (folder / ("adapter_model.safetensors" if lora else "model.safetensors")).stat().st_size
     name = "adapter_model.safetensors" if lora else "model.safetensors"

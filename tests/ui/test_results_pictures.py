@@ -43,7 +43,7 @@ def test_a_comparison(
     snap_compare: Callable[..., bool], run: RecordedRun, keys: tuple[str, ...], size: tuple[int, int]
 ) -> None:
     keep_comparison(run.folder.root)
-    checkpoint(run.folder.root, 20, lora=True)
+    checkpoint(run.folder.root, 20, lora=True, base="base")  # a path would count in its size
     checkpoint(run.folder.root, 40)
     assert snap_compare(app_on(run.folder.root), terminal_size=size, run_before=ready(*keys))
 
