@@ -129,9 +129,12 @@ begun, pid, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 while not os.path.exists(begun):
     time.sleep(0.02)
 time.sleep(0.2)
-os.kill(pid, number)
+while True:
+    os.kill(pid, number)
+    time.sleep(1)
 """
-"""The signal of the supervisor, once the call says that it hangs; a moment later it does."""
+"""The signals of the supervisor, from when the call says that it hangs: one that comes right before a call
+into the kernel is not heard there, so it sends another."""
 
 
 def _abort_from_outside(folder: Path) -> subprocess.Popen[bytes]:
@@ -154,6 +157,7 @@ def test_a_hanging_reward_gives_way_and_counts_as_none(kind: str, tmp_path: Path
     runner, trainer, records = _runner(tmp_path, hang, fine)
     killer = _abort_from_outside(tmp_path)
     assert _serve(runner, trainer) == [[None, None, None], [1.0, 1.0, 1.0]]
+    killer.kill()
     killer.wait()
     assert [c.outcome for c in _calls(records)] == ["aborted", "ok"]
     rank = read_rank(tmp_path / "rank-0.json")
@@ -195,6 +199,7 @@ def test_an_async_reward_is_aborted_on_its_own_loop(tmp_path: Path) -> None:
         return asyncio.run_coroutine_threadsafe(call, loop).result()
 
     assert runner.serve(train) == [None, None, None]
+    killer.kill()
     killer.wait()
     loop.call_soon_threadsafe(loop.stop)
     assert [c.outcome for c in _calls(records)] == ["aborted"]
