@@ -1,4 +1,4 @@
-"""The words of the command line and their help texts; those about configs and rewards are beside it."""
+"""Parser of the command line. Commands about configs, rewards and finished runs are in `parser_*.py`."""
 
 from __future__ import annotations
 
@@ -40,13 +40,12 @@ EPILOG = "Without a command, grpo-tui opens the runs of this folder; RUN attache
 def build_parser(
     only: str = "", *, with_faults: bool = True, with_open: bool = False
 ) -> argparse.ArgumentParser:
-    """Return the parser of the command line.
+    """Build the parser.
 
     Args:
-        only: The command that was typed. The others are left out, which saves some 30 ms; for any other word
-            all are there.
-        with_faults: Whether `demo` lists its faults; without them nothing of the demonstration is imported.
-        with_open: Whether the word behind `grpo-tui CONFIG.yaml` is known; nobody types it.
+        only: Command that was typed. Building only its parser saves some 30 ms. Any other word builds all.
+        with_faults: Whether `demo` lists its faults, which imports the demo.
+        with_open: Whether to add the internal command behind `grpo-tui CONFIG.yaml`.
     """
     parser = argparse.ArgumentParser(prog="grpo-tui", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"grpo-tui {__version__}")
@@ -86,7 +85,6 @@ def build_parser(
 
 
 def _faults(wanted: bool) -> dict[str, str]:
-    """Names of the faults and what each teaches."""
     if not wanted:
         return {}
     from grpo_tui.demo.faults import FAULTS
@@ -156,7 +154,7 @@ def _train_command(commands: Commands) -> None:
 
 
 def _open_command(commands: Commands) -> None:
-    """What `grpo-tui CONFIG.yaml` stands for."""
+    """Add the internal command behind `grpo-tui CONFIG.yaml`."""
     config = commands.add_parser("open")
     config.add_argument("config", type=path, metavar="CONFIG")
     add_overrides(config)
@@ -271,9 +269,9 @@ _VALUES = ("--sort", "--search", "--regex")
 
 
 def joined(words: Sequence[str]) -> list[str]:
-    """The words of a command line with `--sort -reward` as `--sort=-reward`.
+    """Return the arguments of `completions` with `--sort -reward` as `--sort=-reward`.
 
-    argparse takes a value that begins with a dash for an option of its own.
+    argparse would take a value that begins with a dash for an option.
     """
     found: list[str] = []
     for word in words:
@@ -452,11 +450,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "card": ("grpo-tui card runs/first", "grpo-tui card runs/first --write"),
     "report": ("grpo-tui report runs/first", "grpo-tui report runs/first runs/second -o report.html"),
 }
-"""By command."""
 
 
 def _add_examples(commands: Commands) -> None:
-    """Put each command's lines behind what its help ends with."""
+    """Add each command's examples to the end of its help."""
     for name, command in commands.choices.items():
         if name not in EXAMPLES:
             continue

@@ -1,4 +1,4 @@
-"""The words of the commands about a config: config, check, plan, gpus, data, new, export, a checked start."""
+"""Arguments of config, check, plan, gpus, data, new and export, and of the check before a start."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ examples:
 
 
 def add_config_command(commands: Commands) -> None:
-    """Add `config` with its words."""
+    """Add `config` and its subcommands."""
     config = commands.add_parser(
         "config", help="a config file: fields with help and advice, differences, single keys set"
     )
@@ -126,7 +126,7 @@ def add_check_command(commands: Commands) -> None:
 
 
 def add_start_check(command: argparse.ArgumentParser) -> None:
-    """Give a command that starts a run the switches of the check before it."""
+    """Add the options of the check that runs before a start."""
     add_trust(command)
     command.add_argument(
         "--force",
@@ -190,7 +190,7 @@ def add_plan_commands(commands: Commands) -> None:
 
 
 def add_placing(command: argparse.ArgumentParser) -> None:
-    """Give a command that starts a run the words for where, and for a trial."""
+    """Add the options for GPUs and for a trial."""
     command.add_argument(
         "--gpus", metavar="N,N", help="the GPUs to use, as numbered by `grpo-tui gpus` (or UUIDs)"
     )
@@ -229,7 +229,7 @@ def add_data_command(commands: Commands) -> None:
 
 
 def add_new_command(commands: Commands) -> None:
-    """Add `new` with a word for each kind of file."""
+    """Add `new` with a subcommand for each kind of file."""
     new = commands.add_parser(
         "new", help="create a config from a preset, or a rewards file; --list shows the presets"
     )

@@ -1,4 +1,4 @@
-"""The words of the commands about rewards: score, baseline, probe, cases, rewards, whatif."""
+"""Arguments of the commands about rewards: score, baseline, probe, cases, rewards, whatif."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def add_reward_commands(commands: Commands) -> None:
-    """Add them in the order of the help."""
+    """Add the commands in the order of the help."""
     _score_command(commands)
     _baseline_command(commands)
     _probe_commands(commands)

@@ -1,4 +1,4 @@
-"""The words of the commands for after training: compare, checkpoints, merge, card, report."""
+"""Arguments of the commands for finished runs: compare, checkpoints, merge, card, report."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The commands that steer a run: submit, wait, report the outcome.
+"""Commands that steer a run: submit, wait, report the outcome.
 
-Exit 0 when applied, 3 when refused (reason on stderr), 4 when the wait ran out.
+Exit codes: 0 applied, 3 rejected (reason on stderr), 4 timed out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from grpo_tui.store.status import Status, read_status
 
 
 def steer(parsed: Any) -> int:
-    """Carry one command to a run and wait for what becomes of it."""
+    """Send one command to a run and wait for its outcome."""
     root = run_folder(parsed.run)
     kind, args = _command(parsed)
     look = read_status(root)
@@ -46,7 +46,10 @@ def steer(parsed: Any) -> int:
 
 
 def _by_signal(kind: str, root: Path, look: Status) -> str:
-    """How a known run is ended that cannot be asked, as on a full disk; else a file could name any pid."""
+    """Return how to end a run by signal when no command can be written, as on a full disk.
+
+    Only for a run that this user started: another folder's files could name any pid.
+    """
     if kind not in ("stop", "stop_now") or not look.ranks or not is_known(root):
         return ""
     pid = look.ranks[0].pid
@@ -67,7 +70,7 @@ def _command(parsed: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _is_text(typed: str) -> bool:
-    """False for bytes that Python could not read and passed on as they are."""
+    """Return whether the text is free of surrogates, which Python makes of undecodable bytes."""
     try:
         typed.encode()
     except UnicodeEncodeError:
@@ -86,7 +89,7 @@ def _assignment(text: str) -> tuple[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Names and values as a mapping, each name once."""
+    """Return the pairs as a dict and reject duplicate names."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

@@ -1,4 +1,4 @@
-"""Read `grpo_tui.on`: conditions on which a run pauses or stops by itself."""
+"""Parse `grpo_tui.on`, the conditions that pause or stop a run."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ALIASES = {
     "metric": "when",
     "then": "do",
 }
-"""What people call the keys."""
+"""Common wrong names of the keys."""
 
 
 def read_on(values: SectionValues, value: Any) -> tuple[OnRule, ...]:
-    """Read the rules; what does not fit is a finding of `values`."""
+    """Parse the rules and add a finding to `values` for each invalid one."""
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -70,7 +70,7 @@ def _rules(values: SectionValues, items: list[Any]) -> Iterator[OnRule]:
 
 
 def _warn_of_unknown(values: SectionValues, path: KeyPath, name: str) -> None:
-    """Say when nothing logs a metric: the rule would never act, and nobody would know."""
+    """Warn about a metric that is never logged: its rule would never act, and nothing else would say so."""
     from grpo_tui.core.metrics import METRICS
 
     known = [metric.key for metric in METRICS if not metric.computed]

@@ -1,26 +1,23 @@
-"""The section `grpo_tui:`: what TRL's command cannot say. The only module that reads it.
+"""The `grpo_tui:` section of a config: settings that TRL has no key for.
 
-Training, lab, checker and export all take a `Section`. Keys:
+Training, scoring, checks and export all take a `Section`. Keys:
 
-- `columns`: name wanted → column of the dataset, as `prompt: question`. The column is renamed.
-- `system_prompt`: text put before every prompt. `few_shot`: list of `{user, assistant}` between it and the
-  prompt.
-- `answer`: `{from, kind, to, tag, pattern}`, the gold answer cut out of a longer text. `kind` is `gsm8k`
-  (after `####`), `boxed`, `tag` or `regex` (its first group, or the whole match).
+- `columns`: new name → dataset column, as `prompt: question`. The column is renamed.
+- `system_prompt`: text before every prompt.
+- `few_shot`: list of `{user, assistant}` examples between the system prompt and the prompt.
+- `answer`: `{from, kind, to, tag, pattern}`, how to extract the reference answer from a longer text.
 - `dataset`, `eval_dataset`: a csv, tsv, jsonl, json or parquet file, or `file.py:function`.
-- `filters`: `{min_prompt_tokens, max_prompt_tokens, drop_null, drop_duplicates}`, rows left out and counted.
-- `holdout`: rows set aside by seed and never trained on.
-- `probe_prompts`: `{source, every, prompts, count, temperature}`, prompts answered and scored meanwhile.
-- `chat`: whether string prompts become message lists; by default when there is a system prompt or a few-shot
-  example.
+- `filters`: `{min_prompt_tokens, max_prompt_tokens, drop_null, drop_duplicates}`.
+- `holdout`: number of rows, chosen by seed, that are never trained on.
+- `probe_prompts`: `{source, every, prompts, count, temperature}`, prompts answered and scored while training.
+- `chat`: whether to turn string prompts into message lists. Default: only with a system prompt or few-shot
+  examples.
 - `rewards`: list of `{name, source, weight, params}`.
-- `launcher`: the words that start several ranks, as on the command line.
-- `gpus`: the GPUs the run is put on.
-- `health`: rules of the diagnosis by id, each with limits that replace its own, or false.
-- `notify`: `{on, command, webhook}`, who is told of findings and of the end.
-- `on`: list of `{when, do}`, conditions on which the run pauses or stops.
-
-It loads neither data nor rewards.
+- `launcher`: command that starts several ranks.
+- `gpus`: GPUs of the run.
+- `health`: rule id → limits that replace the rule's own, or false to turn it off.
+- `notify`: `{on, command, webhook}`, notifications of findings and of the end.
+- `on`: list of `{when, do}`, conditions that pause or stop the run.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ ANSWER_KINDS = ("gsm8k", "boxed", "tag", "regex")
 
 @dataclass(frozen=True, slots=True)
 class FewShot:
-    """One worked example: what the user says and what the assistant answers."""
+    """One worked example for the prompt."""
 
     user: str
     assistant: str
@@ -45,14 +42,14 @@ class FewShot:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSpec:
-    """How the gold answer is cut out of a column.
+    """How to extract the reference answer from a column.
 
     Attributes:
-        source: the column read, by its name in the dataset or after `columns` (key `from`).
-        kind: one of `ANSWER_KINDS`.
-        to: the column written.
-        tag: the tag's name for `kind: tag`.
-        pattern: the regular expression for `kind: regex`.
+        source: Column to read, by its name in the dataset or after `columns` (key `from`).
+        kind: `gsm8k` (after `####`), `boxed`, `tag` or `regex` (its first group, or the whole match).
+        to: Column to write.
+        tag: Name of the tag for `kind: tag`.
+        pattern: Regular expression for `kind: regex`.
     """
 
     source: str
@@ -64,14 +61,14 @@ class AnswerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Rows that are left out before anything is set aside or trained on.
+    """Which rows to drop before the holdout is split off.
 
     Attributes:
-        min_prompt_tokens: fewest tokens of a prompt as the model gets it, chat template included.
-        max_prompt_tokens: most tokens of it.
-        drop_null: whether rows go whose prompt or gold answer is missing.
-        null_columns: further columns that must not be null (`drop_null: [a, b]`).
-        drop_duplicates: whether only the first row of each prompt stays.
+        min_prompt_tokens: Minimum prompt length, chat template included.
+        max_prompt_tokens: Maximum prompt length, chat template included.
+        drop_null: Drop rows whose prompt or reference answer is missing.
+        null_columns: More columns that must not be null (`drop_null: [a, b]`).
+        drop_duplicates: Keep only the first row of each prompt.
     """
 
     min_prompt_tokens: int | None = None
@@ -82,7 +79,7 @@ class Filters:
 
     @property
     def needs_tokens(self) -> bool:
-        """Whether the tokenizer has to be at hand."""
+        """Whether the filters need the tokenizer."""
         return self.min_prompt_tokens is not None or self.max_prompt_tokens is not None
 
 
@@ -91,15 +88,15 @@ FILTER_KEYS = ("min_prompt_tokens", "max_prompt_tokens", "drop_null", "drop_dupl
 
 @dataclass(frozen=True, slots=True)
 class ProbePrompts:
-    """Prompts that are answered and scored every so many steps of a run.
+    """Prompts to answer and score regularly while training.
 
     Attributes:
-        source: `holdout`, a data file, or `file.py:function`; empty where `texts` are given.
-        texts: the prompts themselves.
-        every: steps from one time to the next.
-        prompts: how many of the source's rows are asked, spread evenly over them.
-        count: completions of each.
-        temperature: of sampling; None for that of the run, 0 for the likeliest token.
+        source: `holdout`, a data file, or `file.py:function`; empty when `texts` is given.
+        texts: The prompts themselves.
+        every: Interval in steps.
+        prompts: Number of rows, spread evenly over the source.
+        count: Completions per prompt.
+        temperature: Sampling temperature. None uses that of the run; 0 decodes greedily.
     """
 
     source: str = "holdout"
@@ -115,14 +112,14 @@ PROBE_KEYS = ("source", "every", "prompts", "count", "temperature")
 
 @dataclass(frozen=True, slots=True)
 class RewardEntry:
-    """One reward function that TRL's command cannot name.
+    """One entry of `grpo_tui.rewards`.
 
     Attributes:
-        name: the metric's name, `rewards/<name>/mean`.
-        source: a TRL name, a dotted path, an absolute `file.py:function`, or a reward model.
-        weight: its weight, None when the entry gives none (then 1, or what `reward_weights` says).
-        params: keyword arguments for a factory, a class or the function.
-        line: line of the entry in the config file.
+        name: Name in the metric `rewards/<name>/mean`.
+        source: A TRL name, a dotted path, an absolute `file.py:function`, or a reward model.
+        weight: None when the entry has no weight: the one in `reward_weights`, else 1.
+        params: Keyword arguments for a factory, a class or the function.
+        line: Line of the entry in the config file.
     """
 
     name: str
@@ -137,12 +134,12 @@ NOTIFY_ON = ("error", "warning", "end")
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """Who is told what happens to a run.
+    """Which events to report, and how.
 
     Attributes:
-        on: `end`, and the severities of findings; `warning` includes errors.
-        command: run by the shell.
-        webhook: an http or https URL, which is a secret, or `$NAME` of the variable that holds it.
+        on: `end` and severities of findings. `warning` includes errors.
+        command: Shell command to run.
+        webhook: An http or https URL, which is a secret, or `$NAME` of a variable that holds it.
     """
 
     on: tuple[str, ...] = ("error", "end")
@@ -150,7 +147,7 @@ class Notify:
     webhook: str | None = None
 
     def masked(self) -> Notify:
-        """Return it without what is secret in the URL."""
+        """Return a copy without the secret part of the URL."""
         return replace(self, webhook=masked_url(self.webhook) if self.webhook is not None else None)
 
 
@@ -162,11 +159,11 @@ RULE_DOES = ("pause", "stop")
 
 @dataclass(frozen=True, slots=True)
 class OnRule:
-    """What the run does by itself when a condition holds.
+    """An action that the run takes when a condition is met.
 
     Attributes:
-        when: the condition, as `core.conditions` reads it.
-        do: one of `RULE_DOES`; `stop` saves first.
+        when: The condition, as `core.conditions` parses it.
+        do: One of `RULE_DOES`. `stop` saves a checkpoint first.
     """
 
     when: str
@@ -174,7 +171,7 @@ class OnRule:
 
 
 def masked_url(url: str) -> str:
-    """Return scheme and host of a URL; the name of a variable as it is."""
+    """Return scheme and host of a URL. A variable's name is returned unchanged."""
     if url.startswith("$"):
         return url
     scheme, _, rest = url.partition("://")
@@ -184,7 +181,7 @@ def masked_url(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The section `grpo_tui:` of one config, checked. See the module docstring for the keys."""
+    """The validated `grpo_tui:` section. The module docstring lists the keys."""
 
     columns: dict[str, str] = field(default_factory=dict)
     system_prompt: str | None = None
@@ -200,13 +197,13 @@ class Section:
     launcher: str | None = None
     gpus: tuple[str, ...] = ()
     health: dict[str, dict[str, float] | None] = field(default_factory=dict)
-    """None turns a rule off."""
+    """By rule id. None turns the rule off."""
     notify: Notify | None = None
     on: tuple[OnRule, ...] = ()
 
     @property
     def wants_chat(self) -> bool:
-        """Whether string prompts become message lists."""
+        """Whether to turn string prompts into message lists."""
         if self.chat is not None:
             return self.chat
         return self.system_prompt is not None or bool(self.few_shot)
@@ -217,10 +214,10 @@ class Section:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Section:
-        """Rebuild a section from what `to_json` gave.
+        """Rebuild a section from the data of `to_json`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: The data has another shape.
         """
         return rebuilt(cls, data)
 

@@ -1,6 +1,6 @@
-"""From the YAML below `grpo_tui:` to a `Section`, with a finding for everything that does not fit.
+"""Parse the YAML below `grpo_tui:` into a `Section`, with a finding for each invalid value.
 
-It checks forms, names and whether files are there; it reads no data and imports no reward.
+Checks types, names and whether files exist. Reads no data and imports no reward.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ REWARD_ALIASES = {
     "reward": "source",
     "scale": "weight",
 }
-"""What people call the keys of a reward."""
+"""Common wrong names of a reward's keys."""
 
 
 def section_fix(path: Sequence[str | int], value: Any) -> Fix:
-    """Return the fix for a value at a path within the section, as it was written."""
+    """Return a fix for an invalid value at a path within the section."""
     key = ".".join([ROOT, *(str(part) for part in path)])
     return Fix(key, _meant([str(part) for part in path], value))
 
 
 def _meant(path: list[str], value: Any) -> Any:
-    """What can stand there instead; None leaves the key out."""
+    """Return the value that was probably meant, or None to remove the key."""
     match path:
         case ["rewards"]:
             return _rewards(value)
@@ -132,17 +132,15 @@ KeyPath = Sequence[str | int]
 
 
 def dotted(path: KeyPath) -> str:
-    """Return a path within the section as a key of the file: `grpo_tui.rewards.0.weight`."""
+    """Return a path within the section as a dotted key, such as `grpo_tui.rewards.0.weight`."""
     return ".".join([ROOT, *(str(part) for part in path)])
 
 
 class SectionValues:
-    """Reads values of one document and gathers what is wrong with them.
+    """Reads values of one document and collects findings about them.
 
     Attributes:
-        document: the parsed file.
-        places: where file names are looked up.
-        findings: what was found so far.
+        places: Where to look up file names.
     """
 
     def __init__(self, document: YamlDocument, places: Places) -> None:
@@ -151,7 +149,7 @@ class SectionValues:
         self.findings: list[Finding] = []
 
     def written(self, path: KeyPath) -> Any:
-        """Return what stands at a key of the section; None where nothing does."""
+        """Return the raw value at a path within the section, None if there is none."""
         value: Any = self.document.values.get(ROOT)
         for part in path:
             holds = isinstance(value, dict) or (isinstance(value, list) and isinstance(part, int))
@@ -162,21 +160,21 @@ class SectionValues:
         return value
 
     def line(self, path: KeyPath) -> int | None:
-        """Return the line of a key of the section."""
+        """Return the line of a key in the section."""
         return self.document.line(ROOT, *path)
 
     def error(self, rule: str, path: KeyPath, message: str, fix: Fix | None = None) -> None:
-        """Add an error; where a value does not fit and no fix is given, what was meant is offered."""
+        """Add an error. An invalid value without a `fix` gets one for what was probably meant."""
         if fix is None and rule in ("section.type", "section.range", "section.choice"):
             fix = section_fix(path, self.written(path))
         self.findings.append(Finding(rule, "error", dotted(path), self.line(path), message, fix))
 
     def wrong(self, path: KeyPath, what: str, fix: Fix | None = None) -> None:
-        """Add an error about the kind of a value, in a sentence that begins with its key."""
+        """Add a type error whose message is the key followed by `what`."""
         self.error("section.type", path, f"{dotted(path)} {what}", fix)
 
     def info(self, path: KeyPath, message: str, read: Any) -> None:
-        """Say that a value was read otherwise than it was written."""
+        """Report that a value was converted to `read`."""
         fix = Fix(dotted(path), read)
         self.findings.append(Finding("config.coerced", "info", dotted(path), self.line(path), message, fix))
 
@@ -187,13 +185,15 @@ class SectionValues:
         known: Sequence[str],
         aliases: Mapping[str, str] | None = None,
     ) -> None:
-        """Add an error for each key that is none of `known`, with the nearest, or the place of a key of TRL.
+        """Add an error for each key not in `known`.
+
+        The fix is the closest known key, or the top level for a key of TRL.
 
         Args:
-            path: the mapping.
-            value: what stands there.
-            known: its keys.
-            aliases: what people call them.
+            path: Path of the mapping.
+            value: The mapping.
+            known: Valid keys.
+            aliases: Common wrong names → valid keys.
         """
         for key in value:
             if key in known:
@@ -219,7 +219,7 @@ class SectionValues:
             )
 
     def text(self, path: KeyPath, value: Any) -> str | None:
-        """Read a text; a number or truth value is read as the text it was written as."""
+        """Read a string. Numbers and booleans are converted, with a notice."""
         if value is None or isinstance(value, str):
             return value
         if isinstance(value, (bool, int, float)):
@@ -229,12 +229,12 @@ class SectionValues:
         return None
 
     def whole_number(self, path: KeyPath, value: Any, of: str) -> int | None:
-        """Read a whole number, 0 or more.
+        """Read an integer of at least 0.
 
         Args:
-            path: the key.
-            value: what stands there.
-            of: what is counted, for the message.
+            path: Path of the key.
+            value: The raw value.
+            of: What is counted, for the message.
         """
         if value is None:
             return None
@@ -248,7 +248,7 @@ class SectionValues:
         return None
 
     def flag(self, path: KeyPath, value: Any) -> bool | None:
-        """Read true or false, also written as yes and no."""
+        """Read a boolean, also written as yes, no, on or off."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str) and value.lower() in ("true", "yes", "on", "false", "no", "off"):
@@ -272,7 +272,7 @@ class SectionValues:
         return None
 
     def file(self, path: KeyPath, name: str) -> Path:
-        """Return the absolute path of a file beside the config, with an error when there is none."""
+        """Return the absolute path of a file named relative to the config. A missing file is an error."""
         found = self.places.beside_config(name)
         if not os.path.isfile(found):
             names = sorted(os.listdir(found.parent)) if os.path.isdir(found.parent) else []
@@ -288,7 +288,7 @@ class SectionValues:
         return found
 
     def _near_file(self, path: KeyPath, name: str, near: str) -> Fix | None:
-        """The same value with the name of a file that is there."""
+        """Return a fix that replaces the file name with a similar one that exists."""
         written = self.written(path)
         if isinstance(written, str) and written.count(name) == 1:
             return Fix(dotted(path), written.replace(name, str(Path(name).with_name(near))))
@@ -296,7 +296,7 @@ class SectionValues:
 
 
 def read_rewards(values: SectionValues, value: Any) -> tuple[RewardEntry, ...]:
-    """Read the list of rewards; what does not fit is a finding of `values`."""
+    """Parse the list of rewards and add a finding to `values` for each invalid entry."""
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -326,7 +326,7 @@ def read_rewards(values: SectionValues, value: Any) -> tuple[RewardEntry, ...]:
 
 
 def _renamed(index: int, item: Any, name: str, taken: list[str]) -> Fix:
-    """The second of two rewards of one name under a name of its own."""
+    """Return a fix that gives the second of two equally named rewards a unique name."""
     free = next(f"{name}_{n}" for n in range(2, len(taken) + 3) if f"{name}_{n}" not in taken)
     key = f"{ROOT}.rewards.{index}"
     if isinstance(item, str):
@@ -370,7 +370,7 @@ def _reward(values: SectionValues, index: int, item: Any) -> RewardEntry | None:
 
 
 def _placed(values: SectionValues, value: Any) -> Any:
-    """A param with the `file.py:function` in it made absolute, as a reward around a reward names one."""
+    """Make every `file.py:function` inside a param absolute, as in a reward that wraps another one."""
     if isinstance(value, dict):
         return {key: _placed(values, inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -381,7 +381,7 @@ def _placed(values: SectionValues, value: Any) -> Any:
 
 
 def _numbers(values: SectionValues, path: KeyPath, params: dict[str, Any]) -> dict[str, Any]:
-    """Read `1e-5` written without quotes as the number it is meant to be."""
+    """Convert unquoted numbers such as `1e-5`, which YAML reads as strings."""
     read = dict(params)
     for key, value in params.items():
         where = (*path, "params", key)
@@ -397,7 +397,7 @@ _GPU = re.compile(r"\d+|GPU-[0-9a-fA-F-]+|MIG-[\w/-]+")
 
 
 def read_launcher(values: SectionValues, value: Any) -> str | None:
-    """Read the words that start the ranks; accelerate's config file is looked up beside this one first."""
+    """Parse the launcher's command line. Its config file is looked up beside this config first."""
     path = ("launcher",)
     text = values.text(path, value)
     if text is None:
@@ -428,7 +428,7 @@ def read_launcher(values: SectionValues, value: Any) -> str | None:
 
 
 def read_gpus(values: SectionValues, value: Any) -> tuple[str, ...]:
-    """Read the GPUs a run is put on: `2`, `[2, 3]` or `"2,3"`, numbers or UUIDs of nvidia-smi."""
+    """Parse the GPUs: `2`, `[2, 3]` or `"2,3"`, with numbers or UUIDs of nvidia-smi."""
     path = ("gpus",)
     if value is None:
         return ()
@@ -446,12 +446,7 @@ def read_gpus(values: SectionValues, value: Any) -> tuple[str, ...]:
 
 
 def read_section(document: YamlDocument, places: Places) -> tuple[Section, list[Finding]]:
-    """Read the section of a parsed config; a config without one gives an empty section.
-
-    Args:
-        document: the parsed file.
-        places: where file names are looked up.
-    """
+    """Parse the section of a config. A config without one gives an empty section."""
     reader = _SectionReader(document, places)
     value = document.values.get(ROOT)
     if value is None:

@@ -1,6 +1,6 @@
-"""What a person can ask of a run, and what became of it.
+"""Commands to a run and their outcomes.
 
-Commands are directives: idempotent, each ended by exactly one outcome.
+A command is idempotent and ends in exactly one outcome.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CONTROLLER_KINDS = frozenset({"pause", "resume", "checkpoint", "stop", "sample", "tokens", "set"})
-"""Served by the training process at its safe point."""
+"""Handled by the training process at its safe point."""
 
 SUPERVISOR_KINDS = frozenset({"abort_reward", "stop_now"})
-"""Served out of band by the supervisor, because the trainer may not be listening."""
+"""Handled by the supervisor, because the trainer may be stuck."""
 
 OF_THE_MOMENT = {"tokens": frozenset({"group", "index"})}
-"""Kinds with large arguments and results that the history does without, and the arguments that it keeps."""
+"""Kinds with large arguments and results, with the arguments that the history keeps. It drops their results.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One request, as it lies in the run folder."""
+    """One request to a run, as stored in the run folder."""
 
     id: str
     kind: str
@@ -32,13 +33,13 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a command."""
+    """The result of a command."""
 
     applied: bool
-    """False when it was refused; `reason` then says why."""
+    """False when the command was rejected for `reason`."""
     step: int
-    """Optimizer step at which it was decided."""
+    """Optimizer step at which the command was handled."""
     reason: str = ""
     result: Mapping[str, Any] = field(default_factory=dict)
-    """What the command produced, such as sampled completions or a checkpoint's path."""
+    """Output of the command, such as sampled completions or a checkpoint's path."""
     at: float = 0.0

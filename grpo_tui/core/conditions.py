@@ -1,6 +1,6 @@
-"""Conditions on a run that trains, as a line of text: `reward >= 2 over 20 steps`, `policy.broke`, `8 hours`.
+"""Conditions on a running training, such as `reward >= 2 over 20 steps`, `policy.broke` or `8 hours`.
 
-`parse` reads one, and `Watched` follows it over the rows of a run. `grpo_tui.on` is made of them.
+`parse` reads a condition, and `Watched` evaluates it as the run logs. They implement `grpo_tui.on`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 }  # fmt: skip
 MOST_STEPS = 100_000
 LEAST_ROWS = 10
-"""Logged values in each of the two windows of a gain; with fewer, its interval says nothing."""
+"""Minimum of logged values in each of the two windows of a gain. The interval of fewer is meaningless."""
 INTERVAL = 1.96
-"""Standard errors to either side of a mean, for 95 %."""
+"""Half width of a 95 % interval, in standard errors."""
 _NUMBER = r"(?P<value>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
 _OVER = r"over\s+(?P<steps>\d+)\s+steps?"
 _METRIC = re.compile(rf"(?P<name>\S+?)\s*(?P<sign><=|>=|<|>)\s*{_NUMBER}(?:\s+{_OVER})?")
@@ -37,7 +37,7 @@ EXAMPLES = (
 
 
 class ConditionError(ValueError):
-    """A text is no condition; `meant` is the nearest one."""
+    """A text is not a condition; `meant` is the closest valid one."""
 
     def __init__(self, message: str, meant: str | None = None) -> None:
         super().__init__(message)
@@ -49,17 +49,18 @@ Kind = Literal["finding", "metric", "gain", "hours", "gpu_hours"]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition.
+    """A parsed condition.
 
     Attributes:
-        kind: `finding`: one opens whose id matches `name`, or whose severity it is. `metric`: the mean of
-            `name` over `steps` steps compares with `value`. `gain`: the mean of `name` over the last `steps`
-            steps is less than `value` above that of the steps before, also at the upper end of the 95 %
-            interval. `hours`, `gpu_hours`: the run has trained for `value`.
-        name: a metric's key, or a finding's id, `policy.*` or a severity.
-        sign: one of `COMPARISONS`.
-        value: the limit.
-        steps: of a window.
+        kind: What to test.
+            `finding`: a finding opens whose id matches the pattern `name`, or whose severity is `name`.
+            `metric`: the mean of `name` over `steps` steps compares with `value`.
+            `gain`: the mean of `name` over the last `steps` steps exceeds that of the `steps` before by less
+            than `value`, even at the upper end of the 95 % interval.
+            `hours`, `gpu_hours`: the run has trained for `value` hours.
+        name: A metric's key, a finding's id, a pattern such as `policy.*`, or a severity.
+        sign: One of `COMPARISONS`.
+        steps: Length of a window.
     """
 
     kind: Kind
@@ -70,10 +71,10 @@ class Condition:
 
 
 def parse(text: str) -> Condition:
-    """Read a condition.
+    """Parse a condition.
 
     Raises:
-        ConditionError: it is none; the message says what to do, without naming the text.
+        ConditionError: The text is not a condition. The message says what to do and leaves out the text.
     """
     text = " ".join(text.split())
     if (found := _HOURS.fullmatch(text)) is not None:
@@ -100,9 +101,9 @@ def _steps(written: str) -> int:
 
 
 class Watched:
-    """A condition over one attempt of a run.
+    """A condition, evaluated over one attempt of a run.
 
-    A condition holds once: of a finding each time that one opens, of anything else one time.
+    It triggers once, except that a `finding` condition triggers whenever a matching finding opens.
     """
 
     def __init__(self, condition: Condition, open_before: Collection[str] = ()) -> None:
@@ -113,7 +114,7 @@ class Watched:
         self._held = False
 
     def logged(self, step: int, values: Mapping[str, Any]) -> str:
-        """Take a logged row; return why the condition holds now, empty when it does not."""
+        """Add a logged row. Return why the condition triggers now, or an empty string."""
         about = self.condition
         if about.kind not in ("metric", "gain") or self._held:
             return ""
@@ -153,7 +154,7 @@ class Watched:
         return f"{about.name} gained {gain:.2g} over {about.steps} steps, at most {most:.2g}"
 
     def opened(self, findings: Mapping[str, str]) -> str:
-        """Take the findings that are open now, id to severity; return why the condition holds now."""
+        """Update the open findings, id to severity. Return the one that triggers the condition, else empty."""
         new = sorted(set(findings) - self._open)
         self._open = set(findings)
         name = self.condition.name
@@ -162,7 +163,7 @@ class Watched:
         return next((found for found in new if fnmatchcase(found, name) or findings[found] == name), "")
 
     def trained(self, hours: float, gpus: int) -> str:
-        """Take how long the run has trained, in hours; return why the condition holds now."""
+        """Update the hours trained. Return why the condition triggers now, or an empty string."""
         about = self.condition
         if about.kind not in ("hours", "gpu_hours") or self._held:
             return ""
@@ -177,6 +178,6 @@ def _average(values: list[float]) -> float:
 
 
 def _squared_error(values: list[float]) -> float:
-    """Squared standard error of a mean."""
+    """Return the squared standard error of the mean."""
     mean = _average(values)
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values)
